@@ -1,0 +1,68 @@
+//! The agent file (`.agent`): the complete tree of one agent.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AgentId, Codec, FormatError, Kind, LeafType, StreamId, envelope};
+
+const MAGIC: [u8; 8] = *b"THAGENT\0";
+const WHAT: &str = "agent file";
+
+/// The content of an agent file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentFile {
+    /// The agent.
+    pub id: AgentId,
+    /// Name for people.
+    pub name: String,
+    /// The machine on which the agent runs, as the agent tells it.
+    pub host: String,
+    /// What else the agent tells of itself.
+    pub attributes: BTreeMap<String, String>,
+    /// Its streams, sorted by id.
+    pub streams: Vec<StreamSpec>,
+    /// Trace metadata as the agent sent it (TSDL or CTF 2), when it did.
+    pub metadata: Option<Vec<u8>>,
+}
+
+/// A stream as it was declared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSpec {
+    /// The stream.
+    pub id: StreamId,
+    /// What its packets are; never changes.
+    pub kind: Kind,
+    /// What its leaves remember.
+    pub leaf_type: LeafType,
+    /// How its payloads are stored.
+    pub codec: Codec,
+}
+
+impl AgentFile {
+    /// The stream with this id.
+    #[must_use]
+    pub fn stream(&self, id: &StreamId) -> Option<&StreamSpec> {
+        let at = self
+            .streams
+            .binary_search_by(|stream| stream.id.cmp(id))
+            .ok()?;
+        self.streams.get(at)
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// When the content exceeds the limits of an envelope.
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        envelope::encode(WHAT, MAGIC, self)
+    }
+
+    /// Reads a whole agent file.
+    ///
+    /// # Errors
+    /// When the bytes are damaged, of another version or something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        envelope::decode(WHAT, MAGIC, bytes)
+    }
+}

@@ -1,0 +1,106 @@
+//! The body of a push of many packets, `application/vnd.tracehold.packets`.
+//!
+//! Records one after another to the end of the body:
+//!
+//! ```text
+//! offset size field
+//!      0    4 length of the payload, bytes, at least 1
+//!      4    4 CRC32C of the payload
+//!      8    8 producer epoch
+//!     16    8 producer sequence
+//!     24    n payload
+//! ```
+
+use crate::{
+    FormatError, FormatErrorKind,
+    checksum::crc32c,
+    layout::{check_sum, get_u32, get_u64, put},
+    limits::PACKET_BYTES_MAX,
+};
+
+/// Media type of the body.
+pub const MEDIA_TYPE: &str = "application/vnd.tracehold.packets";
+/// Size of what stands before each payload.
+pub const RECORD_HEADER_BYTES: usize = 24;
+const WHAT: &str = "batch record";
+
+/// What stands before a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// Length of the payload in bytes.
+    pub length: u32,
+    /// CRC32C of the payload.
+    pub checksum: u32,
+    /// Producer epoch.
+    pub epoch: u64,
+    /// Producer sequence.
+    pub sequence: u64,
+}
+
+impl RecordHeader {
+    /// The header of `payload`, whose length the caller keeps within [`PACKET_BYTES_MAX`].
+    #[must_use]
+    pub fn of(payload: &[u8], epoch: u64, sequence: u64) -> Self {
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        Self {
+            length,
+            checksum: crc32c(payload),
+            epoch,
+            sequence,
+        }
+    }
+
+    /// The bytes of the header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        put(&mut bytes, 0, self.length.to_le_bytes());
+        put(&mut bytes, 4, self.checksum.to_le_bytes());
+        put(&mut bytes, 8, self.epoch.to_le_bytes());
+        put(&mut bytes, 16, self.sequence.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header; offsets in errors count from its first byte.
+    ///
+    /// # Errors
+    /// When the length is no length of a packet.
+    pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Result<Self, FormatError> {
+        let header = Self {
+            length: get_u32(bytes, 0),
+            checksum: get_u32(bytes, 4),
+            epoch: get_u64(bytes, 8),
+            sequence: get_u64(bytes, 16),
+        };
+        match header.length {
+            0 => Err(FormatError::new(
+                WHAT,
+                0,
+                FormatErrorKind::Field { name: "length" },
+            )),
+            1..=PACKET_BYTES_MAX => Ok(header),
+            length => Err(FormatError::new(
+                WHAT,
+                0,
+                FormatErrorKind::Limit {
+                    name: "length",
+                    found: u64::from(length),
+                    max: u64::from(PACKET_BYTES_MAX),
+                },
+            )),
+        }
+    }
+
+    /// Checks that `payload` is the one that was sent.
+    ///
+    /// # Errors
+    /// When the checksum differs.
+    pub fn check(&self, payload: &[u8]) -> Result<(), FormatError> {
+        check_sum(
+            WHAT,
+            RECORD_HEADER_BYTES as u64,
+            self.checksum,
+            crc32c(payload),
+        )
+    }
+}

@@ -1,0 +1,174 @@
+//! Names of things: storages, agents, streams, leaves.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::limits::ID_BYTES_MAX;
+
+/// A name that cannot be the id of anything.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// Not an agent or stream id.
+    #[error(
+        "`{0}` is no id: 1 to 128 of the characters A-Z a-z 0-9 . _ - are wanted, \
+         the first of them a letter, a digit or _"
+    )]
+    Name(String),
+    /// Not a storage id.
+    #[error("`{0}` is no storage id: a UUID in lower-case text is wanted")]
+    Storage(String),
+    /// Not a leaf id.
+    #[error("`{0}` is no leaf id: 16 lower-case hexadecimal digits are wanted")]
+    Leaf(String),
+}
+
+/// What an error message shows of a name from outside: bounded, and free of control characters.
+fn shown(text: &str) -> String {
+    text.chars()
+        .take(64)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let mut bytes = text.bytes();
+    text.len() <= ID_BYTES_MAX
+        && bytes
+            .next()
+            .is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && bytes.all(allowed)
+}
+
+macro_rules! name_id {
+    ($name:ident, $doc:literal) => {
+        #[doc = $doc]
+        ///
+        /// One to 128 characters of `A-Z a-z 0-9 . _ -`, the first a letter, a digit or `_`, so
+        /// that it is safe as a file name.
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                if is_name(text) {
+                    Ok(Self(text.into()))
+                } else {
+                    Err(IdError::Name(shown(text)))
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+
+            fn try_from(text: String) -> Result<Self, IdError> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.into()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name_id!(AgentId, "Id of an agent, chosen by the agent.");
+name_id!(StreamId, "Id of a stream, unique within its agent.");
+
+/// Id of a storage: a UUID of version 7, so that ids sort by time of creation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StorageId(Uuid);
+
+impl StorageId {
+    /// The id with these 16 bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The 16 bytes of the id, as they stand in files.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+
+    /// The id for a storage created at `unix_millis`, made unique by `random`.
+    #[must_use]
+    pub fn new(unix_millis: u64, random: [u8; 10]) -> Self {
+        Self(uuid::Builder::from_unix_timestamp_millis(unix_millis, &random).into_uuid())
+    }
+}
+
+impl fmt::Display for StorageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for StorageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl FromStr for StorageId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        // Only the one spelling: an id is also the name of a folder.
+        let refuse = || IdError::Storage(shown(text));
+        let id = Self(Uuid::try_parse(text).map_err(|_| refuse())?);
+        if id.to_string() == text {
+            Ok(id)
+        } else {
+            Err(refuse())
+        }
+    }
+}
+
+/// Id of a leaf of the index tree, of its channel and of its data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LeafId(pub u64);
+
+impl fmt::Display for LeafId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for LeafId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let is_spelled_right =
+            text.len() == 16 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        match u64::from_str_radix(text, 16) {
+            Ok(id) if is_spelled_right => Ok(Self(id)),
+            _ => Err(IdError::Leaf(shown(text))),
+        }
+    }
+}

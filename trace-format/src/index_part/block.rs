@@ -1,0 +1,224 @@
+//! The block of an array leaf: one fixed entry a packet, in the order of the data file.
+//!
+//! ```text
+//! offset size field of an entry
+//!      0    8 number of the packet in the storage
+//!      8    8 offset of the stored payload in the data file
+//!     16    4 stored size, bytes
+//!     20    4 raw size, bytes
+//!     24    8 producer epoch
+//!     32    8 producer sequence
+//!     40    8 begin of the time span, ns since the epoch (i64)
+//!     48    8 end of the time span, ns since the epoch (i64)
+//!     56    4 events, saturating
+//!     60    4 events lost, saturating
+//!     64    4 CRC32C of the raw payload
+//!     68    1 codec
+//!     69    1 facts that are known: 1 time span, 2 events, 4 lost
+//!     70    2 zero
+//! ```
+//!
+//! Numbers, offsets and (epoch, sequence) grow from entry to entry, so each is searched in
+//! O(log n) on the bytes as they are.
+
+use crate::{
+    Codec, Descriptor, FormatError, FormatErrorKind, LeafId,
+    frame::{Facts, FrameHeader},
+    layout::{get_i64, get_u32, get_u64, put},
+};
+
+/// Size of an entry.
+pub const ENTRY_BYTES: usize = 72;
+const WHAT: &str = "index block";
+
+/// What the index knows of one packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketEntry {
+    /// Number of the packet in the storage.
+    pub number: u64,
+    /// Offset of the stored payload in the data file.
+    pub offset: u64,
+    /// Size of the stored payload in bytes.
+    pub stored_size: u32,
+    /// Size of the payload as the agent sent it, in bytes.
+    pub raw_size: u32,
+    /// Producer epoch.
+    pub epoch: u64,
+    /// Producer sequence.
+    pub sequence: u64,
+    /// What is known of the packet.
+    pub facts: Facts,
+    /// CRC32C of the payload as the agent sent it.
+    pub raw_checksum: u32,
+    /// How the payload is stored.
+    pub codec: Codec,
+}
+
+impl PacketEntry {
+    /// What the index knows of the packet with this frame header and this payload offset.
+    #[must_use]
+    pub fn of_frame(header: &FrameHeader, offset: u64) -> Self {
+        Self {
+            number: header.number,
+            offset,
+            stored_size: header.stored_size,
+            raw_size: header.raw_size,
+            epoch: header.epoch,
+            sequence: header.sequence,
+            facts: header.facts,
+            raw_checksum: header.raw_checksum,
+            codec: header.codec,
+        }
+    }
+
+    /// The bytes of the entry.
+    #[must_use]
+    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        let facts = self.facts;
+        let (begin, end) = facts.time_span.unwrap_or((0, 0));
+        put(&mut bytes, 0, self.number.to_le_bytes());
+        put(&mut bytes, 8, self.offset.to_le_bytes());
+        put(&mut bytes, 16, self.stored_size.to_le_bytes());
+        put(&mut bytes, 20, self.raw_size.to_le_bytes());
+        put(&mut bytes, 24, self.epoch.to_le_bytes());
+        put(&mut bytes, 32, self.sequence.to_le_bytes());
+        put(&mut bytes, 40, begin.to_le_bytes());
+        put(&mut bytes, 48, end.to_le_bytes());
+        put(&mut bytes, 56, facts.events.unwrap_or(0).to_le_bytes());
+        put(&mut bytes, 60, facts.lost.unwrap_or(0).to_le_bytes());
+        put(&mut bytes, 64, self.raw_checksum.to_le_bytes());
+        bytes[68] = self.codec.code();
+        bytes[69] = facts.known_bits();
+        bytes
+    }
+
+    /// The pointer to the stored payload in the data file of `leaf`.
+    ///
+    /// # Errors
+    /// When offset and size are none of a packet.
+    pub fn descriptor(&self, leaf: LeafId) -> Result<Descriptor, FormatError> {
+        Descriptor::new(leaf, self.offset, self.stored_size).map_err(|_| {
+            FormatError::new(
+                WHAT,
+                8,
+                FormatErrorKind::Field {
+                    name: "offset and size",
+                },
+            )
+        })
+    }
+}
+
+/// The bytes of a block, checked against the checksum in the footer by whoever fetched them.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrayBlock<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> ArrayBlock<'a> {
+    /// A view of `bytes` as entries.
+    ///
+    /// # Errors
+    /// When the length is not a multiple of the size of an entry.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, FormatError> {
+        if bytes.len().is_multiple_of(ENTRY_BYTES) {
+            return Ok(Self { bytes });
+        }
+        Err(FormatError::new(
+            WHAT,
+            0,
+            FormatErrorKind::Field { name: "length" },
+        ))
+    }
+
+    /// Number of packets.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len() / ENTRY_BYTES
+    }
+
+    /// Whether there is no packet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn entry(&self, index: usize) -> &'a [u8] {
+        &self.bytes[index * ENTRY_BYTES..(index + 1) * ENTRY_BYTES]
+    }
+
+    /// The entry at `index`.
+    ///
+    /// # Errors
+    /// When the entry holds what no writer of ours produces.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Self::len`].
+    pub fn get(&self, index: usize) -> Result<PacketEntry, FormatError> {
+        let bytes = self.entry(index);
+        let at = (index * ENTRY_BYTES) as u64;
+        let codec = Codec::from_code(bytes[68]).ok_or_else(|| {
+            FormatError::new(WHAT, at + 68, FormatErrorKind::Field { name: "codec" })
+        })?;
+        let span = (get_i64(bytes, 40), get_i64(bytes, 48));
+        let facts = Facts::from_known_bits(bytes[69], span, get_u32(bytes, 56), get_u32(bytes, 60));
+        Ok(PacketEntry {
+            number: get_u64(bytes, 0),
+            offset: get_u64(bytes, 8),
+            stored_size: get_u32(bytes, 16),
+            raw_size: get_u32(bytes, 20),
+            epoch: get_u64(bytes, 24),
+            sequence: get_u64(bytes, 32),
+            facts,
+            raw_checksum: get_u32(bytes, 64),
+            codec,
+        })
+    }
+
+    /// Index of the packet with this number.
+    #[must_use]
+    pub fn find_number(&self, number: u64) -> Option<usize> {
+        self.find(|bytes| get_u64(bytes, 0).cmp(&number))
+    }
+
+    /// Index of the packet with this producer epoch and sequence.
+    #[must_use]
+    pub fn find_sequence(&self, epoch: u64, sequence: u64) -> Option<usize> {
+        self.find(|bytes| (get_u64(bytes, 24), get_u64(bytes, 32)).cmp(&(epoch, sequence)))
+    }
+
+    /// Index of the first packet whose number is at least `number`.
+    #[must_use]
+    pub fn first_at_or_after_number(&self, number: u64) -> usize {
+        self.partition(|bytes| get_u64(bytes, 0) < number)
+    }
+
+    /// The time span of the entry at `index`, ns since the epoch, when it is known.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Self::len`].
+    #[must_use]
+    pub fn time_span(&self, index: usize) -> Option<(i64, i64)> {
+        let bytes = self.entry(index);
+        Facts::from_known_bits(bytes[69], (get_i64(bytes, 40), get_i64(bytes, 48)), 0, 0).time_span
+    }
+
+    fn find(&self, compare: impl Fn(&[u8]) -> std::cmp::Ordering) -> Option<usize> {
+        let at = self.partition(|bytes| compare(bytes).is_lt());
+        (at < self.len() && compare(self.entry(at)).is_eq()).then_some(at)
+    }
+
+    fn partition(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_before(self.entry(middle)) {
+                low = middle + 1
+            } else {
+                high = middle
+            }
+        }
+        low
+    }
+}

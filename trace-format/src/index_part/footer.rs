@@ -1,0 +1,334 @@
+//! The footer of an index part (what is known of each leaf) and the trailer that points at it.
+//!
+//! ```text
+//! footer: one record a leaf, sorted by leaf id
+//!   u64 leaf id · u8 leaf type · u8 kind
+//!   u8 length of the agent id · u8 length of the stream id · agent id · stream id
+//!   i64 begin of the time bucket · u64 its length (0 = none)
+//!   u64 offset of the block · u32 packets in the block · u32 CRC32C of the block
+//!   u64 covered from · u64 covered to (bytes of the data file)
+//!   u32 CRC32C of the data file from its start to `covered to`
+//!   u64 packets · u64 raw bytes · u64 stored bytes · u64 events · u64 lost
+//!   u8 time span known · i64 begin · i64 end
+//!   u64 first number · u64 last number
+//!   u64 first epoch · u64 first sequence · u64 last epoch · u64 last sequence
+//!
+//! trailer, the last 32 bytes
+//! offset size field
+//!      0    8 offset of the footer
+//!      8    4 length of the footer, bytes
+//!     12    4 CRC32C of the footer
+//!     16    4 number of leaves
+//!     20    4 CRC32C of bytes 0 to 19 and the storage id
+//!     24    8 magic "THIXFOOT"
+//! ```
+
+use std::ops::Range;
+
+use super::{ENTRY_BYTES, HEADER_BYTES};
+use crate::{
+    FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId,
+    checksum::{crc32c, crc32c_append},
+    data_file::{Bucket, LeafPath},
+    layout::{Cursor, check_sum, get_u32, get_u64, put},
+    limits::{INDEX_BLOCK_PACKET_COUNT_MAX, INDEX_FOOTER_BYTES_MAX},
+    storage_file::Totals,
+};
+
+/// Size of the trailer.
+pub const TRAILER_BYTES: usize = 32;
+const TRAILER_MAGIC: [u8; 8] = *b"THIXFOOT";
+const TRAILER: &str = "index part trailer";
+const FOOTER: &str = "index part footer";
+/// Shortest record of a leaf: both ids one byte long.
+const LEAF_RECORD_BYTES_MIN: usize = 12 + 2 + 16 + 16 + 20 + 40 + 17 + 48;
+
+/// First and last packet of a leaf in a part, by number and by producer sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeafNumbers {
+    /// Number of the first packet.
+    pub first: u64,
+    /// Number of the last packet.
+    pub last: u64,
+    /// Producer epoch and sequence of the first packet.
+    pub first_sequence: (u64, u64),
+    /// Producer epoch and sequence of the last packet.
+    pub last_sequence: (u64, u64),
+}
+
+/// What an index part knows of one leaf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafEntry {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// What it remembers.
+    pub leaf_type: LeafType,
+    /// Where it stands in the tree.
+    pub path: LeafPath,
+    /// Offset of its block in the part; the block of a plain leaf is empty.
+    pub block_offset: u64,
+    /// Number of entries in the block.
+    pub block_packets: u32,
+    /// CRC32C of the block.
+    pub block_checksum: u32,
+    /// Bytes of the data file that this part describes.
+    pub covered: Range<u64>,
+    /// CRC32C of the data file from its start to the end of `covered`.
+    pub covered_checksum: u32,
+    /// Sums over the packets in this part.
+    pub totals: Totals,
+    /// First and last packet in this part.
+    pub numbers: LeafNumbers,
+}
+
+impl LeafEntry {
+    /// The bytes of the part that hold the block of this leaf.
+    #[must_use]
+    pub fn block_range(&self) -> Range<u64> {
+        let length = u64::from(self.block_packets) * ENTRY_BYTES as u64;
+        self.block_offset..self.block_offset + length
+    }
+
+    /// Checks bytes that were fetched as the block of this leaf.
+    ///
+    /// # Errors
+    /// When length or checksum differ.
+    pub fn check_block(&self, bytes: &[u8]) -> Result<(), FormatError> {
+        let range = self.block_range();
+        let needed = (range.end - range.start) as usize;
+        if bytes.len() != needed {
+            return Err(
+                FormatError::truncated("index block", needed, bytes.len()).shifted(range.start)
+            );
+        }
+        check_sum(
+            "index block",
+            range.start,
+            self.block_checksum,
+            crc32c(bytes),
+        )
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let (agent, stream) = (self.path.agent.as_str(), self.path.stream.as_str());
+        out.extend_from_slice(&self.leaf.0.to_le_bytes());
+        out.extend_from_slice(&[
+            self.leaf_type.code(),
+            self.path.kind.code(),
+            agent.len() as u8,
+            stream.len() as u8,
+        ]);
+        out.extend_from_slice(agent.as_bytes());
+        out.extend_from_slice(stream.as_bytes());
+        let bucket = self.path.bucket.unwrap_or(Bucket {
+            begin: i64::MIN,
+            length: 0,
+        });
+        out.extend_from_slice(&bucket.begin.to_le_bytes());
+        out.extend_from_slice(&bucket.length.to_le_bytes());
+        out.extend_from_slice(&self.block_offset.to_le_bytes());
+        out.extend_from_slice(&self.block_packets.to_le_bytes());
+        out.extend_from_slice(&self.block_checksum.to_le_bytes());
+        let totals = &self.totals;
+        let numbers = &self.numbers;
+        out.extend_from_slice(&self.covered.start.to_le_bytes());
+        out.extend_from_slice(&self.covered.end.to_le_bytes());
+        out.extend_from_slice(&self.covered_checksum.to_le_bytes());
+        for value in [
+            totals.packets,
+            totals.raw_bytes,
+            totals.stored_bytes,
+            totals.events,
+            totals.lost,
+        ] {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        let (begin, end) = totals.time_span.unwrap_or((0, 0));
+        out.push(u8::from(totals.time_span.is_some()));
+        out.extend_from_slice(&begin.to_le_bytes());
+        out.extend_from_slice(&end.to_le_bytes());
+        for value in [
+            numbers.first,
+            numbers.last,
+            numbers.first_sequence.0,
+            numbers.first_sequence.1,
+            numbers.last_sequence.0,
+            numbers.last_sequence.1,
+        ] {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    fn decode(cursor: &mut Cursor<'_>, blocks: &Range<u64>) -> Result<Self, FormatError> {
+        let leaf = LeafId(cursor.u64()?);
+        let [leaf_type, kind, agent_length, stream_length] = cursor.array()?;
+        let mut text = |length: u8| -> Result<_, FormatError> {
+            let bytes = cursor.take(usize::from(length))?;
+            std::str::from_utf8(bytes).map_err(|_| cursor.fault("id"))
+        };
+        let (agent, stream) = (text(agent_length)?, text(stream_length)?);
+        let (begin, length) = (cursor.i64()?, cursor.u64()?);
+        let path = LeafPath {
+            agent: agent.parse().map_err(|_| cursor.fault("agent id"))?,
+            kind: Kind::from_code(kind).ok_or_else(|| cursor.fault("kind"))?,
+            stream: stream.parse().map_err(|_| cursor.fault("stream id"))?,
+            bucket: (length > 0).then_some(Bucket { begin, length }),
+        };
+        let (block_offset, block_packets) = (cursor.u64()?, cursor.u32()?);
+        let entry = Self {
+            leaf,
+            leaf_type: LeafType::from_code(leaf_type).ok_or_else(|| cursor.fault("leaf type"))?,
+            path,
+            block_offset,
+            block_packets,
+            block_checksum: cursor.u32()?,
+            covered: cursor.u64()?..cursor.u64()?,
+            covered_checksum: cursor.u32()?,
+            totals: Totals {
+                packets: cursor.u64()?,
+                raw_bytes: cursor.u64()?,
+                stored_bytes: cursor.u64()?,
+                events: cursor.u64()?,
+                lost: cursor.u64()?,
+                time_span: {
+                    let is_known = cursor.u8()? != 0;
+                    let span = (cursor.i64()?, cursor.i64()?);
+                    is_known.then_some(span)
+                },
+            },
+            numbers: LeafNumbers {
+                first: cursor.u64()?,
+                last: cursor.u64()?,
+                first_sequence: (cursor.u64()?, cursor.u64()?),
+                last_sequence: (cursor.u64()?, cursor.u64()?),
+            },
+        };
+        let length = u64::from(block_packets) * ENTRY_BYTES as u64;
+        let is_inside = block_packets <= INDEX_BLOCK_PACKET_COUNT_MAX
+            && block_offset >= blocks.start
+            && block_offset
+                .checked_add(length)
+                .is_some_and(|end| end <= blocks.end);
+        match is_inside && entry.covered.start <= entry.covered.end {
+            true => Ok(entry),
+            false => Err(cursor.fault("block range")),
+        }
+    }
+}
+
+/// Points at the footer; the last bytes of an index part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trailer {
+    /// Offset of the footer.
+    pub footer_offset: u64,
+    /// Length of the footer in bytes.
+    pub footer_length: u32,
+    /// CRC32C of the footer.
+    pub footer_checksum: u32,
+    /// Number of leaves in the footer.
+    pub leaf_count: u32,
+}
+
+impl Trailer {
+    /// The bytes of the trailer of a part of `storage`.
+    #[must_use]
+    pub fn encode(&self, storage: StorageId) -> [u8; TRAILER_BYTES] {
+        let mut bytes = [0; TRAILER_BYTES];
+        put(&mut bytes, 0, self.footer_offset.to_le_bytes());
+        put(&mut bytes, 8, self.footer_length.to_le_bytes());
+        put(&mut bytes, 12, self.footer_checksum.to_le_bytes());
+        put(&mut bytes, 16, self.leaf_count.to_le_bytes());
+        let checksum = crc32c_append(crc32c(&bytes[..20]), storage.as_bytes());
+        put(&mut bytes, 20, checksum.to_le_bytes());
+        put(&mut bytes, 24, TRAILER_MAGIC);
+        bytes
+    }
+
+    /// Reads the trailer from the last bytes of a part of `storage` that is `file_length` long.
+    ///
+    /// # Errors
+    /// When the bytes are too few, damaged, of another storage, or point outside of the file.
+    pub fn decode(bytes: &[u8], file_length: u64, storage: StorageId) -> Result<Self, FormatError> {
+        if bytes.len() < TRAILER_BYTES {
+            return Err(FormatError::truncated(TRAILER, TRAILER_BYTES, bytes.len()));
+        }
+        let bytes = &bytes[bytes.len() - TRAILER_BYTES..];
+        let start = file_length.saturating_sub(TRAILER_BYTES as u64);
+        if bytes[24..] != TRAILER_MAGIC {
+            return Err(FormatError::new(
+                TRAILER,
+                start + 24,
+                FormatErrorKind::Magic,
+            ));
+        }
+        let computed = crc32c_append(crc32c(&bytes[..20]), storage.as_bytes());
+        check_sum(TRAILER, start + 20, get_u32(bytes, 20), computed)?;
+        let trailer = Self {
+            footer_offset: get_u64(bytes, 0),
+            footer_length: get_u32(bytes, 8),
+            footer_checksum: get_u32(bytes, 12),
+            leaf_count: get_u32(bytes, 16),
+        };
+        let ends = trailer
+            .footer_offset
+            .checked_add(u64::from(trailer.footer_length));
+        let is_right = trailer.footer_offset >= HEADER_BYTES as u64
+            && ends == Some(start)
+            && trailer.footer_length <= INDEX_FOOTER_BYTES_MAX;
+        if is_right {
+            return Ok(trailer);
+        }
+        Err(FormatError::new(
+            TRAILER,
+            start,
+            FormatErrorKind::Field {
+                name: "footer range",
+            },
+        ))
+    }
+}
+
+/// What an index part knows of its leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footer {
+    /// The leaves, sorted by id.
+    pub leaves: Vec<LeafEntry>,
+}
+
+impl Footer {
+    /// Reads the footer to which `trailer` points; offsets in errors count from the start of the
+    /// file.
+    ///
+    /// # Errors
+    /// When the bytes are damaged or impossible.
+    pub fn decode(bytes: &[u8], trailer: &Trailer) -> Result<Self, FormatError> {
+        let start = trailer.footer_offset;
+        let needed = trailer.footer_length as usize;
+        if bytes.len() != needed {
+            return Err(FormatError::truncated(FOOTER, needed, bytes.len()).shifted(start));
+        }
+        check_sum(FOOTER, start, trailer.footer_checksum, crc32c(bytes))?;
+        let mut cursor = Cursor::new(FOOTER, bytes);
+        let count = trailer.leaf_count as usize;
+        let mut leaves = Vec::with_capacity(count.min(bytes.len() / LEAF_RECORD_BYTES_MIN));
+        let blocks = HEADER_BYTES as u64..start;
+        for _ in 0..count {
+            let leaf = LeafEntry::decode(&mut cursor, &blocks).map_err(|e| e.shifted(start))?;
+            leaves.push(leaf);
+        }
+        if cursor.is_at_end() && leaves.is_sorted_by(|a, b| a.leaf < b.leaf) {
+            return Ok(Self { leaves });
+        }
+        Err(cursor.fault("leaves").shifted(start))
+    }
+
+    /// The leaf with this id.
+    #[must_use]
+    pub fn leaf(&self, leaf: LeafId) -> Option<&LeafEntry> {
+        let at = self
+            .leaves
+            .binary_search_by_key(&leaf, |entry| entry.leaf)
+            .ok()?;
+        self.leaves.get(at)
+    }
+}

@@ -1,0 +1,82 @@
+//! An index part (`.index`): one saved piece of the index tree of a storage.
+//!
+//! ```text
+//! header | block of leaf | block of leaf | … | footer | trailer
+//! ```
+//!
+//! A reader fetches the last [`TRAILER_BYTES`] bytes, then the footer that they point at, and then
+//! only the blocks of the leaves it needs. Every checksum of a block stands in the footer, that of
+//! the footer in the trailer. A leaf may occur in several parts of a storage: each part continues
+//! where the part before it ended, which `covered` tells in bytes of the data file.
+
+mod block;
+mod builder;
+mod footer;
+
+pub use block::{ArrayBlock, ENTRY_BYTES, PacketEntry};
+pub use builder::{IndexPartBuilder, NewLeaf};
+pub use footer::{Footer, LeafEntry, LeafNumbers, TRAILER_BYTES, Trailer};
+
+use crate::{
+    FORMAT_VERSION, FormatError, StorageId,
+    checksum::crc32c,
+    layout::{check_start, check_sum, get, get_i64, get_u32, get_u64, put},
+};
+
+/// Size of the header.
+///
+/// ```text
+/// offset size field
+///      0    8 magic "THINDEX\0"
+///      8    2 format version
+///     10    6 zero
+///     16   16 storage id
+///     32    8 ordinal of the part within the storage, from 0
+///     40    8 time of creation, ns since the epoch (i64)
+///     48   12 zero
+///     60    4 CRC32C of bytes 0 to 59
+/// ```
+pub const HEADER_BYTES: usize = 64;
+const MAGIC: [u8; 8] = *b"THINDEX\0";
+const WHAT: &str = "index part header";
+
+/// The header of an index part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexPartHeader {
+    /// The storage.
+    pub storage: StorageId,
+    /// Ordinal of the part within the storage; parts are read in this order.
+    pub ordinal: u64,
+    /// Time of creation, ns since the epoch.
+    pub created: i64,
+}
+
+impl IndexPartHeader {
+    /// The bytes of the header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        put(&mut bytes, 0, MAGIC);
+        put(&mut bytes, 8, FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 16, *self.storage.as_bytes());
+        put(&mut bytes, 32, self.ordinal.to_le_bytes());
+        put(&mut bytes, 40, self.created.to_le_bytes());
+        let checksum = crc32c(&bytes[..60]);
+        put(&mut bytes, 60, checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header at the start of `bytes`.
+    ///
+    /// # Errors
+    /// When the bytes are too few, damaged or of another version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        check_start(WHAT, bytes, MAGIC, HEADER_BYTES)?;
+        check_sum(WHAT, 60, get_u32(bytes, 60), crc32c(&bytes[..60]))?;
+        Ok(Self {
+            storage: StorageId::from_bytes(get(bytes, 16)),
+            ordinal: get_u64(bytes, 32),
+            created: get_i64(bytes, 40),
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! What a stream carries, how its packets are stored, and what its leaves remember.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A word that names no variant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} `{found}`: one of {known} is wanted")]
+pub struct UnknownName {
+    /// What was to be named.
+    pub what: &'static str,
+    /// The word found.
+    pub found: String,
+    /// The words that are known.
+    pub known: &'static str,
+}
+
+macro_rules! named_codes {
+    (
+        $(#[$meta:meta])* $name:ident, $what:literal, $known:literal,
+        $($(#[$variant_meta:meta])* $variant:ident = $code:literal $text:literal),* $(,)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $text)] $variant),*
+        }
+
+        impl $name {
+            /// Every variant, in the order of their codes.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The byte that stands for it on disk.
+            #[must_use]
+            pub fn code(self) -> u8 {
+                match self { $(Self::$variant => $code),* }
+            }
+
+            /// The variant for which `code` stands.
+            #[must_use]
+            pub fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+
+            /// The word for it in the API.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownName;
+
+            fn from_str(text: &str) -> Result<Self, UnknownName> {
+                match text {
+                    $($text => Ok(Self::$variant),)*
+                    _ => Err(UnknownName {
+                        what: $what,
+                        found: text.chars().take(64).collect(),
+                        known: $known,
+                    }),
+                }
+            }
+        }
+    };
+}
+
+named_codes! {
+    /// What the packets of a stream are.
+    Kind, "kind",
+    "`raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp`, `io-trace`",
+    /// Opaque bytes.
+    Raw = 0 "raw",
+    /// Packets of the Common Trace Format.
+    Ctf = 1 "ctf",
+    /// DFTracer JSON lines, plain or gzip.
+    Dft = 2 "dft",
+    /// RocksDB I/O trace records.
+    RocksdbIo = 3 "rocksdb-io",
+    /// RocksDB block cache trace records.
+    RocksdbBlockCache = 4 "rocksdb-block-cache",
+    /// OpenTelemetry spans.
+    Otlp = 5 "otlp",
+    /// The server's own I/O trace.
+    IoTrace = 6 "io-trace",
+}
+
+named_codes! {
+    /// How the payload of a frame is stored.
+    Codec, "codec", "`none`, `zstd`",
+    /// As the agent sent it.
+    None = 0 "none",
+    /// One zstd frame.
+    Zstd = 1 "zstd",
+}
+
+named_codes! {
+    /// What a leaf of the index tree remembers.
+    LeafType, "leaf type", "`array`, `plain`",
+    /// Every packet's position, size, time span and sequence.
+    Array = 0 "array",
+    /// Totals only, for streams that are read as a whole.
+    Plain = 1 "plain",
+}

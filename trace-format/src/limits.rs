@@ -1,0 +1,27 @@
+//! Bounds of the formats, each named with its unit.
+//!
+//! A reader refuses what exceeds them before it allocates anything; a writer never produces it.
+//! Operating bounds (queues, budgets, time-outs) belong to the configuration of the server.
+
+/// Longest payload of one packet, in bytes, raw or stored.
+pub const PACKET_BYTES_MAX: u32 = 256 << 20;
+/// Longest agent or stream id, in bytes.
+pub const ID_BYTES_MAX: usize = 128;
+/// Longest body of a storage, agent or local file, in bytes.
+pub const ENVELOPE_BODY_BYTES_MAX: u32 = 256 << 20;
+/// Longest trace metadata of one agent, in bytes.
+pub const AGENT_METADATA_BYTES_MAX: usize = 64 << 20;
+/// Largest number of attributes of one agent.
+pub const AGENT_ATTRIBUTE_COUNT_MAX: usize = 1024;
+/// Longest footer of an index part, in bytes.
+pub const INDEX_FOOTER_BYTES_MAX: u32 = 256 << 20;
+/// Largest number of packets in one block of an index part.
+pub const INDEX_BLOCK_PACKET_COUNT_MAX: u32 = 16 << 20;
+/// Longest name of a storage, in bytes.
+pub const STORAGE_NAME_BYTES_MAX: usize = 256;
+/// Longest description of a storage, in bytes.
+pub const STORAGE_DESCRIPTION_BYTES_MAX: usize = 4096;
+/// Largest number of labels of one storage.
+pub const STORAGE_LABEL_COUNT_MAX: usize = 256;
+/// Longest key or value of a label or attribute, in bytes.
+pub const LABEL_BYTES_MAX: usize = 1024;

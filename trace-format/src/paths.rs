@@ -1,0 +1,153 @@
+//! Names of files and folders: built and parsed here and nowhere else.
+//!
+//! ```text
+//! <data-dir>/agents/<agent>.agent
+//! <data-dir>/catalog/                      derived
+//! <data-dir>/storages/<storage id>/<storage id>.storage
+//!                                  <agent>.agent
+//!                                  <16 hex digits>.index
+//!                                  <leaf id>.itdata, .idx, .pidx
+//!                                  <storage id>.local   on a client
+//! ```
+//!
+//! A file that is being written has the ending `.tmp` behind its name until its rename.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AgentId, IdError, LeafId, StorageId};
+
+/// Folder of the storages in the data folder.
+pub const STORAGES_FOLDER: &str = "storages";
+/// Folder of the agents in the data folder.
+pub const AGENTS_FOLDER: &str = "agents";
+/// Folder of the catalog in the data folder.
+pub const CATALOG_FOLDER: &str = "catalog";
+/// Folder of stored query results in the folder of a storage.
+pub const CACHE_FOLDER: &str = "cache";
+/// Ending of a file that is not yet published.
+pub const UNPUBLISHED_ENDING: &str = ".tmp";
+
+/// What a file of a storage is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileRole {
+    /// The storage file.
+    Storage,
+    /// An agent file.
+    Agent,
+    /// An index part.
+    Index,
+    /// A data file.
+    Data,
+    /// Chunk summaries of a data file.
+    ChunkIndex,
+    /// Provenance of a data file.
+    Provenance,
+    /// What only the local machine knows.
+    Local,
+}
+
+impl FileRole {
+    /// The word for it in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Storage => "storage",
+            Self::Agent => "agent",
+            Self::Index => "index",
+            Self::Data => "data",
+            Self::ChunkIndex => "chunk_index",
+            Self::Provenance => "provenance",
+            Self::Local => "local",
+        }
+    }
+
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Storage => "storage",
+            Self::Agent => "agent",
+            Self::Index => "index",
+            Self::Data => "itdata",
+            Self::ChunkIndex => "idx",
+            Self::Provenance => "pidx",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// The name of a file of a storage: safe to join to a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileName {
+    /// `<storage id>.storage`
+    Storage(StorageId),
+    /// `<agent>.agent`
+    Agent(AgentId),
+    /// `<16 hex digits>.index`; the digits are random.
+    Index(u64),
+    /// `<leaf id>.itdata`
+    Data(LeafId),
+    /// `<leaf id>.idx`
+    ChunkIndex(LeafId),
+    /// `<leaf id>.pidx`
+    Provenance(LeafId),
+    /// `<storage id>.local`
+    Local(StorageId),
+}
+
+impl FileName {
+    /// What the file is.
+    #[must_use]
+    pub fn role(&self) -> FileRole {
+        match self {
+            Self::Storage(_) => FileRole::Storage,
+            Self::Agent(_) => FileRole::Agent,
+            Self::Index(_) => FileRole::Index,
+            Self::Data(_) => FileRole::Data,
+            Self::ChunkIndex(_) => FileRole::ChunkIndex,
+            Self::Provenance(_) => FileRole::Provenance,
+            Self::Local(_) => FileRole::Local,
+        }
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = self.role().ending();
+        match self {
+            Self::Storage(id) | Self::Local(id) => write!(f, "{id}.{ending}"),
+            Self::Agent(agent) => write!(f, "{agent}.{ending}"),
+            Self::Index(part) => write!(f, "{part:016x}.{ending}"),
+            Self::Data(leaf) | Self::ChunkIndex(leaf) | Self::Provenance(leaf) => {
+                write!(f, "{leaf}.{ending}")
+            }
+        }
+    }
+}
+
+/// A name that is none of ours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no name of a file of a storage")]
+pub struct FileNameError(String);
+
+impl FromStr for FileName {
+    type Err = FileNameError;
+
+    fn from_str(text: &str) -> Result<Self, FileNameError> {
+        let refuse = || FileNameError(text.chars().take(64).collect());
+        let (stem, ending) = text.rsplit_once('.').ok_or_else(refuse)?;
+        let leaf = || stem.parse::<LeafId>();
+        let name: Result<Self, IdError> = match ending {
+            "storage" => stem.parse().map(Self::Storage),
+            "local" => stem.parse().map(Self::Local),
+            "agent" => stem.parse().map(Self::Agent),
+            "index" => leaf().map(|part| Self::Index(part.0)),
+            "itdata" => leaf().map(Self::Data),
+            "idx" => leaf().map(Self::ChunkIndex),
+            "pidx" => leaf().map(Self::Provenance),
+            _ => return Err(refuse()),
+        };
+        name.map_err(|_| refuse())
+    }
+}

@@ -1,0 +1,122 @@
+//! The storage file (`.storage`): what a storage is. Replacing it by a rename publishes a state.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{FormatError, StorageId, envelope, paths::FileRole};
+
+const MAGIC: [u8; 8] = *b"THSTORAG";
+const WHAT: &str = "storage file";
+
+/// What a storage may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum StorageState {
+    /// Made, not yet opened for writing.
+    Created,
+    /// Takes packets.
+    Open,
+    /// Takes packets, and a recording writes into it.
+    Recording,
+    /// Takes nothing more; its files are being completed.
+    Finalizing,
+    /// Immutable.
+    Finalized,
+    /// Read-only after a disk error.
+    Failed,
+}
+
+/// The content of a storage file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorageFile {
+    /// The storage.
+    pub id: StorageId,
+    /// Name for people; not unique.
+    pub name: String,
+    /// Description for people.
+    pub description: String,
+    /// State at the time of writing.
+    pub state: StorageState,
+    /// Labels: key and value.
+    pub labels: BTreeMap<String, String>,
+    /// Time of creation, ns since the epoch.
+    pub created: i64,
+    /// Time of the last opening, ns since the epoch.
+    pub opened: Option<i64>,
+    /// Time of finalization, ns since the epoch.
+    pub finalized: Option<i64>,
+    /// Version of the server that wrote the file.
+    pub server_version: String,
+    /// What the client gave to make the creation idempotent.
+    pub idempotency_key: Option<String>,
+    /// Why the storage is FAILED.
+    pub failure: Option<String>,
+    /// Totals; exact once the storage is finalized.
+    pub totals: Totals,
+    /// Every other file of the storage; complete once the storage is finalized.
+    pub files: Vec<FileEntry>,
+}
+
+/// Sums over the packets of a storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes as the agents sent them.
+    pub raw_bytes: u64,
+    /// Bytes of the payloads as stored.
+    pub stored_bytes: u64,
+    /// Events, where packets tell them.
+    pub events: u64,
+    /// Events that the producers lost, where packets tell them.
+    pub lost: u64,
+    /// First and last instant over all packets that have a time span, ns since the epoch.
+    pub time_span: Option<(i64, i64)>,
+}
+
+impl Totals {
+    /// Adds what `other` sums up.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.raw_bytes += other.raw_bytes;
+        self.stored_bytes += other.stored_bytes;
+        self.events += other.events;
+        self.lost += other.lost;
+        self.time_span = match (self.time_span, other.time_span) {
+            (Some((b1, e1)), Some((b2, e2))) => Some((b1.min(b2), e1.max(e2))),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
+/// A file of a finalized storage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Name within the folder of the storage.
+    pub name: String,
+    /// What the file is.
+    pub role: FileRole,
+    /// Length in bytes.
+    pub length: u64,
+    /// CRC32C of the whole file.
+    pub checksum: u32,
+}
+
+impl StorageFile {
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// When the content exceeds the limits of an envelope.
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        envelope::encode(WHAT, MAGIC, self)
+    }
+
+    /// Reads a whole storage file.
+    ///
+    /// # Errors
+    /// When the bytes are damaged, of another version or something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        envelope::decode(WHAT, MAGIC, bytes)
+    }
+}
