@@ -1,0 +1,287 @@
+//! The agents of the server: one agent file each, in the folder of the agents.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use trace_format::{
+    AgentId, StreamId,
+    agent_file::{AgentFile, StreamSpec},
+    limits::{
+        AGENT_ATTRIBUTE_COUNT_MAX, AGENT_METADATA_BYTES_MAX, ENVELOPE_BODY_BYTES_MAX,
+        LABEL_BYTES_MAX,
+    },
+    paths::FileName,
+};
+
+use crate::{StorageError, door::Door, read::read_small};
+
+/// What an agent tells of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentSpec {
+    /// The agent.
+    pub id: AgentId,
+    /// Name for people.
+    pub name: String,
+    /// The machine on which it runs.
+    pub host: String,
+    /// What else it tells.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// An agent as the server knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// What it told of itself.
+    pub spec: AgentSpec,
+    /// Its streams, sorted by id.
+    pub streams: Vec<StreamSpec>,
+    /// Whether it sent trace metadata.
+    pub has_metadata: bool,
+}
+
+impl Agent {
+    /// The stream with this id.
+    #[must_use]
+    pub fn stream(&self, id: &StreamId) -> Option<&StreamSpec> {
+        let at = self
+            .streams
+            .binary_search_by(|stream| stream.id.cmp(id))
+            .ok()?;
+        self.streams.get(at)
+    }
+
+    fn of(file: &AgentFile) -> Self {
+        Self {
+            spec: AgentSpec {
+                id: file.id.clone(),
+                name: file.name.clone(),
+                host: file.host.clone(),
+                attributes: file.attributes.clone(),
+            },
+            streams: file.streams.clone(),
+            has_metadata: file.metadata.is_some(),
+        }
+    }
+}
+
+/// All agents of the server.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    folder: PathBuf,
+    known: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
+    /// One change of a file at a time.
+    changing: tokio::sync::Mutex<()>,
+    door: Door,
+    count_max: usize,
+}
+
+impl Agents {
+    /// Reads every agent file of `folder`.
+    pub(crate) fn load(
+        folder: PathBuf,
+        door: Door,
+        count_max: usize,
+    ) -> Result<Self, StorageError> {
+        std::fs::create_dir_all(&folder).map_err(StorageError::io("create", &folder))?;
+        let mut known = BTreeMap::new();
+        let names = std::fs::read_dir(&folder).map_err(StorageError::io("list", &folder))?;
+        for name in names {
+            let path = name.map_err(StorageError::io("list", &folder))?.path();
+            let text = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            let Ok(FileName::Agent(id)) = text.parse() else {
+                continue;
+            };
+            match read_agent(&path) {
+                Ok(file) => drop(known.insert(id, Arc::new(Agent::of(&file)))),
+                // One damaged agent file must not keep the server from starting.
+                Err(error) => tracing::error!(%error, "leaving out a damaged agent file"),
+            }
+        }
+        Ok(Self {
+            folder,
+            known: RwLock::new(known),
+            changing: tokio::sync::Mutex::default(),
+            door,
+            count_max,
+        })
+    }
+
+    pub(crate) fn get(&self, id: &AgentId) -> Result<Arc<Agent>, StorageError> {
+        let known = self.known.read();
+        known
+            .get(id)
+            .cloned()
+            .ok_or_else(|| StorageError::AgentNotFound(id.clone()))
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Agent>> {
+        self.known.read().values().cloned().collect()
+    }
+
+    pub(crate) fn stream(
+        &self,
+        agent: &AgentId,
+        stream: &StreamId,
+    ) -> Result<StreamSpec, StorageError> {
+        self.get(agent)?
+            .stream(stream)
+            .cloned()
+            .ok_or_else(|| StorageError::StreamNotFound {
+                agent: agent.clone(),
+                stream: stream.clone(),
+            })
+    }
+
+    /// The whole agent file.
+    pub(crate) async fn file(&self, id: &AgentId) -> Result<AgentFile, StorageError> {
+        self.get(id)?;
+        let path = self.path(id);
+        let read = tokio::task::spawn_blocking(move || read_agent(&path)).await;
+        read.map_err(|_| StorageError::Stopping)?
+    }
+
+    pub(crate) async fn register(&self, spec: AgentSpec) -> Result<Arc<Agent>, StorageError> {
+        check_spec(&spec)?;
+        let _changing = self.changing.lock().await;
+        let known = self.get(&spec.id).ok();
+        if let Some(known) = &known
+            && known.spec == spec
+        {
+            return Ok(Arc::clone(known));
+        }
+        if known.is_none() && self.known.read().len() >= self.count_max {
+            return Err(StorageError::LimitReached {
+                what: "agents",
+                max: self.count_max,
+            });
+        }
+        let mut file = match known {
+            Some(_) => self.file(&spec.id).await?,
+            None => AgentFile {
+                id: spec.id,
+                name: String::new(),
+                host: String::new(),
+                attributes: BTreeMap::new(),
+                streams: Vec::new(),
+                metadata: None,
+            },
+        };
+        file.name = spec.name;
+        file.host = spec.host;
+        file.attributes = spec.attributes;
+        self.put(&file).await
+    }
+
+    pub(crate) async fn set_metadata(
+        &self,
+        id: &AgentId,
+        metadata: Bytes,
+    ) -> Result<(), StorageError> {
+        if metadata.len() > AGENT_METADATA_BYTES_MAX {
+            let problem = format!("has more than {AGENT_METADATA_BYTES_MAX} bytes");
+            return Err(StorageError::Invalid {
+                what: "trace metadata",
+                problem,
+            });
+        }
+        let _changing = self.changing.lock().await;
+        let mut file = self.file(id).await?;
+        if file.metadata.as_deref() == Some(&metadata[..]) {
+            return Ok(());
+        }
+        file.metadata = Some(metadata.to_vec());
+        self.put(&file).await.map(drop)
+    }
+
+    pub(crate) async fn declare(
+        &self,
+        id: &AgentId,
+        spec: StreamSpec,
+    ) -> Result<StreamSpec, StorageError> {
+        let _changing = self.changing.lock().await;
+        let known = self.get(id)?;
+        if known.stream(&spec.id) == Some(&spec) {
+            return Ok(spec);
+        }
+        let mut file = self.file(id).await?;
+        match file
+            .streams
+            .binary_search_by(|stream| stream.id.cmp(&spec.id))
+        {
+            Ok(at) => {
+                let declared = &mut file.streams[at];
+                if declared.kind != spec.kind {
+                    return Err(StorageError::StreamKindConflict {
+                        agent: id.clone(),
+                        stream: spec.id,
+                        declared: declared.kind,
+                        wanted: spec.kind,
+                    });
+                }
+                *declared = spec.clone();
+            }
+            Err(_) if file.streams.len() >= self.count_max => {
+                let what = "streams of this agent";
+                return Err(StorageError::LimitReached {
+                    what,
+                    max: self.count_max,
+                });
+            }
+            Err(at) => file.streams.insert(at, spec.clone()),
+        }
+        self.put(&file).await.map(|_| spec)
+    }
+
+    async fn put(&self, file: &AgentFile) -> Result<Arc<Agent>, StorageError> {
+        let path = self.path(&file.id);
+        let bytes = file.encode().map_err(StorageError::damaged(&path))?;
+        let name = FileName::Agent(file.id.clone()).to_string();
+        let published = self
+            .door
+            .publish(self.folder.clone(), name, bytes.into())
+            .await;
+        published.map_err(StorageError::io("write", path))?;
+        let agent = Arc::new(Agent::of(file));
+        self.known
+            .write()
+            .insert(file.id.clone(), Arc::clone(&agent));
+        Ok(agent)
+    }
+
+    fn path(&self, id: &AgentId) -> PathBuf {
+        self.folder.join(FileName::Agent(id.clone()).to_string())
+    }
+}
+
+fn read_agent(path: &Path) -> Result<AgentFile, StorageError> {
+    let max = u64::from(ENVELOPE_BODY_BYTES_MAX);
+    let bytes = read_small(path, max).map_err(StorageError::io("read", path))?;
+    AgentFile::decode(&bytes).map_err(StorageError::damaged(path))
+}
+
+fn check_spec(spec: &AgentSpec) -> Result<(), StorageError> {
+    let refuse = |what, problem: String| Err(StorageError::Invalid { what, problem });
+    if spec.attributes.len() > AGENT_ATTRIBUTE_COUNT_MAX {
+        return refuse(
+            "attributes",
+            format!("are more than {AGENT_ATTRIBUTE_COUNT_MAX}"),
+        );
+    }
+    let texts = spec.attributes.iter().flat_map(|(key, value)| [key, value]);
+    let mut texts = texts.chain([&spec.name, &spec.host]);
+    match texts.any(|text| text.len() > LABEL_BYTES_MAX) {
+        true => refuse(
+            "a text of the agent",
+            format!("has more than {LABEL_BYTES_MAX} bytes"),
+        ),
+        false => Ok(()),
+    }
+}

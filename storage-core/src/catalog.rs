@@ -1,0 +1,138 @@
+//! The catalog: what every storage file says, in one place, so that a start with many storages
+//! reads one database and not ten thousand files. The only module that knows sled.
+//!
+//! Nothing in it is authoritative. An entry holds the bytes of a storage file and the stamp of the
+//! file they were read from; where the stamp differs the file is read again. A catalog that cannot
+//! be opened is removed and made anew.
+
+use std::{
+    fs::Metadata,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use trace_format::{StorageId, storage_file::StorageFile};
+
+use crate::StorageError;
+
+/// Bytes of memory for the cache of sled.
+const CACHE_BYTES: u64 = 8 << 20;
+const STAMP_BYTES: usize = 24;
+
+/// Identifies one version of a file without reading it: length, time of change, inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp([u8; STAMP_BYTES]);
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        let changed = metadata
+            .mtime()
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(metadata.mtime_nsec());
+        let mut bytes = [0; STAMP_BYTES];
+        bytes[..8].copy_from_slice(&metadata.len().to_le_bytes());
+        bytes[8..16].copy_from_slice(&changed.to_le_bytes());
+        bytes[16..].copy_from_slice(&metadata.ino().to_le_bytes());
+        Self(bytes)
+    }
+}
+
+/// The catalog of a data folder.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    database: sled::Db,
+}
+
+impl Catalog {
+    /// Opens the catalog in `folder`, or makes it anew where it is damaged.
+    pub(crate) fn open(folder: &Path) -> Result<Self, StorageError> {
+        let open = || {
+            sled::Config::new()
+                .path(folder)
+                .cache_capacity(CACHE_BYTES)
+                .open()
+        };
+        let database = match open() {
+            Ok(database) => database,
+            Err(error) => {
+                tracing::warn!(%error, "the catalog is damaged and made anew");
+                std::fs::remove_dir_all(folder).map_err(StorageError::io("remove", folder))?;
+                open().map_err(|error| failed(folder, error))?
+            }
+        };
+        Ok(Self { database })
+    }
+
+    /// The storage file at `path`: from the catalog when its entry is of this very file.
+    pub(crate) fn storage_file(
+        &self,
+        id: StorageId,
+        path: &Path,
+    ) -> Result<StorageFile, StorageError> {
+        let metadata = std::fs::metadata(path).map_err(StorageError::io("look at", path))?;
+        let stamp = Stamp::of(&metadata);
+        if let Some(file) = self.entry(id, stamp) {
+            return Ok(file);
+        }
+        let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
+        let bytes = crate::read::read_small(path, max).map_err(StorageError::io("read", path))?;
+        let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(path))?;
+        self.put(id, stamp, &bytes);
+        Ok(file)
+    }
+
+    fn entry(&self, id: StorageId, stamp: Stamp) -> Option<StorageFile> {
+        let value = self.database.get(id.as_bytes()).ok()??;
+        let (found, bytes) = value.split_at_checked(STAMP_BYTES)?;
+        (found == stamp.0).then(|| StorageFile::decode(bytes).ok())?
+    }
+
+    /// Remembers the storage file that was just put into place at `path`.
+    pub(crate) fn remember(&self, id: StorageId, path: &PathBuf, bytes: &[u8]) {
+        match std::fs::metadata(path) {
+            Ok(metadata) => self.put(id, Stamp::of(&metadata), bytes),
+            Err(error) => tracing::warn!(%error, path = %path.display(), "not in the catalog"),
+        }
+    }
+
+    fn put(&self, id: StorageId, stamp: Stamp, bytes: &[u8]) {
+        let value = [&stamp.0[..], bytes].concat();
+        if let Err(error) = self.database.insert(id.as_bytes(), value) {
+            // It is derived: the next start reads the file.
+            tracing::warn!(%error, "the catalog does not take an entry");
+        }
+    }
+
+    /// Forgets a storage that is gone.
+    pub(crate) fn forget(&self, id: StorageId) {
+        if let Err(error) = self.database.remove(id.as_bytes()) {
+            tracing::warn!(%error, "the catalog does not forget an entry");
+        }
+    }
+
+    /// Forgets every storage for which `is_there` is false.
+    pub(crate) fn keep_only(&self, is_there: impl Fn(StorageId) -> bool) {
+        let ids = self.database.iter().keys().flatten();
+        let ids = ids.filter_map(|key| <[u8; 16]>::try_from(&key[..]).ok());
+        let gone: Vec<_> = ids
+            .map(StorageId::from_bytes)
+            .filter(|&id| !is_there(id))
+            .collect();
+        gone.into_iter().for_each(|id| self.forget(id));
+    }
+
+    /// Writes out what is only in memory.
+    pub(crate) fn flush(&self) {
+        if let Err(error) = self.database.flush() {
+            tracing::warn!(%error, "the catalog is not written out");
+        }
+    }
+}
+
+fn failed(folder: &Path, error: sled::Error) -> StorageError {
+    StorageError::Io {
+        operation: "open",
+        path: folder.to_owned(),
+        source: std::io::Error::other(error),
+    }
+}

@@ -1,0 +1,134 @@
+//! What the engine counts; the server renders it for Prometheus.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// A number that only grows, or a level that is set.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The value now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, value: u64) {
+        self.0.fetch_add(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub(&self, value: u64) {
+        self.0.fetch_sub(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Upper bounds of the buckets of a [`Latency`], in seconds.
+pub const LATENCY_BOUNDS_SECONDS: [f64; 12] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5,
+];
+
+/// A histogram of durations.
+#[derive(Debug, Default)]
+pub struct Latency {
+    buckets: [AtomicU64; LATENCY_BOUNDS_SECONDS.len() + 1],
+    sum_ns: AtomicU64,
+}
+
+/// The values of a [`Latency`] at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencySnapshot {
+    /// Observations in each bucket, not cumulated; the last one is beyond every bound.
+    pub buckets: [u64; LATENCY_BOUNDS_SECONDS.len() + 1],
+    /// Sum of all observations in seconds.
+    pub sum_seconds: f64,
+}
+
+impl Latency {
+    /// The values now.
+    #[must_use]
+    pub fn snapshot(&self) -> LatencySnapshot {
+        let mut buckets = [0; LATENCY_BOUNDS_SECONDS.len() + 1];
+        for (value, bucket) in buckets.iter_mut().zip(&self.buckets) {
+            *value = bucket.load(Ordering::Relaxed);
+        }
+        let sum = Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed));
+        LatencySnapshot {
+            buckets,
+            sum_seconds: sum.as_secs_f64(),
+        }
+    }
+
+    pub(crate) fn observe(&self, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        let bucket = LATENCY_BOUNDS_SECONDS.partition_point(|&bound| bound < seconds);
+        if let Some(bucket) = self.buckets.get(bucket) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {
+        /// Everything that the engine counts.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: $type),*
+        }
+    };
+}
+
+counters! {
+    /// Packets that were pushed and not refused at once.
+    packets_arrived: Counter,
+    /// Packets that are durable.
+    packets_durable: Counter,
+    /// Packets that were known already.
+    packets_repeated: Counter,
+    /// Packets that were taken and then not written.
+    packets_failed: Counter,
+    /// Bytes of durable packets as the agents sent them.
+    raw_bytes: Counter,
+    /// Bytes of durable packets as stored.
+    stored_bytes: Counter,
+    /// Bytes of frames that were written.
+    written_bytes: Counter,
+    /// Write calls, from submission to completion.
+    writes: Latency,
+    /// Syncs of data files.
+    syncs: Latency,
+    /// Writes that failed.
+    write_errors: Counter,
+    /// Small files that were put into place.
+    files_published: Counter,
+    /// Index parts that were written.
+    index_parts: Counter,
+    /// Data files that are open for writing now.
+    channels_open: Counter,
+    /// Packet bytes between arrival and acknowledgement now.
+    in_flight_bytes: Counter,
+    /// Jobs that wait for a serializer or are with one now.
+    serializer_jobs: Counter,
+    /// Pushes refused because too many bytes were under way.
+    refused_busy: Counter,
+    /// Pushes refused because the disk is low.
+    refused_disk_low: Counter,
+    /// Free bytes of the file system of the data folder, when last looked at.
+    disk_free_bytes: Counter,
+    /// 1 while ingest is stopped because the disk is low.
+    disk_low: Counter,
+    /// Bytes of index blocks in the cache.
+    index_cache_bytes: Counter,
+    /// Look-ups of index blocks that were in the cache.
+    index_cache_hits: Counter,
+    /// Look-ups of index blocks that were not.
+    index_cache_misses: Counter,
+}

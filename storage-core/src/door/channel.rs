@@ -1,0 +1,400 @@
+//! A channel: the open data file of a leaf.
+//!
+//! What waits is gathered into one write; while it is written, the next packets gather; what is
+//! written waits for a sync that starts after the write has completed in full. One write and one
+//! sync are under way at most, side by side. Frames are made durable in the order in which they
+//! came, so the acknowledged frames of a file are always a prefix of it.
+//!
+//! Direct writes are whole blocks. The last block of a write is padded with zeros and written
+//! again, from its beginning, by the next one: the bytes before the tail are the same in both, so
+//! a torn sector cannot harm what was acknowledged.
+//!
+//! A write that fails for want of space refuses its frames and those behind them, and leaves the
+//! tail where it was. Any other failure, and every failed sync, poisons the storage: a sync is
+//! never tried again, because the kernel may report success although the data is gone.
+
+use std::{collections::VecDeque, future::Future, io, pin::Pin, rc::Rc, sync::Arc};
+
+use rustix::io::Errno;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use trace_format::paths::FileName;
+
+use super::{
+    Appended, ChannelSpec, DoorConfig, DoorError, Frame, Reply, Tail,
+    staging::{OpenFile, Writer},
+};
+use crate::{counters::Counters, io::BlockIo};
+
+/// Bytes of frames that are gathered into one write.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// What a channel is asked to do.
+pub(super) enum ChannelRequest {
+    Append {
+        frames: Vec<Frame>,
+        reply: Reply<Appended>,
+    },
+    Resume,
+    /// Write what waits and close the file; `cuts` also opens it for that when it is closed.
+    Close {
+        reply: oneshot::Sender<Ended>,
+        cuts: bool,
+    },
+    Forget,
+}
+
+/// How a channel ended.
+pub(super) struct Ended {
+    /// The durable tail; `None` when the file was never made.
+    pub(super) tail: Option<Tail>,
+    pub(super) result: Result<(), DoorError>,
+}
+
+pub(super) struct Append {
+    pub(super) frames: Vec<Frame>,
+    reply: Reply<Appended>,
+}
+
+impl Append {
+    pub(super) fn bytes(&self) -> u64 {
+        self.frames
+            .iter()
+            .map(|frame| frame.header.frame_bytes())
+            .sum()
+    }
+}
+
+/// An append that is written and waits for a sync.
+struct Written {
+    appended: Appended,
+    reply: Reply<Appended>,
+}
+
+type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
+type WriteDone<F> = (
+    Option<OpenFile<F>>,
+    Vec<Append>,
+    Result<Vec<Appended>, DoorError>,
+);
+
+pub(super) struct Channel<B: BlockIo> {
+    io: Rc<B>,
+    config: Rc<DoorConfig>,
+    counters: Arc<Counters>,
+    spec: Arc<ChannelSpec>,
+    known: Option<Tail>,
+    durable: Option<Tail>,
+    waiting: VecDeque<Append>,
+    written: Vec<Written>,
+    last_sync: Option<Instant>,
+    /// Whether appends are refused until [`ChannelRequest::Resume`].
+    is_refusing: bool,
+}
+
+enum Step {
+    Request(Option<ChannelRequest>),
+    Synced(Result<(), DoorError>),
+    SyncDue,
+}
+
+impl<B: BlockIo> Channel<B> {
+    pub(super) fn new(
+        io: Rc<B>,
+        config: Rc<DoorConfig>,
+        counters: Arc<Counters>,
+        spec: Arc<ChannelSpec>,
+        known: Option<Tail>,
+    ) -> Self {
+        Self {
+            io,
+            config,
+            counters,
+            spec,
+            known,
+            durable: known,
+            waiting: VecDeque::new(),
+            written: Vec::new(),
+            last_sync: None,
+            is_refusing: false,
+        }
+    }
+
+    /// Serves requests until it is closed.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<ChannelRequest>) {
+        let mut file: Option<Rc<B::File>> = None;
+        let mut state: Option<OpenFile<Rc<B::File>>> = None;
+        let mut write: Option<Pending<WriteDone<Rc<B::File>>>> = None;
+        let mut sync: Option<Pending<Result<(), DoorError>>> = None;
+        let mut syncing: Vec<Written> = Vec::new();
+        let mut ending: Option<(oneshot::Sender<Ended>, bool)> = None;
+        loop {
+            if write.is_none() && !self.waiting.is_empty() {
+                let batch = self.next_batch();
+                write = Some(self.start_write(state.take(), batch));
+            }
+            let sync_at = match (&sync, self.written.is_empty(), &file) {
+                (None, false, Some(open)) => match self.sync_delay() {
+                    None => {
+                        syncing = std::mem::take(&mut self.written);
+                        sync = Some(self.start_sync(open));
+                        continue;
+                    }
+                    at => at,
+                },
+                _ => None,
+            };
+            if ending.is_some() && write.is_none() && sync.is_none() && self.written.is_empty() {
+                break;
+            }
+            let step = tokio::select! {
+                biased;
+                result = wait_for(&mut sync) => Step::Synced(result),
+                done = wait_for(&mut write) => {
+                    write = None;
+                    let (open, appends, result) = done;
+                    file = open.as_ref().map(|open| Rc::clone(&open.file)).or(file);
+                    state = open;
+                    self.after_write(appends, result);
+                    continue;
+                }
+                () = sleep_until(sync_at) => Step::SyncDue,
+                request = inbox.recv(), if self.has_room() && ending.is_none() => {
+                    Step::Request(request)
+                }
+            };
+            match step {
+                Step::SyncDue => self.last_sync = None,
+                Step::Synced(result) => {
+                    sync = None;
+                    self.after_sync(std::mem::take(&mut syncing), result);
+                }
+                Step::Request(Some(ChannelRequest::Append { frames, reply })) => {
+                    self.take_append(Append { frames, reply });
+                }
+                Step::Request(Some(ChannelRequest::Resume)) => self.is_refusing = false,
+                Step::Request(Some(ChannelRequest::Close { reply, cuts })) => {
+                    ending = Some((reply, cuts));
+                }
+                Step::Request(Some(ChannelRequest::Forget) | None) => return,
+            }
+        }
+        drop(file);
+        if let Some((reply, cuts)) = ending {
+            self.end(state, reply, cuts).await;
+        }
+    }
+
+    async fn end(
+        mut self,
+        state: Option<OpenFile<Rc<B::File>>>,
+        reply: oneshot::Sender<Ended>,
+        cuts: bool,
+    ) {
+        let result = match state {
+            None if cuts && self.known.is_some() => match self.writer().open(self.known).await {
+                Ok(state) => self.close_file(Some(state)).await,
+                Err(error) => Err(error),
+            },
+            state => self.close_file(state).await,
+        };
+        // Whoever asked may have gone away; the file is closed all the same.
+        let _ = reply.send(Ended {
+            tail: self.durable,
+            result,
+        });
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() < 1024
+    }
+
+    fn take_append(&mut self, append: Append) {
+        if let Some(reason) = self.spec.poison.reason() {
+            return refuse(append, DoorError::Poisoned(reason));
+        }
+        if self.is_refusing {
+            return refuse(append, DoorError::Aborted);
+        }
+        self.waiting.push_back(append);
+    }
+
+    fn next_batch(&mut self) -> Vec<Append> {
+        let mut bytes = 0;
+        let mut batch = Vec::new();
+        while let Some(append) = self.waiting.front() {
+            bytes += append.bytes();
+            if !batch.is_empty() && bytes > BATCH_BYTES {
+                break;
+            }
+            batch.extend(self.waiting.pop_front());
+        }
+        batch
+    }
+
+    fn writer(&self) -> Writer<B> {
+        Writer {
+            io: Rc::clone(&self.io),
+            config: Rc::clone(&self.config),
+            counters: Arc::clone(&self.counters),
+            spec: Arc::clone(&self.spec),
+        }
+    }
+
+    fn start_write(
+        &self,
+        state: Option<OpenFile<Rc<B::File>>>,
+        batch: Vec<Append>,
+    ) -> Pending<WriteDone<Rc<B::File>>> {
+        let writer = self.writer();
+        let known = self.known;
+        Box::pin(async move {
+            let mut state = match state {
+                Some(state) => state,
+                None => match writer.open(known).await {
+                    Ok(state) => state,
+                    Err(error) => return (None, batch, Err(error)),
+                },
+            };
+            let result = writer.write(&mut state, &batch).await;
+            (Some(state), batch, result)
+        })
+    }
+
+    fn after_write(&mut self, batch: Vec<Append>, result: Result<Vec<Appended>, DoorError>) {
+        match result {
+            Ok(appended) => {
+                let pairs = batch.into_iter().zip(appended);
+                let written = pairs.map(|(append, appended)| Written {
+                    appended,
+                    reply: append.reply,
+                });
+                self.written.extend(written);
+            }
+            Err(error) => {
+                self.counters.write_errors.add(1);
+                if let DoorError::Poisoned(reason) = &error {
+                    self.spec.poison.set(reason);
+                }
+                self.is_refusing = true;
+                let behind = match &error {
+                    DoorError::Poisoned(_) => error.clone(),
+                    _ => DoorError::Aborted,
+                };
+                batch
+                    .into_iter()
+                    .for_each(|append| refuse(append, error.clone()));
+                self.waiting
+                    .drain(..)
+                    .for_each(|append| refuse(append, behind.clone()));
+            }
+        }
+    }
+
+    /// When the next sync may start; `None` is now.
+    fn sync_delay(&self) -> Option<Instant> {
+        let due = self.last_sync? + self.config.commit_window;
+        (due > Instant::now()).then_some(due)
+    }
+
+    fn start_sync(&mut self, file: &Rc<B::File>) -> Pending<Result<(), DoorError>> {
+        self.last_sync = Some(Instant::now());
+        let (io, file) = (Rc::clone(&self.io), Rc::clone(file));
+        let (counters, spec) = (Arc::clone(&self.counters), Arc::clone(&self.spec));
+        Box::pin(async move {
+            let start = Instant::now();
+            let result = io.sync_data(&file).await;
+            counters.syncs.observe(start.elapsed());
+            result.map_err(|error| failure(&spec, "sync", &error))
+        })
+    }
+
+    fn after_sync(&mut self, synced: Vec<Written>, result: Result<(), DoorError>) {
+        let result = result.and_then(|()| match self.spec.poison.reason() {
+            Some(reason) => Err(DoorError::Poisoned(reason)),
+            None => Ok(()),
+        });
+        match result {
+            Ok(()) => {
+                for Written { appended, reply } in synced {
+                    self.durable = Some(appended.tail);
+                    let _ = reply.send(Ok(appended));
+                }
+            }
+            Err(error) => {
+                if let DoorError::Poisoned(reason) = &error {
+                    self.spec.poison.set(reason);
+                }
+                self.is_refusing = true;
+                for written in synced.into_iter().chain(self.written.drain(..)) {
+                    let _ = written.reply.send(Err(error.clone()));
+                }
+                self.waiting
+                    .drain(..)
+                    .for_each(|append| refuse(append, error.clone()));
+            }
+        }
+    }
+
+    /// Cuts what was preallocated and makes the length durable.
+    async fn close_file(&mut self, state: Option<OpenFile<Rc<B::File>>>) -> Result<(), DoorError> {
+        let Some(state) = state else { return Ok(()) };
+        let mut result = match self.spec.poison.reason() {
+            Some(reason) => Err(DoorError::Poisoned(reason)),
+            None => Ok(()),
+        };
+        if result.is_ok() {
+            // Frames that were refused may lie behind the durable tail, too.
+            let length = self.durable.map_or(0, |tail| tail.length);
+            let cut = match self.io.set_length(&state.file, length).await {
+                Ok(()) => self.io.sync_data(&state.file).await,
+                Err(error) => Err(error),
+            };
+            result = cut.map_err(|error| failure(&self.spec, "cut", &error));
+        }
+        if let Err(DoorError::Poisoned(reason)) = &result {
+            self.spec.poison.set(reason);
+        }
+        if let Ok(file) = Rc::try_unwrap(state.file)
+            && let Err(error) = self.io.close(file).await
+        {
+            tracing::warn!(%error, leaf = %self.spec.leaf(), "closing a data file");
+        }
+        result
+    }
+}
+
+async fn wait_for<T>(pending: &mut Option<Pending<T>>) -> T {
+    match pending {
+        Some(pending) => pending.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn refuse(append: Append, error: DoorError) {
+    // Whoever waited may have gone away; the refusal is then nobody's.
+    let _ = append.reply.send(Err(error));
+}
+
+/// The error for a failed operation on the data file of a channel.
+pub(super) fn failure(spec: &ChannelSpec, operation: &str, error: &io::Error) -> DoorError {
+    let path = spec.folder.join(FileName::Data(spec.leaf()).to_string());
+    let is_full = |errno| {
+        [Errno::NOSPC, Errno::DQUOT, Errno::FBIG]
+            .iter()
+            .any(|full| full.raw_os_error() == errno)
+    };
+    if operation != "sync" && error.raw_os_error().is_some_and(is_full) {
+        return DoorError::Full { path };
+    }
+    DoorError::Poisoned(format!("{operation} of {} failed: {error}", path.display()))
+}

@@ -1,0 +1,205 @@
+//! Hands requests to channels, and bounds how many files are open.
+
+use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
+use trace_format::LeafId;
+
+use super::{
+    ChannelSpec, DoorConfig, DoorError, DoorRequest, Tail,
+    channel::{Channel, ChannelRequest, Ended},
+    publish::publish,
+};
+use crate::{counters::Counters, io::BlockIo};
+
+/// Requests that may wait for one channel.
+const CHANNEL_REQUEST_COUNT_MAX: usize = 256;
+
+struct Open {
+    requests: mpsc::Sender<ChannelRequest>,
+    last_used: Instant,
+}
+
+struct Dispatcher<B: BlockIo> {
+    io: Rc<B>,
+    config: Rc<DoorConfig>,
+    counters: Arc<Counters>,
+    open: HashMap<LeafId, Open>,
+    /// Tails of channels whose file is closed.
+    closed: HashMap<LeafId, Tail>,
+    channels: JoinSet<()>,
+}
+
+/// Serves requests until [`DoorRequest::Stop`] or until every handle is gone.
+pub(super) async fn run<B: BlockIo>(
+    io: B,
+    config: &DoorConfig,
+    counters: Arc<Counters>,
+    mut inbox: mpsc::Receiver<DoorRequest>,
+) {
+    let mut dispatcher = Dispatcher {
+        io: Rc::new(io),
+        config: Rc::new(config.clone()),
+        counters,
+        open: HashMap::new(),
+        closed: HashMap::new(),
+        channels: JoinSet::new(),
+    };
+    let idle = config.channel_idle.max(Duration::from_millis(10));
+    let mut ticks = interval(idle / 2);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            request = inbox.recv() => match request {
+                None | Some(DoorRequest::Stop) => break,
+                Some(request) => dispatcher.serve(request).await,
+            },
+            _ = ticks.tick() => dispatcher.close_idle(idle).await,
+        }
+        while dispatcher.channels.try_join_next().is_some() {}
+    }
+    let leaves: Vec<_> = dispatcher.open.keys().copied().collect();
+    for leaf in leaves {
+        dispatcher.close(leaf, false).await;
+    }
+    while dispatcher.channels.join_next().await.is_some() {}
+}
+
+impl<B: BlockIo> Dispatcher<B> {
+    async fn serve(&mut self, request: DoorRequest) {
+        match request {
+            DoorRequest::Append {
+                spec,
+                frames,
+                reply,
+            } => {
+                let channel = self.channel(&spec).await;
+                let sent = channel.send(ChannelRequest::Append { frames, reply }).await;
+                // A channel only ends on our word, so it is there.
+                debug_assert!(sent.is_ok(), "an open channel takes requests");
+            }
+            DoorRequest::Resume { leaf } => {
+                if let Some(open) = self.open.get(&leaf) {
+                    let _ = open.requests.send(ChannelRequest::Resume).await;
+                }
+            }
+            DoorRequest::Finish { spec, reply } => {
+                let tail = self.finish(&spec).await;
+                // Whoever asked may have gone away.
+                let _ = reply.send(tail);
+            }
+            DoorRequest::Forget { leaf, reply } => {
+                if let Some(open) = self.open.remove(&leaf) {
+                    let _ = open.requests.send(ChannelRequest::Forget).await;
+                }
+                self.closed.remove(&leaf);
+                let _ = reply.send(());
+            }
+            // Published beside the channels, so that a big index part delays nobody.
+            DoorRequest::Publish {
+                folder,
+                name,
+                bytes,
+                reply,
+            } => {
+                let io = Rc::clone(&self.io);
+                let counters = Arc::clone(&self.counters);
+                self.channels.spawn_local(async move {
+                    let result = publish(&*io, &folder, &name, &bytes).await;
+                    counters.files_published.add(u64::from(result.is_ok()));
+                    let _ = reply.send(result);
+                });
+            }
+            DoorRequest::SyncFolder { folder, reply } => {
+                let io = Rc::clone(&self.io);
+                self.channels.spawn_local(async move {
+                    let _ = reply.send(io.sync_folder(&folder).await);
+                });
+            }
+            DoorRequest::Stop => {}
+        }
+    }
+
+    /// The open channel of a leaf; opens it, and closes the least recently used one, as needed.
+    async fn channel(&mut self, spec: &Arc<ChannelSpec>) -> &mpsc::Sender<ChannelRequest> {
+        let leaf = spec.leaf();
+        if !self.open.contains_key(&leaf) {
+            while self.open.len() >= self.config.open_channel_count_max.max(1) {
+                let oldest = self.open.iter().min_by_key(|(_, open)| open.last_used);
+                let Some((&oldest, _)) = oldest else { break };
+                self.close(oldest, false).await;
+            }
+            let known = self.closed.remove(&leaf).or(spec.recovered);
+            let (requests, inbox) = mpsc::channel(CHANNEL_REQUEST_COUNT_MAX);
+            let channel = Channel::new(
+                Rc::clone(&self.io),
+                Rc::clone(&self.config),
+                Arc::clone(&self.counters),
+                Arc::clone(spec),
+                known,
+            );
+            self.channels.spawn_local(channel.run(inbox));
+            self.open.insert(
+                leaf,
+                Open {
+                    requests,
+                    last_used: Instant::now(),
+                },
+            );
+            self.counters.channels_open.set(self.open.len() as u64);
+        }
+        let open = self.open.get_mut(&leaf).expect("it is open now");
+        open.last_used = Instant::now();
+        &open.requests
+    }
+
+    async fn close_idle(&mut self, idle: Duration) {
+        let now = Instant::now();
+        let is_idle = |open: &Open| now.duration_since(open.last_used) >= idle;
+        let leaves: Vec<_> = self
+            .open
+            .iter()
+            .filter(|(_, open)| is_idle(open))
+            .map(|(&leaf, _)| leaf)
+            .collect();
+        for leaf in leaves {
+            self.close(leaf, false).await;
+        }
+    }
+
+    /// Closes a channel and remembers its tail.
+    async fn close(&mut self, leaf: LeafId, cuts: bool) -> Option<Ended> {
+        let open = self.open.remove(&leaf)?;
+        let (reply, ended) = oneshot::channel();
+        let _ = open
+            .requests
+            .send(ChannelRequest::Close { reply, cuts })
+            .await;
+        let ended = ended.await.ok()?;
+        if let Some(tail) = ended.tail {
+            self.closed.insert(leaf, tail);
+        }
+        self.counters.channels_open.set(self.open.len() as u64);
+        Some(ended)
+    }
+
+    async fn finish(&mut self, spec: &Arc<ChannelSpec>) -> Result<Tail, DoorError> {
+        let leaf = spec.leaf();
+        if !self.open.contains_key(&leaf) && !self.closed.contains_key(&leaf) {
+            // Not written to since the start: a torn tail may still be there to be cut.
+            self.channel(spec).await;
+        }
+        if let Some(ended) = self.close(leaf, true).await {
+            ended.result?;
+        }
+        self.closed
+            .get(&leaf)
+            .copied()
+            .or(spec.recovered)
+            .ok_or(DoorError::Stopped)
+    }
+}

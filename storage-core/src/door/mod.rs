@@ -1,0 +1,300 @@
+//! The door task: owns the tails of all data files and alone picks the offsets of frames.
+//!
+//! One thread with one runtime. Requests arrive over a bounded queue; each open data file is a
+//! channel with a task of its own (see [`channel`]) that gathers what waits into one write, and
+//! syncs once for everything that was written. Small files are published by [`publish`].
+
+mod channel;
+mod dispatch;
+mod publish;
+mod staging;
+mod tail;
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use trace_format::{LeafId, StorageId, data_file::DataFileHeader, frame::FrameHeader};
+
+pub(crate) use tail::Tail;
+
+use crate::{
+    config::IoChoice,
+    counters::Counters,
+    io::{
+        BlockIo, BlockingIo,
+        uring::{self, UringIo},
+    },
+    poison::Poison,
+};
+
+/// Requests that may wait for the door.
+const REQUEST_COUNT_MAX: usize = 1024;
+
+/// What the door is built with.
+#[derive(Debug, Clone)]
+pub(crate) struct DoorConfig {
+    pub(crate) choice: IoChoice,
+    pub(crate) buffer_count: usize,
+    pub(crate) commit_window: Duration,
+    pub(crate) open_channel_count_max: usize,
+    pub(crate) channel_idle: Duration,
+    pub(crate) preallocation_bytes_max: u64,
+    #[cfg(test)]
+    pub(crate) faults: Option<Arc<crate::io::faulty::FaultPlan>>,
+}
+
+/// A data file, as the writer knows it.
+#[derive(Debug)]
+pub(crate) struct ChannelSpec {
+    /// The folder of the storage.
+    pub(crate) folder: PathBuf,
+    /// The header that a new file begins with.
+    pub(crate) header: DataFileHeader,
+    /// The tail that recovery found; `None` for a leaf that has no file yet.
+    pub(crate) recovered: Option<Tail>,
+    /// Whether the disk failed under this storage.
+    pub(crate) poison: Arc<Poison>,
+}
+
+impl ChannelSpec {
+    pub(crate) fn leaf(&self) -> LeafId {
+        self.header.leaf
+    }
+
+    pub(crate) fn storage(&self) -> StorageId {
+        self.header.storage
+    }
+}
+
+/// A packet that is ready to be written.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) header: FrameHeader,
+    /// The stored payload.
+    pub(crate) payload: Bytes,
+}
+
+/// Frames that were made durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Appended {
+    /// Offset of each payload in the data file.
+    pub(crate) offsets: Vec<u64>,
+    /// The tail of the file behind the last of them.
+    pub(crate) tail: Tail,
+}
+
+/// Why frames were not written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DoorError {
+    /// No space left; nothing is lost, and it may go on when there is space again.
+    #[error("no space is left on the device of {path}")]
+    Full { path: PathBuf },
+    /// A write of the same channel before this one was refused.
+    #[error("an earlier packet of the same stream was refused")]
+    Aborted,
+    /// The disk failed; the storage is read-only from now on.
+    #[error("{0}")]
+    Poisoned(String),
+    /// The door is closed.
+    #[error("the server is stopping")]
+    Stopped,
+}
+
+/// What the door is asked to do.
+pub(crate) enum DoorRequest {
+    /// Append frames and make them durable.
+    Append {
+        spec: Arc<ChannelSpec>,
+        frames: Vec<Frame>,
+        reply: Reply<Appended>,
+    },
+    /// Take appends of this channel again after one was refused.
+    Resume { leaf: LeafId },
+    /// Write what waits, cut what was preallocated, make it durable and close the file.
+    Finish {
+        spec: Arc<ChannelSpec>,
+        reply: Reply<Tail>,
+    },
+    /// Close the file without another write and forget it; the storage is being deleted.
+    Forget {
+        leaf: LeafId,
+        reply: oneshot::Sender<()>,
+    },
+    /// Put a small file into place under its name, durably.
+    Publish {
+        folder: PathBuf,
+        name: String,
+        bytes: Bytes,
+        reply: oneshot::Sender<io::Result<()>>,
+    },
+    /// Make the names in a folder durable.
+    SyncFolder {
+        folder: PathBuf,
+        reply: oneshot::Sender<io::Result<()>>,
+    },
+    /// Finish every channel and stop.
+    Stop,
+}
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, DoorError>>;
+
+/// A handle to the door.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    requests: mpsc::Sender<DoorRequest>,
+    /// Name of the implementation in use.
+    pub(crate) io_name: &'static str,
+}
+
+impl Door {
+    /// Starts the door on a thread of its own; the handle of the thread ends after
+    /// [`DoorRequest::Stop`].
+    pub(crate) fn start(
+        config: DoorConfig,
+        counters: Arc<Counters>,
+    ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
+        let (requests, inbox) = mpsc::channel(REQUEST_COUNT_MAX);
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("door".into())
+            .spawn(move || run(&config, counters, inbox, &ready))?;
+        let io_name = is_ready.recv().map_err(io::Error::other)??;
+        Ok((Self { requests, io_name }, thread))
+    }
+
+    /// Sends a request; waits while the queue of the door is full.
+    pub(crate) async fn send(&self, request: DoorRequest) -> Result<(), DoorError> {
+        self.requests
+            .send(request)
+            .await
+            .map_err(|_| DoorError::Stopped)
+    }
+
+    /// Puts a small file into place under its name, durably.
+    pub(crate) async fn publish(
+        &self,
+        folder: PathBuf,
+        name: String,
+        bytes: Bytes,
+    ) -> io::Result<()> {
+        let (reply, done) = oneshot::channel();
+        let request = DoorRequest::Publish {
+            folder,
+            name,
+            bytes,
+            reply,
+        };
+        self.send(request).await.map_err(io::Error::other)?;
+        done.await.map_err(io::Error::other)?
+    }
+
+    /// Makes the names in a folder durable.
+    pub(crate) async fn sync_folder(&self, folder: PathBuf) -> io::Result<()> {
+        let (reply, done) = oneshot::channel();
+        let request = DoorRequest::SyncFolder { folder, reply };
+        self.send(request).await.map_err(io::Error::other)?;
+        done.await.map_err(io::Error::other)?
+    }
+
+    /// Finishes a channel and gives its tail.
+    pub(crate) async fn finish(&self, spec: Arc<ChannelSpec>) -> Result<Tail, DoorError> {
+        let (reply, done) = oneshot::channel();
+        self.send(DoorRequest::Finish { spec, reply }).await?;
+        done.await.map_err(|_| DoorError::Stopped)?
+    }
+}
+
+type Ready = std::sync::mpsc::SyncSender<io::Result<&'static str>>;
+
+fn run(
+    config: &DoorConfig,
+    counters: Arc<Counters>,
+    inbox: mpsc::Receiver<DoorRequest>,
+    ready: &Ready,
+) {
+    #[cfg(test)]
+    if let Some(plan) = &config.faults {
+        let io = BlockingIo::new(config.buffer_count);
+        let io = crate::io::faulty::FaultyIo::new(io, Arc::clone(plan));
+        return run_current_thread(io, config, counters, inbox, || {
+            let _ = ready.send(Ok("faulty"));
+        });
+    }
+    let inbox = match config.choice {
+        IoChoice::Blocking => inbox,
+        choice => match run_uring(config, &counters, inbox, ready) {
+            Ok(()) => return,
+            Err((inbox, error)) if choice == IoChoice::Auto => {
+                tracing::warn!(%error, "io_uring is refused here, writing with blocking calls");
+                inbox
+            }
+            Err((_, error)) => {
+                // The receiver only goes away together with the engine that waits for it.
+                let _ = ready.send(Err(error));
+                return;
+            }
+        },
+    };
+    run_blocking(config, counters, inbox, ready);
+}
+
+type Refused = (mpsc::Receiver<DoorRequest>, io::Error);
+
+fn run_uring(
+    config: &DoorConfig,
+    counters: &Arc<Counters>,
+    inbox: mpsc::Receiver<DoorRequest>,
+    ready: &Ready,
+) -> Result<(), Refused> {
+    if let Err(error) = uring::probe() {
+        return Err((inbox, error));
+    }
+    uring::run(async {
+        match UringIo::new(config.buffer_count) {
+            Ok(io) => {
+                let _ = ready.send(Ok("io_uring"));
+                dispatch::run(io, config, Arc::clone(counters), inbox).await;
+                Ok(())
+            }
+            Err(error) => Err((inbox, error)),
+        }
+    })
+}
+
+fn run_blocking(
+    config: &DoorConfig,
+    counters: Arc<Counters>,
+    inbox: mpsc::Receiver<DoorRequest>,
+    ready: &Ready,
+) {
+    let io = BlockingIo::new(config.buffer_count);
+    run_current_thread(io, config, counters, inbox, || {
+        let _ = ready.send(Ok("blocking"));
+    });
+}
+
+/// Runs the door over any implementation on a runtime of this thread.
+pub(crate) fn run_current_thread<B: BlockIo>(
+    io: B,
+    config: &DoorConfig,
+    counters: Arc<Counters>,
+    inbox: mpsc::Receiver<DoorRequest>,
+    started: impl FnOnce(),
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(16)
+        .thread_name("door-io")
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "no runtime for the door");
+            return;
+        }
+    };
+    started();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, dispatch::run(io, config, counters, inbox));
+}

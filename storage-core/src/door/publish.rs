@@ -1,0 +1,40 @@
+//! Small files: written beside their place, synced, renamed into it, and the folder synced.
+
+use std::{io, path::Path};
+
+use bytes::Bytes;
+use trace_format::paths::UNPUBLISHED_ENDING;
+
+use crate::io::{BUFFER_BYTES, BlockIo, OpenHow};
+
+/// Puts `bytes` into place as `folder/name`. After a crash the name holds the old content or the
+/// new one, never a part.
+pub(crate) async fn publish<B: BlockIo>(
+    io: &B,
+    folder: &Path,
+    name: &str,
+    bytes: &Bytes,
+) -> io::Result<()> {
+    let unpublished = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
+    let file = io.open(&unpublished, OpenHow::CreateSmall).await?;
+    let written = write_all(io, &file, bytes).await;
+    let synced = match written {
+        Ok(()) => io.sync_data(&file).await,
+        Err(error) => Err(error),
+    };
+    io.close(file).await?;
+    synced?;
+    io.rename(&unpublished, &folder.join(name)).await?;
+    io.sync_folder(folder).await
+}
+
+async fn write_all<B: BlockIo>(io: &B, file: &B::File, bytes: &[u8]) -> io::Result<()> {
+    let mut offset = 0;
+    for part in bytes.chunks(BUFFER_BYTES) {
+        let mut buffer = io.buffer().await;
+        buffer[..part.len()].copy_from_slice(part);
+        super::staging::write_fully(io, file, buffer, part.len(), offset).await?;
+        offset += part.len() as u64;
+    }
+    Ok(())
+}

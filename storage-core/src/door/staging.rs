@@ -1,0 +1,308 @@
+//! Copies frames into aligned buffers and writes each buffer as soon as it is full.
+
+use std::{future::Future, io, pin::Pin, rc::Rc, sync::Arc};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::Instant;
+use trace_format::{
+    frame::{ALIGNMENT, HEADER_BYTES, Place},
+    paths::FileName,
+};
+
+use super::{
+    Appended, ChannelSpec, DoorConfig, DoorError, Frame, Tail,
+    channel::{Append, failure},
+};
+use crate::{
+    counters::Counters,
+    io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
+};
+
+/// First preallocated extent; each next one is as long as the file is by then.
+const PREALLOCATION_BYTES_MIN: u64 = 1 << 20;
+
+/// The file and the state of its end.
+pub(super) struct OpenFile<F> {
+    pub(super) file: F,
+    pub(super) tail: Tail,
+    /// The bytes of the last, partly filled block before the tail.
+    pub(super) last_block: Vec<u8>,
+    pub(super) allocated: u64,
+    pub(super) can_allocate: bool,
+    /// Whether the name of the file is durable.
+    pub(super) is_named: bool,
+}
+
+/// Writes `length` bytes from the start of `buffer` at `offset`, going on after short writes.
+pub(super) async fn write_fully<B: BlockIo>(
+    io: &B,
+    file: &B::File,
+    mut buffer: B::Buffer,
+    length: usize,
+    offset: u64,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < length {
+        let (result, returned) = io
+            .write_at(file, buffer, done..length, offset + done as u64)
+            .await;
+        buffer = returned;
+        match result {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            // A direct write goes on at a block; what the kernel wrote beyond it is written again.
+            Ok(written) => {
+                done += if written == length - done {
+                    written
+                } else {
+                    block_floor(written)
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn block_floor(length: usize) -> usize {
+    length / BLOCK_BYTES * BLOCK_BYTES
+}
+
+/// What a write needs, apart from the state of the file.
+pub(super) struct Writer<B: BlockIo> {
+    pub(super) io: Rc<B>,
+    pub(super) config: Rc<DoorConfig>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) spec: Arc<ChannelSpec>,
+}
+
+impl<B: BlockIo> Writer<B> {
+    pub(super) async fn open(
+        &self,
+        known: Option<Tail>,
+    ) -> Result<OpenFile<Rc<B::File>>, DoorError> {
+        let path = self
+            .spec
+            .folder
+            .join(FileName::Data(self.spec.leaf()).to_string());
+        let fault = |error| failure(&self.spec, "open", &error);
+        let Some(tail) = known else {
+            let file = self.io.open(&path, OpenHow::CreateData).await;
+            // A file whose first write was refused is there, and empty.
+            let file = match file {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.io.open(&path, OpenHow::OpenData).await
+                }
+                file => file,
+            };
+            let header = self.spec.header.encode();
+            let mut tail = Tail::default();
+            tail.extend(&header);
+            return Ok(OpenFile {
+                file: Rc::new(file.map_err(fault)?),
+                tail,
+                last_block: header.to_vec(),
+                allocated: 0,
+                can_allocate: true,
+                is_named: false,
+            });
+        };
+        let file = self
+            .io
+            .open(&path, OpenHow::OpenData)
+            .await
+            .map_err(fault)?;
+        let start = tail.length / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        let length = (tail.length - start) as usize;
+        let read = tokio::task::spawn_blocking(move || crate::read::read_at(&path, start, length));
+        let last_block = read.await.map_err(io::Error::other).and_then(|read| read);
+        Ok(OpenFile {
+            file: Rc::new(file),
+            tail,
+            last_block: last_block.map_err(fault)?,
+            allocated: tail.length,
+            can_allocate: true,
+            // Its name may have been made by a server that was killed before it was durable.
+            is_named: false,
+        })
+    }
+
+    /// Writes the frames of `batch` behind the tail; moves the tail only when all are written.
+    pub(super) async fn write(
+        &self,
+        state: &mut OpenFile<Rc<B::File>>,
+        batch: &[Append],
+    ) -> Result<Vec<Appended>, DoorError> {
+        let bytes: u64 = batch.iter().map(Append::bytes).sum();
+        self.allocate(state, state.tail.length + bytes).await?;
+        let mut staging = Staging::new(self, state);
+        let result = staging.stage(batch).await;
+        let (tail, last_block, drained) = staging.finish().await;
+        let appended = result.and_then(|appended| drained.map(|()| appended));
+        let appended = appended.map_err(|error| failure(&self.spec, "write", &error))?;
+        if !state.is_named {
+            let named = self.io.sync_folder(&self.spec.folder).await;
+            // The folder's sync is a sync: when it fails, the disk is not to be trusted.
+            named.map_err(|error| failure(&self.spec, "sync", &error))?;
+            state.is_named = true;
+        }
+        state.tail = tail;
+        state.last_block = last_block;
+        self.counters.written_bytes.add(bytes);
+        Ok(appended)
+    }
+
+    async fn allocate(&self, state: &mut OpenFile<Rc<B::File>>, end: u64) -> Result<(), DoorError> {
+        let max = self.config.preallocation_bytes_max;
+        if !state.can_allocate || max == 0 || end <= state.allocated {
+            return Ok(());
+        }
+        let extent = state.allocated.clamp(PREALLOCATION_BYTES_MIN.min(max), max);
+        let target = (end + extent).next_multiple_of(BLOCK_BYTES as u64);
+        let start = state.allocated;
+        match self.io.allocate(&state.file, start, target - start).await {
+            Ok(()) => state.allocated = target,
+            // Without preallocation the write itself finds out whether there is space.
+            Err(_) => state.can_allocate = false,
+        }
+        Ok(())
+    }
+}
+
+type WriteFuture = Pin<Box<dyn Future<Output = io::Result<()>>>>;
+
+/// Copies frames into buffers and writes each buffer as soon as it is full.
+struct Staging<'a, B: BlockIo> {
+    writer: &'a Writer<B>,
+    file: Rc<B::File>,
+    tail: Tail,
+    buffer: Option<B::Buffer>,
+    /// Bytes of the current buffer that are filled.
+    filled: usize,
+    /// Offset in the file of the current buffer.
+    offset: u64,
+    last_block: Vec<u8>,
+    writes: FuturesUnordered<WriteFuture>,
+}
+
+impl<'a, B: BlockIo> Staging<'a, B> {
+    fn new(writer: &'a Writer<B>, state: &OpenFile<Rc<B::File>>) -> Self {
+        Self {
+            writer,
+            file: Rc::clone(&state.file),
+            tail: state.tail,
+            buffer: None,
+            filled: 0,
+            offset: state.tail.length - state.last_block.len() as u64,
+            last_block: state.last_block.clone(),
+            writes: FuturesUnordered::new(),
+        }
+    }
+
+    async fn stage(&mut self, batch: &[Append]) -> io::Result<Vec<Appended>> {
+        let last_block = std::mem::take(&mut self.last_block);
+        self.copy(&last_block).await?;
+        let mut appended = Vec::with_capacity(batch.len());
+        for append in batch {
+            let mut offsets = Vec::with_capacity(append.frames.len());
+            for frame in &append.frames {
+                offsets.push(self.stage_frame(frame).await?);
+            }
+            appended.push(Appended {
+                offsets,
+                tail: self.tail,
+            });
+        }
+        let filled = self.filled;
+        if filled > 0
+            && let Some(buffer) = &mut self.buffer
+        {
+            let end = filled.next_multiple_of(BLOCK_BYTES);
+            buffer[filled..end].fill(0);
+            self.last_block = buffer[block_floor(filled)..filled].to_vec();
+            self.filled = end;
+            self.submit();
+        }
+        Ok(appended)
+    }
+
+    async fn stage_frame(&mut self, frame: &Frame) -> io::Result<u64> {
+        let spec = &self.writer.spec;
+        let place = Place {
+            storage: spec.storage(),
+            leaf: spec.leaf(),
+            offset: self.tail.length,
+        };
+        let header = frame.header.encode(place);
+        self.tail.extend(&header);
+        self.copy(&header).await?;
+        self.tail
+            .extend_summed(&frame.payload, frame.header.stored_checksum);
+        self.copy(&frame.payload).await?;
+        let used = HEADER_BYTES + frame.payload.len();
+        let gap = [0; ALIGNMENT];
+        let gap = &gap[..used.next_multiple_of(ALIGNMENT) - used];
+        self.tail.extend(gap);
+        self.copy(gap).await?;
+        Ok(place.offset + HEADER_BYTES as u64)
+    }
+
+    async fn copy(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            if self.buffer.is_none() {
+                self.buffer = Some(self.next_buffer().await?);
+            }
+            let Some(buffer) = &mut self.buffer else {
+                continue;
+            };
+            let length = bytes.len().min(BUFFER_BYTES - self.filled);
+            let (now, later) = bytes.split_at(length);
+            buffer[self.filled..self.filled + length].copy_from_slice(now);
+            self.filled += length;
+            bytes = later;
+            if self.filled == BUFFER_BYTES {
+                self.submit();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a buffer; the writes under way go on, and give theirs back.
+    async fn next_buffer(&mut self) -> io::Result<B::Buffer> {
+        let buffer = self.writer.io.buffer();
+        tokio::pin!(buffer);
+        loop {
+            tokio::select! {
+                biased;
+                Some(result) = self.writes.next() => result?,
+                buffer = &mut buffer => return Ok(buffer),
+            }
+        }
+    }
+
+    fn submit(&mut self) {
+        let Some(buffer) = self.buffer.take() else {
+            return;
+        };
+        let (length, offset) = (self.filled, self.offset);
+        self.offset += length as u64;
+        self.filled = 0;
+        let (io, file) = (Rc::clone(&self.writer.io), Rc::clone(&self.file));
+        let counters = Arc::clone(&self.writer.counters);
+        self.writes.push(Box::pin(async move {
+            let start = Instant::now();
+            let result = write_fully(&*io, &file, buffer, length, offset).await;
+            counters.writes.observe(start.elapsed());
+            result
+        }));
+    }
+
+    /// Waits for every write, also after a failure: a buffer must not be written late.
+    async fn finish(mut self) -> (Tail, Vec<u8>, io::Result<()>) {
+        let mut result = Ok(());
+        while let Some(written) = self.writes.next().await {
+            result = result.and(written);
+        }
+        (self.tail, self.last_block, result)
+    }
+}

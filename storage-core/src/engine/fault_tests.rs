@@ -1,0 +1,341 @@
+//! The engine over a disk that fails: what was acknowledged stays, what was not is refused, and
+//! nobody is told otherwise.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use trace_format::{
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, agent_file::StreamSpec, frame::Facts,
+    storage_file::StorageState,
+};
+
+use crate::{
+    AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Push, PushOutcome, Selection,
+    io::faulty::{Fault, FaultPlan, Operation},
+};
+
+struct World {
+    engine: Engine,
+    plan: Arc<FaultPlan>,
+    storage: StorageId,
+    folder: tempfile::TempDir,
+    /// Sequences that were acknowledged, by stream.
+    acknowledged: BTreeMap<&'static str, u64>,
+}
+
+const STREAMS: [&str; 2] = ["one", "two"];
+
+fn agent() -> AgentId {
+    "agent".parse().unwrap()
+}
+
+fn config(folder: &std::path::Path) -> EngineConfig {
+    let mut config = EngineConfig::new(folder);
+    config.io = IoChoice::Blocking;
+    config.disk_low.stop_free_bytes = 0;
+    config.disk_low.stop_free_ratio = 0.0;
+    config
+}
+
+fn payload(stream: &str, sequence: u64) -> Bytes {
+    let length = 1 + (sequence as usize * 613) % 9000;
+    let seed = stream.len() as u64 ^ sequence;
+    (0..length as u64)
+        .map(|at| (at.wrapping_mul(seed + 1) >> 3) as u8)
+        .collect()
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with_tree_of(16).await
+    }
+
+    async fn with_tree_of(packets: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = Arc::<FaultPlan>::default();
+        let mut config = config(folder.path());
+        config.faults = Some(Arc::clone(&plan));
+        config.tree_packet_count_max = packets;
+        let engine = Engine::open(config).await.unwrap();
+        let spec = AgentSpec {
+            id: agent(),
+            name: String::new(),
+            host: String::new(),
+            attributes: BTreeMap::new(),
+        };
+        engine.register_agent(spec).await.unwrap();
+        for id in STREAMS {
+            let id: StreamId = id.parse().unwrap();
+            let (kind, codec) = (Kind::Raw, Codec::None);
+            let spec = StreamSpec {
+                id,
+                kind,
+                leaf_type: LeafType::Array,
+                codec,
+            };
+            engine.declare_stream(&agent(), spec).await.unwrap();
+        }
+        let new = NewStorage {
+            name: "faulty".into(),
+            ..NewStorage::default()
+        };
+        let storage = engine.create_storage(new).await.unwrap().0.id;
+        engine.open_storage(storage).await.unwrap();
+        Self {
+            engine,
+            plan,
+            storage,
+            folder,
+            acknowledged: BTreeMap::new(),
+        }
+    }
+
+    async fn push(&mut self, stream: &'static str, count: u64) -> PushOutcome {
+        let first = self.acknowledged.get(stream).copied().unwrap_or(0);
+        let packets = (first..first + count).map(|sequence| {
+            NewPacket::new(0, sequence, payload(stream, sequence), Facts::default())
+        });
+        let push = Push {
+            agent: agent(),
+            stream: stream.parse().unwrap(),
+            packets: packets.collect(),
+            permit: self.engine.budget().try_acquire(1).unwrap(),
+        };
+        let outcome = match self.engine.submit(self.storage, push).await {
+            Ok(pending) => pending.await,
+            Err(error) => PushOutcome {
+                receipts: Vec::new(),
+                refused: Some(error),
+            },
+        };
+        *self.acknowledged.entry(stream).or_default() += outcome.receipts.len() as u64;
+        outcome
+    }
+
+    async fn push_some(&mut self, rounds: u64) {
+        for round in 0..rounds {
+            for stream in STREAMS {
+                self.push(stream, 1 + round % 3).await;
+            }
+        }
+    }
+
+    /// Every acknowledged packet is there, bit for bit; of each stream a prefix and nothing else.
+    async fn check(&self, engine: &Engine) {
+        let selection = Selection {
+            limit: 10_000,
+            ..Selection::default()
+        };
+        let page = engine.descriptors(self.storage, selection).await.unwrap();
+        let mut found = BTreeMap::<String, u64>::new();
+        for packet in page.items {
+            let next = found.entry(packet.stream.to_string()).or_default();
+            assert_eq!(
+                packet.entry.sequence, *next,
+                "stream {} has no gap",
+                packet.stream
+            );
+            *next += 1;
+            let bytes = engine
+                .read_packet(self.storage, packet.entry.number)
+                .await
+                .unwrap();
+            assert_eq!(
+                bytes,
+                payload(packet.stream.as_str(), packet.entry.sequence)
+            );
+        }
+        for (&stream, &count) in &self.acknowledged {
+            let found = found.get(stream).copied().unwrap_or(0);
+            assert!(
+                found >= count,
+                "{count} packets of {stream} acknowledged, {found} there"
+            );
+        }
+    }
+
+    async fn restart_without_faults(self) -> (Self, StorageState) {
+        self.engine.shutdown().await.unwrap();
+        let engine = Engine::open(config(self.folder.path())).await.unwrap();
+        self.check(&engine).await;
+        let state = engine.storage(self.storage).unwrap().state;
+        (Self { engine, ..self }, state)
+    }
+
+    fn state(&self) -> StorageState {
+        self.engine.storage(self.storage).unwrap().state
+    }
+}
+
+async fn a_disk_error_is_final(operation: Operation, nth: usize) {
+    let mut world = World::new().await;
+    world.push_some(4).await;
+    world
+        .plan
+        .inject(operation, nth..nth + 1, Fault::Fail(Errno::IO));
+    world.push_some(8).await;
+    assert_eq!(world.state(), StorageState::Failed, "{operation:?} {nth}");
+    assert_eq!(
+        world.plan.syncs_after_failed_sync(),
+        0,
+        "a failed sync is never tried again"
+    );
+    let refused = world.push("one", 1).await.refused.unwrap();
+    assert_eq!(refused.code(), "storage_failed");
+    world.check(&world.engine).await;
+    let (world, state) = world.restart_without_faults().await;
+    assert_eq!(state, StorageState::Failed, "it stays read-only");
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_write_makes_the_storage_read_only() {
+    for nth in 0..6 {
+        a_disk_error_is_final(Operation::Write, nth).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_sync_makes_the_storage_read_only() {
+    for nth in 0..6 {
+        a_disk_error_is_final(Operation::Sync, nth).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_and_then_goes_on_without_a_gap() {
+    for operation in [Operation::Write, Operation::Open] {
+        for nth in 0..5 {
+            let mut world = World::new().await;
+            if operation == Operation::Write {
+                world.push_some(3).await;
+            }
+            world
+                .plan
+                .inject(operation, nth..nth + 3, Fault::Fail(Errno::NOSPC));
+            let mut refusals = 0;
+            for round in 0..12 {
+                for stream in STREAMS {
+                    let outcome = world.push(stream, 1 + round % 3).await;
+                    if let Some(error) = outcome.refused {
+                        refusals += 1;
+                        let is_expected =
+                            ["disk_full", "earlier_packet_refused"].contains(&error.code());
+                        assert!(is_expected, "{error}");
+                    }
+                }
+            }
+            assert!(
+                refusals > 0 || operation == Operation::Open,
+                "the fault was met"
+            );
+            world.plan.heal();
+            assert!(
+                world.push("one", 3).await.refused.is_none(),
+                "it goes on by itself"
+            );
+            assert_eq!(world.state(), StorageState::Open);
+            world.check(&world.engine).await;
+            world.engine.finalize_storage(world.storage).await.unwrap();
+            world.check(&world.engine).await;
+            let (world, state) = world.restart_without_faults().await;
+            assert_eq!(state, StorageState::Finalized);
+            world.engine.shutdown().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_writes_are_completed() {
+    let mut world = World::new().await;
+    for short in [0..4, 7..8, 11..14] {
+        world
+            .plan
+            .inject(Operation::Write, short, Fault::Short(4096 + 512));
+        world.push_some(6).await;
+    }
+    let outcome = world.push("one", 40).await;
+    assert!(outcome.refused.is_none(), "{outcome:?}");
+    world.check(&world.engine).await;
+    world.engine.finalize_storage(world.storage).await.unwrap();
+    let (world, state) = world.restart_without_faults().await;
+    assert_eq!(state, StorageState::Finalized);
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finalization_without_space_can_be_done_again() {
+    for operation in [Operation::Rename, Operation::Open, Operation::SetLength] {
+        for nth in 0..4 {
+            let mut world = World::new().await;
+            world.push_some(5).await;
+            world
+                .plan
+                .inject(operation, nth..nth + 1, Fault::Fail(Errno::NOSPC));
+            let first = world.engine.finalize_storage(world.storage).await;
+            world.plan.heal();
+            if let Err(error) = first {
+                assert_eq!(error.code(), "disk_full", "{operation:?} {nth}: {error}");
+                assert_eq!(world.state(), StorageState::Open, "{operation:?} {nth}");
+                world.push_some(2).await;
+                world.engine.finalize_storage(world.storage).await.unwrap();
+            }
+            world.check(&world.engine).await;
+            let (world, state) = world.restart_without_faults().await;
+            assert_eq!(state, StorageState::Finalized);
+            world.engine.shutdown().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_power_cut_takes_nothing_that_was_acknowledged() {
+    for seed in 0..40 {
+        // No index part is written, so that the folder can be copied file by file.
+        let mut world = World::with_tree_of(usize::MAX).await;
+        world.plan.forget_unsynced();
+        world.push_some(1 + seed % 5).await;
+        // One push is under way while the power fails.
+        let pending = {
+            let push = Push {
+                agent: agent(),
+                stream: "one".parse().unwrap(),
+                packets: (0..20)
+                    .map(|at| {
+                        let sequence = world.acknowledged["one"] + at;
+                        let payload = payload("one", sequence);
+                        NewPacket::new(0, sequence, payload, Facts::default())
+                    })
+                    .collect(),
+                permit: world.engine.budget().try_acquire(1).unwrap(),
+            };
+            world.engine.submit(world.storage, push).await.unwrap()
+        };
+        if seed % 2 == 0 {
+            tokio::task::yield_now().await;
+        }
+        let copy = tempfile::tempdir().unwrap();
+        let status = std::process::Command::new("cp")
+            .arg("-r")
+            .arg(world.folder.path().join("storages"))
+            .arg(world.folder.path().join("agents"))
+            .arg(copy.path())
+            .status();
+        assert!(status.unwrap().success());
+        world.plan.tear(world.folder.path(), copy.path(), seed);
+        drop(pending);
+        world.engine.shutdown().await.unwrap();
+        let engine = Engine::open(config(copy.path())).await.unwrap();
+        assert_eq!(
+            engine.storage(world.storage).unwrap().state,
+            StorageState::Open
+        );
+        world.check(&engine).await;
+        engine.finalize_storage(world.storage).await.unwrap();
+        world.check(&engine).await;
+        let report = engine.verify(world.storage, Arc::default()).await.unwrap();
+        assert_eq!(report.damage, [], "a torn tail is cut");
+        engine.shutdown().await.unwrap();
+    }
+}

@@ -1,0 +1,99 @@
+//! Pushing packets.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::sync::oneshot;
+use trace_format::{AgentId, StorageId, StreamId, storage_file::StorageState};
+
+use super::Engine;
+use crate::{
+    Push, PushOutcome, StorageError, state::takes_packets, storage::Storage, writer::WriterMessage,
+};
+
+/// What a producer should send next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextSequence {
+    /// The newest epoch of which a packet is durable; 0 when there is none.
+    pub epoch: u64,
+    /// The sequence that comes next in it.
+    pub sequence: u64,
+}
+
+/// A push that is under way; resolves when its packets are durable or refused.
+#[derive(Debug)]
+pub struct PendingPush {
+    outcome: oneshot::Receiver<PushOutcome>,
+    storage: Arc<Storage>,
+}
+
+impl Future for PendingPush {
+    type Output = PushOutcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<PushOutcome> {
+        Pin::new(&mut self.outcome).poll(context).map(|outcome| {
+            // The writer ended before it took the push.
+            outcome.unwrap_or_else(|_| PushOutcome {
+                receipts: Vec::new(),
+                refused: Some(not_taken(&self.storage)),
+            })
+        })
+    }
+}
+
+fn not_taken(storage: &Storage) -> StorageError {
+    match takes_packets(storage.state()) {
+        true => StorageError::Stopping,
+        false => storage.wrong_state("a push", "OPEN or RECORDING"),
+    }
+}
+
+impl Engine {
+    /// Hands packets to the writer of a storage, in order; waits while its queue is full.
+    ///
+    /// Pushes of one caller are taken in the order of these calls, so a caller may submit several
+    /// before it awaits the first outcome.
+    ///
+    /// # Errors
+    /// When there is no such storage or its state does not allow it. What is wrong with a single
+    /// packet is told in the outcome.
+    pub async fn submit(&self, id: StorageId, push: Push) -> Result<PendingPush, StorageError> {
+        let storage = self.find(id)?;
+        let writer = storage.writer.read().clone();
+        let Some(writer) = writer.filter(|_| takes_packets(storage.state())) else {
+            return Err(not_taken(&storage));
+        };
+        let (reply, outcome) = oneshot::channel();
+        match writer.send(WriterMessage::Submit { push, reply }).await {
+            Ok(()) => Ok(PendingPush { outcome, storage }),
+            Err(_) => Err(not_taken(&storage)),
+        }
+    }
+
+    /// What the producer of a stream should send next, behind everything that is durable.
+    ///
+    /// # Errors
+    /// When there is no such storage, agent or stream.
+    pub async fn next_sequence(
+        &self,
+        id: StorageId,
+        agent: &AgentId,
+        stream: &StreamId,
+    ) -> Result<NextSequence, StorageError> {
+        let storage = self.find(id)?;
+        self.services().agents.stream(agent, stream)?;
+        if storage.state() != StorageState::Created {
+            self.load_tree(&storage).await?;
+        }
+        let tree = storage.tree.read();
+        let last = tree
+            .as_ref()
+            .and_then(|tree| tree.last_sequence(agent, stream));
+        let (epoch, sequence) = last.map_or((0, 0), |(epoch, sequence)| (epoch, sequence + 1));
+        Ok(NextSequence { epoch, sequence })
+    }
+}

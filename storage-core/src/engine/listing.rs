@@ -1,0 +1,44 @@
+//! Listing storages.
+
+use trace_format::storage_file::StorageState;
+
+use super::{Engine, StorageInfo};
+
+/// Which storages are wanted; `None` takes all.
+#[derive(Debug, Clone, Default)]
+pub struct StorageFilter {
+    /// Only those in this state.
+    pub state: Option<StorageState>,
+    /// Only those with this name.
+    pub name: Option<String>,
+    /// Only those with this label; the value may be left open.
+    pub label: Option<(String, Option<String>)>,
+}
+
+impl StorageFilter {
+    fn takes(&self, info: &StorageInfo) -> bool {
+        let has_label = |(key, value): &(String, Option<String>)| {
+            info.labels
+                .get(key)
+                .is_some_and(|found| value.as_ref().is_none_or(|wanted| found == wanted))
+        };
+        self.state.is_none_or(|state| info.state == state)
+            && self.name.as_ref().is_none_or(|name| info.name == *name)
+            && self.label.as_ref().is_none_or(has_label)
+    }
+}
+
+impl Engine {
+    /// The storages that `filter` takes, sorted by id, so by time of creation.
+    #[must_use]
+    pub fn storages(&self, filter: &StorageFilter) -> Vec<StorageInfo> {
+        let storages: Vec<_> = self.inner.storages.read().values().cloned().collect();
+        let mut infos: Vec<_> = storages
+            .iter()
+            .map(|storage| storage.info())
+            .filter(|info| filter.takes(info))
+            .collect();
+        infos.sort_by_key(|info| info.id);
+        infos
+    }
+}

@@ -1,0 +1,410 @@
+//! Reading packets and files.
+
+use std::{
+    fs::File,
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::Bytes;
+use trace_format::{
+    AgentId, Descriptor, Kind, StorageId, StreamId,
+    index_part::PacketEntry,
+    paths::{FileName, FileRole},
+    storage_file::{FileEntry, StorageFile, StorageState},
+};
+
+use super::{Engine, lifecycle::blocking, start::remove_leftovers};
+use crate::{
+    Progress, Selection, StorageError, VerifyReport,
+    clock::{now_ns, random_u64},
+    codec,
+    read::read_at,
+    recovery::{load_parts, recover},
+    storage::{Storage, StorageReader},
+    tree::{Found, IndexPart, IndexTree, merge, resolve},
+    verify::verify,
+    writer::Services,
+};
+
+/// Finalized storages whose tree is kept in memory for readers.
+const LOADED_TREE_COUNT_MAX: usize = 256;
+
+/// What is known of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketInfo {
+    /// The agent that sent it.
+    pub agent: AgentId,
+    /// What it is.
+    pub kind: Kind,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Where its stored bytes are.
+    pub descriptor: Descriptor,
+    /// What the index tells of it.
+    pub entry: PacketEntry,
+}
+
+/// A part of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What is on the page.
+    pub items: Vec<T>,
+    /// Number of the last packet on the page, when more may follow.
+    pub next: Option<u64>,
+}
+
+/// A file of a storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Name in the folder of the storage.
+    pub name: String,
+    /// What it is.
+    pub role: FileRole,
+    /// Durable length in bytes.
+    pub length: u64,
+    /// CRC32C of the whole file; known once the storage is finalized.
+    pub checksum: Option<u32>,
+}
+
+/// A file of a finalized storage, open for reading.
+#[derive(Debug, Clone)]
+pub struct ServedFile {
+    /// The open file.
+    pub file: Arc<File>,
+    /// What it is.
+    pub role: FileRole,
+    /// Length in bytes.
+    pub length: u64,
+    /// CRC32C of the whole file.
+    pub checksum: u32,
+    /// When the storage was finalized, ns since the epoch.
+    pub modified: i64,
+}
+
+impl Engine {
+    /// Loads the tree of a storage unless it is in memory.
+    pub(super) async fn load_tree(&self, storage: &Arc<Storage>) -> Result<(), StorageError> {
+        if storage.tree.read().is_some() {
+            return Ok(());
+        }
+        let _loading = storage.loading.lock().await;
+        if storage.tree.read().is_some() {
+            return Ok(());
+        }
+        let file = storage.info();
+        let parts = file
+            .files
+            .iter()
+            .filter(|file| file.role == FileRole::Index);
+        let names: Vec<_> = parts.map(|file| file.name.clone()).collect();
+        let (folder, id) = (storage.folder.clone(), storage.id);
+        let is_listed = !names.is_empty();
+        let loaded = blocking(move || Ok(load_parts(&folder, id, &names))).await?;
+        let tree = match loaded {
+            Some(tree) if is_listed => tree,
+            _ => self.rebuild_index(storage).await?,
+        };
+        *storage.tree.write() = Some(tree);
+        self.forget_oldest_tree(id);
+        Ok(())
+    }
+
+    fn forget_oldest_tree(&self, newest: StorageId) {
+        let oldest = {
+            let mut loaded = self.inner.loaded.lock();
+            loaded.push_back(newest);
+            (loaded.len() > LOADED_TREE_COUNT_MAX)
+                .then(|| loaded.pop_front())
+                .flatten()
+        };
+        if let Some(storage) = oldest.and_then(|id| self.find(id).ok()) {
+            *storage.tree.write() = None;
+        }
+    }
+
+    /// Rebuilds the index of a finalized storage from its frames, and puts it into place.
+    async fn rebuild_index(&self, storage: &Arc<Storage>) -> Result<IndexTree, StorageError> {
+        let (folder, id) = (storage.folder.clone(), storage.id);
+        let recovered = blocking(move || recover(&folder, id, 0)).await?;
+        if let Some(damage) = recovered.damage {
+            return Err(damage);
+        }
+        let mut tree = recovered.tree;
+        let mut written = None;
+        if let Some(sealed) = tree.seal(now_ns()) {
+            let header = sealed.header();
+            let (bytes, footer) = blocking(move || Ok(sealed.encode())).await?;
+            let bytes = Bytes::from(bytes);
+            let name = FileName::Index(random_u64()).to_string();
+            let path = storage.folder.join(&name);
+            written = Some((name.clone(), bytes.clone()));
+            let folder = storage.folder.clone();
+            let published = self.services().door.publish(folder, name, bytes).await;
+            published.map_err(StorageError::io("write", &path))?;
+            tree.part_written(&Arc::new(IndexPart::written(path, header, footer)));
+        }
+        let names: Vec<_> = tree.parts().iter().map(|part| part.path.clone()).collect();
+        let change = |file: &mut StorageFile| {
+            let is_kept = |name: &str| names.iter().any(|path| path.ends_with(name));
+            file.files
+                .retain(|file| file.role != FileRole::Index || is_kept(&file.name));
+            file.files.extend(written.map(|(name, bytes)| FileEntry {
+                name,
+                role: FileRole::Index,
+                length: bytes.len() as u64,
+                checksum: trace_format::checksum::crc32c(&bytes),
+            }));
+            file.files.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(())
+        };
+        let Services { door, catalog, .. } = self.services();
+        storage.change(door, catalog, change).await?;
+        remove_leftovers(recovered.leftovers).await;
+        Ok(tree)
+    }
+
+    /// What is known of the packet with this number.
+    ///
+    /// # Errors
+    /// When there is no such storage or packet, or the index cannot be read.
+    pub async fn packet(&self, id: StorageId, number: u64) -> Result<PacketInfo, StorageError> {
+        let storage = self.find(id)?;
+        self.load_tree(&storage).await?;
+        blocking(move || find_packet(&storage, number)).await
+    }
+
+    /// The bytes of a packet as the agent sent them, checked.
+    ///
+    /// # Errors
+    /// When there is no such storage or packet, or its bytes cannot be read or are damaged.
+    pub async fn read_packet(&self, id: StorageId, number: u64) -> Result<Bytes, StorageError> {
+        let storage = self.find(id)?;
+        self.load_tree(&storage).await?;
+        blocking(move || {
+            let packet = find_packet(&storage, number)?;
+            read_payload(&storage, &packet)
+        })
+        .await
+    }
+
+    /// The bytes of a packet that was found before.
+    ///
+    /// # Errors
+    /// When there is no such storage, or the bytes cannot be read or are damaged.
+    pub async fn read_payload(
+        &self,
+        id: StorageId,
+        packet: PacketInfo,
+    ) -> Result<Bytes, StorageError> {
+        let storage = self.find(id)?;
+        blocking(move || read_payload(&storage, &packet)).await
+    }
+
+    /// The packets that `selection` cannot rule out, sorted by number.
+    ///
+    /// # Errors
+    /// When there is no such storage, or its index cannot be read.
+    pub async fn descriptors(
+        &self,
+        id: StorageId,
+        selection: Selection,
+    ) -> Result<Page<PacketInfo>, StorageError> {
+        let storage = self.find(id)?;
+        self.load_tree(&storage).await?;
+        blocking(move || {
+            let runs = storage
+                .tree
+                .read()
+                .as_ref()
+                .map(|tree| tree.select(&selection));
+            let found = merge(
+                runs.unwrap_or_default(),
+                &selection,
+                &StorageReader(&storage),
+            )?;
+            let is_full = found.len() >= selection.limit;
+            let next = found
+                .last()
+                .filter(|_| is_full)
+                .map(|found| found.entry.number);
+            let items = found.into_iter().map(|found| packet_info(&storage, found));
+            Ok(Page {
+                items: items.collect::<Result<_, _>>()?,
+                next,
+            })
+        })
+        .await
+    }
+
+    /// The files of a storage.
+    ///
+    /// # Errors
+    /// When there is no such storage.
+    pub async fn files(&self, id: StorageId) -> Result<Vec<FileInfo>, StorageError> {
+        let storage = self.find(id)?;
+        let file = storage.info();
+        let own_path = storage.path(&FileName::Storage(id));
+        let own = blocking(move || {
+            let bytes = std::fs::read(&own_path).map_err(StorageError::io("read", own_path))?;
+            Ok((bytes.len() as u64, trace_format::checksum::crc32c(&bytes)))
+        });
+        let (length, checksum) = own.await?;
+        let mut files = vec![FileInfo {
+            name: FileName::Storage(id).to_string(),
+            role: FileRole::Storage,
+            length,
+            checksum: Some(checksum),
+        }];
+        if file.state == StorageState::Finalized {
+            files.extend(file.files.into_iter().map(|file| FileInfo {
+                name: file.name,
+                role: file.role,
+                length: file.length,
+                checksum: Some(file.checksum),
+            }));
+        } else if let Some(tree) = &*storage.tree.read() {
+            let written = tree.leaves().filter(|leaf| leaf.tail.length > 0);
+            files.extend(written.map(|leaf| FileInfo {
+                name: FileName::Data(leaf.id).to_string(),
+                role: FileRole::Data,
+                length: leaf.tail.length,
+                checksum: None,
+            }));
+        }
+        Ok(files)
+    }
+
+    /// Opens a file of a finalized storage.
+    ///
+    /// # Errors
+    /// When there is no such storage or file, or the storage is not finalized.
+    pub async fn open_file(&self, id: StorageId, name: &str) -> Result<ServedFile, StorageError> {
+        let storage = self.find(id)?;
+        let not_found = || StorageError::FileNotFound {
+            storage: id,
+            name: name.chars().take(64).collect(),
+        };
+        let parsed: FileName = name.parse().map_err(|_| not_found())?;
+        let info = storage.info();
+        if info.state != StorageState::Finalized {
+            return Err(storage.wrong_state("reading a file", "FINALIZED"));
+        }
+        let modified = info.finalized.unwrap_or(info.created);
+        let path = storage.folder.join(name);
+        let role = parsed.role();
+        if parsed == FileName::Storage(id) {
+            // Labels may change, so the storage file itself is summed each time; it is small.
+            return blocking(move || {
+                let bytes = std::fs::read(&path).map_err(StorageError::io("read", &path))?;
+                let file = File::open(&path).map_err(StorageError::io("open", &path))?;
+                let checksum = trace_format::checksum::crc32c(&bytes);
+                let length = bytes.len() as u64;
+                Ok(ServedFile {
+                    file: Arc::new(file),
+                    role,
+                    length,
+                    checksum,
+                    modified,
+                })
+            })
+            .await;
+        }
+        let listed = info.files.into_iter().find(|file| file.name == name);
+        let FileEntry {
+            length, checksum, ..
+        } = listed.ok_or_else(not_found)?;
+        blocking(move || {
+            let file = File::open(&path).map_err(StorageError::io("open", &path))?;
+            let found = file
+                .metadata()
+                .map_err(StorageError::io("look at", &path))?
+                .len();
+            if found != length {
+                let kind = trace_format::FormatErrorKind::Truncated {
+                    needed: length,
+                    available: found,
+                };
+                let source = trace_format::FormatError {
+                    what: "file",
+                    offset: found.min(length),
+                    kind,
+                };
+                return Err(StorageError::Damaged { path, source });
+            }
+            Ok(ServedFile {
+                file: Arc::new(file),
+                role,
+                length,
+                checksum,
+                modified,
+            })
+        })
+        .await
+    }
+
+    /// Re-reads everything of a storage.
+    ///
+    /// # Errors
+    /// When there is no such storage, or its index cannot be loaded; damage is in the report.
+    pub async fn verify(
+        &self,
+        id: StorageId,
+        progress: Arc<Progress>,
+    ) -> Result<VerifyReport, StorageError> {
+        let storage = self.find(id)?;
+        progress.bytes_done.store(0, Ordering::Relaxed);
+        self.load_tree(&storage).await?;
+        blocking(move || verify(&storage, &progress)).await
+    }
+}
+
+fn find_packet(storage: &Storage, number: u64) -> Result<PacketInfo, StorageError> {
+    let look_ups = storage
+        .tree
+        .read()
+        .as_ref()
+        .map(|tree| tree.look_up_number(number));
+    let found = resolve(
+        look_ups.unwrap_or_default(),
+        &StorageReader(storage),
+        |block| block.entries().find_number(number),
+        |entry| entry.number == number,
+    )?;
+    let found = found.ok_or(StorageError::PacketNotFound {
+        storage: storage.id,
+        number,
+    })?;
+    packet_info(storage, found)
+}
+
+fn packet_info(storage: &Storage, found: Found) -> Result<PacketInfo, StorageError> {
+    let Found { leaf, path, entry } = found;
+    let file = storage.path(&FileName::Data(leaf));
+    Ok(PacketInfo {
+        agent: path.agent.clone(),
+        kind: path.kind,
+        stream: path.stream.clone(),
+        descriptor: entry
+            .descriptor(leaf)
+            .map_err(StorageError::damaged(file))?,
+        entry,
+    })
+}
+
+fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, StorageError> {
+    let path = storage.path(&FileName::Data(packet.descriptor.leaf()));
+    let (offset, entry) = (packet.descriptor.offset(), &packet.entry);
+    let stored = read_at(&path, offset, packet.descriptor.size() as usize)
+        .map_err(StorageError::io("read", &path))?;
+    let damaged = |problem| StorageError::DamagedPacket {
+        path: path.clone(),
+        offset,
+        problem,
+    };
+    let raw = codec::expand(stored.into(), entry.codec, entry.raw_size);
+    let raw = raw.ok_or_else(|| damaged("it cannot be expanded"))?;
+    match trace_format::checksum::crc32c(&raw) == entry.raw_checksum {
+        true => Ok(raw),
+        false => Err(damaged("its checksum does not match")),
+    }
+}

@@ -1,0 +1,364 @@
+//! Starting and stopping the engine.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{FlockOperation, flock, syncfs};
+use tokio::{sync::oneshot, task::JoinSet};
+use trace_format::{
+    StorageId,
+    paths::{AGENTS_FOLDER, CATALOG_FOLDER, FileName, STORAGES_FOLDER},
+    storage_file::{StorageFile, StorageState},
+};
+
+use super::{Engine, Inner};
+use crate::{
+    ByteBudget, Counters, EngineConfig, StorageError,
+    agents::Agents,
+    catalog::Catalog,
+    door::{Door, DoorConfig, DoorRequest},
+    recovery::{Recovered, recover},
+    serializer::SerializerPool,
+    space::Space,
+    state::after_restart,
+    storage::{Storage, publish_file},
+    tree::{BlockCache, IndexTree},
+    writer::{Services, Writer, WriterMessage},
+};
+
+/// Folders of deleted storages begin with this until they are gone.
+pub(super) const DELETED_PREFIX: &str = ".deleted-";
+
+/// A storage that was found in the data folder.
+struct OnDisk {
+    folder: PathBuf,
+    file: StorageFile,
+    recovered: Option<Recovered>,
+}
+
+impl Engine {
+    /// Opens the data folder, recovers what was left unfinished, and starts.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, or another server uses it.
+    pub async fn open(config: EngineConfig) -> Result<Self, StorageError> {
+        let config = Arc::new(config);
+        let counters = Arc::<Counters>::default();
+        let prepared = {
+            let (config, counters) = (Arc::clone(&config), Arc::clone(&counters));
+            tokio::task::spawn_blocking(move || prepare(&config, &counters)).await
+        };
+        let Prepared {
+            lock,
+            services,
+            door_thread,
+            found,
+        } = prepared.map_err(|_| StorageError::Stopping)??;
+        let cache = BlockCache::new(config.index_cache_bytes_max, Arc::clone(&counters));
+        let engine = Self {
+            inner: Arc::new(Inner {
+                budget: ByteBudget::new(config.in_flight_bytes_max, counters),
+                cache: Arc::new(cache),
+                storages_folder: config.data_dir.join(STORAGES_FOLDER),
+                services,
+                storages: RwLock::new(HashMap::with_capacity(found.len())),
+                by_idempotency_key: Mutex::default(),
+                loaded: Mutex::new(VecDeque::new()),
+                creating: tokio::sync::Mutex::default(),
+                tasks: Mutex::new(JoinSet::new()),
+                door_thread: Mutex::new(Some(door_thread)),
+                lock: Mutex::new(Some(lock)),
+            }),
+        };
+        for on_disk in found {
+            engine.adopt(on_disk).await?;
+        }
+        engine.watch_space();
+        Ok(engine)
+    }
+
+    /// Takes a storage from disk, with what recovery found.
+    async fn adopt(&self, on_disk: OnDisk) -> Result<(), StorageError> {
+        let OnDisk {
+            folder,
+            mut file,
+            recovered,
+        } = on_disk;
+        let state = after_restart(file.state);
+        let mut damage = None;
+        let mut tree = None;
+        if let Some(recovered) = recovered {
+            remove_leftovers(recovered.leftovers).await;
+            damage = recovered.damage.map(|damage| damage.to_string());
+            tree = Some(recovered.tree);
+        } else if file.state == StorageState::Created {
+            tree = Some(IndexTree::new(file.id));
+        }
+        let mut is_changed = state != file.state;
+        file.state = state;
+        if let Some(damage) = damage
+            && state != StorageState::Failed
+        {
+            file.state = StorageState::Failed;
+            file.failure = Some(damage);
+            is_changed = true;
+        }
+        if is_changed {
+            let Services { door, catalog, .. } = self.services();
+            publish_file(&folder, &file, door, catalog).await?;
+        }
+        let (id, state) = (file.id, file.state);
+        if let Some(key) = &file.idempotency_key {
+            self.inner.by_idempotency_key.lock().insert(key.clone(), id);
+        }
+        if let Some(failure) = &file.failure {
+            tracing::error!(storage = %id, failure, "this storage is read-only");
+        }
+        let storage = Arc::new(Storage::new(
+            folder,
+            file,
+            tree,
+            Arc::clone(&self.inner.cache),
+        ));
+        if matches!(state, StorageState::Open | StorageState::Recording) {
+            self.start_writer(&storage);
+        }
+        self.inner.storages.write().insert(id, storage);
+        Ok(())
+    }
+
+    pub(super) fn start_writer(&self, storage: &Arc<Storage>) {
+        let mut tasks = self.inner.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        Writer::start(storage, self.services(), &mut tasks);
+    }
+
+    fn watch_space(&self) {
+        let space = Arc::clone(&self.services().space);
+        let interval = self.services().config.disk_low.check_interval;
+        let mut ticks = tokio::time::interval(interval.max(std::time::Duration::from_millis(10)));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.inner.tasks.lock().spawn(async move {
+            loop {
+                ticks.tick().await;
+                let space = Arc::clone(&space);
+                let looked = tokio::task::spawn_blocking(move || space.look()).await;
+                if looked.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Drains every writer, saves every tree, closes every file.
+    ///
+    /// # Errors
+    /// When the door thread ended by itself, which would be a fault of this program.
+    pub async fn shutdown(&self) -> Result<(), StorageError> {
+        let storages: Vec<_> = self.inner.storages.read().values().cloned().collect();
+        let mut stopped = Vec::new();
+        for storage in storages {
+            let writer = storage.writer.read().clone();
+            let (reply, done) = oneshot::channel();
+            if let Some(writer) = writer
+                && writer.send(WriterMessage::Stop { reply }).await.is_ok()
+            {
+                stopped.push(done);
+            }
+        }
+        for done in stopped {
+            // A writer that ended meanwhile has drained as well.
+            let _ = done.await;
+        }
+        let _ = self.services().door.send(DoorRequest::Stop).await;
+        let thread = self.inner.door_thread.lock().take();
+        let catalog = Arc::clone(&self.services().catalog);
+        let ended = tokio::task::spawn_blocking(move || {
+            let ended = thread.is_none_or(|thread| thread.join().is_ok());
+            catalog.flush();
+            ended
+        });
+        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
+        tasks.shutdown().await;
+        let ended = ended.await;
+        drop(self.inner.lock.lock().take());
+        match ended {
+            Ok(true) => Ok(()),
+            _ => Err(StorageError::Stopping),
+        }
+    }
+}
+
+struct Prepared {
+    lock: File,
+    services: Services,
+    door_thread: std::thread::JoinHandle<()>,
+    found: Vec<OnDisk>,
+}
+
+/// Everything of the start that blocks.
+fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepared, StorageError> {
+    let storages = config.data_dir.join(STORAGES_FOLDER);
+    std::fs::create_dir_all(&storages).map_err(StorageError::io("create", &storages))?;
+    let lock = lock_folder(&config.data_dir)?;
+    let door_config = DoorConfig {
+        choice: config.io,
+        buffer_count: config.io_buffer_count,
+        commit_window: config.commit_window,
+        open_channel_count_max: config.open_channel_count_max,
+        channel_idle: config.channel_idle,
+        preallocation_bytes_max: config.preallocation_bytes_max,
+        #[cfg(test)]
+        faults: config.faults.clone(),
+    };
+    let (door, door_thread) = Door::start(door_config, Arc::clone(counters))
+        .map_err(StorageError::io("start the I/O door for", &config.data_dir))?;
+    let serializers = SerializerPool::start(
+        config.serializer_count,
+        config.zstd_level,
+        Arc::clone(counters),
+    )
+    .map_err(StorageError::io("start serializers for", &config.data_dir))?;
+    let agents_folder = config.data_dir.join(AGENTS_FOLDER);
+    let agents = Agents::load(agents_folder, door.clone(), config.agent_count_max)?;
+    // What a killed server wrote and did not sync is about to be found, and then believed.
+    sync_everything(&config.data_dir)?;
+    let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER))?;
+    let found = find_storages(&storages, &catalog, config.in_flight_bytes_max)?;
+    let services = Services {
+        config: Arc::clone(config),
+        door,
+        serializers,
+        agents: Arc::new(agents),
+        catalog: Arc::new(catalog),
+        counters: Arc::clone(counters),
+        space: Arc::new(Space::new(
+            &config.data_dir,
+            config.disk_low,
+            Arc::clone(counters),
+        )),
+    };
+    Ok(Prepared {
+        lock,
+        services,
+        door_thread,
+        found,
+    })
+}
+
+fn sync_everything(folder: &Path) -> Result<(), StorageError> {
+    let file = File::open(folder).map_err(StorageError::io("open", folder))?;
+    syncfs(&file).map_err(|errno| StorageError::io("sync", folder)(errno.into()))
+}
+
+fn lock_folder(folder: &Path) -> Result<File, StorageError> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(StorageError::io("create", &path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(_) => Err(StorageError::DataDirInUse {
+            path: folder.to_owned(),
+        }),
+    }
+}
+
+fn find_storages(
+    folder: &Path,
+    catalog: &Catalog,
+    torn_bytes_max: u64,
+) -> Result<Vec<OnDisk>, StorageError> {
+    let mut found = Vec::new();
+    let names = std::fs::read_dir(folder).map_err(StorageError::io("list", folder))?;
+    for name in names {
+        let path = name.map_err(StorageError::io("list", folder))?.path();
+        let text = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if text.starts_with(DELETED_PREFIX) {
+            std::fs::remove_dir_all(&path).map_err(StorageError::io("remove", &path))?;
+            continue;
+        }
+        let Ok(id) = text.parse::<StorageId>() else {
+            tracing::warn!(path = %path.display(), "this is no storage");
+            continue;
+        };
+        match find_storage(id, &path, catalog, torn_bytes_max) {
+            Ok(on_disk) => found.extend(on_disk),
+            // One storage that cannot be read must not keep the others from being served.
+            Err(error) => tracing::error!(%error, storage = %id, "this storage is left out"),
+        }
+    }
+    let ids: std::collections::HashSet<_> = found.iter().map(|on_disk| on_disk.file.id).collect();
+    catalog.keep_only(|id| ids.contains(&id));
+    Ok(found)
+}
+
+fn find_storage(
+    id: StorageId,
+    folder: &Path,
+    catalog: &Catalog,
+    torn_bytes_max: u64,
+) -> Result<Option<OnDisk>, StorageError> {
+    let path = folder.join(FileName::Storage(id).to_string());
+    if !path.exists() {
+        // The creation was never answered: the storage file is the first file of a storage.
+        return match std::fs::read_dir(folder)
+            .map_err(StorageError::io("list", folder))?
+            .count()
+        {
+            0 => {
+                std::fs::remove_dir(folder).map_err(StorageError::io("remove", folder))?;
+                Ok(None)
+            }
+            _ if is_unpublished_only(folder) => {
+                std::fs::remove_dir_all(folder).map_err(StorageError::io("remove", folder))?;
+                Ok(None)
+            }
+            _ => Err(StorageError::FileNotFound {
+                storage: id,
+                name: FileName::Storage(id).to_string(),
+            }),
+        };
+    }
+    let file = catalog.storage_file(id, &path)?;
+    let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
+    let recovered = match is_unfinished {
+        true => Some(recover(folder, id, torn_bytes_max)?),
+        false => None,
+    };
+    Ok(Some(OnDisk {
+        folder: folder.to_owned(),
+        file,
+        recovered,
+    }))
+}
+
+fn is_unpublished_only(folder: &Path) -> bool {
+    let Ok(names) = std::fs::read_dir(folder) else {
+        return false;
+    };
+    names.flatten().all(|name| {
+        name.file_name()
+            .to_str()
+            .is_some_and(|text| text.ends_with(trace_format::paths::UNPUBLISHED_ENDING))
+    })
+}
+
+/// Removes files that hold nothing of a storage.
+pub(super) async fn remove_leftovers(paths: Vec<PathBuf>) {
+    let remove = move || {
+        for path in paths {
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!(%error, path = %path.display(), "a leftover stays");
+            }
+        }
+    };
+    // A panic in there would have been logged; what stays is found again at the next start.
+    let _ = tokio::task::spawn_blocking(remove).await;
+}

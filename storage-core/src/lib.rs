@@ -1,0 +1,57 @@
+//! Storages on disk: states, writing, the index tree, recovery, finalization and reading.
+//!
+//! [`Engine`] is the whole of it. A [`Push`] goes to the writer task of its storage, through the
+//! serializer pool to the door thread, and is answered when its bytes are durable. Reading goes
+//! past all of them: to the tree for where things are, and to the files.
+//!
+//! | module | its one reason to change |
+//! | --- | --- |
+//! | `engine` | what can be asked of all storages |
+//! | `writer` | how packets of one storage are numbered, ordered and answered |
+//! | `serializer`, `codec` | how a payload is stored |
+//! | `door` | how frames become durable: batches, syncs, offsets, open files |
+//! | `io` | how the operating system is asked: io_uring, blocking, faulty |
+//! | `tree` | where packets are |
+//! | `scan`, `recovery`, `verify` | what data files say without an index |
+//! | `catalog` | a quick start with many storages |
+//!
+//! *Invariant:* nothing here looks inside a payload.
+
+mod agents;
+mod budget;
+mod catalog;
+mod clock;
+mod codec;
+mod config;
+mod counters;
+mod door;
+mod engine;
+mod error;
+mod io;
+mod poison;
+mod read;
+mod recovery;
+mod scan;
+mod serializer;
+mod space;
+mod state;
+mod status;
+mod storage;
+mod tree;
+mod verify;
+mod writer;
+
+pub use agents::{Agent, AgentSpec};
+pub use budget::{ByteBudget, BytePermit};
+pub use config::{DiskLow, EngineConfig, IoChoice};
+pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
+pub use engine::{
+    Created, Engine, FileInfo, NewStorage, NextSequence, PacketInfo, Page, PendingPush, ServedFile,
+    StorageFilter, StorageInfo, StoragePatch,
+};
+pub use error::StorageError;
+pub use status::WriteStatus;
+pub use storage::StorageStatus;
+pub use tree::Selection;
+pub use verify::{Damage, Progress, VerifyReport};
+pub use writer::{NewPacket, Push, PushOutcome, Receipt};

@@ -1,0 +1,300 @@
+//! Finds out what a storage holds: from its index parts, and from the frames they do not cover.
+//!
+//! Only reads. A torn tail is cut when its data file is next opened for writing, by the door,
+//! which is told here where the intact frames end.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use trace_format::{
+    FormatError, FormatErrorKind, LeafId, StorageId,
+    checksum::crc32c,
+    data_file::{DataFileHeader, HEADER_BYTES},
+    index_part::PacketEntry,
+    paths::{FileName, UNPUBLISHED_ENDING},
+};
+
+use crate::{
+    StorageError,
+    door::Tail,
+    scan::{FrameScanner, ScanError},
+    tree::{IndexPart, IndexTree},
+};
+
+/// Threads that scan data files of one storage at once.
+const SCAN_THREAD_COUNT_MAX: usize = 8;
+
+/// What was found in the folder of a storage.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) tree: IndexTree,
+    /// Damage that is no torn tail; the storage must not be written to.
+    pub(crate) damage: Option<StorageError>,
+    /// Whether an index part is missing or damaged, so that the tree was rebuilt from frames.
+    pub(crate) is_rebuilt: bool,
+    /// Files without content: unpublished, damaged index parts, data files without a frame.
+    pub(crate) leftovers: Vec<PathBuf>,
+}
+
+/// What lies in the folder of a storage.
+#[derive(Debug, Default)]
+struct Listing {
+    parts: Vec<PathBuf>,
+    data: BTreeMap<LeafId, PathBuf>,
+    unpublished: Vec<PathBuf>,
+}
+
+impl Listing {
+    fn of(folder: &Path) -> Result<Self, StorageError> {
+        let mut listing = Self::default();
+        let names = std::fs::read_dir(folder).map_err(StorageError::io("list", folder))?;
+        for name in names {
+            let path = name.map_err(StorageError::io("list", folder))?.path();
+            let text = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            match text.parse() {
+                Ok(FileName::Index(_)) => listing.parts.push(path),
+                Ok(FileName::Data(leaf)) => drop(listing.data.insert(leaf, path)),
+                Ok(_) => {}
+                Err(_) if text.ends_with(UNPUBLISHED_ENDING) => listing.unpublished.push(path),
+                Err(_) => {}
+            }
+        }
+        Ok(listing)
+    }
+}
+
+/// Reads the tree of the storage in `folder`; blocks the thread.
+///
+/// A torn tail is at most `torn_bytes_max` long; intact frames beyond that are no torn tail but
+/// damage in the middle.
+pub(crate) fn recover(
+    folder: &Path,
+    storage: StorageId,
+    torn_bytes_max: u64,
+) -> Result<Recovered, StorageError> {
+    let listing = Listing::of(folder)?;
+    let mut recovered = Recovered {
+        tree: IndexTree::new(storage),
+        damage: None,
+        is_rebuilt: false,
+        leftovers: listing.unpublished,
+    };
+    recovered.take_parts(storage, listing.parts);
+    let jobs: Vec<_> = listing
+        .data
+        .into_iter()
+        .map(|(leaf, path)| {
+            let covered = recovered.tree.leaf(leaf).map(|known| known.tail);
+            LeafScan {
+                storage,
+                leaf,
+                path,
+                covered: covered.unwrap_or_default(),
+                torn_bytes_max,
+            }
+        })
+        .collect();
+    for (job, found) in scan_all(&jobs) {
+        recovered.take(job, found?);
+    }
+    Ok(recovered)
+}
+
+/// Scans data files side by side: one thread alone leaves the disk idle while it sums.
+fn scan_all(jobs: &[LeafScan]) -> Vec<(&LeafScan, Result<LeafFound, StorageError>)> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // More than cores: most of the time a thread waits for the disk.
+    let threads = (4 * cores).min(SCAN_THREAD_COUNT_MAX).min(jobs.len());
+    let next = AtomicUsize::new(0);
+    let scan = || {
+        let mut done = Vec::new();
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push((job, job.run()));
+        }
+        done
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(scan)).collect();
+        let done = running.into_iter().flat_map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        done.collect()
+    })
+}
+
+/// Reads only the index parts of a finalized storage; `None` when one of `names` is not intact.
+pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) -> Option<IndexTree> {
+    let mut parts = Vec::with_capacity(names.len());
+    for name in names {
+        match IndexPart::open(&folder.join(name), storage) {
+            Ok(part) => parts.push(Arc::new(part)),
+            Err(error) => {
+                tracing::error!(%error, "an index part is rebuilt from the frames");
+                return None;
+            }
+        }
+    }
+    parts.sort_by_key(|part| part.header.ordinal);
+    let mut tree = IndexTree::new(storage);
+    parts.iter().for_each(|part| tree.add_part(part));
+    Some(tree)
+}
+
+impl Recovered {
+    /// Takes the parts without a gap; those behind a gap are left to the frames.
+    fn take_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
+        let mut parts = BTreeMap::new();
+        for path in paths {
+            match IndexPart::open(&path, storage) {
+                Ok(part) => drop(parts.insert(part.header.ordinal, part)),
+                Err(error) => {
+                    tracing::warn!(%error, "an index part is rebuilt from the frames");
+                    self.is_rebuilt = true;
+                    self.leftovers.push(path);
+                }
+            }
+        }
+        for (at, (ordinal, part)) in (0..).zip(parts) {
+            if ordinal == at {
+                self.tree.add_part(&Arc::new(part));
+            } else {
+                self.is_rebuilt = true;
+                self.leftovers.push(part.path);
+            }
+        }
+    }
+
+    /// Takes what was found in a data file.
+    fn take(&mut self, job: &LeafScan, found: LeafFound) {
+        let LeafFound {
+            header,
+            entries,
+            tail,
+            damage,
+        } = found;
+        if let Some(error) = damage {
+            tracing::error!(%error, "damage that is no torn tail");
+            self.damage.get_or_insert(error);
+        } else if entries.is_empty() && job.covered == Tail::default() {
+            // Torn while it was made: nothing in it was ever acknowledged.
+            self.leftovers.push(job.path.clone());
+            return;
+        }
+        if let Some(header) = header {
+            self.tree.add_leaf(job.leaf, header.leaf_type, &header.path);
+        }
+        self.tree.insert(job.leaf, entries, tail);
+    }
+}
+
+/// A data file that is to be scanned from where the index parts end.
+#[derive(Debug)]
+struct LeafScan {
+    storage: StorageId,
+    leaf: LeafId,
+    path: PathBuf,
+    covered: Tail,
+    torn_bytes_max: u64,
+}
+
+/// What a data file holds behind what the index parts cover.
+#[derive(Debug, Default)]
+struct LeafFound {
+    /// The header, when no part knows the leaf.
+    header: Option<DataFileHeader>,
+    entries: Vec<PacketEntry>,
+    tail: Tail,
+    damage: Option<StorageError>,
+}
+
+impl LeafScan {
+    fn run(&self) -> Result<LeafFound, StorageError> {
+        let mut found = LeafFound {
+            tail: self.covered,
+            ..LeafFound::default()
+        };
+        if self.covered == Tail::default() && !self.read_header(&mut found)? {
+            return Ok(found);
+        }
+        let mut scanner = self.scanner(found.tail)?;
+        loop {
+            match scanner.next(true) {
+                Ok(Some(scanned)) => found.entries.push(scanned.entry()),
+                Ok(None) => break,
+                Err(ScanError::Io(error)) => {
+                    return Err(StorageError::io("read", &self.path)(error));
+                }
+                Err(ScanError::Frame(error)) => {
+                    found.damage = self.judge_tail(&mut scanner, error)?;
+                    break;
+                }
+            }
+        }
+        found.tail = scanner.tail();
+        Ok(found)
+    }
+
+    fn scanner(&self, from: Tail) -> Result<FrameScanner, StorageError> {
+        FrameScanner::open(&self.path, self.storage, self.leaf, from, u64::MAX)
+            .map_err(StorageError::io("open", &self.path))
+    }
+
+    /// Reads the header of a leaf that no part knows; `false` when there are no frames to scan.
+    fn read_header(&self, found: &mut LeafFound) -> Result<bool, StorageError> {
+        let path = &self.path;
+        let length = std::fs::metadata(path)
+            .map_err(StorageError::io("look at", path))?
+            .len();
+        let wanted = usize::try_from(length)
+            .unwrap_or(usize::MAX)
+            .min(HEADER_BYTES);
+        let bytes =
+            crate::read::read_at(path, 0, wanted).map_err(StorageError::io("read", path))?;
+        let behind = Tail {
+            length: HEADER_BYTES as u64,
+            checksum: crc32c(&bytes),
+        };
+        let fault = match DataFileHeader::decode(&bytes) {
+            Ok(header) if header.storage == self.storage && header.leaf == self.leaf => {
+                found.header = Some(header);
+                found.tail = behind;
+                return Ok(true);
+            }
+            Ok(_) => FormatError {
+                what: "data file header",
+                offset: 16,
+                kind: FormatErrorKind::Foreign,
+            },
+            Err(error) => error,
+        };
+        // Without a header, intact frames can only be damage.
+        let frame = self.scanner(behind)?.find_frame(HEADER_BYTES as u64);
+        if frame.map_err(StorageError::io("read", path))?.is_some() {
+            found.damage = Some(StorageError::damaged(path)(fault));
+        }
+        Ok(false)
+    }
+
+    /// Tells a torn tail from damage in the middle of what was acknowledged.
+    fn judge_tail(
+        &self,
+        scanner: &mut FrameScanner,
+        error: FormatError,
+    ) -> Result<Option<StorageError>, StorageError> {
+        let beyond = scanner.tail().length.saturating_add(self.torn_bytes_max);
+        let frame = scanner
+            .find_frame(beyond)
+            .map_err(StorageError::io("read", &self.path))?;
+        Ok(frame.map(|_| StorageError::damaged(&self.path)(error)))
+    }
+}

@@ -1,0 +1,302 @@
+//! Walks the frames of a data file: for recovery, for verification, and for plain leaves.
+
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, path::Path};
+
+use rustix::{
+    fs::{Advice, SeekFrom},
+    io::Errno,
+};
+use trace_format::{
+    FormatError, FormatErrorKind, LeafId, StorageId,
+    checksum::{crc32c, crc32c_combine},
+    frame::{FrameHeader, HEADER_BYTES, Place},
+    index_part::PacketEntry,
+};
+
+use crate::door::Tail;
+
+/// Bytes that are read at once.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// A frame that was walked over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scanned {
+    pub(crate) header: FrameHeader,
+    /// Offset of the payload in the data file.
+    pub(crate) payload: u64,
+}
+
+impl Scanned {
+    /// What the index knows of the packet.
+    pub(crate) fn entry(&self) -> PacketEntry {
+        PacketEntry::of_frame(&self.header, self.payload)
+    }
+}
+
+/// Why a walk ended before its end.
+#[derive(Debug)]
+pub(crate) enum ScanError {
+    /// What is there is no intact frame of this place.
+    Frame(FormatError),
+    /// The disk did not give the bytes.
+    Io(io::Error),
+}
+
+/// Walks frames one after another.
+pub(crate) struct FrameScanner {
+    file: File,
+    storage: StorageId,
+    leaf: LeafId,
+    end: u64,
+    /// Behind the last intact frame; its checksum grows only when payloads are read.
+    tail: Tail,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+impl FrameScanner {
+    /// A walk over the frames of `leaf` from the durable `tail` up to `end`, or to the end of the
+    /// file when that comes first.
+    pub(crate) fn open(
+        path: &Path,
+        storage: StorageId,
+        leaf: LeafId,
+        tail: Tail,
+        end: u64,
+    ) -> io::Result<Self> {
+        let file = File::open(path)?;
+        // Only a hint: where it is not taken, reading ahead is shorter.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+        let end = end.min(file.metadata()?.len());
+        Ok(Self {
+            file,
+            storage,
+            leaf,
+            end,
+            tail,
+            window: Vec::new(),
+            window_start: 0,
+        })
+    }
+
+    /// Behind the last intact frame.
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// The next frame; its payload is read and checked when `checks_payload` says so.
+    pub(crate) fn next(&mut self, checks_payload: bool) -> Result<Option<Scanned>, ScanError> {
+        let start = self.tail.length;
+        if start >= self.end {
+            return Ok(None);
+        }
+        let place = Place {
+            storage: self.storage,
+            leaf: self.leaf,
+            offset: start,
+        };
+        let mut tail = self.tail;
+        let bytes = self.bytes(start, HEADER_BYTES).map_err(ScanError::Io)?;
+        let header = FrameHeader::decode(bytes, place).map_err(ScanError::Frame)?;
+        tail.extend(bytes);
+        let payload = start + HEADER_BYTES as u64;
+        let end = start + header.frame_bytes();
+        if end > self.end {
+            let kind = FormatErrorKind::Truncated {
+                needed: header.frame_bytes(),
+                available: self.end - start,
+            };
+            let error = FormatError {
+                what: "frame",
+                offset: start,
+                kind,
+            };
+            return Err(ScanError::Frame(error));
+        }
+        if checks_payload {
+            let payload_end = payload + u64::from(header.stored_size);
+            let checksum = self
+                .sum(payload..payload_end, &mut tail)
+                .map_err(ScanError::Io)?;
+            if checksum != header.stored_checksum {
+                let kind = FormatErrorKind::Checksum {
+                    stored: header.stored_checksum,
+                    computed: checksum,
+                };
+                let error = FormatError {
+                    what: "frame payload",
+                    offset: payload,
+                    kind,
+                };
+                return Err(ScanError::Frame(error));
+            }
+            self.sum(payload_end..end, &mut tail)
+                .map_err(ScanError::Io)?;
+        }
+        tail.length = end;
+        self.tail = tail;
+        Ok(Some(Scanned { header, payload }))
+    }
+
+    /// CRC32C of a range, which also moves `tail` behind it.
+    fn sum(&mut self, range: Range<u64>, tail: &mut Tail) -> io::Result<u32> {
+        let mut at = range.start;
+        let mut checksum = 0;
+        while at < range.end {
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let bytes = self.bytes(at, left.min(WINDOW_BYTES))?;
+            let length = bytes.len();
+            let part = crc32c(bytes);
+            tail.extend_summed(bytes, part);
+            // A payload nearly always lies in one window, and then its sum is this one.
+            checksum = match u32::try_from(length) {
+                Ok(length) if at > range.start => crc32c_combine(checksum, part, length),
+                _ => part,
+            };
+            at += length as u64;
+        }
+        Ok(checksum)
+    }
+
+    /// Up to `length` bytes at `offset`; fewer at the end of the walk.
+    fn bytes(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
+        let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = length.min(left);
+        let window_end = self.window_start + self.window.len() as u64;
+        if offset < self.window_start || offset + length as u64 > window_end {
+            self.window.resize(WINDOW_BYTES.min(left), 0);
+            self.file.read_exact_at(&mut self.window, offset)?;
+            self.window_start = offset;
+        }
+        let at = usize::try_from(offset - self.window_start).map_err(io::Error::other)?;
+        Ok(&self.window[at..at + length])
+    }
+
+    /// Offset of the first intact frame header at or behind `from`; tells a torn tail from damage
+    /// in the middle.
+    ///
+    /// Most of what is looked through is space that was allocated ahead: holes are not read, and
+    /// zeros are passed over word by word.
+    pub(crate) fn find_frame(&mut self, from: u64) -> io::Result<Option<u64>> {
+        const STEP: usize = trace_format::frame::ALIGNMENT;
+        let mut at = from.next_multiple_of(STEP as u64);
+        while at + HEADER_BYTES as u64 <= self.end {
+            match self.next_data(at)? {
+                Some(data) => at = at.max(data / STEP as u64 * STEP as u64),
+                None => return Ok(None),
+            }
+            let (storage, leaf) = (self.storage, self.leaf);
+            let bytes = self.bytes(at, WINDOW_BYTES)?;
+            for (word, start) in bytes.chunks_exact(STEP).zip((0..).step_by(STEP)) {
+                if word == [0; STEP] {
+                    continue;
+                }
+                let Some(header) = bytes.get(start..start + HEADER_BYTES) else {
+                    break;
+                };
+                let offset = at + start as u64;
+                let place = Place {
+                    storage,
+                    leaf,
+                    offset,
+                };
+                if FrameHeader::decode(header, place).is_ok() {
+                    return Ok(Some(offset));
+                }
+            }
+            // The last words of a window are looked at again as the first of the next.
+            let read = bytes.len();
+            at += (read.saturating_sub(HEADER_BYTES) / STEP * STEP).max(STEP) as u64;
+        }
+        Ok(None)
+    }
+
+    /// Where data begins at or behind `from`, as far as the file system can tell; `None` when only
+    /// a hole follows.
+    fn next_data(&self, from: u64) -> io::Result<Option<u64>> {
+        match rustix::fs::seek(&self.file, SeekFrom::Data(from)) {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::NXIO) => Ok(None),
+            // A file system that does not know says so.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(from)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Goes on at the first intact frame header at or behind `from`; `false` when there is none.
+    /// The checksum of the tail means nothing from then on.
+    pub(crate) fn skip_to_frame(&mut self, from: u64) -> io::Result<bool> {
+        let found = self.find_frame(from)?;
+        if let Some(offset) = found {
+            self.tail.length = offset;
+        }
+        Ok(found.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trace_format::{Codec, frame::Facts};
+
+    use super::*;
+
+    const LEAF: LeafId = LeafId(7);
+
+    fn storage() -> StorageId {
+        StorageId::from_bytes([3; 16])
+    }
+
+    fn header_at(offset: u64) -> [u8; HEADER_BYTES] {
+        let header = FrameHeader {
+            codec: Codec::None,
+            stored_size: 1,
+            raw_size: 1,
+            number: 0,
+            epoch: 0,
+            sequence: 0,
+            arrival: 0,
+            facts: Facts::default(),
+            stored_checksum: 0,
+            raw_checksum: 0,
+        };
+        let place = Place {
+            storage: storage(),
+            leaf: LEAF,
+            offset,
+        };
+        header.encode(place)
+    }
+
+    /// A sparse file with frame headers at `offsets` is searched from `from`.
+    fn check(offsets: &[u64], length: u64, from: u64, found: Option<u64>) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for &offset in offsets {
+            file.as_file()
+                .write_all_at(&header_at(offset), offset)
+                .unwrap();
+        }
+        file.as_file().set_len(length).unwrap();
+        let tail = Tail::default();
+        let mut scanner = FrameScanner::open(file.path(), storage(), LEAF, tail, u64::MAX).unwrap();
+        assert_eq!(
+            scanner.find_frame(from).unwrap(),
+            found,
+            "{offsets:?} from {from}"
+        );
+    }
+
+    #[test]
+    fn frames_are_found_behind_holes_and_across_windows() {
+        const WINDOW: u64 = WINDOW_BYTES as u64;
+        check(&[], 3 * WINDOW, 0, None);
+        check(&[512], 600, 0, Some(512));
+        check(&[512], 599, 0, None);
+        check(&[512], 2 * WINDOW, 513, None);
+        for near in (0..200).step_by(8) {
+            let offset = WINDOW - 104 + near;
+            check(&[offset], 3 * WINDOW, 0, Some(offset));
+            check(&[0, offset], 3 * WINDOW, 8, Some(offset));
+        }
+        check(&[40 * WINDOW + 8], 64 * WINDOW, 16, Some(40 * WINDOW + 8));
+    }
+}

@@ -1,0 +1,120 @@
+//! Free space of the data folder: ingest stops when it is low and goes on by itself.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use rustix::fs::statvfs;
+
+use crate::{StorageError, config::DiskLow, counters::Counters};
+
+/// Watches the free space of one file system.
+#[derive(Debug)]
+pub(crate) struct Space {
+    folder: PathBuf,
+    limits: DiskLow,
+    is_low: AtomicBool,
+    free_bytes: AtomicU64,
+    limit_bytes: AtomicU64,
+    counters: Arc<Counters>,
+}
+
+impl Space {
+    pub(crate) fn new(folder: &Path, limits: DiskLow, counters: Arc<Counters>) -> Self {
+        let space = Self {
+            folder: folder.to_owned(),
+            limits,
+            is_low: AtomicBool::new(false),
+            free_bytes: AtomicU64::new(u64::MAX),
+            limit_bytes: AtomicU64::new(0),
+            counters,
+        };
+        space.look();
+        space
+    }
+
+    /// Looks at the file system once; blocks for one system call.
+    pub(crate) fn look(&self) {
+        let Ok(found) = statvfs(&self.folder) else {
+            return;
+        };
+        let unit = found.f_frsize;
+        self.decide(
+            found.f_bavail.saturating_mul(unit),
+            found.f_blocks.saturating_mul(unit),
+        );
+    }
+
+    fn decide(&self, free: u64, total: u64) {
+        let share = |ratio: f64| (total as f64 * ratio) as u64;
+        let limits = &self.limits;
+        let stop = limits.stop_free_bytes.max(share(limits.stop_free_ratio));
+        let resume = (2 * limits.stop_free_bytes)
+            .max(share(limits.resume_free_ratio))
+            .max(stop);
+        let was_low = self.is_low.load(Ordering::Relaxed);
+        let is_low = if was_low { free <= resume } else { free < stop };
+        self.is_low.store(is_low, Ordering::Relaxed);
+        self.free_bytes.store(free, Ordering::Relaxed);
+        self.limit_bytes
+            .store(if is_low { resume } else { stop }, Ordering::Relaxed);
+        self.counters.disk_free_bytes.set(free);
+        self.counters.disk_low.set(u64::from(is_low));
+        match (was_low, is_low) {
+            (false, true) => tracing::warn!(free, stop, "the disk is low, ingest stops"),
+            (true, false) => tracing::info!(free, resume, "there is space again, ingest goes on"),
+            _ => {}
+        }
+    }
+
+    /// Refuses while the disk is low.
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        if !self.is_low.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.counters.refused_disk_low.add(1);
+        Err(StorageError::DiskLow {
+            free_bytes: self.free_bytes.load(Ordering::Relaxed),
+            limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    pub(crate) fn is_low(&self) -> bool {
+        self.is_low.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn ingest_stops_and_resumes_with_hysteresis() {
+        let limits = DiskLow {
+            stop_free_bytes: 10,
+            stop_free_ratio: 0.05,
+            resume_free_ratio: 0.08,
+            check_interval: Duration::from_secs(1),
+        };
+        let space = Space::new(Path::new("/nonexistent"), limits, Arc::default());
+        for (free, is_low) in [
+            (1000, false),
+            (50, false),
+            (49, true),
+            (60, true),
+            (80, true),
+            (81, false),
+            (50, false),
+        ] {
+            space.decide(free, 1000);
+            assert_eq!(space.is_low(), is_low, "{free} free of 1000");
+            assert_eq!(space.check().is_err(), is_low);
+        }
+    }
+}

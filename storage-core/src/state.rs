@@ -1,0 +1,87 @@
+//! States of a storage and the moves between them.
+//!
+//! ```text
+//! CREATED → OPEN ⇄ RECORDING → FINALIZING → FINALIZED
+//!              └────────┴──────────┴──→ FAILED
+//! ```
+//!
+//! Nothing leads away from FINALIZED or FAILED. After a crash FINALIZING and RECORDING become
+//! OPEN again.
+
+use trace_format::storage_file::StorageState;
+
+/// Whether a storage may go from one state to the other.
+pub(crate) fn may_move(from: StorageState, to: StorageState) -> bool {
+    use StorageState::{Created, Failed, Finalized, Finalizing, Open, Recording};
+    match (from, to) {
+        (Created, Open)
+        | (Open, Recording)
+        | (Recording, Open)
+        | (Open | Recording, Finalizing)
+        // An empty storage may be finalized without ever having been open.
+        | (Created, Finalizing)
+        | (Finalizing, Finalized)
+        // A finalization that could not get space.
+        | (Finalizing, Open) => true,
+        (from, Failed) => from != Finalized,
+        _ => false,
+    }
+}
+
+/// The state in which a storage is found after the server ended in `state`.
+pub(crate) fn after_restart(state: StorageState) -> StorageState {
+    match state {
+        StorageState::Recording | StorageState::Finalizing => StorageState::Open,
+        state => state,
+    }
+}
+
+/// Whether packets may be pushed.
+pub(crate) fn takes_packets(state: StorageState) -> bool {
+    matches!(state, StorageState::Open | StorageState::Recording)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [StorageState; 6] = [
+        StorageState::Created,
+        StorageState::Open,
+        StorageState::Recording,
+        StorageState::Finalizing,
+        StorageState::Finalized,
+        StorageState::Failed,
+    ];
+
+    #[test]
+    fn nothing_leads_away_from_finalized_or_failed() {
+        for to in ALL {
+            assert!(!may_move(StorageState::Finalized, to));
+            assert_eq!(
+                may_move(StorageState::Failed, to),
+                to == StorageState::Failed
+            );
+        }
+    }
+
+    #[test]
+    fn only_finalizing_leads_to_finalized() {
+        let from: Vec<_> = ALL
+            .into_iter()
+            .filter(|&from| may_move(from, StorageState::Finalized))
+            .collect();
+        assert_eq!(from, [StorageState::Finalizing]);
+    }
+
+    #[test]
+    fn a_restart_never_leaves_a_passing_state() {
+        for state in ALL {
+            let after = after_restart(state);
+            assert!(!matches!(
+                after,
+                StorageState::Recording | StorageState::Finalizing
+            ));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! One storage as the engine holds it: what is shared between its writer and its readers.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+};
+
+use parking_lot::RwLock;
+use serde::Serialize;
+use tokio::sync::mpsc;
+use trace_format::{
+    LeafId, StorageId,
+    data_file::HEADER_BYTES,
+    index_part::PacketEntry,
+    paths::FileName,
+    storage_file::{StorageFile, StorageState},
+};
+
+use crate::{
+    StorageError,
+    catalog::Catalog,
+    clock::now_ns,
+    door::{Door, Tail},
+    poison::Poison,
+    scan::{FrameScanner, ScanError},
+    status::{WriteCounts, WriteStatus},
+    tree::{BlockCache, IndexTree, ReadPlace},
+    writer::WriterMessage,
+};
+
+/// A storage.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) id: StorageId,
+    pub(crate) folder: PathBuf,
+    file: RwLock<StorageFile>,
+    /// `None` while the tree of a finalized storage is not loaded.
+    pub(crate) tree: RwLock<Option<IndexTree>>,
+    pub(crate) counts: WriteCounts,
+    pub(crate) poison: Arc<Poison>,
+    /// The inbox of the writer task, while there is one.
+    pub(crate) writer: RwLock<Option<mpsc::Sender<WriterMessage>>>,
+    /// One change of the storage file at a time.
+    changing: tokio::sync::Mutex<()>,
+    /// One load of the tree at a time.
+    pub(crate) loading: tokio::sync::Mutex<()>,
+    pub(crate) cache: Arc<BlockCache>,
+}
+
+/// How writing into a storage goes.
+#[derive(Debug, Clone, Serialize)]
+pub struct StorageStatus {
+    /// The storage.
+    pub id: StorageId,
+    /// Its state.
+    pub state: StorageState,
+    /// How writing keeps up with arrival.
+    pub write_status: WriteStatus,
+    /// Packets that arrived since the server started.
+    pub arrived: u64,
+    /// Packets of these that are durable.
+    pub finished: u64,
+    /// Packets that were known already.
+    pub repeated: u64,
+    /// Packets that were taken and not written.
+    pub failed_packets: u64,
+    /// Packets on their way to the disk.
+    pub queued_packets: u64,
+    /// Bytes of these packets.
+    pub queued_bytes: u64,
+    /// All packets in the storage.
+    pub written_packets: u64,
+    /// Bytes of all packets as the agents sent them.
+    pub written_bytes: u64,
+    /// Bytes of all packets as stored.
+    pub stored_bytes: u64,
+    /// Events that producers lost, where packets tell them.
+    pub lost: u64,
+    /// Bytes made durable per second over the last 30 s.
+    pub bytes_per_second: u64,
+    /// Packets made durable per second over the last 30 s.
+    pub packets_per_second: f64,
+    /// Why the storage is FAILED.
+    pub failure: Option<String>,
+}
+
+impl Storage {
+    pub(crate) fn new(
+        folder: PathBuf,
+        file: StorageFile,
+        tree: Option<IndexTree>,
+        cache: Arc<BlockCache>,
+    ) -> Self {
+        Self {
+            id: file.id,
+            folder,
+            file: RwLock::new(file),
+            tree: RwLock::new(tree),
+            counts: WriteCounts::default(),
+            poison: Arc::default(),
+            writer: RwLock::new(None),
+            changing: tokio::sync::Mutex::default(),
+            loading: tokio::sync::Mutex::default(),
+            cache,
+        }
+    }
+
+    /// What the storage file says now, with live totals while the storage is not finalized.
+    pub(crate) fn info(&self) -> StorageFile {
+        let mut file = self.file.read().clone();
+        if file.state != StorageState::Finalized
+            && let Some(tree) = &*self.tree.read()
+        {
+            file.totals = tree.totals();
+        }
+        file
+    }
+
+    pub(crate) fn state(&self) -> StorageState {
+        self.file.read().state
+    }
+
+    /// The error for an action that the state does not allow.
+    pub(crate) fn wrong_state(&self, action: &'static str, needed: &'static str) -> StorageError {
+        let (state, failure) = {
+            let file = self.file.read();
+            (file.state, file.failure.clone())
+        };
+        match failure {
+            Some(reason) if state == StorageState::Failed => StorageError::Failed {
+                storage: self.id,
+                reason,
+            },
+            _ => StorageError::WrongState {
+                storage: self.id,
+                state,
+                action,
+                needed,
+            },
+        }
+    }
+
+    pub(crate) fn path(&self, name: &FileName) -> PathBuf {
+        self.folder.join(name.to_string())
+    }
+
+    /// Changes the storage file: on disk first, then in memory.
+    ///
+    /// `change` may refuse; then nothing is written.
+    pub(crate) async fn change(
+        &self,
+        door: &Door,
+        catalog: &Arc<Catalog>,
+        change: impl FnOnce(&mut StorageFile) -> Result<(), StorageError>,
+    ) -> Result<StorageFile, StorageError> {
+        let _changing = self.changing.lock().await;
+        let mut file = self.file.read().clone();
+        change(&mut file)?;
+        publish_file(&self.folder, &file, door, catalog).await?;
+        *self.file.write() = file.clone();
+        Ok(file)
+    }
+
+    /// Notes in memory that the disk failed; the storage file may not be writable any more.
+    pub(crate) fn note_failure(&self, reason: &str) {
+        let mut file = self.file.write();
+        if file.state != StorageState::Finalized {
+            file.state = StorageState::Failed;
+            file.failure.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+
+    pub(crate) fn status(&self) -> StorageStatus {
+        let file = self.info();
+        let window = self.counts.window(now_ns());
+        let counts = &self.counts;
+        StorageStatus {
+            id: self.id,
+            state: file.state,
+            write_status: WriteStatus::of(window.arrived, window.finished),
+            arrived: counts.arrived.load(Ordering::Relaxed),
+            finished: counts.finished.load(Ordering::Relaxed),
+            repeated: counts.repeated.load(Ordering::Relaxed),
+            failed_packets: counts.failed.load(Ordering::Relaxed),
+            queued_packets: counts.queued_packets.load(Ordering::Relaxed),
+            queued_bytes: counts.queued_bytes.load(Ordering::Relaxed),
+            written_packets: file.totals.packets,
+            written_bytes: file.totals.raw_bytes,
+            stored_bytes: file.totals.stored_bytes,
+            lost: file.totals.lost,
+            bytes_per_second: window.bytes / 30,
+            packets_per_second: window.finished as f64 / 30.0,
+            failure: file.failure,
+        }
+    }
+}
+
+/// Puts a storage file into place and into the catalog.
+pub(crate) async fn publish_file(
+    folder: &Path,
+    file: &StorageFile,
+    door: &Door,
+    catalog: &Arc<Catalog>,
+) -> Result<(), StorageError> {
+    let name = FileName::Storage(file.id).to_string();
+    let path = folder.join(&name);
+    let bytes = bytes::Bytes::from(file.encode().map_err(StorageError::damaged(&path))?);
+    let published = door.publish(folder.to_owned(), name, bytes.clone()).await;
+    published.map_err(StorageError::io("write", &path))?;
+    let (catalog, id) = (Arc::clone(catalog), file.id);
+    let remember = move || catalog.remember(id, &path, &bytes);
+    tokio::task::spawn_blocking(remember)
+        .await
+        .map_err(|_| StorageError::Stopping)
+}
+
+/// Reads what the tree does not hold in memory; blocks the thread.
+pub(crate) struct StorageReader<'a>(pub(crate) &'a Storage);
+
+impl ReadPlace for StorageReader<'_> {
+    fn cache(&self) -> &BlockCache {
+        &self.0.cache
+    }
+
+    fn frames(
+        &self,
+        leaf: LeafId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(&PacketEntry) -> bool,
+    ) -> Result<(), StorageError> {
+        let path = self.0.path(&FileName::Data(leaf));
+        let start = Tail {
+            length: range.start.max(HEADER_BYTES as u64),
+            checksum: 0,
+        };
+        let scanner = FrameScanner::open(&path, self.0.id, leaf, start, range.end);
+        let mut scanner = scanner.map_err(StorageError::io("open", &path))?;
+        loop {
+            match scanner.next(false) {
+                Ok(Some(scanned)) if visit(&scanned.entry()) => {}
+                Ok(_) => return Ok(()),
+                Err(ScanError::Frame(error)) => return Err(StorageError::damaged(&path)(error)),
+                Err(ScanError::Io(error)) => return Err(StorageError::io("read", &path)(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Blocks of index parts in memory, bounded in bytes, least recently used out first.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use trace_format::{
+    LeafId,
+    index_part::{ArrayBlock, PacketEntry},
+};
+
+use super::{IndexPart, time_index::TimeIndex};
+use crate::{StorageError, counters::Counters};
+
+/// A block that was read and checked.
+#[derive(Debug)]
+pub(crate) struct Block {
+    bytes: Vec<u8>,
+    pub(crate) times: TimeIndex,
+}
+
+impl Block {
+    fn new(bytes: Vec<u8>) -> Self {
+        let mut times = TimeIndex::default();
+        if let Ok(entries) = ArrayBlock::new(&bytes) {
+            (0..entries.len()).for_each(|at| times.push(entries.time_span(at)));
+        }
+        Self { bytes, times }
+    }
+
+    /// The entries; the length was checked when the block was read.
+    pub(crate) fn entries(&self) -> ArrayBlock<'_> {
+        ArrayBlock::new(&self.bytes).expect("a whole number of entries was read")
+    }
+
+    /// The entry at `index`.
+    pub(crate) fn entry(
+        &self,
+        part: &IndexPart,
+        index: usize,
+    ) -> Result<PacketEntry, StorageError> {
+        self.entries()
+            .get(index)
+            .map_err(StorageError::damaged(&part.path))
+    }
+
+    fn cost(&self) -> u64 {
+        self.bytes.len() as u64 + self.times.bytes()
+    }
+}
+
+type Key = (u64, LeafId);
+
+#[derive(Debug, Default)]
+struct Kept {
+    blocks: HashMap<Key, (u64, Arc<Block>)>,
+    by_use: BTreeMap<u64, Key>,
+    next_use: u64,
+    bytes: u64,
+}
+
+/// A cache of blocks.
+#[derive(Debug)]
+pub(crate) struct BlockCache {
+    kept: Mutex<Kept>,
+    bytes_max: u64,
+    counters: Arc<Counters>,
+}
+
+impl BlockCache {
+    pub(crate) fn new(bytes_max: u64, counters: Arc<Counters>) -> Self {
+        Self {
+            kept: Mutex::default(),
+            bytes_max,
+            counters,
+        }
+    }
+
+    /// The block of a leaf, from memory or from disk.
+    pub(crate) fn get(&self, part: &IndexPart, leaf: LeafId) -> Result<Arc<Block>, StorageError> {
+        let key = (part.cache_key, leaf);
+        if let Some(block) = self.find(key) {
+            self.counters.index_cache_hits.add(1);
+            return Ok(block);
+        }
+        self.counters.index_cache_misses.add(1);
+        let entry = part
+            .footer
+            .leaf(leaf)
+            .expect("a segment of a part is in its footer");
+        let block = Arc::new(Block::new(part.read_block(entry)?));
+        self.keep(key, &block);
+        Ok(block)
+    }
+
+    fn find(&self, key: Key) -> Option<Arc<Block>> {
+        let mut kept = self.kept.lock();
+        let kept = &mut *kept;
+        let (last_use, block) = kept.blocks.get_mut(&key)?;
+        kept.by_use.remove(last_use);
+        *last_use = kept.next_use;
+        kept.by_use.insert(kept.next_use, key);
+        kept.next_use += 1;
+        Some(Arc::clone(block))
+    }
+
+    fn keep(&self, key: Key, block: &Arc<Block>) {
+        let cost = block.cost();
+        if cost > self.bytes_max {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        let now = kept.next_use;
+        kept.next_use += 1;
+        if let Some((last_use, old)) = kept.blocks.insert(key, (now, Arc::clone(block))) {
+            kept.by_use.remove(&last_use);
+            kept.bytes -= old.cost();
+        }
+        kept.by_use.insert(now, key);
+        kept.bytes += cost;
+        while kept.bytes > self.bytes_max {
+            let Some((_, oldest)) = kept.by_use.pop_first() else {
+                break;
+            };
+            if let Some((_, block)) = kept.blocks.remove(&oldest) {
+                kept.bytes -= block.cost();
+            }
+        }
+        self.counters.index_cache_bytes.set(kept.bytes);
+    }
+}

@@ -1,0 +1,273 @@
+//! The index tree of a storage: agent → kind → stream → time bucket → leaf.
+//!
+//! What the tree knows of a leaf lies in segments, in the order of its data file: index parts that
+//! were written, at most one segment that is being written as a part, and the live segment in
+//! memory. Readers combine them. Memory is bounded: the live segments are written out as a part
+//! when they hold too much, and blocks of parts are read when wanted, through a bounded cache.
+
+mod block_cache;
+mod leaf;
+mod part;
+mod search;
+mod time_index;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use trace_format::{
+    AgentId, LeafId, LeafType, StorageId, StreamId,
+    data_file::LeafPath,
+    index_part::{Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, NewLeaf, PacketEntry},
+    storage_file::Totals,
+};
+
+pub(crate) use block_cache::BlockCache;
+pub(crate) use leaf::{Leaf, Segment, SegmentBody};
+pub(crate) use part::IndexPart;
+pub use search::Selection;
+pub(crate) use search::{Found, ReadPlace, merge, resolve};
+
+use crate::door::Tail;
+
+/// The index tree of one storage.
+#[derive(Debug)]
+pub(crate) struct IndexTree {
+    storage: StorageId,
+    leaves: BTreeMap<LeafId, Leaf>,
+    by_path: HashMap<LeafPath, LeafId>,
+    parts: Vec<Arc<IndexPart>>,
+    live_packets: usize,
+    uncovered_bytes: u64,
+}
+
+/// The live segments that were taken out of a tree to be written as an index part.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    header: IndexPartHeader,
+    leaves: Vec<(LeafId, LeafPath, Arc<Segment>)>,
+}
+
+impl Sealed {
+    /// The bytes of the index part.
+    pub(crate) fn encode(&self) -> (Vec<u8>, Footer) {
+        let mut builder = IndexPartBuilder::new(self.header);
+        for (leaf, path, segment) in &self.leaves {
+            let entries = match &segment.body {
+                SegmentBody::Memory(entries) => Some(entries.as_slice()),
+                _ => None,
+            };
+            builder.add_leaf(NewLeaf {
+                leaf: *leaf,
+                path: path.clone(),
+                entries,
+                covered: segment.covered.clone(),
+                covered_checksum: segment.covered_checksum,
+                totals: segment.totals,
+                numbers: segment.numbers,
+            });
+        }
+        builder.finish()
+    }
+
+    pub(crate) fn header(&self) -> IndexPartHeader {
+        self.header
+    }
+}
+
+impl IndexTree {
+    pub(crate) fn new(storage: StorageId) -> Self {
+        Self {
+            storage,
+            leaves: BTreeMap::new(),
+            by_path: HashMap::new(),
+            parts: Vec::new(),
+            live_packets: 0,
+            uncovered_bytes: 0,
+        }
+    }
+
+    /// Adds a part that was read from disk; parts come in the order of their ordinals.
+    pub(crate) fn add_part(&mut self, part: &Arc<IndexPart>) {
+        for entry in &part.footer.leaves {
+            let leaf = self.leaf_or_new(entry.leaf, entry.leaf_type, &entry.path);
+            leaf.add_part(part, entry);
+        }
+        self.parts.push(Arc::clone(part));
+    }
+
+    fn leaf_or_new(&mut self, id: LeafId, leaf_type: LeafType, path: &LeafPath) -> &mut Leaf {
+        self.by_path.entry(path.clone()).or_insert(id);
+        self.leaves
+            .entry(id)
+            .or_insert_with(|| Leaf::new(id, leaf_type, path.clone()))
+    }
+
+    /// Adds a leaf that has no packet yet.
+    pub(crate) fn add_leaf(&mut self, id: LeafId, leaf_type: LeafType, path: &LeafPath) {
+        self.leaf_or_new(id, leaf_type, path);
+    }
+
+    /// The leaf at `path`.
+    pub(crate) fn leaf_at(&self, path: &LeafPath) -> Option<LeafId> {
+        self.by_path.get(path).copied()
+    }
+
+    pub(crate) fn leaf(&self, id: LeafId) -> Option<&Leaf> {
+        self.leaves.get(&id)
+    }
+
+    pub(crate) fn leaf_count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        self.leaves.values()
+    }
+
+    pub(crate) fn parts(&self) -> &[Arc<IndexPart>] {
+        &self.parts
+    }
+
+    /// Announces that `packets` of a leaf are on their way to the disk.
+    pub(crate) fn announce(&mut self, leaf: LeafId, packets: usize) {
+        if let Some(leaf) = self.leaves.get_mut(&leaf) {
+            leaf.in_flight += packets;
+        }
+    }
+
+    /// Removes the announcement of packets that were not written.
+    pub(crate) fn withdraw(&mut self, leaf: LeafId, packets: usize) {
+        if let Some(leaf) = self.leaves.get_mut(&leaf) {
+            assert!(
+                leaf.in_flight >= packets,
+                "only what was announced is withdrawn"
+            );
+            leaf.in_flight -= packets;
+        }
+    }
+
+    /// Inserts packets of a leaf that are durable now; `tail` is the tail of its data file.
+    pub(crate) fn insert(
+        &mut self,
+        id: LeafId,
+        entries: impl IntoIterator<Item = PacketEntry>,
+        tail: Tail,
+    ) {
+        let Some(leaf) = self.leaves.get_mut(&id) else {
+            return;
+        };
+        let before = leaf.tail.length;
+        let mut inserted = 0;
+        for entry in entries {
+            leaf.push(&entry);
+            inserted += 1;
+        }
+        leaf.in_flight = leaf.in_flight.saturating_sub(inserted);
+        leaf.tail = tail;
+        if leaf.leaf_type == LeafType::Array {
+            self.live_packets += inserted;
+        }
+        self.uncovered_bytes += tail.length.saturating_sub(before);
+    }
+
+    /// Packets that only memory knows of.
+    pub(crate) fn live_packets(&self) -> usize {
+        self.live_packets
+    }
+
+    /// Bytes of data files that no index part covers.
+    pub(crate) fn uncovered_bytes(&self) -> u64 {
+        self.uncovered_bytes
+    }
+
+    /// Takes the live segments out to be written; `None` when there is nothing to write, or when a
+    /// part is being written already.
+    pub(crate) fn seal(&mut self, created: i64) -> Option<Sealed> {
+        if self.leaves.values().any(|leaf| leaf.sealed.is_some()) {
+            return None;
+        }
+        let mut leaves = Vec::new();
+        for leaf in self.leaves.values_mut() {
+            if let Some(segment) = leaf.seal() {
+                leaves.push((leaf.id, leaf.path.clone(), segment));
+            }
+        }
+        if leaves.is_empty() && !self.parts.is_empty() {
+            return None;
+        }
+        self.live_packets = 0;
+        self.uncovered_bytes = 0;
+        let ordinal = self.parts.last().map_or(0, |part| part.header.ordinal + 1);
+        let header = IndexPartHeader {
+            storage: self.storage,
+            ordinal,
+            created,
+        };
+        Some(Sealed { header, leaves })
+    }
+
+    /// Replaces what was sealed by the part that holds it now.
+    pub(crate) fn part_written(&mut self, part: &Arc<IndexPart>) {
+        for leaf in self.leaves.values_mut() {
+            leaf.sealed = None;
+        }
+        self.add_part(part);
+    }
+
+    /// Puts what was sealed back; the part could not be written.
+    pub(crate) fn part_refused(&mut self) {
+        for leaf in self.leaves.values_mut() {
+            let (packets, bytes) = leaf.unseal();
+            self.live_packets += packets;
+            self.uncovered_bytes += bytes;
+        }
+    }
+
+    /// Sums over all packets.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for leaf in self.leaves.values() {
+            leaf.segments()
+                .for_each(|segment| totals.add(&segment.totals));
+        }
+        totals
+    }
+
+    /// Producer epoch and sequence of the last durable packet of a stream.
+    pub(crate) fn last_sequence(&self, agent: &AgentId, stream: &StreamId) -> Option<(u64, u64)> {
+        let of_stream = |leaf: &&Leaf| leaf.path.agent == *agent && leaf.path.stream == *stream;
+        let segments = self
+            .leaves
+            .values()
+            .filter(of_stream)
+            .flat_map(Leaf::segments);
+        segments.map(|segment| segment.numbers.last_sequence).max()
+    }
+
+    /// The number behind the last packet.
+    pub(crate) fn next_number(&self) -> u64 {
+        let segments = self.leaves.values().flat_map(Leaf::segments);
+        segments
+            .map(|segment| segment.numbers.last + 1)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// What a part says of a leaf, as a segment.
+impl Segment {
+    fn of_part(part: &Arc<IndexPart>, entry: &LeafEntry) -> Self {
+        Self {
+            covered: entry.covered.clone(),
+            covered_checksum: entry.covered_checksum,
+            totals: entry.totals,
+            numbers: entry.numbers,
+            body: match entry.leaf_type {
+                LeafType::Array => SegmentBody::Part(Arc::clone(part)),
+                LeafType::Plain => SegmentBody::Plain,
+            },
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! An index part on disk.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use trace_format::{
+    FormatError, FormatErrorKind, StorageId,
+    index_part::{Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, TRAILER_BYTES, Trailer},
+};
+
+use crate::{StorageError, read::read_file_at};
+
+/// The footer of an index part; its blocks stay on disk.
+#[derive(Debug)]
+pub(crate) struct IndexPart {
+    pub(crate) path: PathBuf,
+    pub(crate) header: IndexPartHeader,
+    pub(crate) footer: Footer,
+    /// Distinguishes the blocks of this part in the cache.
+    pub(super) cache_key: u64,
+}
+
+static NEXT_CACHE_KEY: AtomicU64 = AtomicU64::new(0);
+
+impl IndexPart {
+    /// The part that was just written to `path`.
+    pub(crate) fn written(path: PathBuf, header: IndexPartHeader, footer: Footer) -> Self {
+        let cache_key = NEXT_CACHE_KEY.fetch_add(1, Ordering::Relaxed);
+        Self {
+            path,
+            header,
+            footer,
+            cache_key,
+        }
+    }
+
+    /// Reads header and footer of the part of `storage` at `path`.
+    pub(crate) fn open(path: &Path, storage: StorageId) -> Result<Self, StorageError> {
+        let file = File::open(path).map_err(StorageError::io("open", path))?;
+        let length = file
+            .metadata()
+            .map_err(StorageError::io("look at", path))?
+            .len();
+        let read = |offset, bytes: usize| {
+            read_file_at(&file, offset, bytes).map_err(StorageError::io("read", path))
+        };
+        let damaged = |error| StorageError::damaged(path)(error);
+        let needed = (HEADER_BYTES + TRAILER_BYTES) as u64;
+        if length < needed {
+            let kind = FormatErrorKind::Truncated {
+                needed,
+                available: length,
+            };
+            return Err(damaged(FormatError {
+                what: "index part",
+                offset: length,
+                kind,
+            }));
+        }
+        let header = IndexPartHeader::decode(&read(0, HEADER_BYTES)?).map_err(damaged)?;
+        if header.storage != storage {
+            let kind = FormatErrorKind::Foreign;
+            return Err(damaged(FormatError {
+                what: "index part header",
+                offset: 16,
+                kind,
+            }));
+        }
+        let bytes = read(length - TRAILER_BYTES as u64, TRAILER_BYTES)?;
+        let trailer = Trailer::decode(&bytes, length, storage).map_err(damaged)?;
+        let bytes = read(trailer.footer_offset, trailer.footer_length as usize)?;
+        let footer = Footer::decode(&bytes, &trailer).map_err(damaged)?;
+        Ok(Self::written(path.to_owned(), header, footer))
+    }
+
+    /// Reads and checks the block of a leaf.
+    pub(crate) fn read_block(&self, entry: &LeafEntry) -> Result<Vec<u8>, StorageError> {
+        let range = entry.block_range();
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let bytes = crate::read::read_at(&self.path, range.start, length)
+            .map_err(StorageError::io("read", &self.path))?;
+        entry
+            .check_block(&bytes)
+            .map_err(StorageError::damaged(&self.path))?;
+        Ok(bytes)
+    }
+}

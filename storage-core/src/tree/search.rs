@@ -1,0 +1,383 @@
+//! Looks packets up: by number, by producer sequence, by agent, stream, kind and time.
+//!
+//! A search first takes what it needs of the tree under the lock (a few entries of memory by
+//! value, blocks of parts by reference) and then reads blocks and frames without it.
+
+use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
+
+use trace_format::{AgentId, Kind, LeafId, StreamId, data_file::LeafPath, index_part::PacketEntry};
+
+use super::{
+    BlockCache, IndexPart, IndexTree, Leaf, Segment, SegmentBody,
+    block_cache::Block,
+    time_index::{TimeIndex, overlaps},
+};
+use crate::StorageError;
+
+/// Which packets are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Only those of this agent.
+    pub agent: Option<AgentId>,
+    /// Only those of streams with this id.
+    pub stream: Option<StreamId>,
+    /// Only those of this kind.
+    pub kind: Option<Kind>,
+    /// Only those that may hold events at or after this instant, ns since the epoch.
+    pub from: Option<i64>,
+    /// Only those that may hold events before this instant, ns since the epoch.
+    pub to: Option<i64>,
+    /// Only those with a number above this.
+    pub after: Option<u64>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Selection {
+    fn frame(&self) -> (i64, i64) {
+        (self.from.unwrap_or(i64::MIN), self.to.unwrap_or(i64::MAX))
+    }
+
+    fn takes_path(&self, path: &LeafPath) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == path.agent)
+            && self
+                .stream
+                .as_ref()
+                .is_none_or(|stream| *stream == path.stream)
+            && self.kind.is_none_or(|kind| kind == path.kind)
+    }
+
+    fn first_number(&self) -> u64 {
+        self.after.map_or(0, |after| after.saturating_add(1))
+    }
+
+    /// Whether a packet is wanted, given that its leaf is.
+    pub(crate) fn takes_entry(&self, entry: &PacketEntry) -> bool {
+        let (from, to) = self.frame();
+        entry.number >= self.first_number() && overlaps(entry.facts.time_span, from, to)
+    }
+}
+
+/// A packet that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) leaf: LeafId,
+    pub(crate) path: Arc<LeafPath>,
+    pub(crate) entry: PacketEntry,
+}
+
+/// Where entries are that were not in memory.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// In the block of its leaf in an index part.
+    Block(Arc<IndexPart>),
+    /// In the frames of a plain leaf, within these bytes of its data file.
+    Frames(Range<u64>),
+}
+
+/// What a look-up of one packet found under the lock.
+#[derive(Debug)]
+pub(crate) enum LookUp {
+    /// The packet itself.
+    Found(Found),
+    /// A place where it may be.
+    Maybe {
+        leaf: LeafId,
+        path: Arc<LeafPath>,
+        place: Place,
+    },
+}
+
+/// A run of wanted packets of one leaf, sorted by number.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) leaf: LeafId,
+    pub(crate) path: Arc<LeafPath>,
+    /// No packet of the run has a smaller number.
+    first_number: u64,
+    body: RunBody,
+}
+
+#[derive(Debug)]
+enum RunBody {
+    Entries(std::vec::IntoIter<PacketEntry>),
+    Place(Place),
+    Block(Arc<IndexPart>, Arc<Block>, Range<usize>),
+}
+
+impl IndexTree {
+    /// Where the packet with this number is or may be.
+    pub(crate) fn look_up_number(&self, number: u64) -> Vec<LookUp> {
+        let is_in =
+            |segment: &Segment| (segment.numbers.first..=segment.numbers.last).contains(&number);
+        self.look_up(
+            |_| true,
+            is_in,
+            |entries| {
+                entries
+                    .binary_search_by_key(&number, |entry| entry.number)
+                    .ok()
+            },
+        )
+    }
+
+    /// Where the packet of a stream with this producer epoch and sequence is or may be.
+    pub(crate) fn look_up_sequence(
+        &self,
+        agent: &AgentId,
+        stream: &StreamId,
+        wanted: (u64, u64),
+    ) -> Vec<LookUp> {
+        let is_of = |leaf: &Leaf| leaf.path.agent == *agent && leaf.path.stream == *stream;
+        let is_in = |segment: &Segment| {
+            (segment.numbers.first_sequence..=segment.numbers.last_sequence).contains(&wanted)
+        };
+        self.look_up(is_of, is_in, |entries| {
+            entries
+                .binary_search_by_key(&wanted, |entry| (entry.epoch, entry.sequence))
+                .ok()
+        })
+    }
+
+    fn look_up(
+        &self,
+        takes_leaf: impl Fn(&Leaf) -> bool,
+        takes_segment: impl Fn(&Segment) -> bool,
+        find: impl Fn(&[PacketEntry]) -> Option<usize>,
+    ) -> Vec<LookUp> {
+        let mut found = Vec::new();
+        for leaf in self.leaves.values().filter(|leaf| takes_leaf(leaf)) {
+            for segment in leaf.segments().filter(|segment| takes_segment(segment)) {
+                let (id, path) = (leaf.id, || Arc::new(leaf.path.clone()));
+                let maybe = |place| LookUp::Maybe {
+                    leaf: id,
+                    path: path(),
+                    place,
+                };
+                match &segment.body {
+                    SegmentBody::Memory(entries) => {
+                        let entry = find(entries).and_then(|at| entries.get(at));
+                        found.extend(entry.map(|&entry| {
+                            LookUp::Found(Found {
+                                leaf: id,
+                                path: path(),
+                                entry,
+                            })
+                        }));
+                    }
+                    SegmentBody::Part(part) => found.push(maybe(Place::Block(Arc::clone(part)))),
+                    SegmentBody::Plain => found.push(maybe(Place::Frames(segment.covered.clone()))),
+                }
+            }
+        }
+        found
+    }
+
+    /// The runs in which packets of `selection` may be.
+    pub(crate) fn select(&self, selection: &Selection) -> Vec<Run> {
+        self.runs(self.leaves.values(), selection)
+    }
+
+    /// The runs of one leaf in which packets of `selection` may be.
+    pub(crate) fn select_leaf(&self, leaf: LeafId, selection: &Selection) -> Vec<Run> {
+        self.runs(self.leaves.get(&leaf), selection)
+    }
+
+    fn runs<'a>(
+        &self,
+        leaves: impl IntoIterator<Item = &'a Leaf>,
+        selection: &Selection,
+    ) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let first = selection.first_number();
+        for leaf in leaves
+            .into_iter()
+            .filter(|leaf| selection.takes_path(&leaf.path))
+        {
+            let path = Arc::new(leaf.path.clone());
+            for segment in leaf
+                .segments()
+                .filter(|segment| segment.numbers.last >= first)
+            {
+                let body = match &segment.body {
+                    SegmentBody::Memory(entries) => {
+                        let times = leaf.live_times(segment);
+                        let entries = wanted_entries(entries, times, selection);
+                        RunBody::Entries(entries.into_iter())
+                    }
+                    SegmentBody::Part(part) => RunBody::Place(Place::Block(Arc::clone(part))),
+                    SegmentBody::Plain => RunBody::Place(Place::Frames(segment.covered.clone())),
+                };
+                runs.push(Run {
+                    leaf: leaf.id,
+                    path: Arc::clone(&path),
+                    first_number: segment.numbers.first.max(first),
+                    body,
+                });
+            }
+        }
+        runs
+    }
+}
+
+impl Leaf {
+    /// The time index of `segment` when it is the live one.
+    fn live_times(&self, segment: &Segment) -> Option<&TimeIndex> {
+        let live = self.live.as_ref()?;
+        std::ptr::eq(&raw const live.segment, segment).then_some(&live.times)
+    }
+}
+
+fn wanted_entries(
+    entries: &[PacketEntry],
+    times: Option<&TimeIndex>,
+    selection: &Selection,
+) -> Vec<PacketEntry> {
+    let (from, to) = selection.frame();
+    let first = selection.first_number();
+    let range = times.map_or(0..entries.len(), |times| times.candidates(from, to));
+    let start = range
+        .start
+        .max(entries.partition_point(|entry| entry.number < first));
+    let candidates = entries.get(start..range.end).unwrap_or_default();
+    let wanted = candidates
+        .iter()
+        .filter(|entry| selection.takes_entry(entry));
+    wanted.take(selection.limit).copied().collect()
+}
+
+impl Run {
+    /// The next wanted packet.
+    fn next(
+        &mut self,
+        selection: &Selection,
+        read: &dyn ReadPlace,
+    ) -> Result<Option<PacketEntry>, StorageError> {
+        loop {
+            match &mut self.body {
+                RunBody::Entries(entries) => return Ok(entries.next()),
+                RunBody::Block(part, block, range) => {
+                    let Some(at) = range.next() else {
+                        return Ok(None);
+                    };
+                    let entry = block.entry(part, at)?;
+                    if selection.takes_entry(&entry) {
+                        return Ok(Some(entry));
+                    }
+                }
+                RunBody::Place(Place::Block(part)) => {
+                    let block = read.cache().get(part, self.leaf)?;
+                    let (from, to) = selection.frame();
+                    let mut range = block.times.candidates(from, to);
+                    let first = selection.first_number();
+                    range.start = range
+                        .start
+                        .max(block.entries().first_at_or_after_number(first));
+                    self.body = RunBody::Block(Arc::clone(part), block, range);
+                }
+                RunBody::Place(Place::Frames(range)) => {
+                    let mut wanted = Vec::new();
+                    read.frames(self.leaf, range.clone(), &mut |entry| {
+                        if selection.takes_entry(entry) {
+                            wanted.push(*entry);
+                        }
+                        wanted.len() < selection.limit
+                    })?;
+                    self.body = RunBody::Entries(wanted.into_iter());
+                }
+            }
+        }
+    }
+}
+
+/// Reads what is not in memory.
+pub(crate) trait ReadPlace {
+    /// The cache of blocks.
+    fn cache(&self) -> &BlockCache;
+    /// Gives the packets in `range` of the data file of `leaf` until the visitor returns `false`.
+    fn frames(
+        &self,
+        leaf: LeafId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(&PacketEntry) -> bool,
+    ) -> Result<(), StorageError>;
+}
+
+/// Finds one packet among what was looked up.
+pub(crate) fn resolve(
+    look_ups: Vec<LookUp>,
+    read: &dyn ReadPlace,
+    find: impl Fn(&Block) -> Option<usize>,
+    is_wanted: impl Fn(&PacketEntry) -> bool,
+) -> Result<Option<Found>, StorageError> {
+    for look_up in look_ups {
+        match look_up {
+            LookUp::Found(found) => return Ok(Some(found)),
+            LookUp::Maybe {
+                leaf,
+                path,
+                place: Place::Block(part),
+            } => {
+                let block = read.cache().get(&part, leaf)?;
+                if let Some(at) = find(&block) {
+                    return Ok(Some(Found {
+                        leaf,
+                        path,
+                        entry: block.entry(&part, at)?,
+                    }));
+                }
+            }
+            LookUp::Maybe {
+                leaf,
+                path,
+                place: Place::Frames(range),
+            } => {
+                let mut found = None;
+                read.frames(leaf, range, &mut |entry| {
+                    found = is_wanted(entry).then_some(*entry);
+                    found.is_none()
+                })?;
+                if let Some(entry) = found {
+                    return Ok(Some(Found { leaf, path, entry }));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Merges runs into one list, sorted by packet number, of at most `selection.limit` packets.
+pub(crate) fn merge(
+    mut runs: Vec<Run>,
+    selection: &Selection,
+    read: &dyn ReadPlace,
+) -> Result<Vec<Found>, StorageError> {
+    // A run enters with the smallest number it can have, and is only read when its turn comes.
+    let mut next: BinaryHeap<Reverse<(u64, usize)>> = runs
+        .iter()
+        .enumerate()
+        .map(|(at, run)| Reverse((run.first_number, at)))
+        .collect();
+    let mut heads: Vec<Option<PacketEntry>> = vec![None; runs.len()];
+    let mut found = Vec::new();
+    while let Some(Reverse((_, at))) = next.pop() {
+        if found.len() >= selection.limit {
+            break;
+        }
+        let (Some(run), Some(head)) = (runs.get_mut(at), heads.get_mut(at)) else {
+            continue;
+        };
+        if let Some(entry) = head.take() {
+            found.push(Found {
+                leaf: run.leaf,
+                path: Arc::clone(&run.path),
+                entry,
+            });
+        }
+        *head = run.next(selection, read)?;
+        if let Some(entry) = head {
+            next.push(Reverse((entry.number, at)));
+        }
+    }
+    Ok(found)
+}

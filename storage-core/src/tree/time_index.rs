@@ -1,0 +1,91 @@
+//! Finds the packets of a leaf that a time frame cannot rule out, in O(log n).
+//!
+//! Packets of a stream nearly always come in the order of time, but nothing forces a producer to
+//! that. The running maximum of the ends is sorted whatever comes, so the first packet that can
+//! reach into a frame is found by halving; the last one is, too, as long as the begins are sorted.
+
+use std::ops::Range;
+
+/// Time order of the packets of one segment.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct TimeIndex {
+    max_ends: Vec<i64>,
+    begins: Vec<i64>,
+    is_unsorted: bool,
+}
+
+impl TimeIndex {
+    /// Adds the time span of the next packet; without one, no frame can rule the packet out.
+    pub(crate) fn push(&mut self, span: Option<(i64, i64)>) {
+        let (begin, end) = span.unwrap_or((i64::MIN, i64::MAX));
+        let max_end = self.max_ends.last().map_or(end, |&last| last.max(end));
+        self.is_unsorted |= self.begins.last().is_some_and(|&last| begin < last);
+        self.max_ends.push(max_end);
+        self.begins.push(begin);
+    }
+
+    /// Indexes of the packets that may overlap `[from, to)`; some of them may not.
+    pub(crate) fn candidates(&self, from: i64, to: i64) -> Range<usize> {
+        let first = self.max_ends.partition_point(|&end| end < from);
+        let behind = match self.is_unsorted {
+            true => self.begins.len(),
+            false => self.begins.partition_point(|&begin| begin < to),
+        };
+        first..behind.max(first)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        ((self.max_ends.len() + self.begins.len()) * size_of::<i64>()) as u64
+    }
+}
+
+/// Whether a packet with this time span overlaps `[from, to)`.
+pub(crate) fn overlaps(span: Option<(i64, i64)>, from: i64, to: i64) -> bool {
+    span.is_none_or(|(begin, end)| begin < to && end >= from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(spans: &[Option<(i64, i64)>], from: i64, to: i64, candidates: Range<usize>) {
+        let mut index = TimeIndex::default();
+        spans.iter().for_each(|&span| index.push(span));
+        assert_eq!(index.candidates(from, to), candidates);
+        for (at, &span) in spans.iter().enumerate() {
+            let is_in = overlaps(span, from, to);
+            assert!(
+                !is_in || index.candidates(from, to).contains(&at),
+                "{span:?} is missed"
+            );
+        }
+    }
+
+    #[test]
+    fn sorted_packets_are_found_by_halving() {
+        let spans: Vec<_> = (0..100).map(|at| Some((at * 10, at * 10 + 9))).collect();
+        check(&spans, 500, 520, 50..52);
+        check(&spans, 509, 510, 50..51);
+        check(&spans, -5, 0, 0..0);
+        check(&spans, 5000, 6000, 100..100);
+        check(&spans, i64::MIN, i64::MAX, 0..100);
+    }
+
+    #[test]
+    fn packets_out_of_order_and_without_time_are_never_missed() {
+        check(
+            &[Some((50, 60)), Some((10, 20)), Some((70, 80))],
+            10,
+            21,
+            0..3,
+        );
+        check(&[Some((0, 1)), None, Some((10, 20))], 15, 16, 1..3);
+        check(
+            &[Some((0, 100)), Some((10, 20)), Some((30, 40))],
+            90,
+            95,
+            0..3,
+        );
+    }
+}

@@ -1,0 +1,359 @@
+//! Re-reads everything and names what is damaged.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use serde::Serialize;
+use trace_format::{
+    LeafId,
+    agent_file::AgentFile,
+    checksum::crc32c_append,
+    data_file::{DataFileHeader, HEADER_BYTES},
+    index_part::PacketEntry,
+    paths::{FileName, FileRole},
+    storage_file::{FileEntry, StorageFile, StorageState},
+};
+
+use crate::{
+    StorageError, codec,
+    door::Tail,
+    read::{read_at, read_small},
+    scan::{FrameScanner, ScanError, Scanned},
+    storage::{Storage, StorageReader},
+    tree::{Selection, merge},
+};
+
+/// How far a verification is, and whether it is to stop.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes read so far.
+    pub bytes_done: AtomicU64,
+    /// Bytes to be read.
+    pub bytes_total: AtomicU64,
+    /// Set it to stop at the next packet.
+    pub is_cancelled: AtomicBool,
+}
+
+/// What a verification found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Packets that were read and expanded.
+    pub packets: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Whether it was stopped before the end.
+    pub is_cancelled: bool,
+    /// Everything that is wrong; empty when all is well.
+    pub damage: Vec<Damage>,
+}
+
+/// Something that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Offset of the fault in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+struct Verification<'a> {
+    storage: &'a Storage,
+    progress: &'a Progress,
+    report: VerifyReport,
+}
+
+/// Verifies a storage; blocks the thread. Packets that are not durable yet are not looked at.
+pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyReport, StorageError> {
+    let report = VerifyReport {
+        files: 0,
+        packets: 0,
+        bytes: 0,
+        is_cancelled: false,
+        damage: Vec::new(),
+    };
+    let mut verification = Verification {
+        storage,
+        progress,
+        report,
+    };
+    let file = storage.info();
+    // The tails are taken first: what becomes durable meanwhile lies behind them.
+    let tails: BTreeMap<LeafId, Tail> = match &*storage.tree.read() {
+        Some(tree) => tree.leaves().map(|leaf| (leaf.id, leaf.tail)).collect(),
+        None => BTreeMap::new(),
+    };
+    let total = tails.values().map(|tail| tail.length).sum();
+    progress.bytes_total.store(total, Ordering::Relaxed);
+    verification.storage_file();
+    if file.state == StorageState::Finalized {
+        verification.listed_files(&file.files);
+    }
+    for (leaf, tail) in tails {
+        if tail != Tail::default() {
+            verification.data_file(leaf, tail)?;
+        }
+    }
+    verification.report.is_cancelled = progress.is_cancelled.load(Ordering::Relaxed);
+    Ok(verification.report)
+}
+
+impl Verification<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.progress.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    fn damage(&mut self, file: &str, offset: u64, what: impl ToString) {
+        self.report.damage.push(Damage {
+            file: file.to_owned(),
+            offset,
+            what: what.to_string(),
+        });
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.report.bytes += bytes;
+        self.progress.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn storage_file(&mut self) {
+        let name = FileName::Storage(self.storage.id);
+        let path = self.storage.path(&name);
+        self.report.files += 1;
+        let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
+        match read_small(&path, max) {
+            Ok(bytes) => {
+                self.read(bytes.len() as u64);
+                if let Err(error) = StorageFile::decode(&bytes) {
+                    self.damage(&name.to_string(), error.offset, &error);
+                }
+            }
+            Err(error) => self.damage(&name.to_string(), 0, error),
+        }
+    }
+
+    /// Length and checksum of every file that the storage file lists.
+    fn listed_files(&mut self, files: &[FileEntry]) {
+        for entry in files {
+            if self.is_cancelled() {
+                return;
+            }
+            let path = self.storage.folder.join(&entry.name);
+            // Data files are summed while their frames are walked.
+            let is_summed_here = entry.role != FileRole::Data;
+            match length_and_checksum(&path, is_summed_here) {
+                Err(error) => self.damage(&entry.name, 0, error),
+                Ok((length, _)) if length != entry.length => {
+                    let what = format!("{length} bytes long, {} were written", entry.length);
+                    self.damage(&entry.name, length.min(entry.length), what);
+                }
+                Ok((length, checksum)) => {
+                    if is_summed_here {
+                        self.report.files += 1;
+                        self.read(length);
+                    }
+                    if is_summed_here && checksum != entry.checksum {
+                        let what = self.locate(entry, &path);
+                        self.damage(&entry.name, what.0, what.1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where in a small file with a wrong checksum the fault is.
+    fn locate(&self, entry: &FileEntry, path: &Path) -> (u64, String) {
+        let found = match entry.role {
+            FileRole::Index => match crate::tree::IndexPart::open(path, self.storage.id) {
+                Err(StorageError::Damaged { source, .. }) => Some(source),
+                Ok(part) => {
+                    part.footer
+                        .leaves
+                        .iter()
+                        .find_map(|leaf| match part.read_block(leaf) {
+                            Err(StorageError::Damaged { source, .. }) => Some(source),
+                            _ => None,
+                        })
+                }
+                Err(_) => None,
+            },
+            FileRole::Agent => std::fs::read(path)
+                .ok()
+                .and_then(|bytes| AgentFile::decode(&bytes).err()),
+            _ => None,
+        };
+        match found {
+            Some(error) => (error.offset, error.to_string()),
+            None => (0, "the checksum of the file does not match".to_owned()),
+        }
+    }
+
+    /// Every frame of a data file, against its checksums and against the index.
+    fn data_file(&mut self, leaf: LeafId, tail: Tail) -> Result<(), StorageError> {
+        let name = FileName::Data(leaf).to_string();
+        let path = self.storage.folder.join(&name);
+        self.report.files += 1;
+        let header = match read_at(&path, 0, HEADER_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.damage(&name, 0, error);
+                return Ok(());
+            }
+        };
+        self.read(HEADER_BYTES as u64);
+        if let Err(error) = DataFileHeader::decode(&header) {
+            self.damage(&name, error.offset, &error);
+        }
+        let mut start = Tail::default();
+        start.extend(&header);
+        let mut index = self.index_of(leaf, &name);
+        let mut scanner = match FrameScanner::open(&path, self.storage.id, leaf, start, tail.length)
+        {
+            Ok(scanner) => scanner,
+            Err(error) => {
+                self.damage(&name, 0, error);
+                return Ok(());
+            }
+        };
+        let mut is_whole = true;
+        while !self.is_cancelled() {
+            match scanner.next(true) {
+                Ok(None) => break,
+                Ok(Some(scanned)) => {
+                    self.read(scanned.header.frame_bytes());
+                    self.packet(&name, &path, &scanned, &mut index);
+                }
+                Err(error) => {
+                    is_whole = false;
+                    if !self.skip(&name, &mut scanner, error) {
+                        break;
+                    }
+                }
+            }
+        }
+        let missing = index.into_iter().flatten();
+        if !self.is_cancelled() && is_whole {
+            let missing: Vec<_> = missing.map(|(offset, _)| offset).collect();
+            missing.into_iter().for_each(|offset| {
+                self.damage(
+                    &name,
+                    offset,
+                    "the index tells of a packet that is not there",
+                );
+            });
+            let found = scanner.tail();
+            if found.length < tail.length {
+                self.damage(&name, found.length, "the file ends before its frames do");
+            } else if found.checksum != tail.checksum {
+                self.damage(&name, 0, "the checksum of the file does not match");
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on behind a damaged frame; `false` when nothing intact follows.
+    fn skip(&mut self, name: &str, scanner: &mut FrameScanner, error: ScanError) -> bool {
+        match error {
+            ScanError::Io(error) => {
+                self.damage(name, scanner.tail().length, error);
+                return false;
+            }
+            ScanError::Frame(error) => self.damage(name, error.offset, &error),
+        }
+        let from = scanner.tail().length + 1;
+        match scanner.skip_to_frame(from) {
+            Ok(found) => found,
+            Err(error) => {
+                self.damage(name, from, error);
+                false
+            }
+        }
+    }
+
+    /// The index entries of a leaf by payload offset; `None` for a plain leaf.
+    fn index_of(&mut self, leaf: LeafId, name: &str) -> Option<BTreeMap<u64, PacketEntry>> {
+        let selection = Selection {
+            limit: usize::MAX,
+            ..Selection::default()
+        };
+        let runs = {
+            let tree = self.storage.tree.read();
+            let tree = tree.as_ref()?;
+            if tree.leaf(leaf)?.leaf_type == trace_format::LeafType::Plain {
+                return None;
+            }
+            tree.select_leaf(leaf, &selection)
+        };
+        match merge(runs, &selection, &StorageReader(self.storage)) {
+            Ok(found) => Some(
+                found
+                    .into_iter()
+                    .map(|found| (found.entry.offset, found.entry))
+                    .collect(),
+            ),
+            Err(error) => {
+                self.damage(name, 0, format!("its index cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    fn packet(
+        &mut self,
+        name: &str,
+        path: &Path,
+        scanned: &Scanned,
+        index: &mut Option<BTreeMap<u64, PacketEntry>>,
+    ) {
+        self.report.packets += 1;
+        let header = &scanned.header;
+        if let Some(index) = index {
+            match index.remove(&scanned.payload) {
+                Some(entry) if entry == scanned.entry() => {}
+                Some(_) => self.damage(name, scanned.payload, "the index tells otherwise"),
+                // Durable since the tails were taken.
+                None if self.storage.state() != StorageState::Finalized => {}
+                None => self.damage(name, scanned.payload, "the index does not know this packet"),
+            }
+        }
+        let Ok(stored) = read_at(path, scanned.payload, header.stored_size as usize) else {
+            return self.damage(name, scanned.payload, "the payload cannot be read");
+        };
+        let raw = codec::expand(stored.into(), header.codec, header.raw_size);
+        match raw {
+            None => self.damage(name, scanned.payload, "the payload cannot be expanded"),
+            Some(raw) if crc32c_append(0, &raw) != header.raw_checksum => {
+                self.damage(
+                    name,
+                    scanned.payload,
+                    "the expanded payload is not what was sent",
+                );
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn length_and_checksum(path: &Path, sums: bool) -> std::io::Result<(u64, u32)> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if !sums {
+        return Ok((length, 0));
+    }
+    let mut checksum = 0;
+    let mut window = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut window)? {
+            0 => return Ok((length, checksum)),
+            read => checksum = crc32c_append(checksum, &window[..read]),
+        }
+    }
+}

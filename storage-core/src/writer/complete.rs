@@ -1,0 +1,251 @@
+//! Brings frames to the door, and what became of them into the tree and to those who wait.
+
+use trace_format::{Descriptor, frame::FrameHeader, index_part::PacketEntry};
+
+use super::{Appending, FoundRepeat, Job, Receipt, Serialized, Writer, stream::InFlight};
+use crate::{
+    StorageError,
+    clock::now_ns,
+    door::{Appended, DoorError, DoorRequest},
+    tree::Found,
+};
+use tokio::sync::oneshot;
+use trace_format::LeafId;
+
+impl Writer {
+    /// Sends frames to the door; frames behind a refused packet are refused here.
+    pub(super) async fn on_serialized(&mut self, (stream, leaf, frames): Serialized) {
+        let id = self.new_id();
+        let Some(frames) = frames else {
+            // The serializer is gone, so the server is stopping.
+            return self.fail_job(stream, leaf, 0, &DoorError::Stopped).await;
+        };
+        let headers: Vec<_> = frames.iter().map(|frame| frame.header).collect();
+        if self.streams.get(stream).is_failing {
+            return self
+                .fail_job(stream, leaf, headers.len(), &DoorError::Aborted)
+                .await;
+        }
+        let Some(open) = self.leaves.get_mut(&leaf) else {
+            return;
+        };
+        let spec = std::sync::Arc::clone(&open.spec);
+        open.jobs.push_back(Job {
+            id,
+            stream,
+            leaf,
+            headers,
+            result: None,
+        });
+        let (reply, appended) = oneshot::channel();
+        if std::mem::take(&mut open.needs_resume) {
+            let sent = self.services.door.send(DoorRequest::Resume { leaf }).await;
+            debug_assert!(sent.is_ok(), "the door outlives the writers");
+        }
+        // When the door is gone the reply goes with the request, and that is the answer.
+        let _ = self
+            .services
+            .door
+            .send(DoorRequest::Append {
+                spec,
+                frames,
+                reply,
+            })
+            .await;
+        self.appending.push(Box::pin(async move {
+            let result = appended.await.unwrap_or(Err(DoorError::Stopped));
+            (leaf, id, result)
+        }));
+    }
+
+    /// Notes the outcome of a job, and completes the jobs of its leaf in their order.
+    pub(super) async fn on_appended(&mut self, (leaf, id, result): Appending) {
+        if let Some(open) = self.leaves.get_mut(&leaf)
+            && let Some(job) = open.jobs.iter_mut().find(|job| job.id == id)
+        {
+            job.result = Some(result);
+        }
+        while let Some(open) = self.leaves.get_mut(&leaf) {
+            if open.jobs.front().is_none_or(|job| job.result.is_none()) {
+                return;
+            }
+            let Some(job) = open.jobs.pop_front() else {
+                return;
+            };
+            match job.result {
+                Some(Ok(appended)) => {
+                    self.complete_job(job.stream, job.leaf, &job.headers, &appended)
+                        .await;
+                }
+                Some(Err(error)) => {
+                    open.needs_resume = true;
+                    self.fail_job(job.stream, job.leaf, job.headers.len(), &error)
+                        .await;
+                }
+                None => return,
+            }
+        }
+    }
+
+    async fn complete_job(
+        &mut self,
+        stream: usize,
+        leaf: LeafId,
+        headers: &[FrameHeader],
+        appended: &Appended,
+    ) {
+        let pairs = || headers.iter().zip(&appended.offsets);
+        if let Some(tree) = &mut *self.storage.tree.write() {
+            tree.insert(
+                leaf,
+                pairs().map(|(header, &at)| PacketEntry::of_frame(header, at)),
+                appended.tail,
+            );
+        }
+        let mut raw_bytes = 0;
+        let mut stored_bytes = 0;
+        for (header, &offset) in pairs() {
+            let state = self.streams.get(stream);
+            let Some(packet) = state.in_flight.pop_front() else {
+                break;
+            };
+            state.durable_next = (packet.epoch, packet.sequence + 1);
+            raw_bytes += u64::from(header.raw_size);
+            stored_bytes += u64::from(header.stored_size);
+            let descriptor = Descriptor::new(leaf, offset, header.stored_size)
+                .expect("a frame that was written has a place");
+            self.settle(&packet, |packet, is_duplicate| {
+                Ok(Receipt {
+                    epoch: packet.epoch,
+                    sequence: packet.sequence,
+                    number: header.number,
+                    is_duplicate,
+                    descriptor,
+                })
+            });
+        }
+        let count = headers.len() as u64;
+        self.storage.counts.finished(count, raw_bytes, now_ns());
+        let counters = &self.services.counters;
+        counters.packets_durable.add(count);
+        counters.raw_bytes.add(raw_bytes);
+        counters.stored_bytes.add(stored_bytes);
+        self.after_job(stream).await;
+    }
+
+    async fn fail_job(&mut self, at: usize, leaf: LeafId, count: usize, error: &DoorError) {
+        if let Some(tree) = &mut *self.storage.tree.write() {
+            tree.withdraw(leaf, count);
+        }
+        let storage = self.storage.id;
+        let mut bytes = 0;
+        for _ in 0..count {
+            let stream = self.streams.get(at);
+            stream.is_failing = true;
+            let Some(packet) = stream.in_flight.pop_front() else {
+                break;
+            };
+            bytes += u64::from(packet.raw_size);
+            self.settle(&packet, |_, _| Err(refusal(error, storage)));
+        }
+        self.storage.counts.failed(count as u64, bytes, now_ns());
+        self.services.counters.packets_failed.add(count as u64);
+        if let DoorError::Poisoned(reason) = error {
+            self.fail_storage(reason).await;
+        }
+        self.after_job(at).await;
+    }
+
+    /// When nothing of a stream is under way any more, it takes up again behind what is durable.
+    async fn after_job(&mut self, at: usize) {
+        let stream = self.streams.get(at);
+        if !stream.in_flight.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut stream.is_failing) {
+            stream.next = stream.durable_next;
+            stream.has_begun = stream.durable_next != (0, 0);
+        }
+        if !stream.waiting.is_empty() {
+            // Taking them may lead here again, so the future is on the heap.
+            Box::pin(self.take_waiting(at)).await;
+        }
+    }
+
+    /// Answers everybody who waits for a packet.
+    fn settle(
+        &mut self,
+        packet: &InFlight,
+        result: impl Fn(&InFlight, bool) -> Result<Receipt, StorageError>,
+    ) {
+        let repeats = packet.repeats.iter().map(|&waiter| (waiter, true));
+        for ((group, slot), is_duplicate) in std::iter::once((packet.owner, false)).chain(repeats) {
+            if is_duplicate {
+                self.count_repeat();
+            }
+            self.settle_slot(group, slot, result(packet, is_duplicate));
+        }
+    }
+
+    fn settle_slot(&mut self, group: u64, slot: usize, result: Result<Receipt, StorageError>) {
+        let Some(open) = self.groups.get_mut(&group) else {
+            return;
+        };
+        open.settle(slot, result);
+        if open.is_settled() {
+            self.finish_group(group);
+        }
+    }
+
+    pub(super) fn finish_group(&mut self, group: u64) {
+        if let Some(group) = self.groups.remove(&group) {
+            group.finish();
+        }
+    }
+
+    fn count_repeat(&self) {
+        self.services.counters.packets_repeated.add(1);
+        self.storage
+            .counts
+            .repeated
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Answers a repeat of a packet that is durable.
+    pub(super) fn on_found(&mut self, (group, slot, found): FoundRepeat) {
+        let result = found.and_then(|found| match found {
+            Some(found) => repeat_receipt(&found),
+            None => Err(StorageError::Stopping),
+        });
+        if result.is_ok() {
+            self.count_repeat();
+        }
+        self.settle_slot(group, slot, result);
+    }
+}
+
+fn repeat_receipt(found: &Found) -> Result<Receipt, StorageError> {
+    let Found { leaf, entry, .. } = found;
+    let name = trace_format::paths::FileName::Data(*leaf).to_string();
+    Ok(Receipt {
+        epoch: entry.epoch,
+        sequence: entry.sequence,
+        number: entry.number,
+        is_duplicate: true,
+        descriptor: entry
+            .descriptor(*leaf)
+            .map_err(StorageError::damaged(name))?,
+    })
+}
+
+fn refusal(error: &DoorError, storage: trace_format::StorageId) -> StorageError {
+    match error {
+        DoorError::Full { path } => StorageError::DiskFull { path: path.clone() },
+        DoorError::Aborted => StorageError::EarlierRefused,
+        DoorError::Poisoned(reason) => StorageError::Failed {
+            storage,
+            reason: reason.clone(),
+        },
+        DoorError::Stopped => StorageError::Stopping,
+    }
+}

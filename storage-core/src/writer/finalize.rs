@@ -1,0 +1,184 @@
+//! Makes a storage immutable.
+//!
+//! The order is the promise: every data file is cut to its frames and synced, then the index part,
+//! then the agent files, and only then the storage file is renamed into place, which publishes
+//! them all. A crash before that leaves an unfinished storage that is recovered to OPEN; whatever
+//! was written is used or written again.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use trace_format::{
+    AgentId, LeafId,
+    checksum::crc32c,
+    paths::{FileName, FileRole},
+    storage_file::{FileEntry, StorageFile, StorageState},
+};
+
+use super::{Writer, submit::channel_spec};
+use crate::{
+    StorageError,
+    clock::now_ns,
+    door::{DoorError, Tail},
+};
+
+impl Writer {
+    /// Completes every file and publishes the storage as FINALIZED; nothing is under way.
+    ///
+    /// When a step is refused for want of space the storage is OPEN again.
+    pub(super) async fn finalize(&mut self) -> Result<StorageFile, StorageError> {
+        match self.complete_files().await {
+            Ok(file) => {
+                self.forget_files().await;
+                Ok(file)
+            }
+            Err(error) => {
+                self.reopen(&error).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn complete_files(&mut self) -> Result<StorageFile, StorageError> {
+        let mut files = self.finish_data_files().await?;
+        self.flush_now().await?;
+        files.extend(self.index_files().await?);
+        files.extend(self.write_agent_files().await?);
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        let totals = match &*self.storage.tree.read() {
+            Some(tree) => tree.totals(),
+            None => return Err(StorageError::Stopping),
+        };
+        let finalized = now_ns();
+        let server_version = self.services.config.server_version.clone();
+        let publish = |file: &mut StorageFile| {
+            file.state = StorageState::Finalized;
+            file.finalized = Some(finalized);
+            file.server_version = server_version;
+            file.totals = totals;
+            file.files = files;
+            Ok(())
+        };
+        self.storage
+            .change(&self.services.door, &self.services.catalog, publish)
+            .await
+    }
+
+    /// Cuts and syncs every data file.
+    async fn finish_data_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
+        // The door closes every file, so what is pushed later, if anything, needs fresh specs.
+        self.leaves.clear();
+        let specs: Vec<_> = match &*self.storage.tree.read() {
+            Some(tree) => {
+                let written = tree.leaves().filter(|leaf| leaf.tail != Tail::default());
+                written
+                    .map(|leaf| Arc::new(channel_spec(&self.storage, leaf)))
+                    .collect()
+            }
+            None => return Err(StorageError::Stopping),
+        };
+        let mut files = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let leaf = spec.leaf();
+            let tail = match self.services.door.finish(spec).await {
+                Ok(tail) => tail,
+                Err(error) => return Err(self.finish_refused(leaf, error).await),
+            };
+            files.push(FileEntry {
+                name: FileName::Data(leaf).to_string(),
+                role: FileRole::Data,
+                length: tail.length,
+                checksum: tail.checksum,
+            });
+        }
+        Ok(files)
+    }
+
+    async fn finish_refused(&mut self, leaf: LeafId, error: DoorError) -> StorageError {
+        let path = self.storage.path(&FileName::Data(leaf));
+        match error {
+            DoorError::Full { .. } => StorageError::DiskFull { path },
+            DoorError::Poisoned(reason) => {
+                self.fail_storage(&reason).await;
+                StorageError::Failed {
+                    storage: self.storage.id,
+                    reason,
+                }
+            }
+            DoorError::Aborted | DoorError::Stopped => StorageError::Stopping,
+        }
+    }
+
+    /// Length and checksum of every index part.
+    async fn index_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
+        let paths: Vec<_> = match &*self.storage.tree.read() {
+            Some(tree) => tree.parts().iter().map(|part| part.path.clone()).collect(),
+            None => return Err(StorageError::Stopping),
+        };
+        let sum = move || {
+            let entries = paths.into_iter().map(|path| {
+                let bytes = std::fs::read(&path).map_err(StorageError::io("read", &path))?;
+                let name = path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                Ok(FileEntry {
+                    name,
+                    role: FileRole::Index,
+                    length: bytes.len() as u64,
+                    checksum: crc32c(&bytes),
+                })
+            });
+            entries.collect()
+        };
+        tokio::task::spawn_blocking(sum)
+            .await
+            .map_err(|_| StorageError::Stopping)?
+    }
+
+    /// Writes the file of every agent that has packets here.
+    async fn write_agent_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
+        let agents: BTreeSet<AgentId> = match &*self.storage.tree.read() {
+            Some(tree) => tree.leaves().map(|leaf| leaf.path.agent.clone()).collect(),
+            None => return Err(StorageError::Stopping),
+        };
+        let mut files = Vec::with_capacity(agents.len());
+        for id in agents {
+            let name = FileName::Agent(id.clone()).to_string();
+            let path = self.storage.folder.join(&name);
+            let agent = self.services.agents.file(&id).await?;
+            let bytes = bytes::Bytes::from(agent.encode().map_err(StorageError::damaged(&path))?);
+            files.push(FileEntry {
+                name: name.clone(),
+                role: FileRole::Agent,
+                length: bytes.len() as u64,
+                checksum: crc32c(&bytes),
+            });
+            let folder = self.storage.folder.clone();
+            let published = self.services.door.publish(folder, name, bytes).await;
+            published.map_err(StorageError::io("write", &path))?;
+        }
+        Ok(files)
+    }
+
+    async fn reopen(&mut self, reason: &StorageError) {
+        if self.storage.poison.is_set() {
+            return;
+        }
+        tracing::warn!(storage = %self.storage.id, %reason, "finalization is given up");
+        let open = |file: &mut StorageFile| {
+            file.state = StorageState::Open;
+            Ok(())
+        };
+        let Self {
+            storage, services, ..
+        } = self;
+        if let Err(error) = storage
+            .change(&services.door, &services.catalog, open)
+            .await
+        {
+            let reason = format!("finalization stopped halfway: {reason}; then: {error}");
+            self.fail_storage(&reason).await;
+        }
+    }
+}

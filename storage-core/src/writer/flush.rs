@@ -1,0 +1,116 @@
+//! Writes the live part of the tree out as an index part.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use trace_format::{
+    index_part::{Footer, IndexPartHeader},
+    paths::FileName,
+};
+
+use super::{Boxed, Writer};
+use crate::{
+    StorageError,
+    clock::{now_ns, random_u64},
+    tree::{IndexPart, Sealed},
+};
+
+/// After a part could not be written, the next try waits for this long.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+pub(super) type Flushed = Result<(PathBuf, IndexPartHeader, Footer), StorageError>;
+
+/// Waits for the index part that is being written; forever when there is none.
+pub(super) async fn wait(flushing: &mut Option<Boxed<Flushed>>) -> Flushed {
+    match flushing {
+        Some(flushed) => flushed.await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Writer {
+    /// Starts to write an index part when the tree holds too much, or too much is uncovered.
+    pub(super) fn flush_when_due(&mut self) {
+        let config = &self.services.config;
+        let is_early = self.flush_not_before.is_some_and(|at| Instant::now() < at);
+        if self.flushing.is_some() || is_early || self.storage.poison.is_set() {
+            return;
+        }
+        let sealed = {
+            let mut tree = self.storage.tree.write();
+            let Some(tree) = &mut *tree else { return };
+            let is_due = tree.live_packets() >= config.tree_packet_count_max
+                || tree.uncovered_bytes() >= config.uncovered_bytes_max;
+            is_due.then(|| tree.seal(now_ns())).flatten()
+        };
+        self.flushing = sealed.map(|sealed| self.write_part(sealed));
+    }
+
+    fn write_part(&self, sealed: Sealed) -> Boxed<Flushed> {
+        let door = self.services.door.clone();
+        let folder = self.storage.folder.clone();
+        Box::pin(async move {
+            let header = sealed.header();
+            let encoded = tokio::task::spawn_blocking(move || sealed.encode()).await;
+            let (bytes, footer) = encoded.map_err(|_| StorageError::Stopping)?;
+            let name = FileName::Index(random_u64()).to_string();
+            let path = folder.join(&name);
+            let published = door.publish(folder, name, bytes.into()).await;
+            published.map_err(StorageError::io("write", &path))?;
+            Ok((path, header, footer))
+        })
+    }
+
+    pub(super) async fn on_flushed(&mut self, flushed: Flushed) {
+        self.flushing = None;
+        match self.part_done(flushed) {
+            Ok(()) | Err(StorageError::Stopping) => {}
+            // What waits for an index part is never an acknowledgement: there is time.
+            Err(error @ StorageError::DiskFull { .. }) => {
+                tracing::warn!(%error, storage = %self.storage.id, "an index part has to wait");
+            }
+            Err(error) => self.fail_storage(&error.to_string()).await,
+        }
+    }
+
+    fn part_done(&mut self, flushed: Flushed) -> Result<(), StorageError> {
+        let mut tree = self.storage.tree.write();
+        let Some(tree) = &mut *tree else {
+            return Ok(());
+        };
+        match flushed {
+            Ok((path, header, footer)) => {
+                tree.part_written(&Arc::new(IndexPart::written(path, header, footer)));
+                self.services.counters.index_parts.add(1);
+                self.flush_not_before = None;
+                Ok(())
+            }
+            Err(error) => {
+                tree.part_refused();
+                self.flush_not_before = Some(Instant::now() + RETRY_AFTER);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes out what is only in memory, and waits for it.
+    pub(super) async fn flush_now(&mut self) -> Result<(), StorageError> {
+        let sealed = match &mut *self.storage.tree.write() {
+            Some(tree) => tree.seal(now_ns()),
+            None => None,
+        };
+        let Some(sealed) = sealed else { return Ok(()) };
+        let flushed = self.write_part(sealed).await;
+        self.part_done(flushed)
+    }
+
+    /// Saves the tree before the server stops, so that the next start has nothing to scan.
+    pub(super) async fn save_tree(&mut self) {
+        if self.storage.poison.is_set() {
+            return;
+        }
+        if let Err(error) = self.flush_now().await {
+            tracing::warn!(%error, storage = %self.storage.id, "the next start will scan");
+        }
+    }
+}

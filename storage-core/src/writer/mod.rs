@@ -1,0 +1,268 @@
+//! The writer task of a storage: gives numbers, keeps the waiting replies, and alone changes the
+//! tree.
+//!
+//! A push goes through four hands: [`submit`] decides what is new and numbers it, the serializer
+//! pool makes frames of it, the door makes them durable, [`complete`] puts them into the tree and
+//! answers. Frames of a stream reach the door in the order of their sequence, and a stream has
+//! packets under way in one leaf only, so what is durable of a stream is always a prefix of what
+//! its producer sent.
+
+mod complete;
+mod finalize;
+mod flush;
+mod push;
+mod stream;
+mod submit;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    pin::Pin,
+    sync::Arc,
+};
+
+use futures_util::{
+    Future,
+    stream::{FuturesOrdered, FuturesUnordered, StreamExt},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use trace_format::{
+    LeafId,
+    frame::FrameHeader,
+    storage_file::{StorageFile, StorageState},
+};
+
+pub use push::{NewPacket, Push, PushOutcome, Receipt};
+
+use self::{flush::Flushed, push::Group, stream::Streams};
+use crate::{
+    StorageError,
+    agents::Agents,
+    catalog::Catalog,
+    config::EngineConfig,
+    counters::Counters,
+    door::{Appended, ChannelSpec, Door, DoorError, DoorRequest, Frame},
+    serializer::SerializerPool,
+    space::Space,
+    storage::Storage,
+    tree::Found,
+};
+
+/// Messages that may wait for a writer.
+const MESSAGE_COUNT_MAX: usize = 256;
+
+/// What a writer is asked to do.
+#[derive(Debug)]
+pub(crate) enum WriterMessage {
+    Submit {
+        push: Push,
+        reply: oneshot::Sender<PushOutcome>,
+    },
+    /// Drain and complete every file; the state is FINALIZING already.
+    Finalize {
+        reply: oneshot::Sender<Result<StorageFile, StorageError>>,
+    },
+    /// Drain and save the tree; the server stops.
+    Stop { reply: oneshot::Sender<()> },
+    /// Let go of every file; the storage is being deleted.
+    Delete { reply: oneshot::Sender<()> },
+}
+
+/// What the writers of all storages share.
+#[derive(Debug, Clone)]
+pub(crate) struct Services {
+    pub(crate) config: Arc<EngineConfig>,
+    pub(crate) door: Door,
+    pub(crate) serializers: SerializerPool,
+    pub(crate) agents: Arc<Agents>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) space: Arc<Space>,
+}
+
+enum Ending {
+    Finalize(oneshot::Sender<Result<StorageFile, StorageError>>),
+    Stop(oneshot::Sender<()>),
+}
+
+/// Frames on their way to the disk: packets of one stream that go into one leaf.
+struct Job {
+    id: u64,
+    stream: usize,
+    leaf: LeafId,
+    headers: Vec<FrameHeader>,
+    result: Option<Result<Appended, DoorError>>,
+}
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Serialized = (usize, LeafId, Option<Vec<Frame>>);
+type Appending = (LeafId, u64, Result<Appended, DoorError>);
+type FoundRepeat = (u64, usize, Result<Option<Found>, StorageError>);
+
+/// The leaf as the writer uses it.
+struct WriterLeaf {
+    spec: Arc<ChannelSpec>,
+    /// Jobs with the door, in order.
+    jobs: VecDeque<Job>,
+    /// Whether the door refuses this leaf until it is told to resume.
+    needs_resume: bool,
+}
+
+pub(crate) struct Writer {
+    storage: Arc<Storage>,
+    services: Services,
+    streams: Streams,
+    leaves: HashMap<LeafId, WriterLeaf>,
+    groups: HashMap<u64, Group>,
+    next_id: u64,
+    next_number: u64,
+    serializing: FuturesOrdered<Boxed<Serialized>>,
+    appending: FuturesUnordered<Boxed<Appending>>,
+    finding: FuturesUnordered<Boxed<FoundRepeat>>,
+    flushing: Option<Boxed<Flushed>>,
+    flush_not_before: Option<Instant>,
+    has_failed: bool,
+}
+
+impl Writer {
+    /// Starts the writer of a storage whose tree is loaded; the task belongs to `tasks`.
+    pub(crate) fn start(
+        storage: &Arc<Storage>,
+        services: &Services,
+        tasks: &mut tokio::task::JoinSet<()>,
+    ) {
+        let (messages, inbox) = mpsc::channel(MESSAGE_COUNT_MAX);
+        let next_number = storage
+            .tree
+            .read()
+            .as_ref()
+            .map_or(0, crate::tree::IndexTree::next_number);
+        let writer = Self {
+            storage: Arc::clone(storage),
+            services: services.clone(),
+            streams: Streams::default(),
+            leaves: HashMap::new(),
+            groups: HashMap::new(),
+            next_id: 0,
+            next_number,
+            serializing: FuturesOrdered::new(),
+            appending: FuturesUnordered::new(),
+            finding: FuturesUnordered::new(),
+            flushing: None,
+            flush_not_before: None,
+            has_failed: false,
+        };
+        *storage.writer.write() = Some(messages);
+        tasks.spawn(writer.run(inbox));
+    }
+
+    async fn run(mut self, mut inbox: mpsc::Receiver<WriterMessage>) {
+        let mut ending: Option<Ending> = None;
+        loop {
+            if ending.is_some() && self.is_drained() {
+                match ending.take() {
+                    Some(Ending::Finalize(reply)) => {
+                        let result = self.finalize().await;
+                        let is_done = result.is_ok();
+                        // Whoever asked may have gone away; the outcome stands on disk.
+                        let _ = reply.send(result);
+                        if is_done {
+                            break;
+                        }
+                    }
+                    Some(Ending::Stop(reply)) => {
+                        self.save_tree().await;
+                        let _ = reply.send(());
+                        break;
+                    }
+                    None => {}
+                }
+                continue;
+            }
+            tokio::select! {
+                Some(done) = self.appending.next(), if !self.appending.is_empty() => {
+                    self.on_appended(done).await;
+                }
+                Some(frames) = self.serializing.next(), if !self.serializing.is_empty() => {
+                    self.on_serialized(frames).await;
+                }
+                Some(found) = self.finding.next(), if !self.finding.is_empty() => {
+                    self.on_found(found);
+                }
+                flushed = flush::wait(&mut self.flushing) => self.on_flushed(flushed).await,
+                message = inbox.recv(), if ending.is_none() => match message {
+                    Some(WriterMessage::Submit { push, reply }) => self.submit(push, reply).await,
+                    Some(WriterMessage::Finalize { reply }) => {
+                        ending = Some(Ending::Finalize(reply));
+                    }
+                    Some(WriterMessage::Stop { reply }) => ending = Some(Ending::Stop(reply)),
+                    Some(WriterMessage::Delete { reply }) => {
+                        self.forget_files().await;
+                        let _ = reply.send(());
+                        break;
+                    }
+                    None => break,
+                },
+            }
+            self.flush_when_due();
+        }
+        *self.storage.writer.write() = None;
+    }
+
+    fn is_drained(&self) -> bool {
+        self.groups.is_empty()
+            && self.serializing.is_empty()
+            && self.appending.is_empty()
+            && self.finding.is_empty()
+            && self.flushing.is_none()
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Lets the door forget every data file.
+    async fn forget_files(&mut self) {
+        self.leaves.clear();
+        let leaves: Vec<_> = match &*self.storage.tree.read() {
+            Some(tree) => tree.leaves().map(|leaf| leaf.id).collect(),
+            None => Vec::new(),
+        };
+        for leaf in leaves {
+            let (reply, done) = oneshot::channel();
+            if self
+                .services
+                .door
+                .send(DoorRequest::Forget { leaf, reply })
+                .await
+                .is_ok()
+            {
+                // A door that is gone has let go of the file, too.
+                let _ = done.await;
+            }
+        }
+    }
+
+    /// Notes that the disk failed, and tries to say so in the storage file.
+    async fn fail_storage(&mut self, reason: &str) {
+        if self.has_failed {
+            return;
+        }
+        self.has_failed = true;
+        tracing::error!(storage = %self.storage.id, reason, "the storage is read-only now");
+        self.storage.poison.set(reason);
+        self.storage.note_failure(reason);
+        let fail = |file: &mut StorageFile| {
+            file.state = StorageState::Failed;
+            file.failure.get_or_insert_with(|| reason.to_owned());
+            Ok(())
+        };
+        let Services { door, catalog, .. } = &self.services;
+        if let Err(error) = self.storage.change(door, catalog, fail).await {
+            tracing::error!(%error, "the failure cannot be noted on disk");
+        }
+    }
+}

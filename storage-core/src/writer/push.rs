@@ -1,0 +1,138 @@
+//! What is pushed, and what is answered.
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use trace_format::{AgentId, Descriptor, StreamId, checksum::crc32c, frame::Facts};
+
+use crate::{BytePermit, StorageError};
+
+/// A packet as the agent sent it.
+#[derive(Debug, Clone)]
+pub struct NewPacket {
+    /// Producer epoch.
+    pub epoch: u64,
+    /// Producer sequence.
+    pub sequence: u64,
+    /// The bytes.
+    pub payload: Bytes,
+    /// CRC32C of the bytes, by whoever took them from the agent; it is kept with the packet.
+    pub checksum: u32,
+    /// What is known of them.
+    pub facts: Facts,
+}
+
+impl NewPacket {
+    /// A packet whose checksum is not known yet.
+    #[must_use]
+    pub fn new(epoch: u64, sequence: u64, payload: Bytes, facts: Facts) -> Self {
+        let checksum = crc32c(&payload);
+        Self {
+            epoch,
+            sequence,
+            payload,
+            checksum,
+            facts,
+        }
+    }
+}
+
+/// Packets of one stream, in the order of their sequence.
+#[derive(Debug)]
+pub struct Push {
+    /// The agent.
+    pub agent: AgentId,
+    /// The stream.
+    pub stream: StreamId,
+    /// The packets.
+    pub packets: Vec<NewPacket>,
+    /// The bytes of the budget that these packets hold until they are answered.
+    pub permit: BytePermit,
+}
+
+/// Says that a packet is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// Producer epoch.
+    pub epoch: u64,
+    /// Producer sequence.
+    pub sequence: u64,
+    /// Number of the packet in the storage.
+    pub number: u64,
+    /// Whether the packet had been pushed before; then this is the first receipt again.
+    pub is_duplicate: bool,
+    /// Where its stored bytes are.
+    pub descriptor: Descriptor,
+}
+
+/// The answer to a push.
+#[derive(Debug)]
+pub struct PushOutcome {
+    /// Receipts of the packets before the first one that was refused.
+    pub receipts: Vec<Receipt>,
+    /// Why the packet behind them was refused; `None` when all are durable.
+    pub refused: Option<StorageError>,
+}
+
+/// A push that is under way.
+#[derive(Debug)]
+pub(super) struct Group {
+    slots: Vec<Option<Receipt>>,
+    missing: usize,
+    refused: Option<(usize, StorageError)>,
+    reply: oneshot::Sender<PushOutcome>,
+    _permit: BytePermit,
+}
+
+impl Group {
+    /// A group of which nothing is known; `count` packets will each be settled once.
+    pub(super) fn new(
+        count: usize,
+        reply: oneshot::Sender<PushOutcome>,
+        permit: BytePermit,
+    ) -> Self {
+        Self {
+            slots: vec![None; count],
+            missing: count,
+            refused: None,
+            reply,
+            _permit: permit,
+        }
+    }
+
+    /// Settles one packet.
+    pub(super) fn settle(&mut self, slot: usize, result: Result<Receipt, StorageError>) {
+        assert!(self.missing > 0, "every packet is settled once");
+        self.missing -= 1;
+        match result {
+            Ok(receipt) => self.slots[slot] = Some(receipt),
+            Err(error) if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) => {
+                self.refused = Some((slot, error));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Refuses the packets from `slot` to the end at once.
+    pub(super) fn refuse_from(&mut self, slot: usize, error: StorageError) {
+        self.missing -= self.slots.len() - slot;
+        if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) {
+            self.refused = Some((slot, error));
+        }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// Answers.
+    pub(super) fn finish(self) {
+        let accepted = self
+            .refused
+            .as_ref()
+            .map_or(self.slots.len(), |(first, _)| *first);
+        let receipts = self.slots.into_iter().take(accepted).flatten().collect();
+        let refused = self.refused.map(|(_, error)| error);
+        // An agent that hung up asks again.
+        let _ = self.reply.send(PushOutcome { receipts, refused });
+    }
+}

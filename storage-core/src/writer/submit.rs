@@ -1,0 +1,341 @@
+//! Takes packets: what is new gets a number, what is known waits for its first receipt.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use trace_format::{
+    Codec, LeafId, StorageId,
+    data_file::{Bucket, DataFileHeader, LeafPath},
+};
+
+use super::{
+    Boxed, FoundRepeat, Group, NewPacket, Push, PushOutcome, Serialized, Writer, WriterLeaf,
+    stream::{InFlight, Stream},
+};
+use crate::{
+    StorageError,
+    clock::{now_ns, random_u64},
+    door::{ChannelSpec, Tail},
+    serializer::{Numbered, serialize},
+    state::takes_packets,
+    storage::StorageReader,
+    tree::resolve,
+};
+
+/// What is to be done with a packet.
+enum Verdict {
+    New,
+    /// The same packet is under way.
+    Repeat,
+    /// The same packet may be durable already.
+    Known,
+    Refused(StorageError),
+}
+
+impl Writer {
+    /// Takes a push, or refuses it.
+    pub(super) async fn submit(&mut self, push: Push, reply: oneshot::Sender<PushOutcome>) {
+        let (at, arrival) = match self.stream_for(&push) {
+            Ok(at) => (at, now_ns()),
+            Err(error) => return refuse_all(push, reply, error),
+        };
+        let bucket = self.bucket(&push, arrival);
+        let stream = self.streams.get(at);
+        let changes_leaf = stream.leaf.is_some_and(|(last, _)| last != bucket);
+        let must_wait = changes_leaf && !stream.in_flight.is_empty();
+        if must_wait || !stream.waiting.is_empty() {
+            stream.waiting.push_back((push, reply));
+            return;
+        }
+        self.take(at, push, reply, bucket, arrival).await;
+    }
+
+    /// Takes the pushes of a stream that waited for its packets under way.
+    pub(super) async fn take_waiting(&mut self, at: usize) {
+        while self.streams.get(at).in_flight.is_empty() {
+            let Some((push, reply)) = self.streams.get(at).waiting.pop_front() else {
+                return;
+            };
+            let arrival = now_ns();
+            let bucket = self.bucket(&push, arrival);
+            self.take(at, push, reply, bucket, arrival).await;
+        }
+    }
+
+    async fn take(
+        &mut self,
+        at: usize,
+        push: Push,
+        reply: oneshot::Sender<PushOutcome>,
+        bucket: Option<Bucket>,
+        arrival: i64,
+    ) {
+        let group_id = self.new_id();
+        let Push {
+            packets, permit, ..
+        } = push;
+        let mut group = Group::new(packets.len(), reply, permit);
+        let mut new = Vec::with_capacity(packets.len());
+        for (slot, packet) in packets.into_iter().enumerate() {
+            let verdict = self.judge(at, &packet);
+            let key = (packet.epoch, packet.sequence);
+            match verdict {
+                Verdict::New => new.push(self.number(at, packet, (group_id, slot), arrival)),
+                Verdict::Repeat => {
+                    if let Some(packet) = self.streams.get(at).in_flight(key) {
+                        packet.repeats.push((group_id, slot));
+                    }
+                }
+                Verdict::Known => self.find_known(at, key, group_id, slot),
+                Verdict::Refused(error) => {
+                    group.refuse_from(slot, error);
+                    break;
+                }
+            }
+        }
+        let is_settled = group.is_settled();
+        self.groups.insert(group_id, group);
+        if is_settled {
+            self.finish_group(group_id);
+        }
+        if !new.is_empty() {
+            self.serialize(at, new, bucket).await;
+        }
+    }
+
+    fn stream_for(&mut self, push: &Push) -> Result<usize, StorageError> {
+        if let Some(reason) = self.storage.poison.reason() {
+            return Err(StorageError::Failed {
+                storage: self.storage.id,
+                reason,
+            });
+        }
+        if !takes_packets(self.storage.state()) {
+            return Err(self.storage.wrong_state("a push", "OPEN or RECORDING"));
+        }
+        self.services.space.check()?;
+        let declared = || self.services.agents.stream(&push.agent, &push.stream);
+        if let Some(at) = self.streams.find(&push.agent, &push.stream) {
+            // A declaration may have changed the codec or the leaf type since.
+            self.streams.get(at).spec = declared()?;
+            return Ok(at);
+        }
+        let spec = declared()?;
+        let tree = self.storage.tree.read();
+        let Some(tree) = &*tree else {
+            return Err(StorageError::Stopping);
+        };
+        Ok(self
+            .streams
+            .add(Stream::new(push.agent.clone(), spec, tree)))
+    }
+
+    fn judge(&mut self, at: usize, packet: &NewPacket) -> Verdict {
+        let max = self.services.config.packet_bytes_max;
+        let size = packet.payload.len() as u64;
+        if size == 0 {
+            return Verdict::Refused(StorageError::PacketEmpty);
+        }
+        if size > u64::from(max) {
+            return Verdict::Refused(StorageError::PacketTooLarge {
+                size,
+                max: u64::from(max),
+            });
+        }
+        let key = (packet.epoch, packet.sequence);
+        let stream = self.streams.get(at);
+        if stream.in_flight(key).is_some() {
+            return Verdict::Repeat;
+        }
+        let (epoch, next) = stream.next;
+        let begins_epoch = packet.epoch > epoch || !stream.has_begun;
+        let expected = if begins_epoch { 0 } else { next };
+        if packet.epoch < epoch || (!begins_epoch && packet.sequence < next) {
+            return Verdict::Known;
+        }
+        if packet.sequence != expected {
+            let (epoch, found) = key;
+            return Verdict::Refused(StorageError::SequenceGap {
+                epoch,
+                expected,
+                found,
+            });
+        }
+        match stream.is_failing {
+            true => Verdict::Refused(StorageError::EarlierRefused),
+            false => Verdict::New,
+        }
+    }
+
+    fn number(
+        &mut self,
+        at: usize,
+        packet: NewPacket,
+        owner: (u64, usize),
+        arrival: i64,
+    ) -> Numbered {
+        let number = self.next_number;
+        self.next_number += 1;
+        let NewPacket {
+            epoch,
+            sequence,
+            payload,
+            checksum,
+            facts,
+        } = packet;
+        // Checked against a limit that fits.
+        let raw_size = payload.len() as u32;
+        let stream = self.streams.get(at);
+        stream.next = (epoch, sequence + 1);
+        stream.has_begun = true;
+        stream.in_flight.push_back(InFlight {
+            epoch,
+            sequence,
+            raw_size,
+            owner,
+            repeats: Vec::new(),
+        });
+        Numbered {
+            number,
+            epoch,
+            sequence,
+            arrival,
+            facts,
+            raw: payload,
+            raw_checksum: checksum,
+        }
+    }
+
+    /// Looks for the first receipt of a packet that should be durable.
+    fn find_known(&mut self, at: usize, key: (u64, u64), group: u64, slot: usize) {
+        let storage = Arc::clone(&self.storage);
+        let stream = self.streams.get(at);
+        let (agent, id) = (stream.agent.clone(), stream.spec.id.clone());
+        let find = move || {
+            let look_ups = match &*storage.tree.read() {
+                Some(tree) => tree.look_up_sequence(&agent, &id, key),
+                None => return Err(StorageError::Stopping),
+            };
+            resolve(
+                look_ups,
+                &StorageReader(&storage),
+                |block| block.entries().find_sequence(key.0, key.1),
+                |entry| (entry.epoch, entry.sequence) == key,
+            )
+        };
+        let (current, found_epoch) = (stream.next.0, key.0);
+        self.finding.push(Box::pin(async move {
+            let found = tokio::task::spawn_blocking(find).await;
+            let found = found.unwrap_or(Err(StorageError::Stopping));
+            let found = found.and_then(|found| match found {
+                None => Err(StorageError::EpochStale {
+                    current,
+                    found: found_epoch,
+                }),
+                found => Ok(found),
+            });
+            let done: FoundRepeat = (group, slot, found);
+            done
+        }));
+    }
+
+    async fn serialize(&mut self, at: usize, new: Vec<Numbered>, bucket: Option<Bucket>) {
+        let count = new.len();
+        let bytes: u64 = new.iter().map(|packet| packet.raw.len() as u64).sum();
+        self.storage.counts.arrived(count as u64, bytes, now_ns());
+        self.services.counters.packets_arrived.add(count as u64);
+        let leaf = match self.streams.get(at).leaf {
+            Some((last, leaf)) if last == bucket && self.leaves.contains_key(&leaf) => leaf,
+            _ => self.leaf_for(at, bucket),
+        };
+        if let Some(tree) = &mut *self.storage.tree.write() {
+            tree.announce(leaf, count);
+        }
+        let stream = self.streams.get(at);
+        stream.leaf = Some((bucket, leaf));
+        let codec = stream.spec.codec;
+        let frames: Boxed<Serialized> = if codec == Codec::None {
+            let frames = new
+                .into_iter()
+                .map(|packet| serialize(packet, codec, 0))
+                .collect();
+            Box::pin(std::future::ready((at, leaf, Some(frames))))
+        } else {
+            let frames = self.services.serializers.submit(new, codec).await;
+            Box::pin(async move { (at, leaf, frames.await.ok()) })
+        };
+        self.serializing.push_back(frames);
+    }
+
+    /// The time bucket of a push: by the first packet's own time, or by its arrival.
+    fn bucket(&self, push: &Push, arrival: i64) -> Option<Bucket> {
+        let first = push.packets.first();
+        let span = first.and_then(|packet| packet.facts.time_span);
+        let time = span.map_or(arrival, |(begin, _)| begin);
+        match i64::try_from(self.services.config.time_bucket.as_nanos()) {
+            Ok(0) | Err(_) => None,
+            Ok(length) => Some(Bucket {
+                begin: time.div_euclid(length).saturating_mul(length),
+                length: length.unsigned_abs(),
+            }),
+        }
+    }
+
+    /// The leaf of a stream for `bucket`, made when there is none; the last leaf of the stream when
+    /// the storage may have no more.
+    fn leaf_for(&mut self, at: usize, bucket: Option<Bucket>) -> LeafId {
+        let storage = Arc::clone(&self.storage);
+        let mut tree = storage.tree.write();
+        let tree = tree.as_mut().expect("a storage with a writer has its tree");
+        let stream = self.streams.get(at);
+        let path = LeafPath {
+            agent: stream.agent.clone(),
+            kind: stream.spec.kind,
+            stream: stream.spec.id.clone(),
+            bucket,
+        };
+        let is_full = tree.leaf_count() >= self.services.config.leaf_count_max;
+        let last = stream.leaf.filter(|_| is_full);
+        let leaf = match (tree.leaf_at(&path), last) {
+            (Some(leaf), _) | (None, Some((_, leaf))) => leaf,
+            (None, None) => {
+                let leaf = LeafId(random_u64());
+                tree.add_leaf(leaf, stream.spec.leaf_type, &path);
+                leaf
+            }
+        };
+        let known = tree.leaf(leaf).expect("it is in the tree");
+        self.leaves.entry(leaf).or_insert_with(|| WriterLeaf {
+            spec: Arc::new(channel_spec(&storage, known)),
+            jobs: std::collections::VecDeque::new(),
+            needs_resume: false,
+        });
+        leaf
+    }
+}
+
+/// The data file of a leaf as the door is told of it.
+pub(super) fn channel_spec(
+    storage: &crate::storage::Storage,
+    leaf: &crate::tree::Leaf,
+) -> ChannelSpec {
+    let id: StorageId = storage.id;
+    ChannelSpec {
+        folder: storage.folder.clone(),
+        header: DataFileHeader {
+            storage: id,
+            leaf: leaf.id,
+            leaf_type: leaf.leaf_type,
+            path: leaf.path.clone(),
+            created: now_ns(),
+        },
+        recovered: (leaf.tail != Tail::default()).then_some(leaf.tail),
+        poison: Arc::clone(&storage.poison),
+    }
+}
+
+fn refuse_all(push: Push, reply: oneshot::Sender<PushOutcome>, error: StorageError) {
+    let mut group = Group::new(push.packets.len(), reply, push.permit);
+    group.refuse_from(0, error);
+    group.finish();
+}

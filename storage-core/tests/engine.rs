@@ -1,0 +1,444 @@
+//! The engine as its users see it: packets in, packets out, also after a crash.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use storage_core::{
+    AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, PushOutcome,
+    Selection, StorageError,
+};
+use trace_format::{
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, agent_file::StreamSpec, frame::Facts,
+    storage_file::StorageState,
+};
+
+fn config(folder: &Path, io: IoChoice) -> EngineConfig {
+    let mut config = EngineConfig::new(folder);
+    config.io = io;
+    config.disk_low.stop_free_bytes = 0;
+    config.disk_low.stop_free_ratio = 0.0;
+    config
+}
+
+fn agent() -> AgentId {
+    "agent-1".parse().unwrap()
+}
+
+fn stream(name: &str) -> StreamId {
+    name.parse().unwrap()
+}
+
+async fn prepare(engine: &Engine, streams: &[(&str, LeafType)]) -> StorageId {
+    let spec = AgentSpec {
+        id: agent(),
+        name: "first".into(),
+        host: "here".into(),
+        attributes: BTreeMap::new(),
+    };
+    engine.register_agent(spec).await.unwrap();
+    for &(id, leaf_type) in streams {
+        let spec = StreamSpec {
+            id: stream(id),
+            kind: Kind::Raw,
+            leaf_type,
+            codec: Codec::Zstd,
+        };
+        engine.declare_stream(&agent(), spec).await.unwrap();
+    }
+    let new = NewStorage {
+        name: "s".into(),
+        ..NewStorage::default()
+    };
+    let (info, _) = engine.create_storage(new).await.unwrap();
+    engine.open_storage(info.id).await.unwrap();
+    info.id
+}
+
+/// Bytes of a packet: compressible, of a size that crosses buffers now and then.
+fn payload(sequence: u64) -> Bytes {
+    let length =
+        1 + (sequence as usize * 7919) % 40_000 + if sequence % 50 == 7 { 600_000 } else { 0 };
+    (0..length)
+        .map(|at| ((at as u64 / 3) ^ sequence.wrapping_mul(31)) as u8)
+        .collect()
+}
+
+fn packet(epoch: u64, sequence: u64) -> NewPacket {
+    let begin = 1_000_000 * sequence as i64;
+    let facts = Facts {
+        time_span: Some((begin, begin + 999_999)),
+        ..Facts::default()
+    };
+    NewPacket::new(epoch, sequence, payload(sequence), facts)
+}
+
+async fn push(
+    engine: &Engine,
+    storage: StorageId,
+    to: &str,
+    packets: Vec<NewPacket>,
+) -> PushOutcome {
+    let bytes = packets
+        .iter()
+        .map(|packet| packet.payload.len() as u64)
+        .sum();
+    let permit = engine.budget().try_acquire(bytes).unwrap();
+    let push = Push {
+        agent: agent(),
+        stream: stream(to),
+        packets,
+        permit,
+    };
+    match engine.submit(storage, push).await {
+        Ok(pending) => pending.await,
+        Err(error) => PushOutcome {
+            receipts: Vec::new(),
+            refused: Some(error),
+        },
+    }
+}
+
+async fn push_all(engine: &Engine, storage: StorageId, to: &str, sequences: std::ops::Range<u64>) {
+    for sequence in sequences {
+        let outcome = push(engine, storage, to, vec![packet(0, sequence)]).await;
+        assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
+    }
+}
+
+async fn check_packets(engine: &Engine, storage: StorageId, count: u64) {
+    let mut by_stream = BTreeMap::<String, Vec<u64>>::new();
+    let mut after = None;
+    loop {
+        let selection = Selection {
+            after,
+            limit: 7,
+            ..Selection::default()
+        };
+        let page = engine.descriptors(storage, selection).await.unwrap();
+        for packet in &page.items {
+            let bytes = engine
+                .read_packet(storage, packet.entry.number)
+                .await
+                .unwrap();
+            assert_eq!(
+                bytes,
+                payload(packet.entry.sequence),
+                "packet {}",
+                packet.entry.number
+            );
+            by_stream
+                .entry(packet.stream.to_string())
+                .or_default()
+                .push(packet.entry.sequence);
+        }
+        match page.next {
+            None => break,
+            next => after = next,
+        }
+    }
+    for (stream, sequences) in by_stream {
+        let expected: Vec<_> = (0..count).collect();
+        assert_eq!(sequences, expected, "stream {stream}");
+    }
+}
+
+async fn check_intact(engine: &Engine, storage: StorageId, packets: u64) {
+    let report = engine
+        .verify(storage, Arc::new(Progress::default()))
+        .await
+        .unwrap();
+    assert_eq!(report.damage, [], "no damage");
+    assert_eq!(report.packets, packets);
+}
+
+const BOTH: [(&str, LeafType); 2] = [("array", LeafType::Array), ("plain", LeafType::Plain)];
+
+async fn whole_life(io: IoChoice) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), io)).await.unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..60).await;
+    push_all(&engine, storage, "plain", 0..60).await;
+    check_packets(&engine, storage, 60).await;
+    let info = engine.finalize_storage(storage).await.unwrap();
+    assert_eq!(info.state, StorageState::Finalized);
+    assert_eq!(info.totals.packets, 120);
+    check_packets(&engine, storage, 60).await;
+    check_intact(&engine, storage, 120).await;
+    let refused = push(&engine, storage, "array", vec![packet(0, 60)])
+        .await
+        .refused
+        .unwrap();
+    assert_eq!(refused.code(), "storage_state_conflict");
+    engine.shutdown().await.unwrap();
+
+    let engine = Engine::open(config(folder.path(), io)).await.unwrap();
+    check_packets(&engine, storage, 60).await;
+    check_intact(&engine, storage, 120).await;
+    for file in engine.files(storage).await.unwrap() {
+        let served = engine.open_file(storage, &file.name).await.unwrap();
+        assert_eq!(served.length, file.length, "{}", file.name);
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_lives_from_creation_to_finalization_over_io_uring() {
+    whole_life(IoChoice::Auto).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_lives_from_creation_to_finalization_over_blocking_calls() {
+    whole_life(IoChoice::Blocking).await;
+}
+
+/// What a killed server leaves: the folder as it is, without a shutdown.
+fn copy_of_running(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new("cp")
+        .args(["-r", "--sparse=always"])
+        .arg(folder.join("."))
+        .arg(copy.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    std::fs::remove_dir_all(copy.path().join("catalog")).unwrap();
+    copy
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_packets_survive_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..80).await;
+    push_all(&engine, storage, "plain", 0..80).await;
+    let copy = copy_of_running(folder.path());
+    engine.shutdown().await.unwrap();
+
+    let engine = Engine::open(config(copy.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    assert_eq!(engine.storage(storage).unwrap().state, StorageState::Open);
+    check_packets(&engine, storage, 80).await;
+    for (name, _) in BOTH {
+        let next = engine
+            .next_sequence(storage, &agent(), &stream(name))
+            .await
+            .unwrap();
+        assert_eq!((next.epoch, next.sequence), (0, 80));
+        let repeated = push(&engine, storage, name, vec![packet(0, 41)]).await;
+        assert!(repeated.receipts[0].is_duplicate, "{repeated:?}");
+        push_all(&engine, storage, name, 80..90).await;
+    }
+    check_packets(&engine, storage, 90).await;
+    engine.finalize_storage(storage).await.unwrap();
+    check_intact(&engine, storage, 180).await;
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_gets_the_first_receipt_and_a_gap_the_expected_sequence() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    for (name, _) in BOTH {
+        let first = push(
+            &engine,
+            storage,
+            name,
+            (0..4).map(|at| packet(3, at)).collect(),
+        )
+        .await;
+        assert_eq!(first.receipts.len(), 4, "{first:?}");
+        let again = push(&engine, storage, name, vec![packet(3, 2), packet(3, 4)]).await;
+        assert_eq!(again.receipts[0].number, first.receipts[2].number);
+        assert_eq!(again.receipts[0].descriptor, first.receipts[2].descriptor);
+        assert!(again.receipts[0].is_duplicate && !again.receipts[1].is_duplicate);
+        let gap = push(&engine, storage, name, vec![packet(3, 6)])
+            .await
+            .refused;
+        assert!(
+            matches!(gap, Some(StorageError::SequenceGap { expected: 5, .. })),
+            "{gap:?}"
+        );
+        let stale = push(&engine, storage, name, vec![packet(2, 0)])
+            .await
+            .refused;
+        assert!(
+            matches!(stale, Some(StorageError::EpochStale { current: 3, .. })),
+            "{stale:?}"
+        );
+        let newer = push(&engine, storage, name, vec![packet(4, 0)]).await;
+        assert_eq!(newer.receipts.len(), 1);
+        let old = push(&engine, storage, name, vec![packet(3, 1)]).await;
+        assert_eq!(
+            old.receipts[0].number, first.receipts[1].number,
+            "of an older epoch"
+        );
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_the_index_are_combined_with_the_live_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), IoChoice::Auto);
+    config.tree_packet_count_max = 10;
+    config.channel_idle = Duration::from_millis(20);
+    config.open_channel_count_max = 1;
+    config.time_bucket = Duration::from_millis(20);
+    let engine = Engine::open(config.clone()).await.unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    for at in 0..60 {
+        push_all(&engine, storage, "array", at..at + 1).await;
+        push_all(&engine, storage, "plain", at..at + 1).await;
+    }
+    assert!(
+        engine.counters().index_parts.get() > 0,
+        "the tree was written out"
+    );
+    check_packets(&engine, storage, 60).await;
+    let time = Selection {
+        stream: Some(stream("array")),
+        from: Some(20_000_000),
+        to: Some(30_000_000),
+        limit: 100,
+        ..Selection::default()
+    };
+    let found = engine.descriptors(storage, time).await.unwrap();
+    let found: Vec<_> = found
+        .items
+        .iter()
+        .map(|packet| packet.entry.sequence)
+        .collect();
+    assert_eq!(found, (20..30).collect::<Vec<_>>());
+    let copy = copy_of_running(folder.path());
+    engine.finalize_storage(storage).await.unwrap();
+    check_packets(&engine, storage, 60).await;
+    check_intact(&engine, storage, 120).await;
+    engine.shutdown().await.unwrap();
+
+    config.data_dir = copy.path().to_owned();
+    let engine = Engine::open(config).await.unwrap();
+    check_packets(&engine, storage, 60).await;
+    engine.finalize_storage(storage).await.unwrap();
+    check_intact(&engine, storage, 120).await;
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_index_is_rebuilt_from_the_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..20).await;
+    push_all(&engine, storage, "plain", 0..20).await;
+    engine.finalize_storage(storage).await.unwrap();
+    engine.shutdown().await.unwrap();
+    let files = folder.path().join("storages").join(storage.to_string());
+    for name in std::fs::read_dir(&files).unwrap() {
+        let path = name.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "index") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    check_packets(&engine, storage, 20).await;
+    check_intact(&engine, storage, 40).await;
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &BOTH[..1]).await;
+    let small: Vec<_> = (0..3)
+        .map(|sequence| NewPacket::new(0, sequence, Bytes::from(vec![b'x'; 40]), Facts::default()))
+        .collect();
+    assert!(
+        push(&engine, storage, "array", small)
+            .await
+            .refused
+            .is_none()
+    );
+    engine.finalize_storage(storage).await.unwrap();
+    engine.shutdown().await.unwrap();
+    let files = folder.path().join("storages").join(storage.to_string());
+    for name in std::fs::read_dir(&files).unwrap() {
+        let path = name.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let is_storage_file = name.ends_with(".storage");
+        let bytes = std::fs::read(&path).unwrap();
+        for at in (0..bytes.len()).step_by(if bytes.len() > 2000 { 13 } else { 5 }) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            std::fs::write(&path, damaged).unwrap();
+            if is_storage_file {
+                let damaged = std::fs::read(&path).unwrap();
+                assert!(trace_format::storage_file::StorageFile::decode(&damaged).is_err());
+                continue;
+            }
+            let engine = Engine::open(config(folder.path(), IoChoice::Blocking))
+                .await
+                .unwrap();
+            let report = engine.verify(storage, Arc::new(Progress::default())).await;
+            // A damaged index is rebuilt from the frames; that is its being noticed.
+            let is_rebuilt = name.ends_with(".index") && !path.exists();
+            let is_named = report
+                .as_ref()
+                .is_ok_and(|report| report.damage.iter().any(|damage| damage.file == name));
+            assert!(is_named || is_rebuilt, "{name} at {at}: {report:?}");
+            engine.shutdown().await.unwrap();
+            if is_rebuilt {
+                break;
+            }
+        }
+        if path.exists() {
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..5).await;
+    engine.delete_storage(storage).await.unwrap();
+    assert_eq!(
+        engine.storage(storage).unwrap_err().code(),
+        "storage_not_found"
+    );
+    let left = std::fs::read_dir(folder.path().join("storages"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_engine_is_kept_out_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Blocking))
+        .await
+        .unwrap();
+    let second = Engine::open(config(folder.path(), IoChoice::Blocking)).await;
+    assert_eq!(second.unwrap_err().code(), "data_dir_in_use");
+    engine.shutdown().await.unwrap();
+}
