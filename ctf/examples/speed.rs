@@ -1,0 +1,196 @@
+//! Decodes a trace folder as fast as it can, in bounded memory, and prints what it counted.
+//!
+//! `cargo run --release -p ctf --example speed -- FOLDER elements|events|time [THREADS]`
+//!
+//! It shows how readers share one plan: the headers of all packets are read first, then threads
+//! take neighbouring packets of a few MiB at a time, each into its own buffer.
+
+use std::error::Error;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ctf::{Element, ElementReader, EventReader, Plan, Procedure, Value};
+
+/// Enough for the header and the context of a packet.
+const PREAMBLE_BYTES: usize = 1 << 16;
+/// Bytes a thread takes at a time, unless one packet is longer.
+const UNIT_BYTES: usize = 1 << 20;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Neighbouring packets of a stream file.
+struct Unit {
+    file: usize,
+    begin: usize,
+    end: usize,
+}
+
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    values: u64,
+    /// Keeps the compiler from leaving out what nobody looks at.
+    sum: u64,
+}
+
+impl Counts {
+    fn integer(&mut self, value: u64) {
+        self.values += 1;
+        self.sum = self.sum.wrapping_add(value);
+    }
+}
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().ok_or("which folder")?;
+    let mode = arguments.next().ok_or("elements, events or time")?;
+    let threads: usize = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
+
+    let metadata = std::fs::read(Path::new(&folder).join("metadata"))?;
+    let procedure = Procedure::new(ctf::parse_metadata(&metadata)?)?;
+    let plan = match mode.as_str() {
+        "events" => Plan::everything(&procedure),
+        _ => Plan::nothing(&procedure),
+    };
+    let files = streams(Path::new(&folder))?;
+    let units = units(&files, &plan)?;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Counts, Failure> {
+        let (mut counts, mut buffer) = (Counts::default(), Vec::new());
+        while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            buffer.resize(unit.end - unit.begin, 0);
+            files[unit.file].read_exact_at(&mut buffer, unit.begin as u64)?;
+            match mode.as_str() {
+                "elements" => elements(&procedure, &buffer, &mut counts)?,
+                "events" => events(&plan, &buffer, &mut counts)?,
+                _ => time_and_name(&plan, &buffer, &mut counts)?,
+            }
+        }
+        Ok(counts)
+    };
+    let all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = vec![work()];
+        all.extend(
+            others
+                .into_iter()
+                .map(|other| other.join().expect("a thread panicked")),
+        );
+        all
+    });
+    let mut total = Counts::default();
+    for counts in all {
+        let counts = counts?;
+        total.events += counts.events;
+        total.values += counts.values;
+        total.sum = total.sum.wrapping_add(counts.sum);
+    }
+    #[expect(
+        clippy::print_stdout,
+        reason = "the counts are what this program is for"
+    )]
+    {
+        println!(
+            "{} events {} values sum {}",
+            total.events, total.values, total.sum
+        );
+    }
+    Ok(())
+}
+
+fn streams(folder: &Path) -> Result<Vec<File>, Failure> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && entry.file_name() != "metadata" {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths.iter().map(File::open).collect::<Result<_, _>>()?)
+}
+
+fn units(files: &[File], plan: &Plan) -> Result<Vec<Unit>, Failure> {
+    let mut units = Vec::new();
+    let mut preamble = vec![0; PREAMBLE_BYTES];
+    for (index, file) in files.iter().enumerate() {
+        let length = usize::try_from(file.metadata()?.len())?;
+        let mut unit = Unit {
+            file: index,
+            begin: 0,
+            end: 0,
+        };
+        while unit.end < length {
+            let bytes = file.read_at(&mut preamble, unit.end as u64)?;
+            let mut reader = EventReader::new(plan, &preamble[..bytes]);
+            let facts = reader.next_packet()?.ok_or("an empty file")?;
+            let packet = facts
+                .total_length
+                .map_or(length - unit.end, |bits| (bits / 8) as usize);
+            unit.end = (unit.end + packet.max(1)).min(length);
+            if unit.end - unit.begin >= UNIT_BYTES {
+                let begin = unit.end;
+                units.push(std::mem::replace(
+                    &mut unit,
+                    Unit {
+                        file: index,
+                        begin,
+                        end: begin,
+                    },
+                ));
+            }
+        }
+        if unit.end > unit.begin {
+            units.push(unit);
+        }
+    }
+    Ok(units)
+}
+
+fn elements(procedure: &Procedure, data: &[u8], counts: &mut Counts) -> Result<(), Failure> {
+    let mut reader = ElementReader::new(procedure, data);
+    while let Some(element) = reader.next_element()? {
+        counts.values += 1;
+        match element {
+            Element::RecordBegin => counts.events += 1,
+            Element::FixedUnsigned(_, value) => counts.sum = counts.sum.wrapping_add(*value),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn events(plan: &Plan, data: &[u8], counts: &mut Counts) -> Result<(), Failure> {
+    let mut reader = EventReader::new(plan, data);
+    while reader.next_packet()?.is_some() {
+        while let Some(event) = reader.next_event()? {
+            counts.events += 1;
+            counts.integer(event.clock().unwrap_or_default());
+            event.all_fields().for_each(|datum| match datum.value {
+                Value::Unsigned(value) | Value::BitArray(value) | Value::BitMap(value) => {
+                    counts.integer(value);
+                }
+                Value::Signed(value) => counts.integer(value.cast_unsigned()),
+                Value::Float(value) => counts.integer(value.to_bits()),
+                Value::Bool(value) => counts.integer(value.into()),
+                Value::Text(bytes) | Value::Blob(bytes) => counts.integer(bytes.len() as u64),
+                _ => {}
+            });
+        }
+    }
+    Ok(())
+}
+
+fn time_and_name(plan: &Plan, data: &[u8], counts: &mut Counts) -> Result<(), Failure> {
+    let mut reader = EventReader::new(plan, data);
+    while reader.next_packet()?.is_some() {
+        while let Some(event) = reader.next_event()? {
+            counts.events += 1;
+            counts.integer(event.clock().unwrap_or_default());
+            counts.integer(event.name().map_or(0, |name| name.len() as u64));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,484 @@
+//! Making a trace class: fields first, then clocks, streams and events, then `build`.
+
+use super::{
+    Attributes, ByteOrder, ClockClass, ClockId, Encoding, EnvironmentValue, EventClass, FieldClass,
+    FieldId, FieldKind, Identity, Length, MajorVersion, Roles, StreamClass, TraceClass,
+    VariantOptions,
+};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// How deep field classes may nest: decoders and walks keep a stack of this many levels at most.
+pub const FIELD_DEPTH_MAX: u32 = 128;
+
+/// Field classes a trace class may have whatever the length of its metadata. Aliases multiply
+/// fields, so parsers allow more only in proportion to the length of their input.
+pub const FIELD_COUNT_BASE: usize = 1 << 16;
+
+/// What a [`BuildFrame`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The trace class as a whole.
+    Whole,
+    /// Something that began at this byte of the metadata text.
+    Origin(u32),
+}
+
+/// One line of the explanation of a [`BuildError`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildFrame {
+    /// What the message is about.
+    pub subject: Subject,
+    /// The message.
+    pub message: String,
+}
+
+/// Why classes do not make a trace class; the innermost frame is the fault itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .frames.first().map_or("invalid trace class", |frame| &*frame.message))]
+pub struct BuildError {
+    /// Innermost first; never empty.
+    pub frames: Vec<BuildFrame>,
+}
+
+impl BuildError {
+    pub(crate) fn new(subject: Subject, message: impl Into<String>) -> Self {
+        Self {
+            frames: vec![BuildFrame {
+                subject,
+                message: message.into(),
+            }],
+        }
+    }
+
+    pub(super) fn at(origin: u32, message: impl Into<String>) -> Self {
+        Self::new(Subject::Origin(origin), message)
+    }
+
+    pub(crate) fn within(mut self, subject: Subject, message: impl Into<String>) -> Self {
+        self.frames.push(BuildFrame {
+            subject,
+            message: message.into(),
+        });
+        self
+    }
+}
+
+/// A field class before it is part of a trace class.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) class: FieldClass,
+    /// Byte of the metadata text where it began.
+    pub(super) origin: u32,
+    /// Clock that TSDL maps the integer to.
+    pub(super) mapped_clock: Option<Box<str>>,
+    /// Encoding that TSDL gives an integer: an array of such bytes is text.
+    encoding: Option<Encoding>,
+    /// Levels of field classes, this one included.
+    depth: u32,
+}
+
+/// An event class and the numeric id of its stream class.
+#[derive(Clone, Debug)]
+pub(super) struct EventDraft {
+    pub(super) class: EventClass,
+    pub(super) origin: u32,
+}
+
+/// Collects classes and makes a [`TraceClass`] of them.
+///
+/// Every method takes an `origin`: the byte of the metadata text where the thing began, for errors.
+/// Without a text, pass 0.
+#[derive(Clone, Debug)]
+pub struct TraceClassBuilder {
+    /// Version whose rules hold.
+    pub version: MajorVersion,
+    /// Names of the trace.
+    pub identity: Identity,
+    /// UUID that packets repeat.
+    pub uuid: Option<Uuid>,
+    /// Native byte order.
+    pub byte_order: Option<ByteOrder>,
+    /// Environment.
+    pub environment: Vec<(Box<str>, EnvironmentValue)>,
+    /// Attributes of the trace.
+    pub attributes: Attributes,
+    /// Structure of the packet header.
+    pub packet_header: Option<FieldId>,
+    pub(super) drafts: Vec<Draft>,
+    pub(super) clocks: Vec<ClockClass>,
+    pub(super) streams: BTreeMap<u64, StreamClass>,
+    pub(super) events: BTreeMap<u64, BTreeMap<u64, EventDraft>>,
+    pub(super) slot_count: u32,
+    /// Events without any data are accepted.
+    pub allow_empty_events: bool,
+    field_count_max: usize,
+}
+
+impl TraceClassBuilder {
+    /// Nothing yet.
+    pub fn new(version: MajorVersion) -> Self {
+        Self {
+            version,
+            identity: Identity::default(),
+            uuid: None,
+            byte_order: None,
+            environment: Vec::new(),
+            attributes: Attributes::default(),
+            packet_header: None,
+            drafts: Vec::new(),
+            clocks: Vec::new(),
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            slot_count: 0,
+            allow_empty_events: false,
+            field_count_max: FIELD_COUNT_BASE,
+        }
+    }
+
+    /// Allows at most `count` field classes.
+    pub fn limit_fields(&mut self, count: usize) {
+        self.field_count_max = count;
+    }
+
+    /// Adds a field class; the fields it contains are there already.
+    ///
+    /// # Errors
+    /// When there are too many field classes or they nest too deep.
+    pub fn add_field(&mut self, kind: FieldKind, origin: u32) -> Result<FieldId, BuildError> {
+        let alignment = self.effective_alignment(&kind);
+        let depth = 1 + children(&kind)
+            .map(|id| self.draft(id).depth)
+            .max()
+            .unwrap_or(0);
+        let class = FieldClass {
+            kind,
+            alignment,
+            roles: Roles::NONE,
+            slots: Box::default(),
+            attributes: Attributes::default(),
+        };
+        self.push(Draft {
+            class,
+            origin,
+            mapped_clock: None,
+            encoding: None,
+            depth,
+        })
+    }
+
+    /// Adds a copy of `id` and of all it contains, as the use of an alias does.
+    ///
+    /// # Errors
+    /// When there are too many field classes.
+    pub fn copy_field(&mut self, id: FieldId) -> Result<FieldId, BuildError> {
+        let mut draft = self.draft(id).clone();
+        let mut copied = Ok(());
+        for_each_child(&mut draft.class.kind, &mut |child| {
+            if copied.is_ok() {
+                match self.copy_field(*child) {
+                    Ok(copy) => *child = copy,
+                    Err(error) => copied = Err(error),
+                }
+            }
+        });
+        copied?;
+        self.push(draft)
+    }
+
+    fn push(&mut self, draft: Draft) -> Result<FieldId, BuildError> {
+        if draft.depth > FIELD_DEPTH_MAX {
+            let message = format!("field classes nest deeper than {FIELD_DEPTH_MAX} levels");
+            return Err(BuildError::at(draft.origin, message));
+        }
+        let next = u32::try_from(self.drafts.len()).ok().map(FieldId);
+        match next {
+            Some(id) if self.drafts.len() < self.field_count_max => {
+                self.drafts.push(draft);
+                Ok(id)
+            }
+            _ => {
+                let message = format!("more than {} field classes", self.field_count_max);
+                Err(BuildError::at(draft.origin, message))
+            }
+        }
+    }
+
+    fn effective_alignment(&self, kind: &FieldKind) -> u32 {
+        let of = |id: FieldId| self.draft(id).class.alignment;
+        match kind {
+            FieldKind::BitArray(bits)
+            | FieldKind::Unsigned(bits, _)
+            | FieldKind::Signed(bits, _) => bits.alignment,
+            FieldKind::BitMap(class) => class.bits.alignment,
+            FieldKind::Bool(class) => class.bits.alignment,
+            FieldKind::Float(class) => class.bits.alignment,
+            FieldKind::VariableUnsigned(_)
+            | FieldKind::VariableSigned(_)
+            | FieldKind::NullTerminatedString(_)
+            | FieldKind::String(_)
+            | FieldKind::Blob(_) => 8,
+            FieldKind::Array(class) => class.min_alignment.max(of(class.element)).max(1),
+            FieldKind::Struct(class) => {
+                let members = class.members.iter().map(|member| of(member.class));
+                members.fold(class.min_alignment.max(1), u32::max)
+            }
+            FieldKind::Optional(_) | FieldKind::Variant(_) => 1,
+        }
+    }
+
+    /// The field class `id` as it is so far.
+    pub fn field(&self, id: FieldId) -> &FieldClass {
+        &self.draft(id).class
+    }
+
+    /// The field class `id`, to give it roles or attributes. Changing what decides on alignment
+    /// after a container was made of it has no effect on the container.
+    pub fn field_mut(&mut self, id: FieldId) -> &mut FieldClass {
+        &mut self.drafts[id.index()].class
+    }
+
+    /// Where the field class `id` began.
+    pub fn origin(&self, id: FieldId) -> u32 {
+        self.draft(id).origin
+    }
+
+    /// Says where the field class `id` began, for the use of an alias.
+    pub fn set_origin(&mut self, id: FieldId, origin: u32) {
+        self.drafts[id.index()].origin = origin;
+    }
+
+    /// Says that metadata maps the integer `id` to the clock called `clock`.
+    pub fn map_clock(&mut self, id: FieldId, clock: &str) {
+        self.drafts[id.index()].mapped_clock = Some(clock.into());
+    }
+
+    /// The clock that metadata maps the integer `id` to.
+    pub fn mapped_clock(&self, id: FieldId) -> Option<&str> {
+        self.draft(id).mapped_clock.as_deref()
+    }
+
+    /// Says that metadata gives the integer `id` a text encoding.
+    pub fn set_encoding(&mut self, id: FieldId, encoding: Option<Encoding>) {
+        self.drafts[id.index()].encoding = encoding;
+    }
+
+    /// The text encoding that metadata gives the integer `id`.
+    pub fn encoding(&self, id: FieldId) -> Option<Encoding> {
+        self.draft(id).encoding
+    }
+
+    pub(super) fn draft(&self, id: FieldId) -> &Draft {
+        &self.drafts[id.index()]
+    }
+
+    /// Adds a clock class.
+    pub fn add_clock(&mut self, clock: ClockClass) -> ClockId {
+        self.clocks.push(clock);
+        ClockId(self.clocks.len() as u32 - 1)
+    }
+
+    /// The clock class that metadata calls `id`.
+    pub fn find_clock(&self, id: &str) -> Option<ClockId> {
+        let index = self.clocks.iter().position(|clock| &*clock.id == id)?;
+        u32::try_from(index).ok().map(ClockId)
+    }
+
+    /// The clock classes so far.
+    pub fn clocks(&self) -> &[ClockClass] {
+        &self.clocks
+    }
+
+    /// Adds the stream class 0 when there are events for it and there is no stream class at all.
+    pub(crate) fn add_implicit_stream(&mut self) {
+        if self.streams.is_empty() && self.events.contains_key(&0) {
+            self.streams.insert(0, StreamClass::new(0));
+        }
+    }
+
+    /// Takes all stream classes, to change them; put them back with [`Self::put_streams`].
+    pub(crate) fn take_streams(&mut self) -> BTreeMap<u64, StreamClass> {
+        std::mem::take(&mut self.streams)
+    }
+
+    /// Puts back what [`Self::take_streams`] took.
+    pub(crate) fn put_streams(&mut self, streams: BTreeMap<u64, StreamClass>) {
+        self.streams = streams;
+    }
+
+    /// Adds a stream class; false when there is one with its numeric id already.
+    #[must_use]
+    pub fn add_stream(&mut self, stream: StreamClass) -> bool {
+        let free = !self.streams.contains_key(&stream.id);
+        if free {
+            self.streams.insert(stream.id, stream);
+        }
+        free
+    }
+
+    /// True when there is a stream class with this numeric id.
+    pub fn has_stream(&self, id: u64) -> bool {
+        self.streams.contains_key(&id)
+    }
+
+    /// True when there is any stream class.
+    pub fn has_any_stream(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    /// Adds an event class to the stream class with the numeric id `stream`, which may come later;
+    /// false when that stream class has an event class with its numeric id already.
+    #[must_use]
+    pub fn add_event(&mut self, stream: u64, class: EventClass, origin: u32) -> bool {
+        let events = self.events.entry(stream).or_default();
+        let free = !events.contains_key(&class.id);
+        if free {
+            events.insert(class.id, EventDraft { class, origin });
+        }
+        free
+    }
+
+    /// Checks everything, resolves the locations of lengths and selectors, and makes the trace
+    /// class.
+    ///
+    /// # Errors
+    /// The first thing that breaks a rule of CTF, with its origin.
+    pub fn build(mut self) -> Result<TraceClass, BuildError> {
+        self.compact();
+        super::verify::verify_trace(&self)?;
+        super::resolve::resolve(&mut self)?;
+        let streams = std::mem::take(&mut self.streams);
+        let mut events = std::mem::take(&mut self.events);
+        let finished = streams.into_values().map(|mut stream| {
+            let own = events.remove(&stream.id).unwrap_or_default();
+            stream.set_events(own.into_values().map(|draft| draft.class).collect());
+            stream
+        });
+        Ok(TraceClass {
+            streams: finished.collect(),
+            version: self.version,
+            identity: self.identity,
+            uuid: self.uuid,
+            byte_order: self.byte_order,
+            environment: self.environment,
+            attributes: self.attributes,
+            clocks: self.clocks,
+            packet_header: self.packet_header,
+            fields: self.drafts.into_iter().map(|draft| draft.class).collect(),
+            slot_count: self.slot_count,
+        })
+    }
+}
+
+impl TraceClassBuilder {
+    /// Keeps only the field classes that a scope reaches, children before their parents.
+    fn compact(&mut self) {
+        let old = std::mem::take(&mut self.drafts);
+        let mut kept = Kept {
+            ids: vec![None; old.len()],
+            old,
+            new: Vec::new(),
+        };
+        kept.keep(&mut self.packet_header);
+        for stream in self.streams.values_mut() {
+            kept.keep(&mut stream.packet_context);
+            kept.keep(&mut stream.event_header);
+            kept.keep(&mut stream.event_common_context);
+        }
+        for event in self.events.values_mut().flat_map(BTreeMap::values_mut) {
+            kept.keep(&mut event.class.specific_context);
+            kept.keep(&mut event.class.payload);
+        }
+        self.drafts = kept.new;
+    }
+}
+
+/// Drafts on their way from the old table to the new one.
+struct Kept {
+    old: Vec<Draft>,
+    ids: Vec<Option<FieldId>>,
+    new: Vec<Draft>,
+}
+
+impl Kept {
+    fn keep(&mut self, root: &mut Option<FieldId>) {
+        if let Some(id) = root {
+            *id = self.moved(*id);
+        }
+    }
+
+    fn moved(&mut self, id: FieldId) -> FieldId {
+        if let Some(moved) = self.ids[id.index()] {
+            return moved;
+        }
+        let mut draft = self.old[id.index()].clone();
+        for_each_child(&mut draft.class.kind, &mut |child| {
+            *child = self.moved(*child)
+        });
+        let moved = FieldId(u32::try_from(self.new.len()).unwrap_or(u32::MAX));
+        self.new.push(draft);
+        self.ids[id.index()] = Some(moved);
+        moved
+    }
+}
+
+fn for_each_child(kind: &mut FieldKind, change: &mut dyn FnMut(&mut FieldId)) {
+    match kind {
+        FieldKind::Array(class) => change(&mut class.element),
+        FieldKind::Optional(class) => change(&mut class.field),
+        FieldKind::Struct(class) => {
+            class
+                .members
+                .iter_mut()
+                .for_each(|member| change(&mut member.class));
+        }
+        FieldKind::Variant(class) => match &mut class.options {
+            VariantOptions::Unsigned(options) => {
+                options
+                    .iter_mut()
+                    .for_each(|option| change(&mut option.field));
+            }
+            VariantOptions::Signed(options) => {
+                options
+                    .iter_mut()
+                    .for_each(|option| change(&mut option.field));
+            }
+        },
+        _ => {}
+    }
+}
+
+/// The fields directly inside a field class.
+pub(super) fn children(kind: &FieldKind) -> impl Iterator<Item = FieldId> + '_ {
+    let (single, members, options) = match kind {
+        FieldKind::Array(class) => (Some(class.element), None, None),
+        FieldKind::Optional(class) => (Some(class.field), None, None),
+        FieldKind::Struct(class) => (None, Some(&class.members), None),
+        FieldKind::Variant(class) => (None, None, Some(&class.options)),
+        _ => (None, None, None),
+    };
+    let members = members.into_iter().flatten().map(|member| member.class);
+    let options = options
+        .into_iter()
+        .flat_map(|o| (0..o.len()).map(|index| o.field(index)));
+    single.into_iter().chain(members).chain(options)
+}
+
+/// The location that a field class depends on.
+pub(super) fn dependency_mut(kind: &mut FieldKind) -> Option<&mut super::Dependency> {
+    match kind {
+        FieldKind::String(class) => dynamic_mut(&mut class.length),
+        FieldKind::Blob(class) => dynamic_mut(&mut class.length),
+        FieldKind::Array(class) => dynamic_mut(&mut class.length),
+        FieldKind::Optional(class) => Some(&mut class.selector),
+        FieldKind::Variant(class) => Some(&mut class.selector),
+        _ => None,
+    }
+}
+
+fn dynamic_mut(length: &mut Length) -> Option<&mut super::Dependency> {
+    match length {
+        Length::Static(_) => None,
+        Length::Dynamic(dependency) => Some(dependency),
+    }
+}

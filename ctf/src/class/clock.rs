@@ -1,0 +1,109 @@
+//! Clock classes.
+
+use super::Attributes;
+use uuid::Uuid;
+
+/// What the zero of a clock is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ClockOrigin {
+    /// Nothing is known; only clocks with one UUID (or one identity) compare.
+    Unknown,
+    /// 1970-01-01T00:00:00Z.
+    UnixEpoch,
+    /// Something that has a name.
+    Custom {
+        /// Namespace.
+        namespace: Option<Box<str>>,
+        /// Name.
+        name: Box<str>,
+        /// Unique id of the instance.
+        uid: Box<str>,
+    },
+}
+
+/// A clock: what the cycles of timestamps mean.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClockClass {
+    /// How metadata refers to it (the `name` in TSDL, the `id` in CTF 2).
+    pub id: Box<str>,
+    /// Namespace.
+    pub namespace: Option<Box<str>>,
+    /// Name.
+    pub name: Option<Box<str>>,
+    /// Unique id of the instance.
+    pub uid: Option<Box<str>>,
+    /// UUID (TSDL).
+    pub uuid: Option<Uuid>,
+    /// Description.
+    pub description: Option<Box<str>>,
+    /// Cycles in a second, at least 1.
+    pub frequency: u64,
+    /// What zero is.
+    pub origin: ClockOrigin,
+    /// Whole seconds from the origin to the clock's zero.
+    pub offset_seconds: i64,
+    /// Cycles to add to [`Self::offset_seconds`]; less than a second after normalization.
+    pub offset_cycles: u64,
+    /// Possible error between reads of the clock, in cycles.
+    pub precision: Option<u64>,
+    /// Possible error against the origin, in cycles.
+    pub accuracy: Option<u64>,
+    /// Attributes.
+    pub attributes: Attributes,
+}
+
+impl ClockClass {
+    /// A clock of 1 GHz called `id` that counts from the Unix epoch.
+    pub fn new(id: impl Into<Box<str>>) -> Self {
+        let id = id.into();
+        Self {
+            name: Some(id.clone()),
+            id,
+            namespace: None,
+            uid: None,
+            uuid: None,
+            description: None,
+            frequency: 1_000_000_000,
+            origin: ClockOrigin::UnixEpoch,
+            offset_seconds: 0,
+            offset_cycles: 0,
+            precision: None,
+            accuracy: None,
+            attributes: Attributes::default(),
+        }
+    }
+
+    /// Nanoseconds from the origin at `cycles`; nothing when they do not fit 64 bits.
+    ///
+    /// The fraction of a nanosecond is cut off, separately for the offset and for the cycles' part
+    /// below one second, as Babeltrace does.
+    pub fn nanoseconds(&self, cycles: u64) -> Option<i64> {
+        let seconds = i128::from(self.offset_seconds) * 1_000_000_000;
+        let offset = self.cycles_to_ns(self.offset_cycles);
+        let total = seconds + offset + self.cycles_to_ns(cycles);
+        i64::try_from(total).ok()
+    }
+
+    /// Moves whole seconds of the offset in cycles to the offset in seconds.
+    ///
+    /// False, and nothing moved, when the offset in seconds would not fit 64 bits.
+    #[must_use]
+    pub fn normalize_offset(&mut self) -> bool {
+        let frequency = self.frequency.max(1);
+        let whole = i64::try_from(self.offset_cycles / frequency).ok();
+        match whole.and_then(|whole| self.offset_seconds.checked_add(whole)) {
+            Some(seconds) => {
+                self.offset_seconds = seconds;
+                self.offset_cycles %= frequency;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn cycles_to_ns(&self, cycles: u64) -> i128 {
+        let frequency = self.frequency.max(1);
+        let whole = i128::from(cycles / frequency) * 1_000_000_000;
+        whole + i128::from(cycles % frequency) * 1_000_000_000 / i128::from(frequency)
+    }
+}

@@ -1,0 +1,44 @@
+//! The trace class: what metadata says about a trace, as immutable data.
+//!
+//! Both metadata dialects end here, and everything that decodes starts here. The classes of all
+//! fields lie in one table and name each other by [`FieldId`], so a trace class is flat, cheap to
+//! share between threads and has no recursive drop. [`TraceClassBuilder`] is the only way to make
+//! one: it resolves locations to save slots and checks what CTF demands.
+//!
+//! **Lengths and selectors.** A field whose value later fields need carries the [`SlotId`]s to
+//! store its value in ([`FieldClass::slots`]). The field that needs it names the slot in its
+//! [`Dependency`]. A location that leads through a variant has several targets; they all store into
+//! the same slot. Values are stored as the 64 bits of the unsigned or (two's complement) signed
+//! integer, booleans as 0 or 1.
+
+mod build;
+mod clock;
+mod field;
+mod integer;
+mod location;
+mod resolve;
+mod stream;
+mod trace;
+mod value;
+mod verify;
+
+pub use build::{
+    BuildError, BuildFrame, FIELD_COUNT_BASE, FIELD_DEPTH_MAX, Subject, TraceClassBuilder,
+};
+pub use clock::{ClockClass, ClockOrigin};
+pub use field::{
+    ArrayClass, BitMapClass, BlobClass, BoolClass, Encoding, FieldClass, FieldId, FieldKind, Flag,
+    FloatClass, Length, Member, OptionalClass, Role, Roles, SelectorRanges, StringClass,
+    StructClass, VariantClass, VariantOption, VariantOptions,
+};
+pub use integer::{
+    BitOrder, ByteOrder, DisplayBase, FixedBits, IntRange, IntegerClass, Mapping, Mappings,
+    RangeSet,
+};
+pub use location::{Dependency, Location, PathStep, Scope, SlotId};
+pub use stream::{ClockId, EventClass, EventClassIndex, Identity, StreamClass, StreamClassIndex};
+pub use trace::{EnvironmentValue, MajorVersion, TraceClass};
+pub use value::{Attributes, Value};
+
+#[cfg(test)]
+mod tests;

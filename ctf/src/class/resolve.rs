@@ -1,0 +1,454 @@
+//! From the locations of lengths and selectors to save slots.
+//!
+//! A location is followed through the classes the way a decoder would meet the fields: structures
+//! by name, arrays and optionals only from inside, variants by the option the dependent field is in
+//! or, from outside, through all options at once.
+
+use super::build::{BuildError, TraceClassBuilder, children, dependency_mut};
+use super::verify::{verify_event, verify_stream};
+use super::{
+    EventClass, FieldId, FieldKind, Location, MajorVersion, Mappings, PathStep, RangeSet, Scope,
+    SelectorRanges, SlotId, StreamClass, VariantOption, VariantOptions,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// Checks and resolves every scope, in the order in which faults are reported.
+pub(super) fn resolve(builder: &mut TraceClassBuilder) -> Result<(), BuildError> {
+    let mut slots = BTreeMap::new();
+    let streams: Vec<StreamClass> = builder.streams.values().cloned().collect();
+    for stream in &streams {
+        verify_stream(builder, stream)?;
+        let events = builder.events.get(&stream.id).cloned().unwrap_or_default();
+        for event in events.values() {
+            verify_event(builder, stream, event)?;
+            for scope in [Scope::EventSpecificContext, Scope::EventPayload] {
+                resolve_scope(builder, &mut slots, scope, Some(stream), Some(&event.class))?;
+            }
+        }
+        for scope in [
+            Scope::PacketContext,
+            Scope::EventHeader,
+            Scope::EventCommonContext,
+        ] {
+            resolve_scope(builder, &mut slots, scope, Some(stream), None)?;
+        }
+    }
+    resolve_scope(builder, &mut slots, Scope::PacketHeader, None, None)?;
+    builder.slot_count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+    let mut saves: HashMap<FieldId, Vec<SlotId>> = HashMap::new();
+    for (targets, slot) in slots {
+        for target in targets {
+            saves.entry(target).or_default().push(slot);
+        }
+    }
+    for (id, mut own) in saves {
+        own.sort_unstable();
+        builder.field_mut(id).slots = own.into_boxed_slice();
+    }
+    Ok(())
+}
+
+type Slots = BTreeMap<Vec<FieldId>, SlotId>;
+
+fn resolve_scope(
+    builder: &mut TraceClassBuilder,
+    slots: &mut Slots,
+    scope: Scope,
+    stream: Option<&StreamClass>,
+    event: Option<&EventClass>,
+) -> Result<(), BuildError> {
+    let roots = Scope::ALL.map(|scope| match scope {
+        Scope::PacketHeader => builder.packet_header,
+        Scope::PacketContext => stream.and_then(|s| s.packet_context),
+        Scope::EventHeader => stream.and_then(|s| s.event_header),
+        Scope::EventCommonContext => stream.and_then(|s| s.event_common_context),
+        Scope::EventSpecificContext => event.and_then(|e| e.specific_context),
+        Scope::EventPayload => event.and_then(|e| e.payload),
+    });
+    let Some(root) = roots[scope.index()] else {
+        return Ok(());
+    };
+    let mut positions = HashMap::new();
+    number(builder, root, 0, &mut positions);
+    let mut walk = Walk {
+        builder,
+        slots,
+        scope,
+        roots,
+        positions,
+        inside: HashMap::new(),
+    };
+    walk.make_absolute(root, &mut Vec::new())?;
+    walk.visit(root)
+}
+
+/// Numbers the fields of a scope in decoding order; the options of a variant run in parallel.
+fn number(
+    builder: &TraceClassBuilder,
+    id: FieldId,
+    next: u32,
+    positions: &mut HashMap<FieldId, u32>,
+) -> u32 {
+    positions.insert(id, next);
+    let next = next + 1;
+    let kind = &builder.field(id).kind;
+    if matches!(kind, FieldKind::Variant(_)) {
+        return children(kind)
+            .map(|c| number(builder, c, next, positions))
+            .max()
+            .unwrap_or(next);
+    }
+    children(kind).fold(next, |next, child| number(builder, child, next, positions))
+}
+
+struct Walk<'b> {
+    builder: &'b mut TraceClassBuilder,
+    slots: &'b mut Slots,
+    scope: Scope,
+    roots: [Option<FieldId>; 6],
+    positions: HashMap<FieldId, u32>,
+    /// Containers the visited field is in, with the index of the option for variants.
+    inside: HashMap<FieldId, usize>,
+}
+
+impl Walk<'_> {
+    fn fault<T>(&self, at: FieldId, message: String) -> Result<T, BuildError> {
+        Err(BuildError::at(self.builder.origin(at), message))
+    }
+
+    /// Turns relative locations of the fields in `id` into absolute ones. `names` holds the member
+    /// names that lead to `id`, one for each structure on the way.
+    fn make_absolute(&mut self, id: FieldId, names: &mut Vec<Box<str>>) -> Result<(), BuildError> {
+        let origin = self.builder.origin(id);
+        let scope = self.scope;
+        if let Some(dependency) = dependency_mut(&mut self.builder.field_mut(id).kind) {
+            absolute(&mut dependency.location, scope, names)
+                .map_err(|message| BuildError::at(origin, message))?;
+        }
+        let members = self.builder.field(id).members().to_vec();
+        for member in members {
+            names.push(member.name);
+            self.make_absolute(member.class, names)?;
+            names.pop();
+        }
+        let others: Vec<FieldId> = match &self.builder.field(id).kind {
+            FieldKind::Struct(_) => Vec::new(),
+            kind => children(kind).collect(),
+        };
+        others
+            .into_iter()
+            .try_for_each(|child| self.make_absolute(child, names))
+    }
+
+    fn visit(&mut self, id: FieldId) -> Result<(), BuildError> {
+        let dependency = dependency_mut(&mut self.builder.field_mut(id).kind);
+        if let Some(location) = dependency.map(|dependency| dependency.location.clone()) {
+            let targets = self.targets(id, &location)?;
+            self.check_targets(id, &location, &targets)?;
+            let next = SlotId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
+            let slot = *self.slots.entry(targets).or_insert(next);
+            if let Some(dependency) = dependency_mut(&mut self.builder.field_mut(id).kind) {
+                dependency.slot = slot;
+            }
+        }
+        let contained: Vec<FieldId> = children(&self.builder.field(id).kind).collect();
+        let tracked = !matches!(self.builder.field(id).kind, FieldKind::Struct(_));
+        for (index, child) in contained.into_iter().enumerate() {
+            if tracked {
+                self.inside.insert(id, index);
+            }
+            self.visit(child)?;
+        }
+        self.inside.remove(&id);
+        Ok(())
+    }
+
+    /// Fields that `location` means for the field `source`, sorted.
+    fn targets(&self, source: FieldId, location: &Location) -> Result<Vec<FieldId>, BuildError> {
+        let scope = location.scope.unwrap_or(self.scope);
+        if scope > self.scope {
+            let text = describe(location, location.path.len());
+            return self.fault(source, format!("location {text}: decoded after its use"));
+        }
+        let Some(root) = self.roots[scope.index()] else {
+            let text = describe(location, location.path.len());
+            return self.fault(source, format!("location {text}: there is no such scope"));
+        };
+        let mut targets = Vec::new();
+        self.follow(root, location, 0, &mut targets)?;
+        let here = self.positions.get(&source);
+        if scope == self.scope && targets.iter().any(|t| self.positions.get(t) > here) {
+            let text = describe(location, location.path.len());
+            let message = format!("location {text}: a length or selector is decoded after its use");
+            return self.fault(source, message);
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        Ok(targets)
+    }
+
+    fn follow(
+        &self,
+        id: FieldId,
+        location: &Location,
+        step: usize,
+        targets: &mut Vec<FieldId>,
+    ) -> Result<(), BuildError> {
+        let text = || describe(location, step);
+        match &self.builder.field(id).kind {
+            FieldKind::Struct(class) => {
+                let Some(PathStep::Member(name)) = location.path.get(step) else {
+                    let message =
+                        format!("location {}: a structure is no length or selector", text());
+                    return self.fault(id, message);
+                };
+                match class.members.iter().find(|member| member.name == *name) {
+                    Some(member) => self.follow(member.class, location, step + 1, targets),
+                    None => self.fault(id, format!("location {}: cannot find `{name}`", text())),
+                }
+            }
+            FieldKind::Array(class) if self.inside.contains_key(&id) => {
+                self.follow(class.element, location, step, targets)
+            }
+            FieldKind::Optional(class) if self.inside.contains_key(&id) => {
+                self.follow(class.field, location, step, targets)
+            }
+            FieldKind::Array(_) => self.fault(
+                id,
+                format!("location {}: the array is not around its use", text()),
+            ),
+            FieldKind::Optional(_) => self.fault(
+                id,
+                format!("location {}: the optional is not around its use", text()),
+            ),
+            FieldKind::Variant(class) => match self.inside.get(&id) {
+                Some(option) => self.follow(class.options.field(*option), location, step, targets),
+                None => (0..class.options.len())
+                    .try_for_each(|o| self.follow(class.options.field(o), location, step, targets)),
+            },
+            _ if step < location.path.len() => self.fault(
+                id,
+                format!("location {}: nothing is inside this field", text()),
+            ),
+            _ => {
+                targets.push(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks that the targets can be what `source` wants, and gives a variant or optional the sign
+    /// (and in CTF 1.8 the ranges) of its selector.
+    fn check_targets(
+        &mut self,
+        source: FieldId,
+        location: &Location,
+        targets: &[FieldId],
+    ) -> Result<(), BuildError> {
+        let checked = match &self.builder.field(source).kind {
+            FieldKind::Optional(class) if class.enabled == SelectorRanges::Bool => {
+                self.check_all(targets, "selector is not a boolean", |kind| {
+                    matches!(kind, FieldKind::Bool(_))
+                })
+            }
+            FieldKind::Optional(_) | FieldKind::Variant(_) => self.check_selector(source, targets),
+            _ => self.check_all(targets, "length is not an unsigned integer", |kind| {
+                matches!(
+                    kind,
+                    FieldKind::Unsigned(..) | FieldKind::VariableUnsigned(_)
+                )
+            }),
+        };
+        checked.map_err(|error| {
+            let text = describe(location, location.path.len());
+            let subject = super::Subject::Origin(self.builder.origin(source));
+            error.within(subject, format!("invalid location {text}"))
+        })
+    }
+
+    fn check_all(
+        &self,
+        targets: &[FieldId],
+        message: &str,
+        accepts: impl Fn(&FieldKind) -> bool,
+    ) -> Result<(), BuildError> {
+        match targets
+            .iter()
+            .find(|id| !accepts(&self.builder.field(**id).kind))
+        {
+            Some(id) => self.fault(*id, message.to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_selector(&mut self, source: FieldId, targets: &[FieldId]) -> Result<(), BuildError> {
+        self.check_all(targets, "selector is not an integer", |kind| {
+            signedness(kind).is_some()
+        })?;
+        let is_signed = |id: &FieldId| signedness(&self.builder.field(*id).kind) == Some(true);
+        let signed = targets.iter().filter(|id| is_signed(id)).count();
+        if signed != 0 && signed != targets.len() {
+            return self.fault(source, "selectors are both signed and unsigned".to_owned());
+        }
+        let (v1, signed) = (self.builder.version == MajorVersion::V1, signed != 0);
+        let mut kind = self.builder.field(source).kind.clone();
+        match &mut kind {
+            FieldKind::Optional(class) => {
+                if let (true, SelectorRanges::Unsigned(ranges)) = (signed, &class.enabled) {
+                    class.enabled = SelectorRanges::Signed(as_signed(ranges));
+                }
+            }
+            FieldKind::Variant(class) if v1 => {
+                class.options = self.options_of_labels(source, targets, &class.options)?;
+            }
+            FieldKind::Variant(class) => {
+                if let (true, VariantOptions::Unsigned(options)) = (signed, &class.options) {
+                    let convert = |o: &VariantOption<u64>| with_ranges(o, as_signed(&o.ranges));
+                    class.options = VariantOptions::Signed(options.iter().map(convert).collect());
+                }
+                let overlap = match &class.options {
+                    VariantOptions::Unsigned(options) => overlapping(options),
+                    VariantOptions::Signed(options) => overlapping(options),
+                };
+                if overlap {
+                    let message = "a value of the selector chooses two options".to_owned();
+                    return self.fault(source, message);
+                }
+            }
+            _ => {}
+        }
+        self.builder.field_mut(source).kind = kind;
+        Ok(())
+    }
+
+    /// CTF 1.8: options are chosen by the labels of the selector, an enumeration.
+    fn options_of_labels(
+        &self,
+        source: FieldId,
+        targets: &[FieldId],
+        options: &VariantOptions,
+    ) -> Result<VariantOptions, BuildError> {
+        let (&[target], VariantOptions::Unsigned(options)) = (targets, options) else {
+            return self.fault(source, "the selector must be exactly one field".to_owned());
+        };
+        match &self.builder.field(target).kind {
+            FieldKind::Unsigned(_, class) if !class.mappings.is_empty() => Ok(
+                VariantOptions::Unsigned(self.choose(source, options, &class.mappings)?),
+            ),
+            FieldKind::Signed(_, class) if !class.mappings.is_empty() => Ok(
+                VariantOptions::Signed(self.choose(source, options, &class.mappings)?),
+            ),
+            _ => self.fault(target, "the selector is not an enumeration".to_owned()),
+        }
+    }
+
+    /// Gives each option the ranges of the label with its name.
+    fn choose<T: Copy + Ord>(
+        &self,
+        source: FieldId,
+        options: &[VariantOption<u64>],
+        mappings: &Mappings<T>,
+    ) -> Result<Box<[VariantOption<T>]>, BuildError> {
+        self.check_overlaps(source, mappings.as_slice())?;
+        let chosen = options.iter().map(|option| {
+            let name = option.name.as_deref().unwrap_or_default();
+            match mappings.get(name) {
+                Some(mapping) => Ok(with_ranges(option, mapping.ranges.clone())),
+                None => self.fault(source, format!("the selector has no label `{name}`")),
+            }
+        });
+        chosen.collect()
+    }
+
+    fn check_overlaps<T: Copy + Ord>(
+        &self,
+        source: FieldId,
+        mappings: &[super::Mapping<T>],
+    ) -> Result<(), BuildError> {
+        for (index, mapping) in mappings.iter().enumerate() {
+            if mappings[index + 1..]
+                .iter()
+                .any(|m| m.ranges.intersects(&mapping.ranges))
+            {
+                let message = format!("values of the selector's label `{}` overlap", mapping.name);
+                return self.fault(source, message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True when a value is in the ranges of two options.
+fn overlapping<T: Copy + Ord>(options: &[VariantOption<T>]) -> bool {
+    let pairs = options.iter().enumerate();
+    let mut later = pairs.map(|(index, option)| (option, &options[index + 1..]));
+    later.any(|(option, rest)| {
+        rest.iter()
+            .any(|other| other.ranges.intersects(&option.ranges))
+    })
+}
+
+/// Some(true) for signed integers, Some(false) for unsigned ones.
+fn signedness(kind: &FieldKind) -> Option<bool> {
+    match kind {
+        FieldKind::Unsigned(..) | FieldKind::VariableUnsigned(_) => Some(false),
+        FieldKind::Signed(..) | FieldKind::VariableSigned(_) => Some(true),
+        _ => None,
+    }
+}
+
+/// Ranges are kept as raw bits until the sign of the selector is known.
+fn as_signed(ranges: &RangeSet<u64>) -> RangeSet<i64> {
+    let convert = |range: &super::IntRange<u64>| super::IntRange {
+        lower: range.lower.cast_signed(),
+        upper: range.upper.cast_signed(),
+    };
+    RangeSet::new(ranges.ranges().iter().map(convert).collect())
+}
+
+fn with_ranges<A, B>(option: &VariantOption<A>, ranges: RangeSet<B>) -> VariantOption<B> {
+    VariantOption {
+        name: option.name.clone(),
+        display_name: option.display_name.clone(),
+        ranges,
+        field: option.field,
+        attributes: option.attributes.clone(),
+    }
+}
+
+/// Makes `location` absolute for a field in `scope` to which the member `names` lead.
+fn absolute(location: &mut Location, scope: Scope, names: &[Box<str>]) -> Result<(), String> {
+    let mut path: Vec<PathStep> = Vec::new();
+    if location.scope.is_none() {
+        // The last name is the member with the location itself: its siblings are found beside it.
+        let parents = &names[..names.len().saturating_sub(1)];
+        path.extend(parents.iter().cloned().map(PathStep::Member));
+    }
+    for step in &location.path {
+        match step {
+            PathStep::Member(_) => path.push(step.clone()),
+            PathStep::Parent => {
+                if path.pop().is_none() {
+                    return Err("the root structure of a scope has no parent".to_owned());
+                }
+            }
+        }
+    }
+    location.scope.get_or_insert(scope);
+    location.path = path;
+    Ok(())
+}
+
+/// The first `steps` steps of an absolute location, for people.
+fn describe(location: &Location, steps: usize) -> String {
+    let mut text = location.scope.map_or("?", Scope::name).to_owned();
+    for (index, step) in location.path.iter().take(steps).enumerate() {
+        text.push_str(if index == 0 { ": `" } else { "/`" });
+        match step {
+            PathStep::Member(name) => text.push_str(name),
+            PathStep::Parent => text.push_str(".."),
+        }
+        text.push('`');
+    }
+    text
+}

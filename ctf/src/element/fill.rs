@@ -1,0 +1,134 @@
+//! The machine of the element face, and its fast loop.
+//!
+//! Elements are made in batches. The loop keeps the head and the address of the instruction in
+//! registers and does only what is frequent and cannot fail; everything else goes through
+//! [`Machine::execute`], which alone knows all instructions and all faults.
+
+use super::position::Position;
+use super::step::Step;
+use super::{Element, StreamInfo};
+use crate::machine::{DecodeError, DecodeFault};
+use crate::procedure::{Instr, Procedure};
+
+/// Elements of a batch: enough to forget the cost of a call, few enough for the first-level cache.
+pub(super) const BATCH: usize = 32;
+
+/// An element and its bit offset in the data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) offset: u64,
+    pub(super) element: Element<'a>,
+}
+
+/// What stopped a batch before it was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    End,
+    Error(DecodeError),
+}
+
+/// The machine: the program, the data, and where it is.
+#[derive(Clone, Debug)]
+pub(super) struct Machine<'a> {
+    pub(super) procedure: &'a Procedure,
+    pub(super) code: &'a [Instr],
+    pub(super) data: &'a [u8],
+    /// `data` from the packet on.
+    pub(super) bytes: &'a [u8],
+    /// Bits of the packet that may be read: the end of the content or of the data.
+    pub(super) limit: u64,
+    pub(super) window: u64,
+    pub(super) position: Position,
+    pub(super) stream_info: StreamInfo<'a>,
+    /// The element that `execute` gave.
+    pub(super) element: Element<'a>,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(procedure: &'a Procedure, data: &'a [u8]) -> Self {
+        let slots = procedure.trace_class().slot_count() as usize;
+        Self {
+            procedure,
+            code: procedure.code(),
+            data,
+            bytes: data,
+            limit: 0,
+            window: u64::MAX,
+            position: Position::new(0, slots),
+            stream_info: StreamInfo {
+                class: None,
+                id: None,
+            },
+            element: Element::PacketBegin,
+        }
+    }
+
+    /// Makes elements until `batch` is full; gives how many, and what stopped it before.
+    pub(super) fn fill(&mut self, batch: &mut [Entry<'a>]) -> (usize, Option<Stop>) {
+        let mut filled = 0;
+        while filled < batch.len() {
+            filled += self.run(&mut batch[filled..]);
+            if filled == batch.len() {
+                break;
+            }
+            let instr = &self.code[self.position.at as usize];
+            match self.execute(instr) {
+                Ok(Some(Step::Given)) => {
+                    let offset = self.position.offset;
+                    batch[filled] = Entry {
+                        offset,
+                        element: self.element,
+                    };
+                    filled += 1;
+                }
+                Ok(Some(Step::End)) => return (filled, Some(Stop::End)),
+                Ok(None) => {}
+                Err(fault) => return (filled, Some(Stop::Error(self.error(fault)))),
+            }
+        }
+        (filled, None)
+    }
+
+    /// Goes to `position`.
+    pub(super) fn move_to(&mut self, position: &Position) {
+        self.position.clone_from(position);
+        self.resume();
+    }
+
+    /// Makes everything that follows from the position.
+    pub(super) fn resume(&mut self) {
+        self.bytes = self.data.get(self.position.packet..).unwrap_or_default();
+        self.limit = self.position.content.min(self.data_bits());
+        self.stream_info = self.current_stream();
+    }
+
+    pub(super) fn current_stream(&self) -> StreamInfo<'a> {
+        let streams = self.procedure.trace_class().stream_classes();
+        let class = self
+            .position
+            .stream
+            .and_then(|index| streams.get(index as usize));
+        StreamInfo {
+            class,
+            id: self.position.stream_id,
+        }
+    }
+
+    /// Bits from the beginning of the packet to the end of the data.
+    pub(super) fn data_bits(&self) -> u64 {
+        self.bytes.len() as u64 * 8
+    }
+
+    /// The head from the beginning of the data, in bits.
+    pub(super) fn head_offset(&self) -> u64 {
+        self.position.packet as u64 * 8 + self.position.head
+    }
+
+    #[cold]
+    fn error(&self, fault: DecodeFault) -> DecodeError {
+        DecodeError {
+            offset: self.head_offset(),
+            fault,
+        }
+    }
+}

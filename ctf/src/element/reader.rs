@@ -1,0 +1,178 @@
+//! The reader of elements: batches, positions, and the way to other packets.
+
+use super::Element;
+use super::fill::{BATCH, Entry, Machine, Stop};
+use super::position::{Position, UNKNOWN};
+use crate::machine::DecodeError;
+use crate::procedure::Procedure;
+
+/// Elements after which a saved position need not be replayed from further back.
+const ANCHOR_DISTANCE: usize = 1024;
+
+/// Reads the elements of the packets in `data`.
+///
+/// ```
+/// use ctf::{Element, ElementReader};
+/// # fn read(procedure: &ctf::Procedure, stream: &[u8]) -> Result<u64, ctf::DecodeError> {
+/// let mut reader = ElementReader::new(procedure, stream);
+/// let mut records = 0;
+/// while let Some(element) = reader.next_element()? {
+///     if let Element::RecordBegin = element {
+///         records += 1;
+///     }
+/// }
+/// # Ok(records)
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ElementReader<'a> {
+    machine: Machine<'a>,
+    batch: Box<[Entry<'a>; BATCH]>,
+    /// How many elements of the batch are there, and how many of them were given.
+    filled: usize,
+    given: usize,
+    /// What comes after the elements of the batch.
+    stop: Option<Stop>,
+    /// A state of the machine, and the elements it made since then up to the end of the batch.
+    anchor: Position,
+    since_anchor: usize,
+    /// Offset of the element before the batch.
+    last_offset: u64,
+}
+
+impl<'a> ElementReader<'a> {
+    /// A reader at the beginning of `data`.
+    pub fn new(procedure: &'a Procedure, data: &'a [u8]) -> Self {
+        let machine = Machine::new(procedure, data);
+        let none = Entry {
+            offset: 0,
+            element: Element::PacketBegin,
+        };
+        Self {
+            anchor: machine.position.clone(),
+            machine,
+            batch: Box::new([none; BATCH]),
+            filled: 0,
+            given: 0,
+            stop: None,
+            since_anchor: 0,
+            last_offset: 0,
+        }
+    }
+
+    /// Cuts [`Element::RawData`] where `window` bytes of the data (from its beginning) end.
+    ///
+    /// A reader that gets its data in blocks sees the same elements as one that has it whole when
+    /// both are told the same window; without one, raw data is cut nowhere. A string that is not
+    /// terminated in its window is then checked against the content of the packet as a whole.
+    #[must_use]
+    pub fn with_window(mut self, window: u64) -> Self {
+        self.machine.window = window.max(1);
+        self
+    }
+
+    /// The next element, or nothing at the end of the data.
+    ///
+    /// # Errors
+    ///
+    /// A [`DecodeError`] when the packet cannot be decoded any further. The reader stays where it
+    /// is: the same error comes again until it is moved by [`Self::seek_packet`],
+    /// [`Self::skip_packet`] or [`Self::restore`].
+    #[inline]
+    pub fn next_element(&mut self) -> Result<Option<&Element<'a>>, DecodeError> {
+        if self.given == self.filled {
+            self.fill()?;
+            if self.filled == 0 {
+                return Ok(None);
+            }
+        }
+        let entry = &self.batch[self.given];
+        self.given += 1;
+        Ok(Some(&entry.element))
+    }
+
+    #[inline(never)]
+    fn fill(&mut self) -> Result<(), DecodeError> {
+        if let Some(Stop::Error(error)) = self.stop {
+            return Err(error);
+        }
+        if self.since_anchor >= ANCHOR_DISTANCE {
+            self.anchor.clone_from(&self.machine.position);
+            self.since_anchor = 0;
+        }
+        self.last_offset = self.offset();
+        let (filled, stop) = self.machine.fill(&mut self.batch[..]);
+        (self.filled, self.given, self.stop) = (filled, 0, stop);
+        self.since_anchor += filled;
+        match stop {
+            Some(Stop::Error(error)) if filled == 0 => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Offset of the element that was given last, in bits from the beginning of the data.
+    pub fn offset(&self) -> u64 {
+        self.given
+            .checked_sub(1)
+            .map_or(self.last_offset, |last| self.batch[last].offset)
+    }
+
+    /// The state of the reader after the element that was given last, as a value to keep.
+    ///
+    /// Costs up to a thousand elements' time: the reader works ahead, and the state is made again
+    /// from the last one it kept.
+    pub fn position(&self) -> Position {
+        let mut position = if self.given == self.filled && self.stop.is_none() {
+            self.machine.position.clone()
+        } else {
+            self.replay()
+        };
+        position.offset = self.offset();
+        position
+    }
+
+    fn replay(&self) -> Position {
+        let mut machine = self.machine.clone();
+        machine.move_to(&self.anchor);
+        let mut left = self.since_anchor - (self.filled - self.given);
+        let mut batch = *self.batch;
+        while left > 0 {
+            let (filled, _) = machine.fill(&mut batch[..left.min(BATCH)]);
+            debug_assert!(filled > 0, "what was executed once can be executed again");
+            left -= filled.clamp(1, left);
+        }
+        machine.position
+    }
+
+    /// Goes back to a saved position; the next element is the one after it.
+    pub fn restore(&mut self, position: &Position) {
+        self.machine.move_to(position);
+        self.anchor.clone_from(position);
+        self.since_anchor = 0;
+        self.last_offset = position.offset;
+        (self.filled, self.given, self.stop) = (0, 0, None);
+    }
+
+    /// Goes to the packet that begins `offset` bytes from the beginning of the data.
+    pub fn seek_packet(&mut self, offset: usize) {
+        let slots = self.machine.procedure.trace_class().slot_count() as usize;
+        self.restore(&Position::new(offset, slots));
+    }
+
+    /// Goes to the packet after the current one, past whatever is left of it.
+    ///
+    /// Gives false, and goes to the end of the data, when the length of the current packet is not
+    /// known (or not yet).
+    pub fn skip_packet(&mut self) -> bool {
+        let position = self.position();
+        let known = position.total != UNKNOWN;
+        let bytes = usize::try_from(position.total / 8).unwrap_or(usize::MAX);
+        let end = self.machine.data.len();
+        self.seek_packet(if known {
+            position.packet.saturating_add(bytes).min(end)
+        } else {
+            end
+        });
+        known
+    }
+}

@@ -1,0 +1,747 @@
+//! Executes instructions until one gives an element.
+
+use uuid::Uuid;
+
+use super::fill::Machine;
+use super::position::UNKNOWN;
+use super::{Element, Field};
+use crate::class::{ByteOrder, SlotId};
+use crate::machine::{DecodeFault, align_up, bits};
+use crate::procedure::{
+    Count, FixedKind, FixedRead, Instr, NodeId, SelectorKind, SelectorTable, StreamCode,
+};
+
+/// Array elements or event records without a bit that a packet may have in a row.
+const IDLE_MAX: u32 = 1 << 16;
+
+/// What came of executing instructions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// `element` is the next element.
+    Given,
+    /// The data is at its end.
+    End,
+}
+
+/// What came of one instruction: an element, or nothing yet.
+pub(super) type Executed = Result<Option<Step>, DecodeFault>;
+
+impl<'a> Machine<'a> {
+    /// Gives `element`, which begins at the head; goes on after this instruction.
+    #[inline]
+    fn give(&mut self, element: Element<'a>) {
+        self.mark();
+        self.element = element;
+    }
+
+    #[inline]
+    fn mark(&mut self) {
+        self.position.offset = self.head_offset();
+        self.position.mark += 1;
+        self.position.at += 1;
+    }
+
+    #[inline]
+    fn field(&self, node: NodeId) -> Field<'a> {
+        Field::new(self.procedure, node)
+    }
+
+    /// Executes one instruction.
+    ///
+    /// This is the whole of the machine: everything else that executes instructions only does the
+    /// frequent ones faster, and comes here when anything is unusual.
+    #[inline(never)]
+    pub(super) fn execute(&mut self, instr: &Instr) -> Executed {
+        match instr {
+            Instr::Unsigned(read) => {
+                let value = self.fixed(read)?;
+                self.position.integer = value;
+                self.element = Element::FixedUnsigned(self.field(read.node), value);
+            }
+            Instr::UnsignedElements(read) => {
+                let value = self.fixed(read)?;
+                self.element = Element::FixedUnsigned(self.field(read.node), value);
+                let array = self
+                    .position
+                    .arrays
+                    .last_mut()
+                    .expect("an array is being read");
+                array.0 -= 1;
+                if array.0 == 0 {
+                    self.position.arrays.pop();
+                } else {
+                    self.position.at -= 1;
+                }
+            }
+            Instr::Signed(read) => {
+                let value = bits::sign_extend(self.fixed(read)?, u32::from(read.length));
+                self.position.integer = value.cast_unsigned();
+                self.element = Element::FixedSigned(self.field(read.node), value);
+            }
+            Instr::BeginStruct { node, alignment } => {
+                self.align(*alignment)?;
+                self.give(Element::StructBegin(self.field(*node)));
+            }
+            Instr::EndStruct { node } => self.give(Element::StructEnd(self.field(*node))),
+            Instr::BeginScope { scope, alignment } => {
+                self.align(*alignment)?;
+                self.give(Element::ScopeBegin(*scope));
+            }
+            Instr::EndScope { scope } => self.give(Element::ScopeEnd(*scope)),
+            Instr::Save { slot } => {
+                self.position.saved[slot.0 as usize] = self.position.integer;
+                self.position.at += 1;
+                return Ok(None);
+            }
+            Instr::Jump { to } => {
+                self.position.at = *to;
+                return Ok(None);
+            }
+            instr => return self.rare(instr),
+        }
+        Ok(Some(Step::Given))
+    }
+
+    fn rare(&mut self, instr: &Instr) -> Executed {
+        let element = match *instr {
+            Instr::BeginPacket
+            | Instr::BeginContent
+            | Instr::EndContent
+            | Instr::EndPacket
+            | Instr::SelectStream { .. }
+            | Instr::StreamInfo
+            | Instr::EnterStream
+            | Instr::PacketInfo
+            | Instr::NextRecord { .. }
+            | Instr::SelectEvent { .. }
+            | Instr::EventInfo
+            | Instr::EnterEvent
+            | Instr::EndRecord => return self.frame(instr),
+            Instr::RawData if self.position.remaining == 0 => {
+                self.position.at += 1;
+                return Ok(None);
+            }
+            Instr::RawData => return self.raw_data(),
+            Instr::TextUntilNull { unit } => return self.text(unit),
+            Instr::NextElement { body } => return self.next_array_element(body),
+            Instr::UpdateClock { length } => self.update_clock(length),
+            Instr::Fixed(ref read) => return self.other(read),
+            Instr::VariableUnsigned { node } => return self.variable(node, false),
+            Instr::VariableSigned { node } => return self.variable(node, true),
+            Instr::BeginText { node } => {
+                self.align(8)?;
+                (self.position.unit, self.position.unit_bytes) = (0, 0);
+                Element::NullTerminatedStringBegin(self.field(node))
+            }
+            Instr::EndText { node } => Element::NullTerminatedStringEnd(self.field(node)),
+            Instr::BeginString { node, count } => self.begin_string(node, count)?,
+            Instr::EndString { node, dynamic } => match dynamic {
+                true => Element::DynamicStringEnd(self.field(node)),
+                false => Element::StaticStringEnd(self.field(node)),
+            },
+            Instr::BeginBlob { node, count } => self.begin_blob(node, count)?,
+            Instr::EndBlob { node, dynamic } => match dynamic {
+                true => Element::DynamicBlobEnd(self.field(node)),
+                false => Element::StaticBlobEnd(self.field(node)),
+            },
+            Instr::BeginArray {
+                node,
+                alignment,
+                count,
+                after,
+            } => {
+                return self.begin_array(node, alignment, count, after);
+            }
+            Instr::EndArray { node, dynamic } => match dynamic {
+                true => Element::DynamicArrayEnd(self.field(node)),
+                false => Element::StaticArrayEnd(self.field(node)),
+            },
+            Instr::BeginVariant { node, slot, table } => {
+                return self.begin_variant(node, slot, table);
+            }
+            Instr::EndVariant { node, signed } => match signed {
+                true => Element::SignedVariantEnd(self.field(node)),
+                false => Element::UnsignedVariantEnd(self.field(node)),
+            },
+            Instr::BeginOptional {
+                node,
+                slot,
+                kind,
+                table,
+            } => {
+                self.begin_optional(node, slot, kind, table);
+                return Ok(Some(Step::Given));
+            }
+            Instr::EndOptional { node, kind } => match kind {
+                SelectorKind::Bool => Element::BoolOptionalEnd(self.field(node)),
+                SelectorKind::Unsigned => Element::UnsignedOptionalEnd(self.field(node)),
+                SelectorKind::Signed => Element::SignedOptionalEnd(self.field(node)),
+            },
+            Instr::MagicNumber => Element::MagicNumber(self.position.integer),
+            Instr::MetadataUuid { blob } => {
+                if blob {
+                    self.uuid_of_blob();
+                }
+                Element::MetadataUuid(Uuid::from_bytes(self.position.uuid))
+            }
+            ref effect => return self.effect(effect).map(|()| None),
+        };
+        self.give(element);
+        Ok(Some(Step::Given))
+    }
+
+    /// What the last integer means for the packet.
+    fn effect(&mut self, instr: &Instr) -> Result<(), DecodeFault> {
+        let at = &mut self.position;
+        let value = at.integer;
+        match instr {
+            Instr::SetPacketEndClock => at.info.end_clock = Some(value),
+            Instr::SetId => at.id = value,
+            Instr::SetStreamId => at.stream_id = Some(value),
+            Instr::SetSequence => at.info.sequence = Some(value),
+            Instr::SetDiscarded => at.info.discarded_events = Some(value),
+            Instr::UuidByte => {
+                at.uuid.rotate_left(1);
+                at.uuid[15] = value.to_le_bytes()[0];
+            }
+            Instr::SetTotalLength => self.set_total_length(value)?,
+            Instr::SetContentLength => self.set_content_length(value)?,
+            other => unreachable!("{other:?} is executed elsewhere"),
+        }
+        self.position.at += 1;
+        Ok(())
+    }
+
+    fn set_total_length(&mut self, total: u64) -> Result<(), DecodeFault> {
+        let at = &mut self.position;
+        if total & 7 != 0 {
+            return Err(DecodeFault::TotalLengthNotBytes { total });
+        }
+        if at.content != UNKNOWN && total < at.content {
+            return Err(DecodeFault::TotalLengthBelowContent {
+                total,
+                content: at.content,
+            });
+        }
+        if total < at.head {
+            return Err(DecodeFault::TotalLengthBelowPosition {
+                total,
+                position: at.head,
+            });
+        }
+        at.total = total;
+        if at.content == UNKNOWN {
+            self.set_limit(total);
+        }
+        Ok(())
+    }
+
+    fn set_content_length(&mut self, content: u64) -> Result<(), DecodeFault> {
+        let at = &self.position;
+        if at.total < content {
+            return Err(DecodeFault::TotalLengthBelowContent {
+                total: at.total,
+                content,
+            });
+        }
+        if content < at.head {
+            return Err(DecodeFault::ContentLengthBelowPosition {
+                content,
+                position: at.head,
+            });
+        }
+        self.set_limit(content);
+        Ok(())
+    }
+
+    fn set_limit(&mut self, content: u64) {
+        self.position.content = content;
+        self.limit = content.min(self.data_bits());
+    }
+
+    fn frame(&mut self, instr: &Instr) -> Executed {
+        let element = match *instr {
+            Instr::BeginPacket => {
+                self.position.begin_packet(self.position.next_packet);
+                self.resume();
+                if self.position.packet >= self.data.len() {
+                    return Ok(Some(Step::End));
+                }
+                Element::PacketBegin
+            }
+            Instr::BeginContent => Element::ContentBegin,
+            Instr::SelectStream { dynamic } => {
+                self.select_stream(dynamic)?;
+                return Ok(None);
+            }
+            Instr::StreamInfo => {
+                self.stream_info = self.current_stream();
+                Element::StreamInfo(self.stream_info)
+            }
+            Instr::EnterStream => {
+                let code = self.stream_code().map(|stream| stream.packet);
+                self.position.at = code.unwrap_or(self.procedure.packet_end());
+                return Ok(None);
+            }
+            Instr::PacketInfo => {
+                let known = |length: u64| (length != UNKNOWN).then_some(length);
+                self.position.info.total_length = known(self.position.total);
+                self.position.info.content_length = known(self.position.content);
+                Element::PacketInfo(self.position.info)
+            }
+            Instr::NextRecord { alignment } => return self.next_record(alignment),
+            Instr::SelectEvent { dynamic } => {
+                self.select_event(dynamic)?;
+                return Ok(None);
+            }
+            Instr::EventInfo => {
+                let classes = self.stream_info.class.map(|class| class.event_classes());
+                let index = self.position.event;
+                let event = index.and_then(|index| classes?.get(index as usize));
+                Element::EventInfo(event)
+            }
+            Instr::EnterEvent => {
+                let event = self.position.event.unwrap_or(0) as usize;
+                let code = self
+                    .stream_code()
+                    .and_then(|stream| stream.events.get(event));
+                self.position.at = *code.expect("an event class was selected before");
+                return Ok(None);
+            }
+            Instr::EndRecord => {
+                self.give(Element::RecordEnd);
+                let code = self.stream_code().expect("event records are in a stream");
+                self.position.at = code.record;
+                return Ok(Some(Step::Given));
+            }
+            Instr::EndContent => Element::ContentEnd,
+            Instr::EndPacket => return self.end_packet(),
+            ref other => unreachable!("{other:?} is not of the frame"),
+        };
+        self.give(element);
+        Ok(Some(Step::Given))
+    }
+
+    fn stream_code(&self) -> Option<&'a StreamCode> {
+        self.procedure.streams().get(self.position.stream? as usize)
+    }
+
+    fn select_stream(&mut self, dynamic: bool) -> Result<(), DecodeFault> {
+        let class = self.procedure.trace_class();
+        let id = self.position.id;
+        self.position.stream = Some(match dynamic {
+            true => {
+                class
+                    .find_stream_class(id)
+                    .ok_or(DecodeFault::UnknownStreamClass { id })?
+                    .0
+            }
+            false => 0,
+        });
+        self.position.at += 1;
+        Ok(())
+    }
+
+    fn select_event(&mut self, dynamic: bool) -> Result<(), DecodeFault> {
+        let id = self.position.id;
+        let class = self
+            .stream_info
+            .class
+            .expect("event records are in a stream");
+        self.position.event = Some(match dynamic {
+            true => {
+                class
+                    .find_event_class(id)
+                    .ok_or(DecodeFault::UnknownEventClass { id })?
+                    .0
+            }
+            false => 0,
+        });
+        self.position.at += 1;
+        Ok(())
+    }
+
+    fn next_record(&mut self, alignment: u32) -> Executed {
+        let at = &self.position;
+        let end = if at.content == UNKNOWN {
+            self.data_bits()
+        } else {
+            at.content
+        };
+        if at.head >= end {
+            self.position.at = self.procedure.packet_end();
+            return Ok(None);
+        }
+        self.align(alignment)?;
+        self.progress(self.position.record)?;
+        self.position.record = self.position.head;
+        self.give(Element::RecordBegin);
+        Ok(Some(Step::Given))
+    }
+
+    /// Refuses to go round without reading anything for ever.
+    fn progress(&mut self, before: u64) -> Result<(), DecodeFault> {
+        if self.position.head != before {
+            self.position.idle = 0;
+            return Ok(());
+        }
+        self.position.idle += 1;
+        if self.position.idle > IDLE_MAX {
+            Err(DecodeFault::NoProgress)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn end_packet(&mut self) -> Executed {
+        let data_bits = self.data_bits();
+        let total = self.position.total;
+        if total != UNKNOWN {
+            if total > data_bits {
+                self.position.head = data_bits;
+                return Err(DecodeFault::EndOfData { needed: 1 });
+            }
+            self.position.head = total;
+        }
+        self.mark();
+        // Only a packet without any field can end where it begins: nothing can be known of the
+        // rest of the data then.
+        let bytes = match self.position.head.div_ceil(8) {
+            0 => self.bytes.len(),
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
+        self.element = Element::PacketEnd;
+        self.position.next_packet = self.position.packet.saturating_add(bytes);
+        self.position.at = 0;
+        Ok(Some(Step::Given))
+    }
+
+    #[inline]
+    fn align(&mut self, alignment: u32) -> Result<(), DecodeFault> {
+        let head = self.position.head;
+        if head & u64::from(alignment - 1) == 0 {
+            return Ok(());
+        }
+        let aligned = align_up(head, alignment);
+        if aligned <= self.limit {
+            self.position.head = aligned;
+            return Ok(());
+        }
+        let remaining = self.position.content - head;
+        if aligned - head > remaining {
+            return Err(DecodeFault::BeyondContent {
+                needed: aligned - head,
+                remaining,
+            });
+        }
+        self.position.head = self.data_bits();
+        Err(DecodeFault::EndOfData { needed: 1 })
+    }
+
+    /// Sees that `needed` bits can be read at the head.
+    #[inline]
+    fn require(&self, needed: u64) -> Result<(), DecodeFault> {
+        let head = self.position.head;
+        if needed <= self.limit - head {
+            Ok(())
+        } else {
+            Err(self.missing(needed))
+        }
+    }
+
+    #[cold]
+    fn missing(&self, needed: u64) -> DecodeFault {
+        let remaining = self.position.content - self.position.head;
+        if needed > remaining {
+            DecodeFault::BeyondContent { needed, remaining }
+        } else {
+            DecodeFault::EndOfData { needed }
+        }
+    }
+
+    /// Aligns, reads a fixed-length field and moves the head behind it.
+    #[inline]
+    fn fixed(&mut self, read: &FixedRead) -> Result<u64, DecodeFault> {
+        self.align(read.alignment)?;
+        let head = self.position.head;
+        let length = u32::from(read.length);
+        let end = head + u64::from(length);
+        if end > self.limit {
+            return Err(self.missing(u64::from(length)));
+        }
+        if (head | end) & 7 != 0 {
+            self.check_order(head, read.order)?;
+        }
+        let value = bits::read(self.bytes, head, length, read.order, read.reversed);
+        self.mark();
+        self.position.head = end;
+        // The limit is within the data.
+        Ok(value.unwrap_or_default())
+    }
+
+    /// A field that shares a byte with the one before must have the same byte order.
+    #[inline(never)]
+    fn check_order(&mut self, head: u64, to: ByteOrder) -> Result<(), DecodeFault> {
+        match self.position.order.replace(to) {
+            Some(from) if from != to && head & 7 != 0 => {
+                self.position.order = Some(from);
+                Err(DecodeFault::ByteOrderChange { from, to })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A fixed-length field that is not an integer.
+    fn other(&mut self, read: &FixedRead) -> Executed {
+        let value = self.fixed(read)?;
+        let field = self.field(read.node);
+        self.position.integer = value;
+        self.element = match read.kind {
+            FixedKind::Bool => {
+                self.position.integer = u64::from(value != 0);
+                Element::FixedBool(field, value != 0)
+            }
+            FixedKind::Float32 => {
+                Element::FixedFloat(field, f64::from(f32::from_bits(value as u32)))
+            }
+            FixedKind::Float64 => Element::FixedFloat(field, f64::from_bits(value)),
+            FixedKind::BitMap => Element::FixedBitMap(field, value),
+            _ => Element::FixedBitArray(field, value),
+        };
+        Ok(Some(Step::Given))
+    }
+
+    fn variable(&mut self, node: NodeId, signed: bool) -> Executed {
+        self.align(8)?;
+        let begin = self.position.head;
+        let mut integer = bits::Leb128::default();
+        loop {
+            self.require(8)?;
+            let byte = self.bytes[(self.position.head / 8) as usize];
+            let done = integer
+                .push(byte, signed)
+                .ok_or(DecodeFault::OversizedInteger)?;
+            self.position.head += 8;
+            if done {
+                break;
+            }
+        }
+        let end = std::mem::replace(&mut self.position.head, begin);
+        self.mark();
+        self.position.head = end;
+        self.position.integer_length = integer.length();
+        let field = self.field(node);
+        self.element = if signed {
+            let value = integer.signed();
+            self.position.integer = value.cast_unsigned();
+            Element::VariableSigned(field, value)
+        } else {
+            self.position.integer = integer.unsigned();
+            Element::VariableUnsigned(field, integer.unsigned())
+        };
+        Ok(Some(Step::Given))
+    }
+
+    fn update_clock(&mut self, length: u8) -> Element<'a> {
+        let at = &mut self.position;
+        let length = if length == 0 {
+            at.integer_length
+        } else {
+            u32::from(length)
+        };
+        at.clock = bits::update_clock(at.clock, at.integer, length);
+        Element::ClockValue(at.clock)
+    }
+
+    fn count(&self, count: Count) -> u64 {
+        match count {
+            Count::Static(count) => count,
+            Count::Saved(slot) => self.saved(slot),
+        }
+    }
+
+    fn saved(&self, slot: SlotId) -> u64 {
+        self.position.saved[slot.0 as usize]
+    }
+
+    fn begin_string(&mut self, node: NodeId, count: Count) -> Result<Element<'a>, DecodeFault> {
+        self.align(8)?;
+        let length = self.count(count);
+        self.position.remaining = length;
+        Ok(match count {
+            Count::Static(_) => Element::StaticStringBegin(self.field(node), length),
+            Count::Saved(_) => Element::DynamicStringBegin(self.field(node), length),
+        })
+    }
+
+    fn begin_blob(&mut self, node: NodeId, count: Count) -> Result<Element<'a>, DecodeFault> {
+        self.align(8)?;
+        let length = self.count(count);
+        self.position.remaining = length;
+        Ok(match count {
+            Count::Static(_) => Element::StaticBlobBegin(self.field(node), length),
+            Count::Saved(_) => Element::DynamicBlobBegin(self.field(node), length),
+        })
+    }
+
+    /// The bytes from the head to the end of the window or of the data.
+    fn block(&self) -> Result<&'a [u8], DecodeFault> {
+        self.require(8)?;
+        let begin = (self.position.head / 8) as usize;
+        let rest = &self.bytes[begin..];
+        if self.window == u64::MAX {
+            return Ok(rest);
+        }
+        let left = self.window - (self.position.packet as u64 + begin as u64) % self.window;
+        Ok(&rest[..rest.len().min(usize::try_from(left).unwrap_or(usize::MAX))])
+    }
+
+    fn raw_data(&mut self) -> Executed {
+        let block = self.block()?;
+        let wanted = usize::try_from(self.position.remaining).unwrap_or(usize::MAX);
+        let bytes = &block[..block.len().min(wanted)];
+        self.give_raw(bytes)?;
+        let at = &mut self.position;
+        at.remaining -= bytes.len() as u64;
+        if at.remaining == 0 {
+            at.at += 1;
+        }
+        self.element = Element::RawData(bytes);
+        Ok(Some(Step::Given))
+    }
+
+    fn uuid_of_blob(&mut self) {
+        let before = &self.bytes[..(self.position.head / 8) as usize];
+        self.position.uuid = *before.last_chunk().expect("a BLOB of 16 bytes was read");
+    }
+
+    /// Marks and consumes `bytes` at the head; goes on at this instruction again.
+    fn give_raw(&mut self, bytes: &[u8]) -> Result<(), DecodeFault> {
+        let length = bytes.len() as u64 * 8;
+        let remaining = self.position.content - self.position.head;
+        if length > remaining {
+            return Err(DecodeFault::BeyondContent {
+                needed: length,
+                remaining,
+            });
+        }
+        self.mark();
+        self.position.at -= 1;
+        self.position.head += length;
+        Ok(())
+    }
+
+    fn text(&mut self, unit: u8) -> Executed {
+        let mut block = self.block()?;
+        if self.window == u64::MAX {
+            // What follows the content is not searched: the string cannot end there.
+            let content = (self.limit - self.position.head) / 8;
+            block = &block[..block
+                .len()
+                .min(usize::try_from(content).unwrap_or(usize::MAX))];
+        }
+        let at = &mut self.position;
+        let end = match unit {
+            1 => memchr::memchr(0, block),
+            _ => null_unit(block, unit, &mut at.unit, &mut at.unit_bytes),
+        };
+        let bytes = end.map_or(block, |end| &block[..=end]);
+        self.give_raw(bytes)?;
+        if end.is_some() {
+            self.position.at += 1;
+        }
+        self.element = Element::RawData(bytes);
+        Ok(Some(Step::Given))
+    }
+
+    fn begin_array(&mut self, node: NodeId, alignment: u32, count: Count, after: u32) -> Executed {
+        self.align(alignment)?;
+        let length = self.count(count);
+        let field = self.field(node);
+        self.give(match count {
+            Count::Static(_) => Element::StaticArrayBegin(field, length),
+            Count::Saved(_) => Element::DynamicArrayBegin(field, length),
+        });
+        match length {
+            0 => self.position.at = after,
+            _ => self.position.arrays.push((length, self.position.head)),
+        }
+        Ok(Some(Step::Given))
+    }
+
+    fn next_array_element(&mut self, body: u32) -> Executed {
+        let head = self.position.head;
+        let array = self
+            .position
+            .arrays
+            .last_mut()
+            .expect("an array is being read");
+        array.0 -= 1;
+        if array.0 == 0 {
+            self.position.arrays.pop();
+            self.position.at += 1;
+            return Ok(None);
+        }
+        let before = std::mem::replace(&mut array.1, head);
+        self.progress(before)?;
+        self.position.at = body;
+        Ok(None)
+    }
+
+    fn begin_variant(&mut self, node: NodeId, slot: SlotId, table: u32) -> Executed {
+        let table: &SelectorTable = self.procedure.table(table);
+        let raw = self.saved(slot);
+        let value = raw.cast_signed();
+        let Some(option) = table.select(raw) else {
+            return Err(match table.is_signed() {
+                true => DecodeFault::InvalidSignedSelector { value },
+                false => DecodeFault::InvalidUnsignedSelector { value: raw },
+            });
+        };
+        let field = self.field(node);
+        self.give(match table.is_signed() {
+            true => Element::SignedVariantBegin(field, value),
+            false => Element::UnsignedVariantBegin(field, raw),
+        });
+        self.position.at = table.addresses[option as usize];
+        Ok(Some(Step::Given))
+    }
+
+    fn begin_optional(&mut self, node: NodeId, slot: SlotId, kind: SelectorKind, table: u32) {
+        let table = self.procedure.table(table);
+        let raw = self.saved(slot);
+        let field = self.field(node);
+        let selected = table.select(raw).is_some();
+        let (there, element) = match kind {
+            SelectorKind::Bool => (raw != 0, Element::BoolOptionalBegin(field, raw != 0)),
+            SelectorKind::Unsigned => (
+                selected,
+                Element::UnsignedOptionalBegin(field, selected, raw),
+            ),
+            SelectorKind::Signed => (
+                selected,
+                Element::SignedOptionalBegin(field, selected, raw.cast_signed()),
+            ),
+        };
+        self.give(element);
+        if !there {
+            self.position.at = table.end;
+        }
+    }
+}
+
+/// The index of the last byte of the first null code unit of `unit` bytes in `block`. What is left
+/// of a code unit at its end is kept in `partial` and `held` for the next block.
+fn null_unit(block: &[u8], unit: u8, partial: &mut u32, held: &mut u8) -> Option<usize> {
+    for (index, &byte) in block.iter().enumerate() {
+        *partial |= u32::from(byte);
+        *held += 1;
+        if *held == unit {
+            if *partial == 0 {
+                return Some(index);
+            }
+            (*partial, *held) = (0, 0);
+        }
+    }
+    None
+}

@@ -1,0 +1,502 @@
+//! Executes the operations of a plan over the bytes of a packet.
+
+use super::op::{Effect, Op, Uses};
+use super::plan::Inner;
+use super::token::{Item, Token, TokenKind};
+use crate::class::ByteOrder;
+use crate::machine::{align_up, bits};
+use crate::procedure::{Count, FixedKind, NodeId};
+
+/// Values of an event record, boundaries included; packed arrays count as one.
+pub(super) const TOKENS_MAX: usize = 1 << 22;
+/// Array elements without a bit that an event record may have in a row.
+const IDLE_MAX: u32 = 1 << 16;
+/// A length or an index that is not known.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+/// The scope has no tokens.
+pub(super) const NO_SCOPE: u32 = u32::MAX;
+
+/// The operations cannot go on; the element face knows why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stuck;
+
+/// What packet preambles and event records leave behind.
+#[derive(Clone, Debug)]
+pub(super) struct Engine<'a> {
+    plan: &'a Inner,
+    /// The data from the packet on.
+    pub(super) bytes: &'a [u8],
+    /// Bits of the packet that may be read.
+    pub(super) limit: u64,
+    pub(super) head: u64,
+    pub(super) total: u64,
+    pub(super) content: u64,
+    pub(super) clock: u64,
+    /// True when a timestamp was read since [`Self::begin_packet`].
+    pub(super) has_clock: bool,
+    pub(super) id: u64,
+    pub(super) stream: u32,
+    pub(super) event: u32,
+    pub(super) stream_id: Option<u64>,
+    pub(super) end_clock: Option<u64>,
+    pub(super) sequence: Option<u64>,
+    pub(super) discarded: Option<u64>,
+    pub(super) magic: Option<u64>,
+    pub(super) uuid: Option<[u8; 16]>,
+    pub(super) tokens: Vec<Token>,
+    /// Where the tokens of each scope begin.
+    pub(super) scopes: [u32; 6],
+    integer: u64,
+    integer_length: u32,
+    uuid_bytes: [u8; 16],
+    order: Option<ByteOrder>,
+    saved: Vec<u64>,
+    /// Elements left, and the head when the element began.
+    arrays: Vec<(u64, u64)>,
+    idle: u32,
+}
+
+impl<'a> Engine<'a> {
+    pub(super) fn new(plan: &'a Inner) -> Self {
+        let slots = plan.procedure.trace_class().slot_count() as usize;
+        Self {
+            plan,
+            bytes: &[],
+            limit: 0,
+            head: 0,
+            total: UNKNOWN,
+            content: UNKNOWN,
+            clock: 0,
+            has_clock: false,
+            id: 0,
+            stream: 0,
+            event: 0,
+            stream_id: None,
+            end_clock: None,
+            sequence: None,
+            discarded: None,
+            magic: None,
+            uuid: None,
+            tokens: Vec::new(),
+            scopes: [NO_SCOPE; 6],
+            integer: 0,
+            integer_length: 0,
+            uuid_bytes: [0; 16],
+            order: None,
+            saved: vec![0; slots],
+            arrays: Vec::new(),
+            idle: 0,
+        }
+    }
+
+    pub(super) fn begin_packet(&mut self, bytes: &'a [u8]) {
+        let (mut tokens, mut saved) = (
+            std::mem::take(&mut self.tokens),
+            std::mem::take(&mut self.saved),
+        );
+        tokens.clear();
+        saved.fill(0);
+        let new = Self::new(self.plan);
+        let limit = bytes.len() as u64 * 8;
+        *self = Self {
+            bytes,
+            limit,
+            tokens,
+            saved,
+            ..new
+        };
+    }
+
+    /// Executes from `at` to the end of the preamble or event record.
+    pub(super) fn execute(&mut self, at: u32) -> Result<(), Stuck> {
+        let plan = self.plan;
+        let ops = &*plan.ops;
+        let mut at = at as usize;
+        let mut run = self.head;
+        loop {
+            let op = ops.get(at).ok_or(Stuck)?;
+            at += 1;
+            match *op {
+                Op::Run { alignment, bits } => {
+                    run = align_up(self.head, alignment);
+                    let end = run + u64::from(bits);
+                    if end > self.limit {
+                        return Err(Stuck);
+                    }
+                    self.head = end;
+                }
+                Op::Integer {
+                    ref load,
+                    wanted,
+                    uses,
+                } => {
+                    let value = load.read(self.bytes, run + u64::from(load.at));
+                    let is_bool = load.kind == FixedKind::Bool;
+                    self.integer = if is_bool {
+                        u64::from(value != 0)
+                    } else {
+                        value
+                    };
+                    if wanted {
+                        self.push(load.token_kind(), load.node, value, 0);
+                    }
+                    if uses != Uses::default() {
+                        self.use_integer(uses);
+                    }
+                }
+                Op::Items { first, count } => {
+                    let items = plan.items.get(first as usize..(first + count) as usize);
+                    self.items(run, items.ok_or(Stuck)?);
+                }
+                Op::UpdateClock { length } => {
+                    let length = if length == 0 {
+                        self.integer_length
+                    } else {
+                        u32::from(length)
+                    };
+                    self.clock = bits::update_clock(self.clock, self.integer, length);
+                    self.has_clock = true;
+                }
+                Op::Save { slot } => self.saved[slot.0 as usize] = self.integer,
+                Op::SetId => self.id = self.integer,
+                Op::Jump { to } => at = to as usize,
+                Op::BeginScope { scope } => {
+                    self.scopes[scope.index()] = self.tokens.len() as u32;
+                }
+                Op::Text { node, unit, wanted } => self.text(node, unit, wanted)?,
+                Op::Packed {
+                    packing,
+                    count,
+                    wanted,
+                } => self.packed(packing, count, wanted)?,
+                Op::Variant {
+                    node,
+                    slot,
+                    table,
+                    wanted,
+                } => {
+                    let table = &plan.tables[table as usize];
+                    let raw = self.saved[slot.0 as usize];
+                    let option = table.select(raw).ok_or(Stuck)?;
+                    if wanted {
+                        self.push(TokenKind::VariantBegin, node, raw, option.into());
+                    }
+                    at = table.addresses[option as usize] as usize;
+                }
+                Op::EnterEvent { dynamic } => at = self.enter_event(dynamic)? as usize,
+                Op::End => return Ok(()),
+                Op::Next { body } => {
+                    if self.next_element()? {
+                        at = body as usize;
+                    }
+                }
+                Op::Array {
+                    node,
+                    alignment,
+                    count,
+                    after,
+                    wanted,
+                } => {
+                    if !self.array(node, alignment, count, wanted)? {
+                        at = after as usize;
+                    }
+                }
+                Op::Optional {
+                    node,
+                    slot,
+                    table,
+                    is_bool,
+                    wanted,
+                } => {
+                    let table = &plan.tables[table as usize];
+                    let raw = self.saved[slot.0 as usize];
+                    let there = if is_bool {
+                        raw != 0
+                    } else {
+                        table.select(raw).is_some()
+                    };
+                    if wanted {
+                        self.push(TokenKind::OptionalBegin, node, raw, there.into());
+                    }
+                    if !there {
+                        at = table.end as usize;
+                    }
+                }
+                Op::CheckOrder { order, at } => {
+                    let inside_byte = (run + u64::from(at)) & 7 != 0;
+                    if inside_byte && self.order.is_some_and(|before| before != order) {
+                        return Err(Stuck);
+                    }
+                }
+                Op::SetOrder { order } => self.order = Some(order),
+                ref op => self.rare(op, run)?,
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn rare(&mut self, op: &Op, run: u64) -> Result<(), Stuck> {
+        match *op {
+            Op::Elements { at, count, packing } => {
+                let begin = run + u64::from(at);
+                self.push(TokenKind::Packed, NodeId(packing), begin, count.into());
+            }
+            Op::Variable {
+                node,
+                signed,
+                wanted,
+            } => self.variable(node, signed, wanted)?,
+            Op::Data { node, count, kind } => self.data(node, count, kind)?,
+            Op::Effect(effect) => self.effect(effect)?,
+            _ => return Err(Stuck),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push(&mut self, kind: TokenKind, node: NodeId, value: u64, length: u64) {
+        self.tokens.push(Token {
+            value,
+            length,
+            node,
+            kind,
+        });
+    }
+
+    /// Gives the tokens of `items`, without a jump that depends on what they are.
+    #[inline(always)]
+    fn items(&mut self, run: u64, items: &[Item]) {
+        let bytes = self.bytes;
+        self.tokens.reserve(items.len());
+        for item in items {
+            let load = &item.load;
+            let bit = run + u64::from(load.at);
+            let loaded = load.read(bytes, bit);
+            self.tokens.push(Token {
+                value: if item.is_loaded { loaded } else { bit >> 3 },
+                length: item.bytes.into(),
+                node: load.node,
+                kind: item.kind,
+            });
+        }
+    }
+
+    #[inline(always)]
+    fn use_integer(&mut self, uses: Uses) {
+        if let Some(slot) = uses.slot.checked_sub(1) {
+            self.saved[slot as usize] = self.integer;
+        }
+        if uses.is_id {
+            self.id = self.integer;
+        }
+        if uses.clock > 0 {
+            self.clock = bits::update_clock(self.clock, self.integer, uses.clock.into());
+            self.has_clock = true;
+        }
+    }
+
+    fn enter_event(&mut self, dynamic: bool) -> Result<u32, Stuck> {
+        let class = self.plan.procedure.trace_class();
+        let stream = class
+            .stream_classes()
+            .get(self.stream as usize)
+            .ok_or(Stuck)?;
+        self.event = match dynamic {
+            true => stream.find_event_class(self.id).ok_or(Stuck)?.0,
+            false => 0,
+        };
+        let events = &self.plan.streams[self.stream as usize].events;
+        events.get(self.event as usize).copied().ok_or(Stuck)
+    }
+
+    fn count(&self, count: Count) -> u64 {
+        match count {
+            Count::Static(count) => count,
+            Count::Saved(slot) => self.saved[slot.0 as usize],
+        }
+    }
+
+    #[inline]
+    fn align(&self, alignment: u32) -> Result<u64, Stuck> {
+        let begin = align_up(self.head, alignment);
+        if begin <= self.limit {
+            Ok(begin)
+        } else {
+            Err(Stuck)
+        }
+    }
+
+    fn text(&mut self, node: NodeId, unit: u8, wanted: bool) -> Result<(), Stuck> {
+        let begin = self.align(8)? / 8;
+        let content = self
+            .bytes
+            .get(begin as usize..(self.limit / 8) as usize)
+            .ok_or(Stuck)?;
+        let length = match unit {
+            1 => memchr::memchr(0, content),
+            unit => {
+                let unit = usize::from(unit);
+                let mut units = content.chunks_exact(unit);
+                units
+                    .position(|unit| unit.iter().all(|byte| *byte == 0))
+                    .map(|at| at * unit)
+            }
+        };
+        let length = length.ok_or(Stuck)? as u64;
+        if wanted {
+            self.push(TokenKind::Text, node, begin, length);
+        }
+        self.head = (begin + length + u64::from(unit)) * 8;
+        Ok(())
+    }
+
+    fn data(&mut self, node: NodeId, count: Count, kind: Option<TokenKind>) -> Result<(), Stuck> {
+        let begin = self.align(8)?;
+        let length = self.count(count);
+        if length > (self.limit - begin) / 8 {
+            return Err(Stuck);
+        }
+        if let Some(kind) = kind {
+            self.push(kind, node, begin / 8, length);
+        }
+        self.head = begin + length * 8;
+        Ok(())
+    }
+
+    fn packed(&mut self, index: u32, count: Count, wanted: bool) -> Result<(), Stuck> {
+        let packing = &self.plan.packings[index as usize];
+        let begin = self.align(packing.alignment)?;
+        let count = self.count(count);
+        let length = packing.bits(count).ok_or(Stuck)?;
+        if length > self.limit - begin {
+            return Err(Stuck);
+        }
+        if count > 0 {
+            let order = packing.load.order;
+            if begin & 7 != 0 && self.order.is_some_and(|before| before != order) {
+                return Err(Stuck);
+            }
+            self.order = Some(order);
+        }
+        if wanted {
+            self.push(TokenKind::Packed, NodeId(index), begin, count);
+        }
+        self.head = begin + length;
+        Ok(())
+    }
+
+    fn variable(&mut self, node: NodeId, signed: bool, wanted: bool) -> Result<(), Stuck> {
+        let begin = self.align(8)? / 8;
+        let content = self
+            .bytes
+            .get(begin as usize..(self.limit / 8) as usize)
+            .ok_or(Stuck)?;
+        let mut integer = bits::Leb128::default();
+        for (&byte, length) in content.iter().zip(1..) {
+            if !integer.push(byte, signed).ok_or(Stuck)? {
+                continue;
+            }
+            self.head = (begin + length) * 8;
+            self.integer_length = integer.length();
+            let (kind, value) = match signed {
+                true => (TokenKind::Signed, integer.signed().cast_unsigned()),
+                false => (TokenKind::Unsigned, integer.unsigned()),
+            };
+            self.integer = value;
+            if wanted {
+                self.push(kind, node, value, 0);
+            }
+            return Ok(());
+        }
+        Err(Stuck)
+    }
+
+    /// False when the array is empty.
+    fn array(
+        &mut self,
+        node: NodeId,
+        alignment: u32,
+        count: Count,
+        wanted: bool,
+    ) -> Result<bool, Stuck> {
+        self.head = self.align(alignment)?;
+        let count = self.count(count);
+        if wanted {
+            self.push(TokenKind::ArrayBegin, node, 0, count);
+        }
+        if count > 0 {
+            self.arrays.push((count, self.head));
+        }
+        Ok(count > 0)
+    }
+
+    /// True when there is another element.
+    fn next_element(&mut self) -> Result<bool, Stuck> {
+        let array = self.arrays.last_mut().ok_or(Stuck)?;
+        array.0 -= 1;
+        if array.0 == 0 {
+            self.arrays.pop();
+            return Ok(false);
+        }
+        if array.1 == self.head {
+            self.idle += 1;
+        } else {
+            self.idle = 0;
+        }
+        array.1 = self.head;
+        if self.idle > IDLE_MAX || self.tokens.len() > TOKENS_MAX {
+            return Err(Stuck);
+        }
+        Ok(true)
+    }
+
+    fn effect(&mut self, effect: Effect) -> Result<(), Stuck> {
+        let value = self.integer;
+        match effect {
+            Effect::PacketEndClock => self.end_clock = Some(value),
+            Effect::StreamId => self.stream_id = Some(value),
+            Effect::Sequence => self.sequence = Some(value),
+            Effect::Discarded => self.discarded = Some(value),
+            Effect::MagicNumber => self.magic = Some(value),
+            Effect::TotalLength => {
+                let below_content = self.content != UNKNOWN && value < self.content;
+                if value & 7 != 0 || below_content || value < self.head {
+                    return Err(Stuck);
+                }
+                self.total = value;
+                if self.content == UNKNOWN {
+                    self.set_content(value);
+                }
+            }
+            Effect::ContentLength => {
+                if self.total < value || value < self.head {
+                    return Err(Stuck);
+                }
+                self.set_content(value);
+            }
+            Effect::UuidByte => {
+                self.uuid_bytes.rotate_left(1);
+                self.uuid_bytes[15] = value.to_le_bytes()[0];
+            }
+            Effect::Uuid { blob: false } => self.uuid = Some(self.uuid_bytes),
+            Effect::Uuid { blob: true } => {
+                let before = self.bytes.get(..(self.head / 8) as usize).ok_or(Stuck)?;
+                self.uuid = Some(*before.last_chunk().ok_or(Stuck)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_content(&mut self, content: u64) {
+        self.content = content;
+        self.limit = content.min(self.bytes.len() as u64 * 8);
+    }
+
+    /// Begins the next event record at the head.
+    pub(super) fn begin_record(&mut self) {
+        self.tokens.clear();
+        self.arrays.clear();
+        self.scopes = [NO_SCOPE; 6];
+        self.idle = 0;
+    }
+}

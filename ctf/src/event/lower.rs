@@ -1,0 +1,597 @@
+//! Lowers a procedure to a plan: fuses runs, drops what nobody wants.
+
+use super::op::{Effect, Op, Uses};
+use super::plan::{Candidate, Inner, StreamPlan};
+use super::run::{Known, Runs};
+use super::token::{Load, Packing, TokenKind};
+use crate::class::{EventClass, Scope, StreamClass, StreamClassIndex};
+use crate::procedure::{
+    Count, FixedKind, FixedRead, Instr, NodeId, Procedure, SelectorKind, SelectorTable,
+};
+
+/// Bytes of a string or BLOB that may be part of a run; longer ones are read by themselves.
+const RUN_BYTES_MAX: u64 = 1 << 16;
+
+pub(super) struct Lowering<'p, W> {
+    procedure: &'p Procedure,
+    wanted: W,
+    runs: Runs,
+    tables: Vec<SelectorTable>,
+    packings: Vec<Packing>,
+    /// Which instruction comes next.
+    at: usize,
+    /// Whether everything here is wanted.
+    inside: bool,
+    stream: Option<&'p StreamClass>,
+    event: Option<&'p EventClass>,
+    path: Vec<&'p str>,
+    /// Whether event classes are chosen by an id.
+    dynamic_event: bool,
+    /// Arrays, variants and optionals around this: what is inside is not asked for by itself.
+    depth: u32,
+}
+
+impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
+    pub(super) fn new(procedure: &'p Procedure, wanted: W) -> Self {
+        Self {
+            procedure,
+            wanted,
+            runs: Runs::new(has_two_orders(procedure.code())),
+            tables: Vec::new(),
+            packings: Vec::new(),
+            at: 0,
+            inside: true,
+            stream: None,
+            event: None,
+            path: Vec::new(),
+            dynamic_event: false,
+            depth: 0,
+        }
+    }
+
+    pub(super) fn plan(mut self) -> Inner {
+        // A packet begins at bit 0 of itself, which is a multiple of everything.
+        let header = self.region(0, true, Known::aligned(1 << 31));
+        let selects = |instr: &Instr| matches!(instr, Instr::SelectStream { dynamic: true });
+        let dynamic_stream = self.procedure.code().iter().any(selects);
+        let class = self.procedure.trace_class();
+        let mut streams = Vec::new();
+        for (index, code) in (0..).zip(self.procedure.streams()) {
+            let stream = class.stream_class(StreamClassIndex(index));
+            (self.stream, self.event) = (Some(stream), None);
+            let packet = self.region(code.packet, true, Known::NOTHING);
+            let alignment = match self.procedure.code().get(code.record as usize) {
+                Some(Instr::NextRecord { alignment }) => *alignment,
+                _ => 1,
+            };
+            let record = self.region(code.record + 1, false, Known::aligned(alignment));
+            let known = self.runs.known();
+            let mut events = Vec::new();
+            for (class, &at) in stream.event_classes().iter().zip(&code.events) {
+                self.event = Some(class);
+                events.push(self.region(at, false, known));
+            }
+            streams.push(StreamPlan {
+                packet,
+                record,
+                alignment,
+                events: events.into(),
+            });
+        }
+        let (ops, items) = self.runs.into_parts();
+        Inner {
+            procedure: self.procedure.clone(),
+            ops,
+            items,
+            tables: self.tables.into(),
+            packings: self.packings.into(),
+            header,
+            dynamic_stream,
+            streams: streams.into(),
+        }
+    }
+
+    /// Lowers from the instruction at `from` to where the region ends.
+    fn region(&mut self, from: u32, inside: bool, known: Known) -> u32 {
+        self.at = from as usize;
+        self.inside = inside;
+        self.runs.begin(known);
+        let begin = self.runs.here();
+        while self.instr() {}
+        begin
+    }
+
+    fn next(&mut self) -> Option<&'p Instr> {
+        let procedure = self.procedure;
+        let instr = procedure.code().get(self.at)?;
+        self.at += 1;
+        Some(instr)
+    }
+
+    /// Lowers one instruction with all that is inside it; false at the end of the region.
+    fn instr(&mut self) -> bool {
+        let Some(instr) = self.next() else {
+            self.runs.push(Op::End);
+            return false;
+        };
+        match *instr {
+            Instr::BeginPacket | Instr::BeginContent | Instr::StreamInfo | Instr::EventInfo => {}
+            Instr::SelectStream { .. } | Instr::EnterStream | Instr::PacketInfo => {
+                self.runs.push(Op::End);
+                return false;
+            }
+            Instr::SelectEvent { dynamic } => self.dynamic_event = dynamic,
+            Instr::EnterEvent => {
+                let dynamic = self.dynamic_event;
+                self.runs.push(Op::EnterEvent { dynamic });
+                return false;
+            }
+            Instr::EndRecord => {
+                self.runs.push(Op::End);
+                return false;
+            }
+            Instr::BeginScope { scope, alignment } => self.scope(scope, alignment),
+            ref instr => self.datum(instr),
+        }
+        true
+    }
+
+    fn scope(&mut self, scope: Scope, alignment: u32) {
+        self.runs.align(alignment);
+        let has_fields = self.inside || self.any_wanted();
+        if has_fields {
+            self.runs.keep(Op::BeginScope { scope });
+        }
+        // The root structure has no tokens: the scope stands for it.
+        if let Some(Instr::BeginStruct { alignment, .. }) = self.next() {
+            self.runs.align(*alignment);
+        }
+        self.members();
+        while !matches!(self.next(), Some(Instr::EndScope { .. }) | None) {}
+    }
+
+    /// True when something in the root structure that begins here is wanted, or nothing is in it.
+    fn any_wanted(&mut self) -> bool {
+        let Some(Instr::BeginStruct { node, .. }) = self.procedure.code().get(self.at) else {
+            return false;
+        };
+        let procedure = self.procedure;
+        let mut nodes = node.0 + 1..procedure.node(*node).end().0;
+        nodes.is_empty() || nodes.any(|node| self.is_wanted_below(NodeId(node)))
+    }
+
+    /// Whether the projection wants `node`, asked with the path from its root structure.
+    fn is_wanted_below(&mut self, node: NodeId) -> bool {
+        let procedure = self.procedure;
+        let mut path = Vec::new();
+        let mut at = Some(node);
+        while let Some(id) = at {
+            let node = procedure.node(id);
+            match (node.display_name(), node.parent()) {
+                (Some(name), _) => path.push(name),
+                (None, None) => {}
+                (None, Some(_)) => return false,
+            }
+            at = node.parent();
+        }
+        path.reverse();
+        self.ask(node, &path)
+    }
+
+    fn ask(&mut self, node: NodeId, path: &[&str]) -> bool {
+        let Some(stream) = self.stream else {
+            return true;
+        };
+        let scope = self.procedure.node(node).scope();
+        (self.wanted)(&Candidate {
+            stream,
+            event: self.event,
+            scope,
+            path,
+            node,
+        })
+    }
+
+    /// The members of a structure, up to and with its end.
+    fn members(&mut self) {
+        while let Some(instr) = self.next() {
+            if matches!(instr, Instr::EndStruct { .. }) {
+                return;
+            }
+            let Some(node) = node_of(instr) else {
+                self.datum(instr);
+                continue;
+            };
+            let outside = !self.inside && self.depth == 0;
+            let name = self.procedure.node(node).display_name().unwrap_or_default();
+            self.path.push(name);
+            if outside {
+                let path = std::mem::take(&mut self.path);
+                self.inside = self.ask(node, &path);
+                self.path = path;
+            }
+            self.datum(instr);
+            self.path.pop();
+            self.inside &= !outside;
+        }
+    }
+
+    fn mark(&mut self, wanted: bool, node: NodeId, kind: TokenKind) {
+        if wanted {
+            self.runs.mark(node, kind);
+        }
+    }
+
+    fn datum(&mut self, instr: &'p Instr) {
+        let wanted = self.inside;
+        match *instr {
+            Instr::BeginStruct { node, alignment } => {
+                self.runs.align(alignment);
+                // A structure that is not wanted as a whole may hold a member that is.
+                let any = wanted || self.any_inside(node);
+                self.mark(any, node, TokenKind::StructBegin);
+                self.members();
+                self.mark(any, node, TokenKind::StructEnd);
+            }
+            Instr::Unsigned(ref read) | Instr::Signed(ref read) | Instr::Fixed(ref read) => {
+                self.fixed(read);
+            }
+            Instr::VariableUnsigned { node } => {
+                self.runs.whole_bytes(Op::Variable {
+                    node,
+                    signed: false,
+                    wanted,
+                });
+            }
+            Instr::VariableSigned { node } => {
+                self.runs.whole_bytes(Op::Variable {
+                    node,
+                    signed: true,
+                    wanted,
+                });
+            }
+            Instr::BeginText { node } => {
+                if let Some(&Instr::TextUntilNull { unit }) = self.next() {
+                    self.runs.whole_bytes(Op::Text { node, unit, wanted });
+                }
+                self.next();
+            }
+            Instr::BeginString { node, count } => self.bytes(node, count, TokenKind::Text),
+            Instr::BeginBlob { node, count } => self.bytes(node, count, TokenKind::Blob),
+            Instr::BeginArray { .. } | Instr::BeginVariant { .. } | Instr::BeginOptional { .. } => {
+                self.depth += 1;
+                self.dynamic(instr);
+                self.depth -= 1;
+            }
+            ref effect => {
+                if let Some(op) = effect_of(effect) {
+                    self.runs.keep(op);
+                }
+            }
+        }
+    }
+
+    /// A datum whose inside is there several times, or not always.
+    fn dynamic(&mut self, instr: &Instr) {
+        let wanted = self.inside;
+        match *instr {
+            Instr::BeginArray {
+                node,
+                alignment,
+                count,
+                ..
+            } => {
+                self.array(node, alignment, count);
+            }
+            Instr::BeginVariant { node, slot, table } => {
+                let op = |table| Op::Variant {
+                    node,
+                    slot,
+                    table,
+                    wanted,
+                };
+                self.variant(table, op);
+                self.mark(wanted, node, TokenKind::VariantEnd);
+                self.next();
+            }
+            Instr::BeginOptional {
+                node,
+                slot,
+                kind,
+                table,
+            } => {
+                let is_bool = kind == SelectorKind::Bool;
+                let op = |table| Op::Optional {
+                    node,
+                    slot,
+                    table,
+                    is_bool,
+                    wanted,
+                };
+                self.optional(table, op);
+                self.mark(wanted, node, TokenKind::OptionalEnd);
+            }
+            _ => {}
+        }
+    }
+
+    fn any_inside(&mut self, node: NodeId) -> bool {
+        let nodes = node.0 + 1..self.procedure.node(node).end().0;
+        nodes.map(NodeId).any(|node| self.is_wanted_below(node))
+    }
+
+    fn fixed(&mut self, read: &FixedRead) {
+        let load = self.runs.field(read);
+        let code = self.procedure.code();
+        let has_effect = code
+            .get(self.at)
+            .is_some_and(|next| effect_of(next).is_some());
+        let wanted = self.inside;
+        if has_effect && read.kind != FixedKind::Bool {
+            let uses = self.uses();
+            self.runs.keep(Op::Integer { load, wanted, uses });
+            return;
+        }
+        if has_effect {
+            let uses = Uses::default();
+            self.runs.keep(Op::Integer {
+                load,
+                wanted: false,
+                uses,
+            });
+        }
+        if wanted {
+            self.runs.item(load);
+        }
+    }
+
+    /// Takes the effects that follow as far as they can be done at once.
+    fn uses(&mut self) -> Uses {
+        let mut uses = Uses::default();
+        while let Some(instr) = self.procedure.code().get(self.at) {
+            match *instr {
+                Instr::Save { slot } if uses.slot == 0 => uses.slot = slot.0 + 1,
+                Instr::SetId if !uses.is_id => uses.is_id = true,
+                Instr::UpdateClock { length } if uses.clock == 0 && length > 0 => {
+                    uses.clock = length;
+                }
+                _ => break,
+            }
+            self.at += 1;
+        }
+        uses
+    }
+
+    fn bytes(&mut self, node: NodeId, count: Count, kind: TokenKind) {
+        let wanted = self.inside;
+        match count {
+            Count::Static(length) if length <= RUN_BYTES_MAX => {
+                let length = length as u32;
+                let at = self.runs.stretch(8, length * 8);
+                if wanted {
+                    self.runs.bytes(node, at, length, kind);
+                }
+            }
+            count => self.runs.whole_bytes(Op::Data {
+                node,
+                count,
+                kind: wanted.then_some(kind),
+            }),
+        }
+        while let Some(instr) = self.next() {
+            match instr {
+                Instr::EndString { .. } | Instr::EndBlob { .. } => return,
+                Instr::MetadataUuid { .. } => {
+                    if let Some(op) = effect_of(instr) {
+                        self.runs.keep(op);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn array(&mut self, node: NodeId, alignment: u32, count: Count) {
+        let wanted = self.inside;
+        if let Some(packing) = self.packing(node, alignment) {
+            self.at += packing.1;
+            self.packed(packing.0, count);
+            return;
+        }
+        let begin = self.runs.here();
+        let op = |after| Op::Array {
+            node,
+            alignment,
+            count,
+            after,
+            wanted,
+        };
+        self.runs.push(op(0));
+        self.runs.begin(Known::NOTHING);
+        let body = self.runs.here();
+        while let Some(instr) = self.next() {
+            match instr {
+                Instr::NextElement { .. } => break,
+                instr => self.datum(instr),
+            }
+        }
+        self.runs.push(Op::Next { body });
+        self.runs.begin(Known::NOTHING);
+        let after = self.runs.here();
+        self.runs.patch(begin, op(after));
+        while let Some(instr) = self.next() {
+            match instr {
+                Instr::EndArray { .. } => break,
+                instr => self.datum(instr),
+            }
+        }
+        self.mark(wanted, node, TokenKind::ArrayEnd);
+    }
+
+    /// How the elements lie when each of them is one fixed-length field without an effect, and the
+    /// instructions that are done then.
+    fn packing(&self, node: NodeId, alignment: u32) -> Option<(Packing, usize)> {
+        let (read, skipped) = match self.procedure.code().get(self.at..)? {
+            [Instr::UnsignedElements(read), Instr::EndArray { .. }, ..] => (read, 2),
+            [
+                Instr::Unsigned(read) | Instr::Signed(read) | Instr::Fixed(read),
+                Instr::NextElement { .. },
+                Instr::EndArray { .. },
+                ..,
+            ] => (read, 3),
+            _ => return None,
+        };
+        let stride = u32::from(read.length).next_multiple_of(read.alignment);
+        let load = Load {
+            node: read.node,
+            at: 0,
+            length: read.length,
+            order: read.order,
+            reversed: read.reversed,
+            kind: read.kind,
+        };
+        Some((
+            Packing {
+                node,
+                load,
+                alignment,
+                stride,
+            },
+            skipped,
+        ))
+    }
+
+    fn packed(&mut self, packing: Packing, count: Count) {
+        let wanted = self.inside;
+        let index = self.packings.len() as u32;
+        self.packings.push(packing);
+        if let Count::Static(elements @ 1..=RUN_BYTES_MAX) = count
+            && let Some(bits) = packing.bits(elements)
+            && let Ok(bits) = u32::try_from(bits)
+            && let Some(at) = self.runs.elements(&packing, bits)
+        {
+            if wanted {
+                let count = elements as u32;
+                self.runs.keep(Op::Elements {
+                    at,
+                    count,
+                    packing: index,
+                });
+            }
+            return;
+        }
+        self.runs.packed(
+            Op::Packed {
+                packing: index,
+                count,
+                wanted,
+            },
+            &packing,
+        );
+    }
+
+    fn table(&mut self, source: u32) -> u32 {
+        self.tables.push(self.procedure.table(source).clone());
+        self.tables.len() as u32 - 1
+    }
+
+    fn variant(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
+        let table = self.table(source);
+        let options = std::mem::take(&mut self.tables[table as usize].addresses);
+        let end = self.tables[table as usize].end;
+        self.runs.push(op(table));
+        let known = self.runs.known();
+        let (mut jumps, mut addresses) = (Vec::new(), Vec::new());
+        let mut after: Option<Known> = None;
+        for (index, &from) in options.iter().enumerate() {
+            self.runs.begin(known);
+            addresses.push(self.runs.here());
+            // Every option ends with a jump to the end of the variant.
+            let until = options.get(index + 1).copied().unwrap_or(end) as usize - 1;
+            self.at = from as usize;
+            while self.at < until
+                && let Some(instr) = self.next()
+            {
+                self.datum(instr);
+            }
+            jumps.push(self.runs.here());
+            self.runs.push(Op::Jump { to: 0 });
+            let here = self.runs.known();
+            after = Some(after.map_or(here, |known| known.meet(here)));
+        }
+        let here = self.runs.here();
+        for jump in jumps {
+            self.runs.patch(jump, Op::Jump { to: here });
+        }
+        self.runs.begin(after.unwrap_or(known));
+        self.at = end as usize;
+        self.tables[table as usize].addresses = addresses;
+    }
+
+    fn optional(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
+        let table = self.table(source);
+        let end = self.tables[table as usize].end as usize;
+        self.runs.push(op(table));
+        let known = self.runs.known();
+        self.runs.begin(known);
+        while self.at < end
+            && let Some(instr) = self.next()
+        {
+            self.datum(instr);
+        }
+        let here = self.runs.here();
+        let after = self.runs.known().meet(known);
+        self.runs.begin(after);
+        self.tables[table as usize].end = here;
+        self.next();
+    }
+}
+
+/// The node that an instruction begins or reads.
+fn node_of(instr: &Instr) -> Option<NodeId> {
+    match *instr {
+        Instr::BeginStruct { node, .. }
+        | Instr::VariableUnsigned { node }
+        | Instr::VariableSigned { node }
+        | Instr::BeginText { node }
+        | Instr::BeginString { node, .. }
+        | Instr::BeginBlob { node, .. }
+        | Instr::BeginArray { node, .. }
+        | Instr::BeginVariant { node, .. }
+        | Instr::BeginOptional { node, .. } => Some(node),
+        Instr::Unsigned(ref read) | Instr::Signed(ref read) | Instr::Fixed(ref read) => {
+            Some(read.node)
+        }
+        _ => None,
+    }
+}
+
+fn effect_of(instr: &Instr) -> Option<Op> {
+    Some(match *instr {
+        Instr::Save { slot } => Op::Save { slot },
+        Instr::UpdateClock { length } => Op::UpdateClock { length },
+        Instr::SetId => Op::SetId,
+        Instr::SetPacketEndClock => Op::Effect(Effect::PacketEndClock),
+        Instr::SetStreamId => Op::Effect(Effect::StreamId),
+        Instr::SetSequence => Op::Effect(Effect::Sequence),
+        Instr::SetDiscarded => Op::Effect(Effect::Discarded),
+        Instr::SetTotalLength => Op::Effect(Effect::TotalLength),
+        Instr::SetContentLength => Op::Effect(Effect::ContentLength),
+        Instr::MagicNumber => Op::Effect(Effect::MagicNumber),
+        Instr::UuidByte => Op::Effect(Effect::UuidByte),
+        Instr::MetadataUuid { blob } => Op::Effect(Effect::Uuid { blob }),
+        _ => return None,
+    })
+}
+
+fn has_two_orders(code: &[Instr]) -> bool {
+    let mut orders = code.iter().filter_map(|instr| match instr {
+        Instr::Unsigned(read)
+        | Instr::Signed(read)
+        | Instr::Fixed(read)
+        | Instr::UnsignedElements(read) => Some(read.order),
+        _ => None,
+    });
+    let first = orders.next();
+    orders.any(|order| Some(order) != first)
+}

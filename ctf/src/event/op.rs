@@ -1,0 +1,134 @@
+//! The operations of a plan: instructions of a procedure, lowered for one projection.
+
+use super::token::{Load, TokenKind};
+use crate::class::{ByteOrder, Scope, SlotId};
+use crate::procedure::{Count, NodeId};
+
+/// One operation.
+///
+/// A *run* is a stretch of fields whose offsets from its beginning are known: it is aligned and
+/// checked once, and its fields are then loaded from where they must be, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Aligns the head; the run begins there; the head goes behind it.
+    Run {
+        alignment: u32,
+        bits: u32,
+    },
+    /// The field at this offset in the run may share a byte with the last field of another run.
+    CheckOrder {
+        order: ByteOrder,
+        at: u32,
+    },
+    /// The run may end within a byte.
+    SetOrder {
+        order: ByteOrder,
+    },
+    /// Loads an integer for what follows, with a token when it is wanted.
+    Integer {
+        load: Load,
+        wanted: bool,
+        uses: Uses,
+    },
+    /// Gives the tokens of some items of the run.
+    Items {
+        first: u32,
+        count: u32,
+    },
+    /// A packed array at a known place in the run.
+    Elements {
+        at: u32,
+        count: u32,
+        packing: u32,
+    },
+    Variable {
+        node: NodeId,
+        signed: bool,
+        wanted: bool,
+    },
+    Text {
+        node: NodeId,
+        unit: u8,
+        wanted: bool,
+    },
+    Data {
+        node: NodeId,
+        count: Count,
+        kind: Option<TokenKind>,
+    },
+    Packed {
+        packing: u32,
+        count: Count,
+        wanted: bool,
+    },
+    Array {
+        node: NodeId,
+        alignment: u32,
+        count: Count,
+        after: u32,
+        wanted: bool,
+    },
+    Next {
+        body: u32,
+    },
+    Variant {
+        node: NodeId,
+        slot: SlotId,
+        table: u32,
+        wanted: bool,
+    },
+    Optional {
+        node: NodeId,
+        slot: SlotId,
+        table: u32,
+        is_bool: bool,
+        wanted: bool,
+    },
+    Jump {
+        to: u32,
+    },
+    Save {
+        slot: SlotId,
+    },
+    UpdateClock {
+        length: u8,
+    },
+    SetId,
+    /// What else the last integer means for the packet.
+    Effect(Effect),
+    BeginScope {
+        scope: Scope,
+    },
+    EnterEvent {
+        dynamic: bool,
+    },
+    /// The end of a packet preamble or of an event record.
+    End,
+    /// What is here can never be decoded.
+    Fail,
+}
+
+/// The frequent uses of an integer, done where it is loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Uses {
+    /// The slot it is saved in, plus one; 0 for none.
+    pub(super) slot: u32,
+    /// It is an id.
+    pub(super) is_id: bool,
+    /// Bits of a timestamp; 0 for none.
+    pub(super) clock: u8,
+}
+
+/// What an integer of a packet preamble means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    PacketEndClock,
+    StreamId,
+    Sequence,
+    Discarded,
+    TotalLength,
+    ContentLength,
+    MagicNumber,
+    UuidByte,
+    Uuid { blob: bool },
+}

@@ -1,0 +1,280 @@
+//! Builds the operations of a plan, fusing neighbouring fields into runs.
+
+use super::op::Op;
+use super::token::{Item, Load, Packing, TokenKind};
+use crate::class::ByteOrder;
+use crate::procedure::{FixedRead, NodeId};
+
+/// Runs longer than this are cut, so that offsets in them fit 32 bits.
+const RUN_BITS_MAX: u64 = 1 << 28;
+
+/// What is known of the head before packets are there: `head % modulus == residue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    modulus: u32,
+    residue: u32,
+}
+
+impl Known {
+    /// Nothing.
+    pub(super) const NOTHING: Self = Self {
+        modulus: 1,
+        residue: 0,
+    };
+
+    /// The head is a multiple of `alignment`.
+    pub(super) const fn aligned(alignment: u32) -> Self {
+        Self {
+            modulus: alignment,
+            residue: 0,
+        }
+    }
+
+    fn moved(self, bits: u64) -> Self {
+        let residue = (u64::from(self.residue) + bits) % u64::from(self.modulus);
+        Self {
+            residue: residue as u32,
+            ..self
+        }
+    }
+
+    /// Bits to the next multiple of `alignment`, when they are known.
+    fn padding(self, alignment: u32) -> Option<u32> {
+        let known = self.modulus >= alignment;
+        known.then(|| self.residue.wrapping_neg() & (alignment - 1))
+    }
+
+    /// The bit within its byte.
+    fn bit(self) -> Option<u32> {
+        (self.modulus >= 8).then_some(self.residue & 7)
+    }
+
+    /// What is known when one of both is the case.
+    pub(super) fn meet(self, other: Self) -> Self {
+        let mut modulus = self.modulus.min(other.modulus);
+        while self.residue % modulus != other.residue % modulus {
+            modulus /= 2;
+        }
+        Self {
+            modulus,
+            residue: self.residue % modulus,
+        }
+    }
+}
+
+pub(super) struct Runs {
+    ops: Vec<Op>,
+    items: Vec<Item>,
+    /// Fields of both byte orders exist, so that a byte may have parts of both.
+    mixed: bool,
+    known: Known,
+    /// The `Run` that is open.
+    open: Option<usize>,
+    bits: u64,
+    /// Byte order of the last fixed-length field, as far as it is known here.
+    order: Option<ByteOrder>,
+    /// The last address that something jumps to.
+    label: usize,
+}
+
+impl Runs {
+    pub(super) fn new(mixed: bool) -> Self {
+        let known = Known::NOTHING;
+        Self {
+            ops: Vec::new(),
+            mixed,
+            known,
+            open: None,
+            bits: 0,
+            order: None,
+            items: Vec::new(),
+            label: 0,
+        }
+    }
+
+    pub(super) fn into_parts(mut self) -> (Box<[Op]>, Box<[Item]>) {
+        self.close();
+        (self.ops.into(), self.items.into())
+    }
+
+    /// Gives the token of a field of the run.
+    pub(super) fn item(&mut self, load: Load) {
+        let kind = load.token_kind();
+        self.push_item(Item {
+            load,
+            kind,
+            is_loaded: true,
+            bytes: 0,
+        });
+    }
+
+    /// Gives the token of `bytes` bytes at the offset `at` in the run.
+    pub(super) fn bytes(&mut self, node: NodeId, at: u32, bytes: u32, kind: TokenKind) {
+        let load = Load::nothing(node, at);
+        self.push_item(Item {
+            load,
+            kind,
+            is_loaded: false,
+            bytes,
+        });
+    }
+
+    /// Gives the token of a boundary.
+    pub(super) fn mark(&mut self, node: NodeId, kind: TokenKind) {
+        let load = Load::nothing(node, 0);
+        self.push_item(Item {
+            load,
+            kind,
+            is_loaded: false,
+            bytes: 0,
+        });
+    }
+
+    fn push_item(&mut self, item: Item) {
+        let first = self.items.len() as u32;
+        self.items.push(item);
+        // Nothing may jump between two items of one operation.
+        match self.ops[self.label..].last_mut() {
+            Some(Op::Items { count, .. }) => *count += 1,
+            _ => self.ops.push(Op::Items { first, count: 1 }),
+        }
+    }
+
+    /// What is known of the head here.
+    pub(super) fn known(&self) -> Known {
+        self.known
+    }
+
+    /// The address of the next operation, which no run reaches over.
+    pub(super) fn here(&mut self) -> u32 {
+        self.close();
+        self.label = self.ops.len();
+        self.label as u32
+    }
+
+    /// Begins a stretch that is come to from elsewhere.
+    pub(super) fn begin(&mut self, known: Known) {
+        self.close();
+        self.known = known;
+        self.order = None;
+    }
+
+    /// Adds an operation that reads nothing, or from the run.
+    pub(super) fn keep(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    /// Adds an operation that moves the head itself.
+    pub(super) fn push(&mut self, op: Op) {
+        self.close();
+        self.ops.push(op);
+    }
+
+    /// Adds an operation that aligns to a byte and moves the head by whole bytes.
+    pub(super) fn whole_bytes(&mut self, op: Op) {
+        self.push(op);
+        self.known = Known::aligned(8);
+    }
+
+    pub(super) fn patch(&mut self, at: u32, op: Op) {
+        self.ops[at as usize] = op;
+    }
+
+    pub(super) fn close(&mut self) {
+        let Some(run) = self.open.take() else { return };
+        if let Op::Run { bits, .. } = &mut self.ops[run] {
+            *bits = self.bits as u32;
+        }
+        if let Some(order) = self.order
+            && self.mixed
+            && self.known.bit() != Some(0)
+        {
+            self.ops.push(Op::SetOrder { order });
+        }
+    }
+
+    fn open(&mut self, alignment: u32) {
+        self.close();
+        self.open = Some(self.ops.len());
+        self.bits = 0;
+        self.ops.push(Op::Run { alignment, bits: 0 });
+    }
+
+    fn advance(&mut self, bits: u64) {
+        self.bits += bits;
+        self.known = self.known.moved(bits);
+    }
+
+    pub(super) fn align(&mut self, alignment: u32) {
+        match self.known.padding(alignment) {
+            Some(0) => {}
+            Some(padding) => {
+                self.stretch(1, padding);
+            }
+            None => {
+                self.open(alignment);
+                self.known = Known::aligned(alignment);
+            }
+        }
+    }
+
+    /// Adds `bits` bits to the run and gives their offset in it.
+    pub(super) fn stretch(&mut self, alignment: u32, bits: u32) -> u32 {
+        self.align(alignment);
+        if self.open.is_none() || self.bits + u64::from(bits) > RUN_BITS_MAX {
+            self.open(1);
+        }
+        let at = self.bits as u32;
+        self.advance(bits.into());
+        at
+    }
+
+    /// Adds a field to the run.
+    pub(super) fn field(&mut self, read: &FixedRead) -> Load {
+        self.align(read.alignment);
+        let bit = self.known.bit();
+        let at = self.stretch(1, read.length.into());
+        if self.mixed && bit != Some(0) && self.order != Some(read.order) {
+            match (self.order, bit) {
+                (Some(_), Some(_)) => self.ops.push(Op::Fail),
+                (before, _) => {
+                    self.ops.extend(before.map(|order| Op::SetOrder { order }));
+                    self.ops.push(Op::CheckOrder {
+                        order: read.order,
+                        at,
+                    });
+                }
+            }
+        }
+        self.order = Some(read.order);
+        Load {
+            node: read.node,
+            at,
+            length: read.length,
+            order: read.order,
+            reversed: read.reversed,
+            kind: read.kind,
+        }
+    }
+
+    /// Adds `bits` bits of a packed array to the run, unless bytes might be shared by two orders.
+    pub(super) fn elements(&mut self, packing: &Packing, bits: u32) -> Option<u32> {
+        if self.mixed && !packing.is_bytes() {
+            return None;
+        }
+        let at = self.stretch(packing.alignment, bits);
+        self.order = Some(packing.load.order);
+        Some(at)
+    }
+
+    /// Adds the operation that reads a packed array by itself.
+    pub(super) fn packed(&mut self, op: Op, packing: &Packing) {
+        self.push(op);
+        self.known = if packing.is_bytes() {
+            Known::aligned(8)
+        } else {
+            Known::NOTHING
+        };
+        self.order = None;
+    }
+}

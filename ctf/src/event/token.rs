@@ -1,0 +1,171 @@
+//! Decoded values as a flat list.
+
+use crate::class::ByteOrder;
+use crate::machine::bits;
+use crate::procedure::{FixedKind, NodeId};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    Unsigned,
+    Signed,
+    Bool,
+    Float32,
+    Float64,
+    BitArray,
+    BitMap,
+    /// `value` is the byte offset in the packet, `length` the bytes.
+    Text,
+    Blob,
+    StructBegin,
+    StructEnd,
+    /// `length` is the number of elements.
+    ArrayBegin,
+    ArrayEnd,
+    /// An array whose elements are decoded when they are looked at: `value` is the bit offset of
+    /// the first one in the packet, `length` their number, `node` the index of the packing.
+    Packed,
+    /// `value` is the selector, `length` the index of the option.
+    VariantBegin,
+    VariantEnd,
+    /// `length` is 1 when the field is there.
+    OptionalBegin,
+    OptionalEnd,
+}
+
+/// A decoded value or a boundary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub(super) value: u64,
+    pub(super) length: u64,
+    pub(super) node: NodeId,
+    pub(super) kind: TokenKind,
+}
+
+const _: () = assert!(
+    size_of::<Token>() == 24,
+    "tokens are written for every field"
+);
+
+/// Where a fixed-length field lies in a run, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) node: NodeId,
+    /// Bits from the beginning of the run.
+    pub(super) at: u32,
+    /// 1 to 64.
+    pub(super) length: u8,
+    pub(super) order: ByteOrder,
+    pub(super) reversed: bool,
+    pub(super) kind: FixedKind,
+}
+
+impl Load {
+    /// What the token of the field is.
+    pub(super) fn token_kind(&self) -> TokenKind {
+        match self.kind {
+            FixedKind::Unsigned => TokenKind::Unsigned,
+            FixedKind::Signed => TokenKind::Signed,
+            FixedKind::Bool => TokenKind::Bool,
+            FixedKind::Float32 => TokenKind::Float32,
+            FixedKind::Float64 => TokenKind::Float64,
+            FixedKind::BitArray => TokenKind::BitArray,
+            FixedKind::BitMap => TokenKind::BitMap,
+        }
+    }
+
+    /// The bits of the field at `bit`, as 64 bits with the sign of a signed integer; zero when they
+    /// are not in `bytes`, which the callers checked.
+    #[inline(always)]
+    pub(super) fn read(&self, bytes: &[u8], bit: u64) -> u64 {
+        let length = u32::from(self.length);
+        let shift = (bit & 7) as u32;
+        let word = bytes
+            .get((bit >> 3) as usize..)
+            .and_then(|rest| rest.first_chunk::<8>());
+        let Some(&word) = word else {
+            return self.read_slowly(bytes, bit);
+        };
+        if shift + length > 64 || self.reversed {
+            return self.read_slowly(bytes, bit);
+        }
+        let top = match self.order {
+            ByteOrder::Little => u64::from_le_bytes(word) << (64 - length - shift),
+            ByteOrder::Big => u64::from_be_bytes(word) << shift,
+        };
+        let unused = 64 - length;
+        let signed = (top.cast_signed() >> unused).cast_unsigned();
+        if self.kind == FixedKind::Signed {
+            signed
+        } else {
+            top >> unused
+        }
+    }
+
+    /// At the end of the data, across nine bytes, or in reversed bit order.
+    #[inline(never)]
+    fn read_slowly(&self, bytes: &[u8], bit: u64) -> u64 {
+        let length = u32::from(self.length);
+        let value = bits::read(bytes, bit, length, self.order, self.reversed).unwrap_or_default();
+        match self.kind {
+            FixedKind::Signed => bits::sign_extend(value, length).cast_unsigned(),
+            _ => value,
+        }
+    }
+
+    /// Nothing is loaded.
+    pub(super) fn nothing(node: NodeId, at: u32) -> Self {
+        let (order, kind) = (ByteOrder::Little, FixedKind::Unsigned);
+        Self {
+            node,
+            at,
+            length: 1,
+            order,
+            reversed: false,
+            kind,
+        }
+    }
+}
+
+/// A token at a known place in a run: a load, bytes, or a boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) load: Load,
+    /// What the token is.
+    pub(super) kind: TokenKind,
+    /// Whether its value is loaded; else it is a byte offset (or without a meaning).
+    pub(super) is_loaded: bool,
+    /// Bytes of text or of a BLOB.
+    pub(super) bytes: u32,
+}
+
+/// The elements of an array of fixed-length fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packing {
+    /// The array.
+    pub(super) node: NodeId,
+    /// An element; `at` is 0.
+    pub(super) load: Load,
+    /// Alignment of the array, in bits.
+    pub(super) alignment: u32,
+    /// Bits from one element to the next.
+    pub(super) stride: u32,
+}
+
+impl Packing {
+    /// True when every element begins and ends between bytes.
+    pub(super) fn is_bytes(&self) -> bool {
+        (self.alignment | self.stride | u32::from(self.load.length)) & 7 == 0
+    }
+
+    /// Bits of `count` elements; nothing when that is more than any packet has.
+    #[inline]
+    pub(super) fn bits(&self, count: u64) -> Option<u64> {
+        match count.checked_sub(1) {
+            None => Some(0),
+            Some(before) => before
+                .checked_mul(self.stride.into())?
+                .checked_add(self.load.length.into()),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! CTF 1.8 metadata text: TSDL, the trace stream description language.
+//!
+//! A recursive descent over the text without backtracking over bodies: the time is linear in the
+//! text and in the fields that aliases multiply.
+
+mod aliases;
+mod arrays;
+mod attribute;
+mod constants;
+mod enumerators;
+mod parser;
+mod roles;
+mod scan;
+mod scope;
+mod types;
+
+use crate::class::{BuildError, TraceClass};
+use crate::metadata::Leniency;
+
+/// Parses `text`. Warnings are (byte offset, message).
+pub(crate) fn parse(
+    text: &[u8],
+    leniency: Leniency,
+) -> Result<(TraceClass, Vec<(u32, String)>), BuildError> {
+    let mut parser = parser::Parser::new(text, leniency);
+    parser.parse()?;
+    roles::assign(&mut parser.builder)?;
+    parser.builder.allow_empty_events = leniency == Leniency::Lenient;
+    let trace = parser.builder.build()?;
+    Ok((trace, parser.warnings))
+}

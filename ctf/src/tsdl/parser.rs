@@ -1,0 +1,434 @@
+//! Root blocks: `trace`, `env`, `clock`, `stream`, `event`, `callsite` and aliases.
+
+use super::attribute::{Attribute, AttributeValue, check_duplicates, fault};
+use super::scan::Scanner;
+use super::scope::{FrameKind, Frames};
+use crate::class::{
+    BuildError, ByteOrder, ClockClass, ClockOrigin, EnvironmentValue, EventClass, FieldId,
+    FieldKind, MajorVersion, StreamClass, Subject, TraceClassBuilder,
+};
+use crate::metadata::Leniency;
+use std::collections::HashMap;
+
+/// Parser of one text. Byte orders of fields depend on the `trace` block, which may come late:
+/// until it was seen, what is parsed is only looked through, and then all starts again.
+pub(super) struct Parser<'t> {
+    pub(super) scanner: Scanner<'t>,
+    pub(super) frames: Frames,
+    pub(super) builder: TraceClassBuilder,
+    pub(super) byte_order: Option<ByteOrder>,
+    pub(super) depth: u32,
+    pub(super) environment: Option<HashMap<String, EnvironmentValue>>,
+    /// What was skipped: (byte offset, message).
+    pub(super) warnings: Vec<(u32, String)>,
+    pub(super) leniency: Leniency,
+    text: &'t [u8],
+    /// The `trace` block was found after its byte order was known.
+    trace_found: bool,
+}
+
+/// What a block holds beside aliases.
+struct Block<const N: usize> {
+    attributes: Vec<Attribute>,
+    scopes: [Option<FieldId>; N],
+}
+
+/// Names that begin the structure of a scope.
+struct ScopeName {
+    first: &'static str,
+    second: Option<&'static str>,
+    /// A wrong second name is a fault; otherwise another scope may have the same first name.
+    decided: bool,
+}
+
+const PACKET_HEADER: ScopeName = scope_name("packet", Some("header"), true);
+const PACKET_CONTEXT: ScopeName = scope_name("packet", Some("context"), true);
+const EVENT_HEADER: ScopeName = scope_name("event", Some("header"), false);
+const EVENT_CONTEXT: ScopeName = scope_name("event", Some("context"), false);
+const SPECIFIC_CONTEXT: ScopeName = scope_name("context", None, true);
+const PAYLOAD: ScopeName = scope_name("fields", None, true);
+
+const fn scope_name(first: &'static str, second: Option<&'static str>, decided: bool) -> ScopeName {
+    ScopeName {
+        first,
+        second,
+        decided,
+    }
+}
+
+impl<'t> Parser<'t> {
+    pub(super) fn new(text: &'t [u8], leniency: Leniency) -> Self {
+        Self {
+            scanner: Scanner::new(text),
+            frames: Frames::new(),
+            builder: new_builder(text),
+            byte_order: None,
+            depth: 0,
+            environment: None,
+            warnings: Vec::new(),
+            leniency,
+            text,
+            trace_found: false,
+        }
+    }
+
+    /// Parses the whole text; the builder then has all classes.
+    pub(super) fn parse(&mut self) -> Result<(), BuildError> {
+        loop {
+            self.scanner.skip_semicolons();
+            if self.scanner.is_done() {
+                break;
+            }
+            self.root_block()?;
+        }
+        if self.trace_found {
+            return Ok(());
+        }
+        Err(BuildError::new(Subject::Whole, "missing `trace` block"))
+    }
+
+    fn root_block(&mut self) -> Result<(), BuildError> {
+        let at = self.scanner.offset();
+        if self.alias_declaration()? {
+            return Ok(());
+        }
+        let Some(word) = self.scanner.peek_identifier() else {
+            return fault(at, ROOT_EXPECTED);
+        };
+        let parse = match word {
+            "event" => Self::event_block,
+            "stream" => Self::stream_block,
+            "trace" => Self::trace_block,
+            "env" => Self::environment_block,
+            "clock" => Self::clock_block,
+            "callsite" => Self::callsite_block,
+            _ => return fault(at, ROOT_EXPECTED),
+        };
+        self.scanner.word(word);
+        parse(self, at).map_err(|error| context(error, at, format!("in the `{word}` block")))
+    }
+
+    /// `{`, attributes, scopes and aliases, `}`, `;`. The word before was taken.
+    fn block<const N: usize>(&mut self, names: [ScopeName; N]) -> Result<Block<N>, BuildError> {
+        self.frames.push(FrameKind::Block);
+        self.expect("{")?;
+        let mut block = Block {
+            attributes: Vec::new(),
+            scopes: [None; N],
+        };
+        'items: loop {
+            self.scanner.skip_semicolons();
+            if self.scanner.punctuation("}") {
+                break;
+            }
+            for (name, slot) in names.iter().zip(&mut block.scopes) {
+                if let Some(class) = self.scope_structure(name)? {
+                    if slot.is_some() {
+                        let at = self.scanner.offset();
+                        return fault(at, format!("duplicate scope `{}`", name.first));
+                    }
+                    *slot = Some(class);
+                    continue 'items;
+                }
+            }
+            if N > 0 && self.alias_declaration()? {
+                continue;
+            }
+            if N > 0 && self.skip_unknown_scope()? {
+                continue;
+            }
+            let attribute = self.attribute()?;
+            block.attributes.push(attribute);
+        }
+        self.expect(";")?;
+        self.frames.pop();
+        Ok(block)
+    }
+
+    /// `name := TYPE;` with a name that means nothing, which is skipped when that is allowed.
+    fn skip_unknown_scope(&mut self) -> Result<bool, BuildError> {
+        let before = self.scanner;
+        let at = self.scanner.offset();
+        let is_scope = self.leniency == Leniency::Lenient
+            && self.scanner.identifier().is_some()
+            && self.scanner.punctuation(":=");
+        if is_scope {
+            self.any_type()?;
+            self.expect(";")?;
+            self.warnings
+                .push((at, "unknown scope is ignored".to_owned()));
+        } else {
+            self.scanner = before;
+        }
+        Ok(is_scope)
+    }
+
+    /// `first[.second] := STRUCT;`
+    fn scope_structure(&mut self, name: &ScopeName) -> Result<Option<FieldId>, BuildError> {
+        let before = self.scanner;
+        self.scanner.skip();
+        let at = self.scanner.offset();
+        if !self.scanner.word(name.first) {
+            return Ok(None);
+        }
+        let within = |error| context(error, at, format!("in the `{}` scope", name.first));
+        if let Some(second) = name.second {
+            self.expect(".").map_err(within)?;
+            if !self.scanner.word(second) {
+                if name.decided {
+                    let found = self.scanner.offset();
+                    return fault(found, format!("expecting `{second}`")).map_err(within);
+                }
+                self.scanner = before;
+                return Ok(None);
+            }
+        }
+        self.structure_of_scope().map(Some).map_err(within)
+    }
+
+    fn structure_of_scope(&mut self) -> Result<FieldId, BuildError> {
+        self.expect(":=")?;
+        self.scanner.skip();
+        let at = self.scanner.offset();
+        self.frames.push(FrameKind::Block);
+        let class = self.any_type()?;
+        self.frames.pop();
+        let Some(class) = class else {
+            return fault(at, "expecting a type or the name of an alias");
+        };
+        if !matches!(self.builder.field(class).kind, FieldKind::Struct(_)) {
+            return fault(at, "expecting a structure");
+        }
+        self.expect(";")?;
+        Ok(class)
+    }
+
+    fn trace_block(&mut self, at: u32) -> Result<(), BuildError> {
+        if self.trace_found {
+            return fault(self.scanner.offset(), "duplicate `trace` block");
+        }
+        let block = self.block([PACKET_HEADER])?;
+        check_duplicates(&block.attributes)?;
+        let (mut major, mut minor, mut byte_order, mut uuid) = (None, None, None, None);
+        for attribute in &block.attributes {
+            match attribute.name.as_str() {
+                "major" => major = Some(self.version(attribute, 1)?),
+                "minor" => minor = Some(self.version(attribute, 8)?),
+                "byte_order" => match attribute.byte_order()? {
+                    Some(order) => byte_order = Some(order),
+                    None => {
+                        return fault(attribute.value_at, "the byte order cannot be native here");
+                    }
+                },
+                "uuid" => {
+                    let text = attribute.string()?;
+                    if text.len() != 36 {
+                        return fault(attribute.value_at, format!("malformed UUID `{text}`"));
+                    }
+                    uuid = Some(attribute.uuid()?);
+                }
+                _ => self.unknown(attribute)?,
+            }
+        }
+        for (name, missing) in [("major", major.is_none()), ("minor", minor.is_none())] {
+            if missing {
+                return fault(at, format!("missing attribute `{name}`"));
+            }
+        }
+        if byte_order.is_none() {
+            return fault(at, "missing attribute `byte_order`");
+        }
+        if self.byte_order.is_none() {
+            *self = Self {
+                byte_order,
+                ..Self::new(self.text, self.leniency)
+            };
+            return Ok(());
+        }
+        self.trace_found = true;
+        self.builder.uuid = uuid;
+        self.builder.byte_order = byte_order;
+        self.builder.packet_header = block.scopes[0];
+        Ok(())
+    }
+
+    fn version(&self, attribute: &Attribute, expected: u64) -> Result<u64, BuildError> {
+        let value = attribute.unsigned()?;
+        if value == expected {
+            return Ok(value);
+        }
+        let message = format!(
+            "unsupported {} version {value}: expecting {expected}",
+            attribute.name
+        );
+        fault(attribute.value_at, message)
+    }
+
+    /// Warns of an attribute without meaning, or refuses it.
+    pub(super) fn unknown(&mut self, attribute: &Attribute) -> Result<(), BuildError> {
+        let message = format!("unknown attribute `{}`", attribute.name);
+        if self.leniency == Leniency::Strict {
+            return fault(attribute.name_at, message);
+        }
+        self.warnings
+            .push((attribute.name_at, message + " is ignored"));
+        Ok(())
+    }
+
+    fn environment_block(&mut self, _: u32) -> Result<(), BuildError> {
+        if self.environment.is_some() {
+            return fault(self.scanner.offset(), "duplicate `env` block");
+        }
+        let block = self.block([])?;
+        check_duplicates(&block.attributes)?;
+        let mut entries = HashMap::new();
+        for attribute in block.attributes {
+            let value = match &attribute.value {
+                AttributeValue::Identifier(_) | AttributeValue::Clock(_) => {
+                    return fault(
+                        attribute.value_at,
+                        "expecting an integer constant or a string",
+                    );
+                }
+                AttributeValue::String(text) => EnvironmentValue::String(text.as_str().into()),
+                _ => EnvironmentValue::Integer(attribute.signed()?),
+            };
+            let key = attribute.name.as_str().into();
+            self.builder.environment.push((key, value.clone()));
+            entries.insert(attribute.name, value);
+        }
+        self.environment = Some(entries);
+        Ok(())
+    }
+
+    fn callsite_block(&mut self, _: u32) -> Result<(), BuildError> {
+        self.block([]).map(|_| ())
+    }
+
+    fn clock_block(&mut self, at: u32) -> Result<(), BuildError> {
+        let block = self.block([])?;
+        if self.byte_order.is_none() {
+            return Ok(());
+        }
+        check_duplicates(&block.attributes)?;
+        let mut clock = ClockClass::new("");
+        clock.origin = ClockOrigin::Unknown;
+        for attribute in &block.attributes {
+            self.clock_attribute(&mut clock, attribute)?;
+        }
+        if clock.id.is_empty() {
+            return fault(at, "missing attribute `name`");
+        }
+        if self.builder.find_clock(&clock.id).is_some() {
+            return fault(at, format!("duplicate `clock` block named `{}`", clock.id));
+        }
+        if !clock.normalize_offset() {
+            return fault(at, "the offset of the clock does not fit 64 bits");
+        }
+        self.builder.add_clock(clock);
+        Ok(())
+    }
+
+    fn clock_attribute(
+        &mut self,
+        clock: &mut ClockClass,
+        attribute: &Attribute,
+    ) -> Result<(), BuildError> {
+        match attribute.name.as_str() {
+            "name" => {
+                clock.id = attribute.name()?.into();
+                clock.name = Some(clock.id.clone());
+            }
+            "description" => clock.description = Some(attribute.string()?.into()),
+            "uuid" => clock.uuid = Some(attribute.uuid()?),
+            "freq" => {
+                clock.frequency = attribute.unsigned()?;
+                if clock.frequency == 0 {
+                    return fault(attribute.value_at, "a frequency of 0 makes no clock");
+                }
+            }
+            "precision" => clock.precision = Some(attribute.unsigned()?),
+            "offset_s" => clock.offset_seconds = attribute.signed()?,
+            "offset" => clock.offset_cycles = attribute.unsigned()?,
+            "absolute" => {
+                let epoch = attribute.boolean()?;
+                clock.origin = if epoch {
+                    ClockOrigin::UnixEpoch
+                } else {
+                    ClockOrigin::Unknown
+                };
+            }
+            _ => self.unknown(attribute)?,
+        }
+        Ok(())
+    }
+
+    fn stream_block(&mut self, at: u32) -> Result<(), BuildError> {
+        let block = self.block([PACKET_CONTEXT, EVENT_HEADER, EVENT_CONTEXT])?;
+        if self.byte_order.is_none() {
+            return Ok(());
+        }
+        check_duplicates(&block.attributes)?;
+        let mut stream = StreamClass::new(0);
+        for attribute in &block.attributes {
+            match attribute.name.as_str() {
+                "id" => stream.id = attribute.unsigned()?,
+                _ => self.unknown(attribute)?,
+            }
+        }
+        let id = stream.id;
+        [
+            stream.packet_context,
+            stream.event_header,
+            stream.event_common_context,
+        ] = block.scopes;
+        if self.builder.add_stream(stream) {
+            return Ok(());
+        }
+        fault(at, format!("duplicate `stream` block with id {id}"))
+    }
+
+    fn event_block(&mut self, at: u32) -> Result<(), BuildError> {
+        let block = self.block([SPECIFIC_CONTEXT, PAYLOAD])?;
+        if self.byte_order.is_none() {
+            return Ok(());
+        }
+        check_duplicates(&block.attributes)?;
+        let mut event = EventClass::new(0, None);
+        let mut stream = 0;
+        for attribute in &block.attributes {
+            match attribute.name.as_str() {
+                "id" => event.id = attribute.unsigned()?,
+                "stream_id" => stream = attribute.unsigned()?,
+                "loglevel" => event.log_level = Some(attribute.signed()?),
+                "model.emf.uri" => event.emf_uri = Some(attribute.string()?.into()),
+                "name" => event.identity.name = Some(attribute.name()?.into()),
+                _ => self.unknown(attribute)?,
+            }
+        }
+        let id = event.id;
+        [event.specific_context, event.payload] = block.scopes;
+        if self.builder.add_event(stream, event, at) {
+            return Ok(());
+        }
+        fault(
+            at,
+            format!("duplicate `event` block with id {id} in stream class {stream}"),
+        )
+    }
+}
+
+const ROOT_EXPECTED: &str = "expecting an alias (`typealias`, `typedef`, `enum NAME`, \
+     `struct NAME`, `variant NAME`) or a block (`trace`, `env`, `clock`, `stream`, `event`); is a \
+     `;` missing after the `}` before?";
+
+pub(super) fn context(error: BuildError, at: u32, message: impl Into<String>) -> BuildError {
+    error.within(Subject::Origin(at), message)
+}
+
+/// A use of an alias multiplies fields: what a text can make of them is bound to its length.
+fn new_builder(text: &[u8]) -> TraceClassBuilder {
+    let mut builder = TraceClassBuilder::new(MajorVersion::V1);
+    builder.limit_fields(crate::class::FIELD_COUNT_BASE.saturating_add(text.len()));
+    builder
+}

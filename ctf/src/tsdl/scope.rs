@@ -1,0 +1,152 @@
+//! Lexical scopes: which aliases and which earlier members a declaration can see.
+
+use super::attribute::fault;
+use crate::class::{BuildError, FieldId, Location, PathStep, Scope};
+use std::collections::HashMap;
+
+/// What opened a lexical scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FrameKind {
+    /// The whole text, a root block or the structure of a scope.
+    Block,
+    /// A declaration with a name: locations cannot lead out of it.
+    Alias,
+    /// The body of a structure.
+    Struct,
+    /// The body of a variant.
+    Variant,
+}
+
+#[derive(Debug)]
+pub(super) struct Frame {
+    kind: FrameKind,
+    aliases: HashMap<String, FieldId>,
+    members: Vec<String>,
+}
+
+/// Open scopes, the innermost last; never empty.
+#[derive(Debug)]
+pub(super) struct Frames(Vec<Frame>);
+
+/// Where a path in the text leads.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// To another field.
+    Field(Location),
+    /// To entries of the environment.
+    Environment(Vec<String>),
+}
+
+impl Frames {
+    pub(super) fn new() -> Self {
+        let mut frames = Self(Vec::new());
+        frames.push(FrameKind::Block);
+        frames
+    }
+
+    pub(super) fn push(&mut self, kind: FrameKind) {
+        self.0.push(Frame {
+            kind,
+            aliases: HashMap::new(),
+            members: Vec::new(),
+        });
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.0.pop();
+    }
+
+    /// Adds a member to the innermost scope.
+    pub(super) fn add_member(&mut self, name: &str) {
+        if let Some(frame) = self.0.last_mut() {
+            frame.members.push(name.to_owned());
+        }
+    }
+
+    /// Adds an alias to the innermost scope; it may hide one of an outer scope.
+    pub(super) fn add_alias(
+        &mut self,
+        name: String,
+        class: FieldId,
+        at: u32,
+    ) -> Result<(), BuildError> {
+        let Some(frame) = self.0.last_mut() else {
+            return Ok(());
+        };
+        if frame.aliases.contains_key(&name) {
+            return fault(at, format!("duplicate alias `{name}`"));
+        }
+        frame.aliases.insert(name, class);
+        Ok(())
+    }
+
+    pub(super) fn alias(&self, name: &str) -> Option<FieldId> {
+        self.0
+            .iter()
+            .rev()
+            .find_map(|frame| frame.aliases.get(name))
+            .copied()
+    }
+
+    /// What the path `names`, written at `at`, means.
+    pub(super) fn target(&self, names: &[&str], at: u32) -> Result<Target, BuildError> {
+        if let Some((scope, prefix)) = absolute_scope(names, at)? {
+            let rest = names[prefix..].iter().copied();
+            return Ok(Target::Field(Location::absolute(scope, rest)));
+        }
+        match names {
+            ["env", keys @ ..] => Ok(Target::Environment(
+                keys.iter().map(|key| (*key).to_owned()).collect(),
+            )),
+            _ => self.relative(names, at).map(Target::Field),
+        }
+    }
+
+    fn relative(&self, names: &[&str], at: u32) -> Result<Location, BuildError> {
+        let first = names.first().copied().unwrap_or_default();
+        let mut path = Vec::new();
+        for frame in self.0.iter().rev() {
+            match frame.kind {
+                FrameKind::Alias => {
+                    let message = format!(
+                        "`{first}` is outside of the alias (or named structure or variant) that \
+                         contains this location, which is not supported"
+                    );
+                    return fault(at, message);
+                }
+                FrameKind::Struct if frame.members.iter().any(|member| member == first) => {
+                    path.extend(names.iter().map(|name| PathStep::Member((*name).into())));
+                    return Ok(Location { scope: None, path });
+                }
+                FrameKind::Struct => path.push(PathStep::Parent),
+                FrameKind::Block | FrameKind::Variant => {}
+            }
+        }
+        let text = names.join(".");
+        fault(
+            at,
+            format!("invalid relative location `{text}`: cannot find `{first}`"),
+        )
+    }
+}
+
+/// The scope that `names` begins with, and how many names it takes.
+fn absolute_scope(names: &[&str], at: u32) -> Result<Option<(Scope, usize)>, BuildError> {
+    let found = match names {
+        ["trace", "packet", "header", ..] => (Scope::PacketHeader, 3),
+        ["stream", "packet", "context", ..] => (Scope::PacketContext, 3),
+        ["stream", "event", "header", ..] => (Scope::EventHeader, 3),
+        ["stream", "event", "context", ..] => (Scope::EventCommonContext, 3),
+        ["event", "context", ..] => (Scope::EventSpecificContext, 2),
+        ["event", "fields", ..] => (Scope::EventPayload, 2),
+        ["trace", _, _, ..] => return fault(at, "expecting `packet.header` after `trace.`"),
+        ["stream", _, _, ..] => {
+            let message =
+                "expecting `packet.context`, `event.header` or `event.context` after `stream.`";
+            return fault(at, message);
+        }
+        ["event", _, ..] => return fault(at, "expecting `context` or `fields` after `event.`"),
+        _ => return Ok(None),
+    };
+    Ok(Some(found))
+}

@@ -1,0 +1,439 @@
+//! Types: `integer`, `floating_point`, `string`, `enum`, `struct`, `variant`, arrays and aliases.
+
+use super::aliases::is_nameable;
+use super::attribute::{Attribute, AttributeValue, alignment, check_duplicates, fault};
+use super::parser::{Parser, context};
+use super::scope::{FrameKind, Target};
+use crate::class::{
+    Attributes, BuildError, ByteOrder, Dependency, DisplayBase, Encoding, FIELD_DEPTH_MAX, FieldId,
+    FieldKind, FixedBits, FloatClass, IntegerClass, Location, Member, RangeSet, StructClass,
+    VariantClass, VariantOption, VariantOptions,
+};
+use std::collections::HashSet;
+
+/// A member of a structure or an option of a variant.
+pub(super) struct Named {
+    name: String,
+    class: FieldId,
+}
+
+/// Where a type stands decides what its name does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a body or block, where it may be a declaration of its own.
+    Declaration,
+    /// After `:=`, `typealias` or `typedef`.
+    Value,
+}
+
+impl Parser<'_> {
+    /// An alias by name or a type; nothing when there is neither.
+    pub(super) fn any_type(&mut self) -> Result<Option<FieldId>, BuildError> {
+        match self.alias_reference()? {
+            Some(class) => Ok(Some(class)),
+            None => self.full_type(Place::Value),
+        }
+    }
+
+    /// A type by its keyword.
+    pub(super) fn full_type(&mut self, place: Place) -> Result<Option<FieldId>, BuildError> {
+        let before = self.scanner;
+        self.scanner.skip();
+        let at = self.scanner.offset();
+        let Some(word) = self.scanner.identifier() else {
+            return Ok(None);
+        };
+        if self.depth >= FIELD_DEPTH_MAX {
+            return fault(
+                at,
+                format!("types nest deeper than {FIELD_DEPTH_MAX} levels"),
+            );
+        }
+        self.depth += 1;
+        let class = match word {
+            "integer" => self.integer(at).map(Some),
+            "string" => self.string(at).map(Some),
+            "floating_point" => self.float(at).map(Some),
+            "enum" => self.enumeration(at, place),
+            "struct" => self.structure(at, place),
+            "variant" => self.variant(at, place),
+            _ => Ok(None),
+        };
+        self.depth -= 1;
+        let class = class.map_err(|error| context(error, at, format!("in `{word}`")))?;
+        if class.is_none() {
+            self.scanner = before;
+            self.scanner.skip();
+        }
+        Ok(class)
+    }
+
+    /// `{ name = value; … }`
+    fn attributes(&mut self) -> Result<Vec<Attribute>, BuildError> {
+        let mut attributes = Vec::new();
+        loop {
+            self.scanner.skip_semicolons();
+            if self.scanner.punctuation("}") {
+                break;
+            }
+            let attribute = self.attribute()?;
+            attributes.push(attribute);
+        }
+        check_duplicates(&attributes)?;
+        Ok(attributes)
+    }
+
+    fn native_byte_order(&self) -> ByteOrder {
+        self.byte_order.unwrap_or(ByteOrder::Little)
+    }
+
+    pub(super) fn integer(&mut self, at: u32) -> Result<FieldId, BuildError> {
+        self.expect("{")?;
+        let mut size = None;
+        let mut align = None;
+        let mut byte_order = self.native_byte_order();
+        let mut base = DisplayBase::Decimal;
+        let mut signed = false;
+        let mut encoding = None;
+        let mut clock: Option<(String, u32)> = None;
+        for attribute in self.attributes()? {
+            match attribute.name.as_str() {
+                "size" => size = Some(integer_size(&attribute)?),
+                "align" => align = Some(attribute.alignment()?),
+                "byte_order" => byte_order = attribute.byte_order()?.unwrap_or(byte_order),
+                "base" => base = attribute.display_base()?,
+                "signed" => signed = attribute.boolean()?,
+                "encoding" => encoding = attribute.encoding()?,
+                "map" => {
+                    if let AttributeValue::Clock(name) = attribute.value {
+                        clock = Some((name, attribute.name_at));
+                    }
+                }
+                _ => self.unknown(&attribute)?,
+            }
+        }
+        let Some(size) = size else {
+            return fault(at, "missing attribute `size`");
+        };
+        let align = align.unwrap_or(if size.is_multiple_of(8) { 8 } else { 1 });
+        let bits = FixedBits::new(size, align, byte_order);
+        let kind = if signed {
+            if let Some((_, at)) = clock {
+                return fault(at, "a signed integer cannot be mapped to a clock");
+            }
+            FieldKind::Signed(
+                bits,
+                IntegerClass {
+                    base,
+                    ..IntegerClass::default()
+                },
+            )
+        } else {
+            FieldKind::Unsigned(
+                bits,
+                IntegerClass {
+                    base,
+                    ..IntegerClass::default()
+                },
+            )
+        };
+        let id = self.builder.add_field(kind, at)?;
+        self.builder.set_encoding(id, encoding);
+        if let Some((name, _)) = clock {
+            self.builder.map_clock(id, &name);
+        }
+        Ok(id)
+    }
+
+    fn float(&mut self, at: u32) -> Result<FieldId, BuildError> {
+        self.expect("{")?;
+        let (mut exponent, mut mantissa, mut align) = (None, None, 8);
+        let mut byte_order = self.native_byte_order();
+        for attribute in self.attributes()? {
+            match attribute.name.as_str() {
+                "exp_dig" => exponent = Some(attribute.unsigned()?),
+                "mant_dig" => mantissa = Some(attribute.unsigned()?),
+                "align" => align = attribute.alignment()?,
+                "byte_order" => byte_order = attribute.byte_order()?.unwrap_or(byte_order),
+                _ => self.unknown(&attribute)?,
+            }
+        }
+        let Some(exponent) = exponent.filter(|digits| *digits > 0) else {
+            return fault(at, "missing attribute `exp_dig`");
+        };
+        let Some(mantissa) = mantissa.filter(|digits| *digits > 0) else {
+            return fault(at, "missing attribute `mant_dig`");
+        };
+        let length = match (exponent, mantissa) {
+            (8, 24) => 32,
+            (11, 53) => 64,
+            _ => {
+                let message = "unsupported `exp_dig` and `mant_dig`: only 8 and 24 (32 bits) or \
+                               11 and 53 (64 bits) are";
+                return fault(at, message);
+            }
+        };
+        let bits = FixedBits::new(length, align, byte_order);
+        self.builder
+            .add_field(FieldKind::Float(FloatClass { bits }), at)
+    }
+
+    fn string(&mut self, at: u32) -> Result<FieldId, BuildError> {
+        if self.scanner.punctuation("{") {
+            for attribute in self.attributes()? {
+                match attribute.name.as_str() {
+                    "encoding" => {
+                        attribute.encoding()?;
+                    }
+                    _ => self.unknown(&attribute)?,
+                }
+            }
+        }
+        self.builder
+            .add_field(FieldKind::NullTerminatedString(Encoding::Utf8), at)
+    }
+
+    /// Adds the alias that the name of an `enum`, `struct` or `variant` declares.
+    fn declare(&mut self, name: Option<String>, class: FieldId) -> Result<(), BuildError> {
+        match name {
+            Some(name) => {
+                let at = self.scanner.offset();
+                self.frames.add_alias(name, class, at)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Declares the name of a type that was just parsed. In a declaration that is all there is to
+    /// it, the closing `;` belongs before the name takes effect.
+    pub(super) fn declare_named(
+        &mut self,
+        place: Place,
+        name: Option<String>,
+        class: FieldId,
+    ) -> Result<FieldId, BuildError> {
+        let ahead = self.scanner;
+        if place == Place::Declaration && !self.scanner.punctuation(";") {
+            self.scanner = ahead;
+        }
+        self.declare(name, class)?;
+        self.scanner = ahead;
+        Ok(class)
+    }
+
+    fn structure(&mut self, at: u32, place: Place) -> Result<Option<FieldId>, BuildError> {
+        let name = self
+            .scanner
+            .identifier()
+            .map(|name| format!("struct {name}"));
+        if !self.scanner.punctuation("{") {
+            return Ok(None);
+        }
+        let members = self.body(FrameKind::Struct, name.is_some(), place)?;
+        check_names(&members, at)?;
+        let mut min_alignment = 1;
+        if self.scanner.word("align") {
+            self.expect("(")?;
+            let Some(value) = self.scanner.unsigned() else {
+                return fault(
+                    self.scanner.offset(),
+                    "expecting an unsigned integer constant",
+                );
+            };
+            min_alignment = alignment(value, self.scanner.offset())?;
+            self.expect(")")?;
+        }
+        let member = |named: Named| Member {
+            display_name: display_name(&named.name).into(),
+            name: named.name.into(),
+            class: named.class,
+            attributes: Attributes::default(),
+        };
+        let members = members.into_iter().map(member).collect();
+        let kind = FieldKind::Struct(StructClass {
+            members,
+            min_alignment,
+        });
+        let class = self.builder.add_field(kind, at)?;
+        self.declare_named(place, name, class).map(Some)
+    }
+
+    fn variant(&mut self, at: u32, place: Place) -> Result<Option<FieldId>, BuildError> {
+        let name = self
+            .scanner
+            .identifier()
+            .map(|name| format!("variant {name}"));
+        let crosses = name.is_some() && place == Place::Declaration;
+        if crosses {
+            self.frames.push(FrameKind::Alias);
+        }
+        let selector = self.selector()?;
+        if crosses {
+            self.frames.pop();
+        }
+        if !self.scanner.punctuation("{") {
+            return Ok(None);
+        }
+        let options = self.body(FrameKind::Variant, name.is_some(), place)?;
+        if options.is_empty() {
+            return fault(at, "a variant needs at least one option");
+        }
+        check_names(&options, at)?;
+        let option = |named: Named| VariantOption {
+            display_name: Some(display_name(&named.name).into()),
+            name: Some(named.name.into()),
+            ranges: RangeSet::default(),
+            field: named.class,
+            attributes: Attributes::default(),
+        };
+        let options = VariantOptions::Unsigned(options.into_iter().map(option).collect());
+        let selector = Dependency::new(selector.unwrap_or_else(no_selector));
+        let kind = FieldKind::Variant(VariantClass { selector, options });
+        let class = self.builder.add_field(kind, at)?;
+        self.declare_named(place, name, class).map(Some)
+    }
+
+    /// `<location>`
+    pub(super) fn selector(&mut self) -> Result<Option<Location>, BuildError> {
+        if !self.scanner.punctuation("<") {
+            return Ok(None);
+        }
+        let location = match self.location()? {
+            Target::Field(location) => location,
+            Target::Environment(_) => {
+                let message = "a selector cannot be in the environment";
+                return fault(self.scanner.offset(), message);
+            }
+        };
+        self.expect(">")?;
+        Ok(Some(location))
+    }
+
+    /// Members up to `}`; the `{` was taken.
+    fn body(
+        &mut self,
+        kind: FrameKind,
+        named: bool,
+        place: Place,
+    ) -> Result<Vec<Named>, BuildError> {
+        let crosses = named && place == Place::Declaration;
+        if crosses {
+            self.frames.push(FrameKind::Alias);
+        }
+        self.frames.push(kind);
+        let mut members = Vec::new();
+        loop {
+            self.scanner.skip_semicolons();
+            if self.scanner.punctuation("}") {
+                break;
+            }
+            let at = self.scanner.offset();
+            let found = self
+                .member_or_alias(&mut members)
+                .map_err(|error| context(error, at, "in the body"))?;
+            if !found {
+                return fault(
+                    at,
+                    "expecting a member or option of a known type, or an alias",
+                );
+            }
+        }
+        self.frames.pop();
+        if crosses {
+            self.frames.pop();
+        }
+        Ok(members)
+    }
+
+    /// `ALIAS name[…];`, `TYPE name[…];` or a declaration of an alias.
+    fn member_or_alias(&mut self, members: &mut Vec<Named>) -> Result<bool, BuildError> {
+        self.scanner.skip_semicolons();
+        let before = self.scanner;
+        let at = self.scanner.offset();
+        if let Some(class) = self.alias_reference()?
+            && let Some(name) = self.scanner.identifier()
+        {
+            let class = self.subscripts(class)?;
+            self.add_member(members, name, class, at)?;
+            return Ok(true);
+        }
+        self.scanner = before;
+        if self.generic_alias()? {
+            return Ok(true);
+        }
+        let Some(class) = self.full_type(Place::Declaration)? else {
+            return Ok(false);
+        };
+        if is_nameable(before) && self.scanner.punctuation(";") {
+            return Ok(true);
+        }
+        let Some(name) = self.scanner.identifier() else {
+            return fault(
+                self.scanner.offset(),
+                "expecting the name of a member or option",
+            );
+        };
+        let class = self.subscripts(class)?;
+        self.add_member(members, name, class, self.scanner.offset())?;
+        Ok(true)
+    }
+
+    fn add_member(
+        &mut self,
+        members: &mut Vec<Named>,
+        name: &str,
+        class: FieldId,
+        at: u32,
+    ) -> Result<(), BuildError> {
+        if self.lacks_selector(class) {
+            return fault(at, "the variant needs a selector here");
+        }
+        self.expect(";")?;
+        members.push(Named {
+            name: name.to_owned(),
+            class,
+        });
+        self.frames.add_member(name);
+        Ok(())
+    }
+
+    pub(super) fn lacks_selector(&self, class: FieldId) -> bool {
+        match &self.builder.field(class).kind {
+            FieldKind::Array(array) => self.lacks_selector(array.element),
+            FieldKind::Variant(variant) => variant.selector.location == no_selector(),
+            _ => false,
+        }
+    }
+}
+
+fn integer_size(attribute: &Attribute) -> Result<u8, BuildError> {
+    match attribute.unsigned()? {
+        0 => fault(attribute.value_at, "an integer of 0 bits"),
+        size @ 1..=64 => Ok(size as u8),
+        size => fault(
+            attribute.value_at,
+            format!("an integer of {size} bits: 64 are the most"),
+        ),
+    }
+}
+
+/// The location of a variant that has no selector yet.
+fn no_selector() -> Location {
+    Location {
+        scope: None,
+        path: Vec::new(),
+    }
+}
+
+/// CTF 1.8 lets producers put `_` before a name that is a keyword.
+fn display_name(name: &str) -> &str {
+    name.strip_prefix('_').unwrap_or(name)
+}
+
+fn check_names(members: &[Named], at: u32) -> Result<(), BuildError> {
+    let mut names = HashSet::new();
+    match members.iter().find(|member| !names.insert(&member.name)) {
+        Some(member) => fault(at, format!("duplicate member or option `{}`", member.name)),
+        None => Ok(()),
+    }
+}
