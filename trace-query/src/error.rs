@@ -1,0 +1,153 @@
+//! What is wrong with a query, where, and what was expected there.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// Bytes of query text that are accepted.
+pub const QUERY_BYTES_MAX: usize = 1 << 20;
+/// Levels of parentheses and `not` that are accepted, so that no query exhausts the stack.
+pub const QUERY_DEPTH_MAX: usize = 128;
+/// Characters of the query shown on either side of the fault.
+const CONTEXT_CHARS: usize = 60;
+
+/// A query that cannot be used: the reason, the place in the text, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.report())]
+pub struct QueryError {
+    text: String,
+    span: Range<usize>,
+    kind: QueryErrorKind,
+}
+
+/// The reasons for refusing a query.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryErrorKind {
+    /// Something else belongs here.
+    #[error("expected {expected}, found {found}")]
+    Expected {
+        /// What would be right here.
+        expected: &'static str,
+        /// What stands here.
+        found: String,
+    },
+    /// A character that begins no word of the language.
+    #[error("unexpected character {0:?}, expected a field, a value, an operator or a bracket")]
+    UnexpectedCharacter(char),
+    /// A string without its closing quote.
+    #[error("unterminated string, expected a closing {0}")]
+    UnterminatedString(char),
+    /// A number that fits no 64-bit integer or no finite float.
+    #[error("number out of range, expected -2^63 to 2^64-1, or a finite fraction")]
+    NumberOutOfRange,
+    /// Letters after a number that are no unit.
+    #[error("unknown unit {0:?}, expected ns, us, ms, s, m, min, h or d")]
+    UnknownUnit(String),
+    /// A date that is none.
+    #[error("not a time: {0}; expected RFC 3339, such as 2026-11-21T01:00:00Z")]
+    BadTime(String),
+    /// A regular expression that does not compile.
+    #[error("faulty regular expression: {0}")]
+    BadPattern(String),
+    /// A time or a duration beside a field that is neither.
+    #[error("{field} is not compared with {found}, expected {expected}")]
+    WrongUnit {
+        /// The field.
+        field: String,
+        /// What the query wrote.
+        found: &'static str,
+        /// What fits the field.
+        expected: &'static str,
+    },
+    /// A bare number for `ts` or `dur` over kinds of different units.
+    #[error(
+        "the traces read here have different units of time, expected a unit: \
+         write {field} with a duration such as 10ms, or a date"
+    )]
+    AmbiguousUnit {
+        /// `ts` or `dur`.
+        field: String,
+    },
+    /// Too many levels of parentheses and `not`.
+    #[error("nested deeper than {QUERY_DEPTH_MAX} levels, expected a flatter expression")]
+    TooDeep,
+    /// Too much text.
+    #[error("query longer than {QUERY_BYTES_MAX} bytes, expected a shorter one")]
+    TooLong,
+}
+
+impl QueryError {
+    pub(crate) fn new(text: &str, span: Range<usize>, kind: QueryErrorKind) -> QueryError {
+        QueryError {
+            text: text.to_owned(),
+            span,
+            kind,
+        }
+    }
+
+    /// The reason alone, without the place.
+    pub fn kind(&self) -> &QueryErrorKind {
+        &self.kind
+    }
+
+    /// Bytes of the query text that are at fault, half-open; empty at the end of the text.
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// Line of the fault, from 1.
+    pub fn line(&self) -> usize {
+        self.before().matches('\n').count() + 1
+    }
+
+    /// Column of the fault in its line, in characters, from 1.
+    pub fn column(&self) -> usize {
+        let before = self.before();
+        let line = before.rsplit('\n').next().unwrap_or(before);
+        line.chars().count() + 1
+    }
+
+    fn before(&self) -> &str {
+        self.text.get(..self.span.start).unwrap_or(&self.text)
+    }
+
+    /// Two lines: the faulty line of the query, and a caret below the fault.
+    pub fn caret(&self) -> String {
+        let line = self.text.split('\n').nth(self.line() - 1).unwrap_or("");
+        let column = self.column() - 1;
+        let first = column.saturating_sub(CONTEXT_CHARS);
+        let shown: String = line
+            .chars()
+            .skip(first)
+            .take(2 * CONTEXT_CHARS)
+            // A tab or an escape sequence would move the caret away from its character.
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let fault = self.text.get(self.span.clone()).unwrap_or("");
+        let fault = fault.split('\n').next().unwrap_or("").chars().count();
+        let tail = fault
+            .saturating_sub(1)
+            .min((2 * CONTEXT_CHARS).saturating_sub(column - first + 1));
+        format!(
+            "  {}\n  {}^{}",
+            shown.trim_end(),
+            " ".repeat(column - first),
+            "~".repeat(tail)
+        )
+    }
+
+    fn report(&self) -> String {
+        let mut report = String::new();
+        if self.line() > 1 {
+            write!(report, "line {}, ", self.line()).expect("a string takes all text");
+        }
+        write!(
+            report,
+            "column {}: {}\n{}",
+            self.column(),
+            self.kind,
+            self.caret()
+        )
+        .expect("a string takes all text");
+        report
+    }
+}

@@ -1,0 +1,206 @@
+//! Words of the query text, with their places.
+
+use std::ops::Range;
+
+use crate::error::{QueryError, QueryErrorKind};
+use crate::syntax::{CompareOp, Literal};
+use crate::{Number, literal};
+
+/// One word and the bytes it takes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) span: Range<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TokenKind {
+    /// A field, or one of the words that are keywords only between a field and a value.
+    Word,
+    /// A field between backquotes, for names with other characters.
+    QuotedField,
+    Literal(Literal),
+    Compare(CompareOp),
+    Tilde,
+    And,
+    Or,
+    Not,
+    In,
+    Open,
+    Close,
+    OpenList,
+    CloseList,
+    Comma,
+    End,
+}
+
+/// Cuts `text` into words; the last is always [`TokenKind::End`].
+pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
+    let mut lexer = Lexer { text, at: 0 };
+    let mut tokens = Vec::new();
+    loop {
+        let token = lexer.next()?;
+        let end = token.kind == TokenKind::End;
+        tokens.push(token);
+        if end {
+            return Ok(tokens);
+        }
+    }
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn fault(&self, span: Range<usize>, kind: QueryErrorKind) -> QueryError {
+        QueryError::new(self.text, span, kind)
+    }
+
+    /// Moves past the characters that `wanted` takes and returns them.
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let length = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    fn next(&mut self) -> Result<Token, QueryError> {
+        self.take_while(char::is_whitespace);
+        let start = self.at;
+        let Some(first) = self.rest().chars().next() else {
+            return Ok(self.token(TokenKind::End, start));
+        };
+        if let Some(kind) = self.operator() {
+            return Ok(self.token(kind, start));
+        }
+        match first {
+            '"' | '\'' | '`' => self.quoted(first),
+            '0'..='9' => self.number(),
+            '-' if self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number(),
+            'A'..='Z' | 'a'..='z' | '_' => {
+                let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+                Ok(self.token(keyword(word).unwrap_or(TokenKind::Word), start))
+            }
+            '=' => Err(self.fault(
+                start..start + 1,
+                QueryErrorKind::Expected {
+                    expected: "a comparison (== != < <= > >=)",
+                    found: "`=`".to_owned(),
+                },
+            )),
+            other => Err(self.fault(
+                start..start + other.len_utf8(),
+                QueryErrorKind::UnexpectedCharacter(other),
+            )),
+        }
+    }
+
+    fn token(&self, kind: TokenKind, start: usize) -> Token {
+        Token {
+            kind,
+            span: start..self.at,
+        }
+    }
+
+    fn operator(&mut self) -> Option<TokenKind> {
+        let rest = self.rest();
+        let (kind, length) = match rest.as_bytes() {
+            [b'=', b'=', ..] => (TokenKind::Compare(CompareOp::Eq), 2),
+            [b'!', b'=', ..] => (TokenKind::Compare(CompareOp::Ne), 2),
+            [b'<', b'=', ..] => (TokenKind::Compare(CompareOp::Le), 2),
+            [b'>', b'=', ..] => (TokenKind::Compare(CompareOp::Ge), 2),
+            [b'<', ..] => (TokenKind::Compare(CompareOp::Lt), 1),
+            [b'>', ..] => (TokenKind::Compare(CompareOp::Gt), 1),
+            [b'~', ..] => (TokenKind::Tilde, 1),
+            [b'(', ..] => (TokenKind::Open, 1),
+            [b')', ..] => (TokenKind::Close, 1),
+            [b'[', ..] => (TokenKind::OpenList, 1),
+            [b']', ..] => (TokenKind::CloseList, 1),
+            [b',', ..] => (TokenKind::Comma, 1),
+            _ => return None,
+        };
+        self.at += length;
+        Some(kind)
+    }
+
+    /// A string, or a field between backquotes. The text between the quotes is kept verbatim, as
+    /// DFTracer keeps it; that also lets a regular expression be written without doubling.
+    fn quoted(&mut self, quote: char) -> Result<Token, QueryError> {
+        let start = self.at;
+        let mut escaped = false;
+        let body = &self.text[start + 1..];
+        let end = body.char_indices().find(|&(_, c)| {
+            let closes = c == quote && !escaped;
+            escaped = !escaped && c == '\\' && quote != '`';
+            closes
+        });
+        let Some((length, _)) = end else {
+            let span = start..self.text.len();
+            return Err(self.fault(span, QueryErrorKind::UnterminatedString(quote)));
+        };
+        self.at = start + length + 2;
+        let kind = match quote {
+            '`' => TokenKind::QuotedField,
+            _ => TokenKind::Literal(Literal::Str(body[..length].to_owned())),
+        };
+        Ok(self.token(kind, start))
+    }
+
+    fn number(&mut self) -> Result<Token, QueryError> {
+        let start = self.at;
+        if literal::begins_date(self.rest()) {
+            let date = self.take_while(|c| {
+                c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | '+' | 'T' | 't' | 'Z' | 'z')
+            });
+            let time = literal::parse_time(date)
+                .map_err(|reason| self.fault(start..self.at, QueryErrorKind::BadTime(reason)))?;
+            return Ok(self.token(TokenKind::Literal(Literal::Time(time)), start));
+        }
+        let number = literal::number_prefix(self.rest());
+        self.at += number.len();
+        if let Some(length) = literal::duration_length(&self.text[start..]) {
+            self.at = start + length;
+            let nanos = literal::parse_duration(&self.text[start..self.at]);
+            let nanos = nanos
+                .ok_or_else(|| self.fault(start..self.at, QueryErrorKind::NumberOutOfRange))?;
+            return Ok(self.token(TokenKind::Literal(Literal::Duration(nanos)), start));
+        }
+        let end = self.at;
+        let letters = self.take_while(|c| c.is_alphanumeric() || c == '_');
+        if !letters.is_empty() && keyword(letters).is_none() {
+            let unit = letters.to_owned();
+            return Err(self.fault(end..self.at, QueryErrorKind::UnknownUnit(unit)));
+        }
+        // `5and` is a number and a keyword.
+        self.at = end;
+        let value = Number::parse(number.as_bytes()).filter(|value| match value {
+            Number::Int(int) => (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(int),
+            // Digits alone are an integer, however many: never silently a rounded one.
+            Number::Float(_) => number.contains(['.', 'e', 'E']),
+        });
+        let value =
+            value.ok_or_else(|| self.fault(start..end, QueryErrorKind::NumberOutOfRange))?;
+        Ok(self.token(TokenKind::Literal(Literal::Number(value)), start))
+    }
+}
+
+fn keyword(word: &str) -> Option<TokenKind> {
+    let keywords = [
+        ("and", TokenKind::And),
+        ("or", TokenKind::Or),
+        ("not", TokenKind::Not),
+        ("in", TokenKind::In),
+        ("true", TokenKind::Literal(Literal::Bool(true))),
+        ("false", TokenKind::Literal(Literal::Bool(false))),
+    ];
+    keywords
+        .into_iter()
+        .find(|(name, _)| word.eq_ignore_ascii_case(name))
+        .map(|(_, kind)| kind)
+}

@@ -1,0 +1,291 @@
+//! From text to a syntax tree.
+//!
+//! ```text
+//! query     = or
+//! or        = and ("or" and)*
+//! and       = not ("and" not)*
+//! not       = "not" not | primary
+//! primary   = "(" or ")" | "exists" field | "exists" "(" field ")" | field question
+//! question  = ("==" | "!=" | "<" | "<=" | ">" | ">=") value
+//!           | ["not"] "in" "[" [value ("," value)*] "]"
+//!           | ("~" | "contains" | "starts_with") string
+//! field     = [A-Za-z_][A-Za-z0-9_.]* | "`" any but a backquote "`"
+//! value     = string | integer | fraction | "true" | "false" | duration | time
+//! ```
+//!
+//! Keywords are read in any case. `exists`, `contains` and `starts_with` are keywords only where
+//! no field can stand, so that fields of these names, which DFTracer's language allows, stay
+//! usable.
+
+use crate::FieldPath;
+use crate::error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
+use crate::lexer::{Token, TokenKind, tokens};
+use crate::syntax::{Condition, Expr, Literal, Pattern, Predicate};
+
+const OPERATORS: &str = "a comparison (== != < <= > >=), in, not in, ~, contains or starts_with";
+
+/// Reads the whole of `text`.
+pub(crate) fn parse(text: &str) -> Result<Expr<Literal>, QueryError> {
+    if text.len() > QUERY_BYTES_MAX {
+        return Err(QueryError::new("", 0..0, QueryErrorKind::TooLong));
+    }
+    let mut parser = Parser {
+        text,
+        tokens: tokens(text)?,
+        at: 0,
+        depth: 0,
+    };
+    let expr = parser.or()?;
+    match parser.peek() {
+        TokenKind::End => Ok(expr),
+        _ => Err(parser.expected("and, or, or the end of the query")),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn token(&self) -> &Token {
+        // The last word is the end, which nothing moves past.
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn peek(&self) -> &TokenKind {
+        &self.token().kind
+    }
+
+    fn peek_after(&self) -> &TokenKind {
+        &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].kind
+    }
+
+    fn take(&mut self, kind: &TokenKind) -> bool {
+        let found = self.peek() == kind;
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Whether the next word is `word`, in any case.
+    fn is_word(&self, word: &str) -> bool {
+        let token = self.token();
+        token.kind == TokenKind::Word && self.text[token.span.clone()].eq_ignore_ascii_case(word)
+    }
+
+    fn expected(&self, expected: &'static str) -> QueryError {
+        let token = self.token();
+        let found = match token.kind {
+            TokenKind::End => "the end of the query".to_owned(),
+            _ => format!("`{}`", &self.text[token.span.clone()]),
+        };
+        let kind = QueryErrorKind::Expected { expected, found };
+        QueryError::new(self.text, token.span.clone(), kind)
+    }
+
+    /// Guards the recursion of brackets and `not`.
+    fn nested<T>(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        if self.depth == QUERY_DEPTH_MAX {
+            let span = self.token().span.clone();
+            return Err(QueryError::new(self.text, span, QueryErrorKind::TooDeep));
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn or(&mut self) -> Result<Expr<Literal>, QueryError> {
+        let mut operands = vec![self.and()?];
+        while self.take(&TokenKind::Or) {
+            operands.push(self.and()?);
+        }
+        Ok(single(operands, Expr::Or))
+    }
+
+    fn and(&mut self) -> Result<Expr<Literal>, QueryError> {
+        let mut operands = vec![self.not()?];
+        while self.take(&TokenKind::And) {
+            operands.push(self.not()?);
+        }
+        Ok(single(operands, Expr::And))
+    }
+
+    fn not(&mut self) -> Result<Expr<Literal>, QueryError> {
+        if self.take(&TokenKind::Not) {
+            let operand = self.nested(Self::not)?;
+            return Ok(Expr::Not(Box::new(operand)));
+        }
+        self.primary()
+    }
+
+    fn primary(&mut self) -> Result<Expr<Literal>, QueryError> {
+        if self.take(&TokenKind::Open) {
+            let inner = self.nested(Self::or)?;
+            return match self.take(&TokenKind::Close) {
+                true => Ok(inner),
+                false => Err(self.expected("and, or, or `)`")),
+            };
+        }
+        let start = self.token().span.start;
+        let (field, condition) = if self.begins_exists() {
+            (self.exists()?, Condition::Exists)
+        } else {
+            let field = self.field("a field, exists, not, or `(`")?;
+            (field, self.question()?)
+        };
+        let end = self.tokens[self.at - 1].span.end;
+        Ok(Expr::Test(Predicate {
+            field,
+            condition,
+            span: start..end,
+        }))
+    }
+
+    /// `exists` followed by a field; before an operator it is a field itself.
+    fn begins_exists(&self) -> bool {
+        if !self.is_word("exists") {
+            return false;
+        }
+        match self.peek_after() {
+            TokenKind::Open | TokenKind::QuotedField => true,
+            TokenKind::Word => {
+                // `exists contains "x"` asks a field named exists.
+                let after = &self.text[self.tokens[self.at + 1].span.clone()];
+                let operator = ["contains", "starts_with"]
+                    .iter()
+                    .any(|word| after.eq_ignore_ascii_case(word));
+                let value = self.tokens.get(self.at + 2).map(|token| &token.kind);
+                !(operator && matches!(value, Some(TokenKind::Literal(_))))
+            }
+            _ => false,
+        }
+    }
+
+    fn exists(&mut self) -> Result<FieldPath, QueryError> {
+        self.at += 1;
+        if !self.take(&TokenKind::Open) {
+            return self.field("a field");
+        }
+        let field = self.field("a field")?;
+        match self.take(&TokenKind::Close) {
+            true => Ok(field),
+            false => Err(self.expected("`)`")),
+        }
+    }
+
+    fn field(&mut self, expected: &'static str) -> Result<FieldPath, QueryError> {
+        let token = self.token();
+        let written = &self.text[token.span.clone()];
+        let name = match token.kind {
+            TokenKind::Word => written,
+            TokenKind::QuotedField if written.len() > 2 => &written[1..written.len() - 1],
+            _ => return Err(self.expected(expected)),
+        };
+        let field = FieldPath::new(name);
+        self.at += 1;
+        Ok(field)
+    }
+
+    fn question(&mut self) -> Result<Condition<Literal>, QueryError> {
+        if let TokenKind::Compare(op) = *self.peek() {
+            self.at += 1;
+            return Ok(Condition::Compare(op, self.value()?));
+        }
+        if self.take(&TokenKind::In) {
+            let values = self.list()?;
+            return Ok(Condition::In {
+                values,
+                negated: false,
+            });
+        }
+        if *self.peek() == TokenKind::Not && *self.peek_after() == TokenKind::In {
+            self.at += 2;
+            let values = self.list()?;
+            return Ok(Condition::In {
+                values,
+                negated: true,
+            });
+        }
+        if self.take(&TokenKind::Tilde) {
+            return self.pattern();
+        }
+        if self.is_word("contains") {
+            self.at += 1;
+            return Ok(Condition::Contains(self.string()?));
+        }
+        if self.is_word("starts_with") {
+            self.at += 1;
+            return Ok(Condition::StartsWith(self.string()?));
+        }
+        Err(self.expected(OPERATORS))
+    }
+
+    fn pattern(&mut self) -> Result<Condition<Literal>, QueryError> {
+        let span = self.token().span.clone();
+        let text = self.string()?;
+        let pattern = Pattern::new(&text).map_err(|reason| {
+            QueryError::new(self.text, span, QueryErrorKind::BadPattern(reason))
+        })?;
+        Ok(Condition::Matches(pattern))
+    }
+
+    fn string(&mut self) -> Result<String, QueryError> {
+        match self.peek() {
+            TokenKind::Literal(Literal::Str(text)) => {
+                let text = text.clone();
+                self.at += 1;
+                Ok(text)
+            }
+            _ => Err(self.expected("a string in quotes")),
+        }
+    }
+
+    fn value(&mut self) -> Result<Literal, QueryError> {
+        match self.peek() {
+            TokenKind::Literal(literal) => {
+                let literal = literal.clone();
+                self.at += 1;
+                Ok(literal)
+            }
+            _ => {
+                Err(self
+                    .expected("a value (string in quotes, number, duration, time, true or false)"))
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Literal>, QueryError> {
+        if !self.take(&TokenKind::OpenList) {
+            return Err(self.expected("a list such as [1, 2]"));
+        }
+        let mut values = Vec::new();
+        if self.take(&TokenKind::CloseList) {
+            return Ok(values);
+        }
+        loop {
+            values.push(self.value()?);
+            if self.take(&TokenKind::CloseList) {
+                return Ok(values);
+            }
+            if !self.take(&TokenKind::Comma) {
+                return Err(self.expected("`,` or `]`"));
+            }
+        }
+    }
+}
+
+fn single(
+    mut operands: Vec<Expr<Literal>>,
+    join: fn(Vec<Expr<Literal>>) -> Expr<Literal>,
+) -> Expr<Literal> {
+    match operands.len() {
+        1 => operands.remove(0),
+        _ => join(operands),
+    }
+}

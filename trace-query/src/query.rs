@@ -1,0 +1,160 @@
+//! A query: its text, its tree, and the binding of its literals to units.
+
+use crate::error::{QueryError, QueryErrorKind};
+use crate::parser::parse;
+use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
+use crate::{FieldPath, Number};
+
+/// A query that was read without fault.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    text: String,
+    expr: Expr<Literal>,
+}
+
+/// What a bare number means beside `ts` and `dur`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BareUnit {
+    /// So many nanoseconds: 1,000 for a DFTracer trace in microseconds, 1 for most other kinds.
+    Nanos(u32),
+    /// Kinds of different units are read, so a bare number is refused.
+    Mixed,
+}
+
+impl BareUnit {
+    /// DFTracer's default.
+    pub const MICROS: BareUnit = BareUnit::Nanos(1_000);
+    /// All kinds that measure in nanoseconds.
+    pub const NANOS: BareUnit = BareUnit::Nanos(1);
+
+    /// The unit of both together.
+    pub fn and(self, other: BareUnit) -> BareUnit {
+        if self == other { self } else { BareUnit::Mixed }
+    }
+}
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// [`QueryError`] with the place, what was expected there, and a caret line.
+    pub fn parse(text: &str) -> Result<Query, QueryError> {
+        Ok(Query {
+            expr: parse(text)?,
+            text: text.to_owned(),
+        })
+    }
+
+    /// The text as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The tree.
+    pub fn expr(&self) -> &Expr<Literal> {
+        &self.expr
+    }
+
+    /// Puts every literal in the unit of its field: `ts` and `dur` in nanoseconds.
+    ///
+    /// # Errors
+    /// A bare number beside `ts` or `dur` when `unit` is [`BareUnit::Mixed`]; a date or duration
+    /// beside a field that has no such unit.
+    pub fn bind(&self, unit: BareUnit) -> Result<Filter, QueryError> {
+        self.expr.rewrite(&mut |predicate| {
+            let bind = |literal: &Literal| {
+                bind_literal(literal, &predicate.field, unit)
+                    .map_err(|kind| QueryError::new(&self.text, predicate.span.clone(), kind))
+            };
+            let condition = match &predicate.condition {
+                Condition::Compare(op, literal) => Condition::Compare(*op, bind(literal)?),
+                Condition::In { values, negated } => Condition::In {
+                    values: values.iter().map(bind).collect::<Result<_, _>>()?,
+                    negated: *negated,
+                },
+                Condition::Exists => Condition::Exists,
+                Condition::Matches(pattern) => Condition::Matches(pattern.clone()),
+                Condition::Contains(text) => Condition::Contains(text.clone()),
+                Condition::StartsWith(text) => Condition::StartsWith(text.clone()),
+            };
+            Ok(Expr::Test(Predicate {
+                field: predicate.field.clone(),
+                condition,
+                span: predicate.span.clone(),
+            }))
+        })
+    }
+}
+
+fn bind_literal(
+    literal: &Literal,
+    field: &FieldPath,
+    unit: BareUnit,
+) -> Result<Scalar, QueryErrorKind> {
+    let timed = field.is_time() || field.is_duration();
+    let wrong = |found, expected| QueryErrorKind::WrongUnit {
+        field: field.to_string(),
+        found,
+        expected,
+    };
+    Ok(match literal {
+        Literal::Bool(value) => Scalar::Bool(*value),
+        // A date in quotes beside `ts` can only mean the date.
+        Literal::Str(text) if field.is_time() && crate::literal::begins_date(text) => {
+            match crate::literal::parse_time(text) {
+                Ok(nanos) => Scalar::Number(Number::Int(nanos)),
+                Err(reason) => return Err(QueryErrorKind::BadTime(reason)),
+            }
+        }
+        Literal::Str(text) => Scalar::Str(text.as_bytes().into()),
+        Literal::Number(number) if timed => match unit {
+            BareUnit::Nanos(unit) => Scalar::Number(scale(*number, unit)),
+            BareUnit::Mixed => {
+                let field = field.to_string();
+                return Err(QueryErrorKind::AmbiguousUnit { field });
+            }
+        },
+        Literal::Number(number) => Scalar::Number(*number),
+        Literal::Duration(nanos) if field.is_duration() => Scalar::Number(Number::Int(*nanos)),
+        Literal::Time(nanos) if field.is_time() => Scalar::Number(Number::Int(*nanos)),
+        Literal::Duration(_) if field.is_time() => {
+            return Err(wrong("a duration", "a date such as 2026-11-21T01:00:00Z"));
+        }
+        Literal::Duration(_) => {
+            return Err(wrong(
+                "a duration",
+                "a plain number, for only dur has a unit",
+            ));
+        }
+        Literal::Time(_) if field.is_duration() => {
+            return Err(wrong("a date", "a duration such as 10ms"));
+        }
+        Literal::Time(_) => {
+            return Err(wrong(
+                "a date",
+                "a number or a string, for only ts is a time",
+            ));
+        }
+    })
+}
+
+/// A fraction this near to a whole nanosecond means it: 0.57 µs is 570 ns, although the product
+/// of the floats is a little less.
+const NANOS_NOISE: f64 = 1e-6;
+/// Floats up to here tell neighbouring integers apart.
+const FLOAT_INTS_MAX: f64 = 9_007_199_254_740_992.0;
+
+fn scale(number: Number, unit: u32) -> Number {
+    match number {
+        Number::Int(value) => Number::Int(value * i128::from(unit)),
+        Number::Float(value) => {
+            let nanos = value * f64::from(unit);
+            let whole = nanos.round();
+            if whole.abs() <= FLOAT_INTS_MAX && (nanos - whole).abs() < NANOS_NOISE {
+                Number::Int(whole as i128)
+            } else {
+                Number::Float(nanos)
+            }
+        }
+    }
+}

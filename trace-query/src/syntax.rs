@@ -1,0 +1,338 @@
+//! The syntax tree, generic over its literals: as written ([`Literal`]) or bound to units
+//! ([`Scalar`]).
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Range;
+
+use crate::{FieldPath, Number};
+
+/// An expression over the fields of one event.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr<L> {
+    /// True when all operands are; of none, always.
+    And(Vec<Expr<L>>),
+    /// True when one operand is; of none, never.
+    Or(Vec<Expr<L>>),
+    /// True when the operand is false, whatever made it false: `not (nosuch == 1)` is true of
+    /// every event.
+    Not(Box<Expr<L>>),
+    /// A question to one field.
+    Test(Predicate<L>),
+}
+
+/// A filter ready for evaluation and pruning: every literal is in the units of the fields.
+pub type Filter = Expr<Scalar>;
+
+/// A question to one field. It is false of an event that lacks the field, and of a value that
+/// cannot be compared with the literal, whatever the operator (`!=` and `not in` as well; but a
+/// value that differs in type from all literals of `not in` is not in the list).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicate<L> {
+    /// The field asked.
+    pub field: FieldPath,
+    /// The question.
+    pub condition: Condition<L>,
+    /// Where it stands in the text, for messages; empty for predicates made by a program.
+    pub span: Range<usize>,
+}
+
+/// What is asked of a field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Condition<L> {
+    /// Has the event the field?
+    Exists,
+    /// Compares with a value.
+    Compare(CompareOp, L),
+    /// Is it one of these, or (negated) none of them?
+    In {
+        /// The list.
+        values: Vec<L>,
+        /// `not in`.
+        negated: bool,
+    },
+    /// Does the pattern occur in the text?
+    Matches(Pattern),
+    /// Does this occur in the text?
+    Contains(String),
+    /// Does the text begin with this?
+    StartsWith(String),
+}
+
+/// The six comparisons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompareOp {
+    /// `==`
+    Eq,
+    /// `!=`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+impl CompareOp {
+    /// Whether a field that stands in this order to the literal passes.
+    #[inline]
+    pub fn accepts(self, order: Ordering) -> bool {
+        match self {
+            CompareOp::Eq => order.is_eq(),
+            CompareOp::Ne => order.is_ne(),
+            CompareOp::Lt => order.is_lt(),
+            CompareOp::Le => order.is_le(),
+            CompareOp::Gt => order.is_gt(),
+            CompareOp::Ge => order.is_ge(),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            CompareOp::Eq => "==",
+            CompareOp::Ne => "!=",
+            CompareOp::Lt => "<",
+            CompareOp::Le => "<=",
+            CompareOp::Gt => ">",
+            CompareOp::Ge => ">=",
+        }
+    }
+}
+
+/// A compiled regular expression that remembers its text.
+#[derive(Debug, Clone)]
+pub struct Pattern(regex::bytes::Regex);
+
+/// Bytes that a compiled pattern may take.
+const PATTERN_BYTES_MAX: usize = 4 << 20;
+
+impl Pattern {
+    /// Compiles `text`; the error is the first line of the fault.
+    pub(crate) fn new(text: &str) -> Result<Pattern, String> {
+        regex::bytes::RegexBuilder::new(text)
+            .size_limit(PATTERN_BYTES_MAX)
+            .build()
+            .map(Pattern)
+            .map_err(|error| match error {
+                regex::Error::CompiledTooBig(limit) => {
+                    format!("larger than {limit} bytes when compiled")
+                }
+                // The library draws its own caret; the last line has the reason.
+                other => {
+                    let text = other.to_string();
+                    let reason = text.lines().last().unwrap_or_default();
+                    reason.trim_start_matches("error: ").to_owned()
+                }
+            })
+    }
+
+    /// The pattern as written.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Whether it occurs in `text`.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        self.0.is_match(text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Pattern) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+/// A value as it stands in the text of a query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Literal {
+    /// Text between quotes, verbatim: a backslash only keeps the next quote from ending it.
+    Str(String),
+    /// A bare number.
+    Number(Number),
+    /// `true` or `false`.
+    Bool(bool),
+    /// A duration such as `1.5ms`, in nanoseconds.
+    Duration(i128),
+    /// A date, in nanoseconds since the epoch.
+    Time(i128),
+}
+
+/// A value in the unit of its field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scalar {
+    /// Text.
+    Str(Box<[u8]>),
+    /// A number; nanoseconds where the field is `ts` or `dur`.
+    Number(Number),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl<L> Expr<L> {
+    /// A predicate made by a program rather than read from a text.
+    pub fn test(field: FieldPath, condition: Condition<L>) -> Expr<L> {
+        Expr::Test(Predicate {
+            field,
+            condition,
+            span: 0..0,
+        })
+    }
+
+    /// Calls `visit` with every predicate, from left to right.
+    pub fn for_each<'a>(&'a self, visit: &mut dyn FnMut(&'a Predicate<L>)) {
+        match self {
+            Expr::And(operands) | Expr::Or(operands) => {
+                for operand in operands {
+                    operand.for_each(visit);
+                }
+            }
+            Expr::Not(operand) => operand.for_each(visit),
+            Expr::Test(predicate) => visit(predicate),
+        }
+    }
+
+    /// Puts another expression in the place of every predicate: this is how a file name becomes
+    /// the hashes that stand for it. The replacement must be true of the same events.
+    ///
+    /// # Errors
+    /// The first that `replace` gives.
+    pub fn rewrite<M, E, F>(&self, replace: &mut F) -> Result<Expr<M>, E>
+    where
+        F: FnMut(&Predicate<L>) -> Result<Expr<M>, E>,
+    {
+        Ok(match self {
+            Expr::And(operands) => Expr::And(rewrite_all(operands, replace)?),
+            Expr::Or(operands) => Expr::Or(rewrite_all(operands, replace)?),
+            Expr::Not(operand) => Expr::Not(Box::new(operand.rewrite(replace)?)),
+            Expr::Test(predicate) => replace(predicate)?,
+        })
+    }
+}
+
+fn rewrite_all<L, M, E, F>(operands: &[Expr<L>], replace: &mut F) -> Result<Vec<Expr<M>>, E>
+where
+    F: FnMut(&Predicate<L>) -> Result<Expr<M>, E>,
+{
+    operands
+        .iter()
+        .map(|operand| operand.rewrite(replace))
+        .collect()
+}
+
+impl<L: fmt::Display> fmt::Display for Expr<L> {
+    /// Writes the expression with just the brackets it needs; reading that text back gives the
+    /// same expression, so the text is a key for caches.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
+    }
+}
+
+impl<L: fmt::Display> Expr<L> {
+    fn write(&self, f: &mut fmt::Formatter<'_>, outer: u8) -> fmt::Result {
+        let (operands, word, level) = match self {
+            Expr::Or(operands) => (operands, " or ", 1),
+            Expr::And(operands) => (operands, " and ", 2),
+            Expr::Not(operand) => {
+                f.write_str("not ")?;
+                return operand.write(f, 3);
+            }
+            Expr::Test(predicate) => return write!(f, "{predicate}"),
+        };
+        if operands.is_empty() {
+            // The language has no constants; `kind` is a field of every event.
+            let word = if level == 2 { "" } else { "not " };
+            return write!(f, "{word}exists(kind)");
+        }
+        let brackets = level <= outer;
+        if brackets {
+            f.write_str("(")?;
+        }
+        for (index, operand) in operands.iter().enumerate() {
+            if index > 0 {
+                f.write_str(word)?;
+            }
+            operand.write(f, level)?;
+        }
+        if brackets {
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl<L: fmt::Display> fmt::Display for Predicate<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let field = &self.field;
+        match &self.condition {
+            Condition::Exists => write!(f, "exists({field})"),
+            Condition::Compare(op, value) => write!(f, "{field} {} {value}", op.as_str()),
+            Condition::In { values, negated } => {
+                write!(f, "{field} {}in [", if *negated { "not " } else { "" })?;
+                for (index, value) in values.iter().enumerate() {
+                    write!(f, "{}{value}", if index > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Condition::Matches(pattern) => {
+                write!(f, "{field} ~ ")?;
+                write_quoted(f, pattern.as_str())
+            }
+            Condition::Contains(text) => {
+                write!(f, "{field} contains ")?;
+                write_quoted(f, text)
+            }
+            Condition::StartsWith(text) => {
+                write!(f, "{field} starts_with ")?;
+                write_quoted(f, text)
+            }
+        }
+    }
+}
+
+/// Text read from a query fits between one of the two quotes as it stands, because each quote of
+/// the other kind is free and each of its own kind has its backslash.
+fn write_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    let quote = if closes_early(text, '"') { '\'' } else { '"' };
+    write!(f, "{quote}{text}{quote}")
+}
+
+/// Whether `text` between two `quote` would end before its last character.
+fn closes_early(text: &str, quote: char) -> bool {
+    let mut escaped = false;
+    for c in text.chars() {
+        if !escaped && c == quote {
+            return true;
+        }
+        escaped = !escaped && c == '\\';
+    }
+    escaped
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Literal::Str(text) => write_quoted(f, text),
+            Literal::Number(number) => number.fmt(f),
+            Literal::Bool(value) => value.fmt(f),
+            Literal::Duration(nanos) => write!(f, "{nanos}ns"),
+            Literal::Time(nanos) => match jiff::Timestamp::from_nanosecond(*nanos) {
+                Ok(time) => time.fmt(f),
+                Err(_) => write!(f, "{nanos}"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Str(text) => write_quoted(f, &String::from_utf8_lossy(text)),
+            Scalar::Number(number) => number.fmt(f),
+            Scalar::Bool(value) => value.fmt(f),
+        }
+    }
+}
