@@ -1,0 +1,248 @@
+//! Numbers as C prints them.
+
+/// All pairs of decimal digits.
+const PAIRS: [u8; 200] = pairs();
+
+const fn pairs() -> [u8; 200] {
+    let mut table = [0; 200];
+    let mut value = 0;
+    while value < 100 {
+        table[value * 2] = b'0' + (value / 10) as u8;
+        table[value * 2 + 1] = b'0' + (value % 10) as u8;
+        value += 1;
+    }
+    table
+}
+
+/// `%lu`
+#[inline]
+pub(in crate::ctf) fn push_unsigned(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    while value >= 100 {
+        let pair = (value % 100) as usize * 2;
+        value /= 100;
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    }
+    if value >= 10 {
+        let pair = value as usize * 2;
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    } else {
+        at -= 1;
+        digits[at] = b'0' + value as u8;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// `%ld`
+#[inline]
+pub(in crate::ctf) fn push_signed(out: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    push_unsigned(out, value.unsigned_abs());
+}
+
+/// `%lX`
+#[inline]
+pub(crate) fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
+    let digits = 16 - ((value | 1).leading_zeros() as usize) / 4;
+    for index in (0..digits).rev() {
+        let nibble = (value >> (index * 4)) & 0xf;
+        out.push(b"0123456789ABCDEF"[nibble as usize]);
+    }
+}
+
+/// `%lo`
+pub(crate) fn push_octal(out: &mut Vec<u8>, value: u64) {
+    let bits = 64 - (value | 1).leading_zeros();
+    for index in (0..bits.div_ceil(3)).rev() {
+        out.push(b'0' + ((value >> (index * 3)) & 7) as u8);
+    }
+}
+
+/// The lowest `bits` bits, the highest first.
+pub(crate) fn push_binary(out: &mut Vec<u8>, value: u64, bits: u32) {
+    for index in (0..bits.min(64)).rev() {
+        out.push(b'0' + ((value >> index) & 1) as u8);
+    }
+}
+
+/// Nine digits, as a fraction of a second has them. `value` is less than a billion.
+#[inline]
+pub(crate) fn push_nine_digits(out: &mut Vec<u8>, value: u32) {
+    let mut digits = [0_u8; 9];
+    let mut rest = value;
+    for at in [7, 5, 3, 1] {
+        let pair = (rest % 100) as usize * 2;
+        rest /= 100;
+        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    }
+    digits[0] = b'0' + (rest % 10) as u8;
+    out.extend_from_slice(&digits);
+}
+
+/// Two digits. `value` is less than 100.
+pub(crate) fn push_two_digits(out: &mut Vec<u8>, value: u32) {
+    let pair = (value % 100) as usize * 2;
+    out.extend_from_slice(&PAIRS[pair..pair + 2]);
+}
+
+/// `%g`: six significant digits, the shorter of the two notations, no zeros at the end.
+pub(in crate::ctf) fn push_float(out: &mut Vec<u8>, value: f64) {
+    if value.is_sign_negative() {
+        out.push(b'-');
+    }
+    let magnitude = value.abs();
+    if magnitude.is_nan() {
+        out.extend_from_slice(b"nan");
+    } else if magnitude.is_infinite() {
+        out.extend_from_slice(b"inf");
+    } else if magnitude == 0.0 {
+        out.push(b'0');
+    } else {
+        let (digits, exponent) = match exact_digits(magnitude) {
+            Some(found) => found,
+            None => printed_digits(magnitude),
+        };
+        push_significant(out, digits, exponent);
+    }
+}
+
+/// Six significant digits as an integer from 100,000 to 999,999, and the decimal exponent of the
+/// first of them, for numbers of everyday size. Exact: the product fits 128 bits.
+fn exact_digits(magnitude: f64) -> Option<(u32, i32)> {
+    if !(1e-4..1e6).contains(&magnitude) {
+        return None;
+    }
+    const POWERS: [f64; 10] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4, 1e5];
+    let power = POWERS.iter().rposition(|power| *power <= magnitude)?;
+    let exponent = power as i32 - 4;
+    let bits = magnitude.to_bits();
+    let mantissa = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
+    // magnitude = mantissa / 2^shift
+    let shift = 1075 - (bits >> 52) as u32;
+    let scaled = mantissa * 10_u128.pow((5 - exponent) as u32);
+    let half = 1_u128 << (shift - 1);
+    let floor = scaled >> shift;
+    let rest = scaled & ((1_u128 << shift) - 1);
+    let rounds_up = rest > half || (rest == half && floor & 1 == 1);
+    let digits = u32::try_from(floor).ok()? + u32::from(rounds_up);
+    match digits {
+        1_000_000 => Some((100_000, exponent + 1)),
+        100_000..=999_999 => Some((digits, exponent)),
+        _ => None,
+    }
+}
+
+/// The same for all numbers, by the standard library's exact formatting.
+fn printed_digits(magnitude: f64) -> (u32, i32) {
+    let text = format!("{magnitude:.5e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+    let digits = digits.fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+    (digits, exponent.parse().unwrap_or(0))
+}
+
+fn push_significant(out: &mut Vec<u8>, mut digits: u32, exponent: i32) {
+    let mut count = 6;
+    while digits.is_multiple_of(10) && count > 1 {
+        digits /= 10;
+        count -= 1;
+    }
+    let start = out.len();
+    push_unsigned(out, u64::from(digits));
+    if (-4..0).contains(&exponent) {
+        let zeros = (-exponent - 1) as usize;
+        let leading = b"0.000";
+        out.splice(start..start, leading[..2 + zeros].iter().copied());
+    } else if (0..6).contains(&exponent) {
+        let whole = exponent as usize + 1;
+        match count.cmp(&whole) {
+            std::cmp::Ordering::Less => out.extend(std::iter::repeat_n(b'0', whole - count)),
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => out.insert(start + whole, b'.'),
+        }
+    } else {
+        if count > 1 {
+            out.insert(start + 1, b'.');
+        }
+        out.push(b'e');
+        out.push(if exponent < 0 { b'-' } else { b'+' });
+        let exponent = exponent.unsigned_abs();
+        if exponent < 10 {
+            out.push(b'0');
+        }
+        push_unsigned(out, u64::from(exponent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(push: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        push(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn floats_as_c_prints_them() {
+        let check = |value: f64, expected: &str| {
+            assert_eq!(text(|out| push_float(out, value)), expected);
+        };
+        check(0.0, "0");
+        check(-0.0, "-0");
+        check(1.0, "1");
+        check(100_000.0, "100000");
+        check(1_000_000.0, "1e+06");
+        check(999_999.5, "1e+06");
+        check(999_999.4, "999999");
+        check(123_456.5, "123456");
+        check(123_457.5, "123458");
+        check(0.0001, "0.0001");
+        check(0.000_099_999_96, "0.0001");
+        check(0.000_01, "1e-05");
+        check(3.140_625, "3.14062");
+        check(-2.5, "-2.5");
+        check(1e300, "1e+300");
+        check(1.5e-310, "1.5e-310");
+        check(f64::INFINITY, "inf");
+        check(f64::NEG_INFINITY, "-inf");
+        check(f64::NAN, "nan");
+    }
+
+    #[test]
+    fn integers_in_every_base() {
+        assert_eq!(
+            text(|out| push_unsigned(out, u64::MAX)),
+            "18446744073709551615"
+        );
+        assert_eq!(
+            text(|out| push_signed(out, i64::MIN)),
+            "-9223372036854775808"
+        );
+        assert_eq!(text(|out| push_hexadecimal(out, 0)), "0");
+        assert_eq!(text(|out| push_octal(out, 0o755)), "755");
+        assert_eq!(text(|out| push_binary(out, 5, 4)), "0101");
+        assert_eq!(text(|out| push_nine_digits(out, 12_345)), "000012345");
+    }
+
+    proptest! {
+        #[test]
+        fn integers_agree_with_the_standard_library(value: u64) {
+            prop_assert_eq!(text(|out| push_unsigned(out, value)), value.to_string());
+            prop_assert_eq!(text(|out| push_hexadecimal(out, value)), format!("{value:X}"));
+            prop_assert_eq!(text(|out| push_octal(out, value)), format!("{value:o}"));
+        }
+
+        #[test]
+        fn both_ways_to_six_digits_agree(value in 1e-4_f64..1e6) {
+            prop_assert_eq!(exact_digits(value), Some(printed_digits(value)));
+        }
+    }
+}

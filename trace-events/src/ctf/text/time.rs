@@ -1,0 +1,117 @@
+//! Times of day, and the clock of a stream.
+
+use super::number::{push_nine_digits, push_two_digits, push_unsigned};
+use ctf::class::ClockClass;
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Nanoseconds of a clock, rounded where Babeltrace rounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    frequency: u64,
+    offset: i64,
+}
+
+impl Clock {
+    pub(crate) fn new(class: &ClockClass) -> Self {
+        let seconds = class.offset_seconds.saturating_mul(NS_PER_SECOND as i64);
+        let cycles = nanoseconds(class.frequency, class.offset_cycles);
+        let offset = seconds.saturating_add_unsigned(cycles);
+        Self {
+            frequency: class.frequency,
+            offset,
+        }
+    }
+
+    /// Nanoseconds since the origin at `cycles`.
+    #[inline]
+    pub(crate) fn nanoseconds(&self, cycles: u64) -> i64 {
+        self.offset
+            .saturating_add_unsigned(nanoseconds(self.frequency, cycles))
+    }
+}
+
+#[inline]
+fn nanoseconds(frequency: u64, cycles: u64) -> u64 {
+    if frequency == NS_PER_SECOND {
+        return cycles;
+    }
+    // The conversion saturates; Babeltrace computes with doubles, too.
+    (1e9 * cycles as f64 / frequency as f64) as u64
+}
+
+/// Appends times of day, and remembers the second it wrote last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TimeText {
+    second: Option<u64>,
+    text: Vec<u8>,
+}
+
+impl TimeText {
+    /// `HH:MM:SS.NNNNNNNNN` of the day in UTC; seconds and a sign for times before the epoch.
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, nanoseconds: i64) {
+        let magnitude = nanoseconds.unsigned_abs();
+        let (second, fraction) = (magnitude / NS_PER_SECOND, magnitude % NS_PER_SECOND);
+        if nanoseconds < 0 {
+            out.push(b'-');
+            push_unsigned(out, second);
+            out.push(b'.');
+        } else {
+            if self.second != Some(second) {
+                self.second = Some(second);
+                self.text.clear();
+                for (index, unit) in [second / 3600 % 24, second / 60 % 60, second % 60]
+                    .into_iter()
+                    .enumerate()
+                {
+                    push_two_digits(&mut self.text, unit as u32);
+                    self.text.push(if index == 2 { b'.' } else { b':' });
+                }
+            }
+            out.extend_from_slice(&self.text);
+        }
+        push_nine_digits(out, fraction as u32);
+    }
+}
+
+/// `S.NNNNNNNNN`
+pub(crate) fn push_duration(out: &mut Vec<u8>, nanoseconds: u64) {
+    push_unsigned(out, nanoseconds / NS_PER_SECOND);
+    out.push(b'.');
+    push_nine_digits(out, (nanoseconds % NS_PER_SECOND) as u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_day() {
+        let mut time = TimeText::default();
+        let mut check = |nanoseconds: i64, expected: &str| {
+            let mut out = Vec::new();
+            time.push(&mut out, nanoseconds);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
+        check(0, "00:00:00.000000000");
+        check(86_399_999_999_999, "23:59:59.999999999");
+        check(86_400_000_000_001, "00:00:00.000000001");
+        check(-1, "-0.000000001");
+        check(i64::MAX, "23:47:16.854775807");
+    }
+
+    #[test]
+    fn cycles_become_nanoseconds() {
+        let mut class = ClockClass::new("c");
+        class.frequency = 1_000;
+        class.offset_seconds = -1;
+        class.offset_cycles = 500;
+        let clock = Clock::new(&class);
+        assert_eq!(clock.nanoseconds(500), 0);
+        assert_eq!(clock.nanoseconds(501), 1_000_000);
+        assert_eq!(
+            Clock::new(&ClockClass::new("c")).nanoseconds(u64::MAX),
+            i64::MAX
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Records that describe the trace.
+
+use super::arguments::{ArgumentKeys, Arguments};
+use super::names::{HashKind, HashNames, HashValue};
+use super::parsed::ParsedLine;
+use super::scalar::{Cursor, Scalar};
+use super::time::TimeUnit;
+
+/// What one metadata record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Metadata {
+    /// A hash and what it stands for.
+    Name {
+        /// What kind of thing it stands for.
+        kind: HashKind,
+        /// The hash.
+        hash: HashValue,
+        /// The text.
+        text: Box<[u8]>,
+    },
+    /// The unit of all times of the file.
+    Unit(TimeUnit),
+    /// Anything else: names of processes and threads, and what later versions add.
+    Other,
+}
+
+impl Metadata {
+    pub(super) fn is_phase(phase: Scalar<'_>) -> bool {
+        matches!(phase, Scalar::UInt(4) | Scalar::Str(b"M" | b"4"))
+    }
+
+    /// Reads the arguments of a record in the known layout.
+    pub(super) fn read(record: &[u8], args: &[u8]) -> Metadata {
+        let mut keys = ArgumentKeys::default();
+        let (name, value) = (keys.insert("name"), keys.insert("value"));
+        let mut arguments = Arguments::new(&keys);
+        match arguments.read(&mut Cursor::new(args, 0)) {
+            Some(()) => Metadata::new(record, arguments.get(name), arguments.get(value)),
+            None => Metadata::Other,
+        }
+    }
+
+    /// Reads a record that had to be parsed.
+    pub(super) fn of_parsed(line: &ParsedLine) -> Metadata {
+        let (record, name, value) = (
+            line.top("name"),
+            line.argument("name"),
+            line.argument("value"),
+        );
+        match record.scalar() {
+            Scalar::Str(record) => Metadata::new(record, name.scalar(), value.scalar()),
+            _ => Metadata::Other,
+        }
+    }
+
+    fn new(record: &[u8], name: Scalar<'_>, value: Scalar<'_>) -> Metadata {
+        match (HashKind::of_record(record), name, value) {
+            (Some(kind), Scalar::Str(text), hash) => match hash.value().and_then(HashValue::new) {
+                Some(hash) => Metadata::Name {
+                    kind,
+                    hash,
+                    text: text.into(),
+                },
+                None => Metadata::Other,
+            },
+            (None, Scalar::Str(b"time_metric"), Scalar::Str(unit)) if record == b"CM" => {
+                TimeUnit::parse(unit).map_or(Metadata::Other, Metadata::Unit)
+            }
+            _ => Metadata::Other,
+        }
+    }
+
+    /// Takes the declaration into `names` and `unit`.
+    pub fn apply(self, names: &mut HashNames, unit: &mut TimeUnit) {
+        match self {
+            Metadata::Name { kind, hash, text } => names.insert(kind, hash, &text),
+            Metadata::Unit(declared) => *unit = declared,
+            Metadata::Other => {}
+        }
+    }
+}

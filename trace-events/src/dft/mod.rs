@@ -1,0 +1,29 @@
+//! DFTracer traces: one JSON object a line, in the dialects of three years.
+//!
+//! | dialect | numbers | host and file | metadata records | frame |
+//! | --- | --- | --- | --- | --- |
+//! | v0 | in quotes | `args.hostname`, `args.fname` | none | `[` in the first line |
+//! | v1 | bare, hashes of 64 unsigned bits | `hhash`, `fhash` | `ph` is `"M"` | `[` and `]` |
+//! | v2 | bare, hashes hexadecimal text | `hhash`, `fhash` | `ph` is `4` | none |
+//!
+//! A record is an event when its line is a JSON object and `ph` does not say metadata. Lines that
+//! only frame the others are nothing; lines that are not JSON are counted as broken and stepped
+//! over. A trace is UTF-8; a line that is not is broken.
+
+mod arguments;
+mod decoder;
+mod event;
+mod line;
+mod metadata;
+mod names;
+mod parsed;
+mod scalar;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+pub use decoder::{DftDecoder, DftVisitor};
+pub use metadata::Metadata;
+pub use names::{HASH_FIELDS, HashField, HashKind, HashNames, HashValue, Names};
+pub use time::TimeUnit;

@@ -1,0 +1,59 @@
+//! Deflate streams that begin and end inside a byte.
+//!
+//! Deflate fills bytes from their lowest bit. Shifting a stream so that its first bit is the lowest
+//! of a byte makes it one that every inflater takes; a stored block in front of it that holds the
+//! window gives the references a text to point into; an empty last block behind it ends it.
+
+use super::WINDOW_BYTES;
+
+const STORED_HEADER_BYTES: usize = 5;
+const _: () = assert!(
+    WINDOW_BYTES <= u16::MAX as usize,
+    "one stored block holds a window"
+);
+
+/// Appends a stored block that is not the last one.
+pub(super) fn push_window(stream: &mut Vec<u8>, window: &[u8]) {
+    assert!(
+        window.len() <= WINDOW_BYTES,
+        "a window is no longer than deflate can refer back"
+    );
+    if window.is_empty() {
+        return;
+    }
+    let len = window.len() as u16;
+    let mut header = [0; STORED_HEADER_BYTES];
+    header[1..3].copy_from_slice(&len.to_le_bytes());
+    header[3..5].copy_from_slice(&(!len).to_le_bytes());
+    stream.extend_from_slice(&header);
+    stream.extend_from_slice(window);
+}
+
+/// Appends the bits of `bytes` from bit `skip` (below 8) of the first byte on.
+pub(super) fn push_shifted(stream: &mut Vec<u8>, bytes: &[u8], skip: u32) {
+    if skip == 0 {
+        stream.extend_from_slice(bytes);
+        return;
+    }
+    let Some((last, _)) = bytes.split_last() else {
+        return;
+    };
+    let pairs = bytes.iter().zip(&bytes[1..]);
+    stream.extend(pairs.map(|(low, high)| (low >> skip) | (high << (8 - skip))));
+    stream.push(last >> skip);
+}
+
+/// Ends a stream that begins at byte `start` of `stream` and has `bits` bits with an empty last
+/// block.
+pub(super) fn push_end(stream: &mut Vec<u8>, start: usize, bits: u64) {
+    // A block of fixed codes: last, type 1, end of block; lowest bit first.
+    const EMPTY_LAST_BLOCK: u16 = 0b011;
+    let whole = start + usize::try_from(bits / 8).expect("the stream is in memory");
+    let used = (bits % 8) as u32;
+    let partial = stream.get(whole).copied().unwrap_or(0) & ((1_u16 << used) - 1) as u8;
+    stream.truncate(whole);
+    let end = u16::from(partial) | (EMPTY_LAST_BLOCK << used);
+    stream.extend_from_slice(&end.to_le_bytes());
+    // Ten bits behind seven used ones reach into a third byte; they are all zero there.
+    stream.push(0);
+}

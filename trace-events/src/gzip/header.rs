@@ -1,0 +1,58 @@
+//! Member headers (RFC 1952, section 2.3).
+
+const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+const FIXED_BYTES: usize = 10;
+/// CRC32 and length of the text, each 32 bits.
+pub(super) const TRAILER_BYTES: usize = 8;
+/// The least that a member can be: header, an empty deflate block, trailer.
+pub(super) const MEMBER_BYTES_MIN: usize = FIXED_BYTES + 2 + TRAILER_BYTES;
+
+const FLAG_HEADER_CRC: u8 = 1 << 1;
+const FLAG_EXTRA: u8 = 1 << 2;
+const FLAG_NAME: u8 = 1 << 3;
+const FLAG_COMMENT: u8 = 1 << 4;
+const FLAGS_RESERVED: u8 = 0xe0;
+
+/// Whether a file that begins with `bytes` is gzip.
+pub fn is_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// Length of the header that `bytes` begin with; `None` where there is no whole one.
+pub(super) fn header_len(bytes: &[u8]) -> Option<usize> {
+    let fixed = bytes.get(..FIXED_BYTES)?;
+    let flags = fixed[3];
+    if !is_gzip(fixed) || flags & FLAGS_RESERVED != 0 {
+        return None;
+    }
+    let mut len = FIXED_BYTES;
+    if flags & FLAG_EXTRA != 0 {
+        let extra = bytes.get(len..len + 2)?;
+        len += 2 + usize::from(u16::from_le_bytes([extra[0], extra[1]]));
+    }
+    for text in [FLAG_NAME, FLAG_COMMENT] {
+        if flags & text != 0 {
+            len += memchr::memchr(0, bytes.get(len..)?)? + 1;
+        }
+    }
+    if flags & FLAG_HEADER_CRC != 0 {
+        len += 2;
+    }
+    (len <= bytes.len()).then_some(len)
+}
+
+/// Offset at or behind `from` of the next place that looks like a member header. Compressed data
+/// may look like one as well.
+pub(super) fn find_header(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    memchr::memmem::find_iter(rest, &MAGIC)
+        .map(|found| from + found)
+        // Operating systems are numbered to 13, 255 is unknown.
+        .find(|at| header_len(&bytes[*at..]).is_some() && matches!(bytes[*at + 9], 0..=13 | 255))
+}
+
+/// The length of the text, modulo 2^32, that the trailer in front of `end` tells.
+pub(super) fn trailer_text_len(bytes: &[u8], end: usize) -> Option<usize> {
+    let len = bytes.get(end.checked_sub(4)?..end)?;
+    usize::try_from(u32::from_le_bytes(len.try_into().ok()?)).ok()
+}

@@ -1,0 +1,391 @@
+//! One pass over a gzip file.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use super::entry::Entry;
+use super::header::{MEMBER_BYTES_MIN, header_len};
+use super::inflater::Inflater;
+use super::probe::{PROBE_INPUT_BYTES, PROBE_TEXT_BYTES, Probe};
+use super::stream::{StepState, Stream};
+use super::text::TextBuffer;
+use super::{GzipError, WHOLE_TEXT_BYTES_MAX, WINDOW_BYTES};
+
+/// Compressed bytes that are read ahead to find the end of a member.
+const AHEAD_BYTES_MAX: usize = 8 << 20;
+const READ_BYTES: usize = 256 << 10;
+/// Text of a streamed member that is given at once.
+const STREAM_TEXT_BYTES: usize = 1 << 20;
+
+/// Steps without progress before a member counts as cut: a pause at a block may be one, and
+/// running out of room another.
+const IDLE_STEPS_MAX: u32 = 3;
+
+/// How a file is scanned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// Text between entries, at least; members that are smaller share one entry. `None` finds no
+    /// entries inside members and costs nothing for them.
+    pub spacing_bytes: Option<u64>,
+}
+
+/// What is shown the text of a file.
+pub trait TextSink {
+    /// Inflating can begin here; the text that is given next is the first of this entry.
+    fn entry(&mut self, entry: Entry);
+
+    /// The next text. `Break` ends the scan.
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()>;
+}
+
+/// What a scan found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scanned {
+    /// Bytes of text.
+    pub text_len: u64,
+    /// Bytes of the file that were read.
+    pub file_len: u64,
+    /// Where and why the file cannot be read to its end: a member that was cut when its writer was
+    /// killed, or damage. The text in front was given.
+    pub fault: Option<(u64, &'static str)>,
+}
+
+/// Inflates all of `source` into `sink`, in memory bounded by a member that is inflated whole.
+///
+/// # Errors
+///
+/// When the source cannot be read. Damage is no error: see [`Scanned::fault`].
+pub fn scan<R: Read, S: TextSink>(
+    source: R,
+    options: ScanOptions,
+    sink: &mut S,
+) -> Result<Scanned, GzipError> {
+    let mut scan = Scan {
+        input: Input {
+            source,
+            bytes: Vec::new(),
+            at: 0,
+            offset: 0,
+            ended: false,
+        },
+        inflater: Inflater::default(),
+        text: TextBuffer::new(),
+        options,
+        scanned: Scanned::default(),
+        entry_at: None,
+    };
+    while scan.member(sink)?.is_continue() {}
+    scan.scanned.file_len = scan.input.position();
+    Ok(scan.scanned)
+}
+
+/// The bytes of the file around the present place.
+struct Input<R> {
+    source: R,
+    bytes: Vec<u8>,
+    /// The present place in `bytes`.
+    at: usize,
+    /// Offset in the file of the first of `bytes`.
+    offset: u64,
+    ended: bool,
+}
+
+impl<R: Read> Input<R> {
+    fn position(&self) -> u64 {
+        self.offset + self.at as u64
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Reads until `len` bytes are at hand or the file ends.
+    fn fill(&mut self, len: usize) -> Result<(), GzipError> {
+        if self.rest().len() >= len || self.ended {
+            return Ok(());
+        }
+        self.bytes.drain(..self.at);
+        self.offset += self.at as u64;
+        self.at = 0;
+        while self.bytes.len() < len && !self.ended {
+            let filled = self.bytes.len();
+            self.bytes.resize(filled + READ_BYTES.max(len - filled), 0);
+            let read = self.source.read(&mut self.bytes[filled..]);
+            let read = match read {
+                Ok(read) => read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+                    self.bytes.truncate(filled);
+                    continue;
+                }
+                Err(source) => {
+                    return Err(GzipError::Read {
+                        offset: self.offset + filled as u64,
+                        source,
+                    });
+                }
+            };
+            self.bytes.truncate(filled + read);
+            self.ended = read == 0;
+        }
+        Ok(())
+    }
+}
+
+/// The text of a streamed member: what was given, back to the window, and what was not yet.
+struct StreamText {
+    bytes: Vec<u8>,
+    /// First byte that is text of this member.
+    start: usize,
+    given: usize,
+    filled: usize,
+}
+
+impl StreamText {
+    fn new() -> StreamText {
+        let bytes = vec![0; WINDOW_BYTES + STREAM_TEXT_BYTES];
+        StreamText {
+            bytes,
+            start: WINDOW_BYTES,
+            given: WINDOW_BYTES,
+            filled: WINDOW_BYTES,
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.bytes.len() - self.filled
+    }
+
+    fn room_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.filled..]
+    }
+
+    /// Makes the first `len` bytes of the room text.
+    fn advance(&mut self, len: usize) -> &[u8] {
+        self.filled += len;
+        &self.bytes[self.filled - len..self.filled]
+    }
+
+    /// The text that was not given yet.
+    fn take(&mut self) -> &[u8] {
+        let new = &self.bytes[self.given..self.filled];
+        self.given = self.filled;
+        new
+    }
+
+    fn window(&self) -> &[u8] {
+        &self.bytes[self.start.max(self.filled - WINDOW_BYTES)..self.filled]
+    }
+
+    /// Makes room by keeping the window only.
+    fn turn(&mut self) {
+        assert!(
+            self.given == self.filled,
+            "a probe is opened only where its text has room"
+        );
+        self.start = self.start.saturating_sub(self.filled - WINDOW_BYTES);
+        self.bytes.copy_within(self.filled - WINDOW_BYTES.., 0);
+        (self.given, self.filled) = (WINDOW_BYTES, WINDOW_BYTES);
+    }
+}
+
+struct Scan<R> {
+    input: Input<R>,
+    inflater: Inflater,
+    text: TextBuffer,
+    options: ScanOptions,
+    scanned: Scanned,
+    /// Offset in the text of the last entry that was shown.
+    entry_at: Option<u64>,
+}
+
+impl<R: Read> Scan<R> {
+    fn fault(&mut self, reason: &'static str) -> ControlFlow<()> {
+        self.scanned.fault = Some((self.input.position(), reason));
+        ControlFlow::Break(())
+    }
+
+    /// Scans the member at the present place.
+    fn member<S: TextSink>(&mut self, sink: &mut S) -> Result<ControlFlow<()>, GzipError> {
+        self.skip_padding()?;
+        if self.input.rest().is_empty() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.input.fill(MEMBER_BYTES_MIN)?;
+        while header_len(self.input.rest()).is_none() {
+            let known = self.input.rest().len();
+            self.input.fill(known + READ_BYTES)?;
+            let no_more = self.input.rest().len() == known || known > AHEAD_BYTES_MAX;
+            if no_more && header_len(self.input.rest()).is_none() {
+                return Ok(self.fault("what follows is no gzip member"));
+            }
+        }
+        let start = self.input.position();
+        match self.whole_member(sink)? {
+            Some(flow) => Ok(flow),
+            None => {
+                // An entry inside a member is reached from the start of that member.
+                self.member_entry(start, 0, sink);
+                let flow = self.streamed_member(sink);
+                // And what begins at an entry inside a member ends with it.
+                self.entry_at = None;
+                flow
+            }
+        }
+    }
+
+    /// Zero bytes between members are padding.
+    fn skip_padding(&mut self) -> Result<(), GzipError> {
+        loop {
+            self.input.fill(1)?;
+            let rest = self.input.rest();
+            let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+            let all = zeros == rest.len();
+            self.input.at += zeros;
+            if !all || zeros == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Shows an entry for the member that begins at `start`, unless the last one is nearer than
+    /// `spacing`.
+    fn member_entry<S: TextSink>(&mut self, start: u64, spacing: u64, sink: &mut S) {
+        let text_offset = self.scanned.text_len;
+        if self
+            .entry_at
+            .is_none_or(|last| text_offset - last >= spacing)
+        {
+            self.entry_at = Some(text_offset);
+            sink.entry(Entry {
+                bit_offset: start * 8,
+                text_offset,
+                window: None,
+            });
+        }
+    }
+
+    /// Inflates the member in one go, when it is small enough and its end is found.
+    fn whole_member<S: TextSink>(
+        &mut self,
+        sink: &mut S,
+    ) -> Result<Option<ControlFlow<()>>, GzipError> {
+        let mut ahead = READ_BYTES;
+        loop {
+            self.input.fill(ahead)?;
+            self.text.clear();
+            let found = self.inflater.whole_member(
+                self.input.rest(),
+                self.input.ended,
+                WHOLE_TEXT_BYTES_MAX,
+                &mut self.text,
+            );
+            if let Some(len) = found {
+                let spacing = self.options.spacing_bytes.unwrap_or(0);
+                self.member_entry(self.input.position(), spacing, sink);
+                self.input.at += len;
+                let text = self.text.text();
+                self.scanned.text_len += text.len() as u64;
+                return Ok(Some(sink.text(text)));
+            }
+            if self.input.ended || ahead >= AHEAD_BYTES_MAX {
+                return Ok(None);
+            }
+            ahead *= 4;
+        }
+    }
+
+    /// Inflates the member as it comes, finding entries inside.
+    fn streamed_member<S: TextSink>(&mut self, sink: &mut S) -> Result<ControlFlow<()>, GzipError> {
+        let mut stream = Stream::at_member();
+        let mut text = StreamText::new();
+        let mut probe: Option<Probe> = None;
+        let mut idle = 0;
+        loop {
+            self.input.fill(PROBE_INPUT_BYTES)?;
+            let to_block = probe.is_none() && text.room() > PROBE_TEXT_BYTES && self.wants_entry();
+            let step = stream.step(self.input.rest(), text.room_mut(), to_block);
+            self.input.at += step.taken;
+            self.scanned.text_len += step.given as u64;
+            let new = text.advance(step.given);
+            if let Some(open) = &mut probe {
+                let wanted = PROBE_TEXT_BYTES - open.text.len();
+                open.text.extend_from_slice(&new[..wanted.min(new.len())]);
+            }
+            idle = if step.taken == 0 && step.given == 0 {
+                idle + 1
+            } else {
+                0
+            };
+            let stuck = idle == IDLE_STEPS_MAX;
+            let ended = step.state != StepState::Paused || stuck;
+            let full = probe
+                .as_ref()
+                .is_some_and(|open| open.text.len() == PROBE_TEXT_BYTES);
+            if (full || ended)
+                && let Some(done) = probe.take()
+            {
+                self.probed(done, sink);
+            }
+            if probe.is_none() && sink.text(text.take()).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            match step.state {
+                StepState::Ended => return Ok(ControlFlow::Continue(())),
+                StepState::Damaged => return Ok(self.fault("the compressed data are damaged")),
+                StepState::Paused if stuck => {
+                    return Ok(self.fault("the file ends inside a member"));
+                }
+                StepState::Paused => {}
+            }
+            // With room left and input left, zlib paused because a block ended.
+            if to_block && text.room() >= PROBE_TEXT_BYTES && !self.input.rest().is_empty() {
+                probe = self.probe(text.window())?;
+            }
+            if text.room() == 0 {
+                text.turn();
+            }
+        }
+    }
+
+    fn wants_entry(&self) -> bool {
+        match (self.options.spacing_bytes, self.entry_at) {
+            (Some(spacing), Some(last)) => self.scanned.text_len - last >= spacing,
+            _ => false,
+        }
+    }
+
+    /// Begins to look for the bit at which the next block begins.
+    fn probe(&mut self, window: &[u8]) -> Result<Option<Probe>, GzipError> {
+        if self.input.at == 0 {
+            return Ok(None);
+        }
+        // The last byte that was taken is needed as well, so it must stay at hand.
+        self.input.at -= 1;
+        self.input.fill(PROBE_INPUT_BYTES)?;
+        let rest = self.input.rest();
+        let input = rest[..rest.len().min(PROBE_INPUT_BYTES)].to_vec();
+        self.input.at += 1;
+        Ok(Some(Probe {
+            byte_offset: self.input.position(),
+            text_offset: self.scanned.text_len,
+            window: window.into(),
+            input,
+            text: Vec::with_capacity(PROBE_TEXT_BYTES),
+        }))
+    }
+
+    fn probed<S: TextSink>(&mut self, probe: Probe, sink: &mut S) {
+        if probe.text.is_empty() {
+            return;
+        }
+        if let Some(bit_offset) = probe.bit_offset() {
+            self.entry_at = Some(probe.text_offset);
+            let (text_offset, window) = (probe.text_offset, Some(probe.window));
+            sink.entry(Entry {
+                bit_offset,
+                text_offset,
+                window,
+            });
+        }
+    }
+}

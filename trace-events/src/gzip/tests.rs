@@ -1,0 +1,312 @@
+//! Files of many shapes are scanned, and every piece of them inflated on its own.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+
+use super::{Entry, Inflater, Piece, ScanOptions, Scanned, TextBuffer, TextSink, scan};
+
+#[derive(Default)]
+struct Collected {
+    entries: Vec<Entry>,
+    text: Vec<u8>,
+}
+
+impl TextSink for Collected {
+    fn entry(&mut self, entry: Entry) {
+        assert_eq!(
+            entry.text_offset,
+            self.text.len() as u64,
+            "shown where its text begins"
+        );
+        self.entries.push(entry);
+    }
+
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        self.text.extend_from_slice(text);
+        ControlFlow::Continue(())
+    }
+}
+
+fn scan_all(file: &[u8], spacing_bytes: Option<u64>) -> (Scanned, Collected) {
+    let mut collected = Collected::default();
+    let scanned = scan(file, ScanOptions { spacing_bytes }, &mut collected).unwrap();
+    assert_eq!(scanned.text_len, collected.text.len() as u64);
+    (scanned, collected)
+}
+
+/// Lines that compress as those of traces do.
+fn lines(count: usize, seed: u64) -> Vec<u8> {
+    let mut text = Vec::new();
+    let mut state = seed | 1;
+    for id in 0..count {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let random = state >> 40;
+        writeln!(
+            text,
+            "{{\"id\":{id},\"name\":\"read\",\"ts\":{},\"dur\":{}}}",
+            id * 7,
+            random
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn member(text: &[u8], level: u32) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A member whose writer flushed now and then.
+fn flushed_member(text: &[u8], every: usize) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+    for part in text.chunks(every) {
+        encoder.write_all(part).unwrap();
+        encoder.flush().unwrap();
+    }
+    encoder.finish().unwrap()
+}
+
+/// Scans `file`, then inflates each piece alone and the start of each. Gives the entries inside
+/// members.
+#[track_caller]
+fn check(file: &[u8], text: &[u8], spacing_bytes: u64) -> usize {
+    let (scanned, collected) = scan_all(file, Some(spacing_bytes));
+    assert!(
+        collected.text == text,
+        "text of {} bytes differs",
+        text.len()
+    );
+    assert_eq!(scanned.file_len, file.len() as u64);
+    let mut inflater = Inflater::default();
+    let mut buffer = TextBuffer::new();
+    for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
+        let bytes = &file[piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize];
+        let start = piece.entry.text_offset as usize;
+        let expected = &text[start..start + piece.text_len as usize];
+        inflater.piece(&piece, bytes, &mut buffer).unwrap();
+        assert!(buffer.text() == expected, "piece at {start}");
+
+        let some = expected.len().min(100);
+        buffer.clear();
+        inflater.prefix(&piece, &bytes[..bytes.len().min(20_000)], some, &mut buffer);
+        assert!(
+            buffer.text() == &expected[..some],
+            "start of piece at {start}"
+        );
+    }
+    collected
+        .entries
+        .iter()
+        .filter(|entry| entry.window.is_some())
+        .count()
+}
+
+/// Longer than what is inflated in one go, so that it is streamed.
+fn long_text() -> Vec<u8> {
+    let text = lines(700_000, 1);
+    assert!(text.len() > super::WHOLE_TEXT_BYTES_MAX);
+    text
+}
+
+#[test]
+fn members_that_fit_in_memory_are_entered_at_their_start() {
+    let text = lines(20_000, 2);
+    let parts: Vec<&[u8]> = text.chunks(100_001).collect();
+    let file: Vec<u8> = parts.iter().flat_map(|part| member(part, 6)).collect();
+    for spacing in [0, 150_000, 1 << 30] {
+        assert_eq!(check(&file, &text, spacing), 0);
+    }
+    let (_, collected) = scan_all(&file, Some(0));
+    assert_eq!(collected.entries.len(), parts.len());
+}
+
+#[test]
+fn a_huge_member_is_entered_in_the_middle() {
+    let text = long_text();
+    for level in [6, 9] {
+        let inside = check(&member(&text, level), &text, 4 << 20);
+        assert!(inside >= 6, "level {level}: {inside} entries");
+    }
+    // The fastest level writes few and very long blocks.
+    check(&member(&text, 1), &text, 4 << 20);
+    assert!(
+        check(&flushed_member(&text, 50_000), &text, 8 << 20) >= 3,
+        "flushed"
+    );
+    // Blocks that are stored cannot be told from their neighbours' padding; they may be skipped,
+    // never wrong.
+    check(&member(&text, 0), &text, 4 << 20);
+    let mut file = member(&lines(100, 3), 6);
+    file.extend(member(&text, 6));
+    file.extend(member(&lines(100, 4), 6));
+    let whole = [lines(100, 3), text, lines(100, 4)].concat();
+    assert!(check(&file, &whole, 4 << 20) >= 6);
+}
+
+#[test]
+fn empty_members_padding_and_headers_with_names() {
+    check(&[], &[], 0);
+    check(&member(b"", 6), b"", 0);
+    let named = flate2::GzBuilder::new()
+        .filename("a.pfw")
+        .comment("c")
+        .extra(vec![7; 300]);
+    let mut encoder = named.write(Vec::new(), Compression::new(6));
+    encoder.write_all(b"named\n").unwrap();
+    let file = [
+        member(b"one\n", 6),
+        vec![0; 5000],
+        member(b"", 6),
+        encoder.finish().unwrap(),
+        vec![0; 9],
+    ];
+    for spacing in [0, 100] {
+        check(&file.concat(), b"one\nnamed\n", spacing);
+    }
+}
+
+#[test]
+fn what_looks_like_a_header_inside_a_member_is_not_taken_for_one() {
+    // Stored blocks show the text as it is.
+    let inner = member(b"inner\n", 6);
+    let text = [&inner[..], &inner, &inner, &inner, &inner, &inner, b"\n"].concat();
+    check(
+        &[member(&text, 0), member(b"next\n", 6)].concat(),
+        &[&text[..], b"next\n"].concat(),
+        0,
+    );
+}
+
+#[test]
+fn a_cut_file_gives_what_is_there() {
+    let text = lines(20_000, 5);
+    let parts: Vec<Vec<u8>> = text.chunks(200_000).map(|part| member(part, 6)).collect();
+    let file = parts.concat();
+    let first = parts[0].len();
+    for cut in [
+        1,
+        5,
+        11,
+        first - 1,
+        first + 1,
+        first + 12,
+        first + 500,
+        file.len() - 1,
+    ] {
+        let (scanned, collected) = scan_all(&file[..cut], Some(0));
+        assert!(scanned.fault.is_some(), "cut at {cut}");
+        assert!(text.starts_with(&collected.text), "cut at {cut}");
+        assert!(
+            cut < first || collected.text.len() >= 200_000,
+            "cut at {cut}"
+        );
+        let mut inflater = Inflater::default();
+        let mut buffer = TextBuffer::new();
+        for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
+            let range = piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize;
+            inflater
+                .piece(&piece, &file[..cut][range], &mut buffer)
+                .unwrap();
+            assert!(text[piece.entry.text_offset as usize..].starts_with(buffer.text()));
+        }
+    }
+    let garbage = [&file[..], b"garbage that is long enough to be a member"].concat();
+    let (scanned, collected) = scan_all(&garbage, None);
+    assert_eq!(scanned.fault.map(|(at, _)| at), Some(file.len() as u64));
+    assert!(collected.text == text);
+}
+
+#[test]
+fn an_entry_of_another_file_is_refused() {
+    let text = long_text();
+    let file = member(&text, 6);
+    let (scanned, collected) = scan_all(&file, Some(4 << 20));
+    let other = member(&lines(700_000, 9), 6);
+    let mut refused = 0;
+    let mut buffer = TextBuffer::new();
+    for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
+        let range = piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize;
+        if let Some(bytes) = other.get(range)
+            && Inflater::default()
+                .piece(&piece, bytes, &mut buffer)
+                .is_err()
+        {
+            refused += 1;
+        }
+    }
+    assert!(refused > 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn members_of_any_size_and_level_come_back(
+        members in proptest::collection::vec((0..3000_usize, 0..10_u32, 0..40_usize), 0..6),
+        spacing in 0..200_000_u64,
+    ) {
+        let mut file = Vec::new();
+        let mut text = Vec::new();
+        for (index, (count, level, padding)) in members.into_iter().enumerate() {
+            let part = lines(count, index as u64);
+            file.extend(member(&part, level));
+            file.extend(vec![0; padding]);
+            text.extend(part);
+        }
+        check(&file, &text, spacing);
+    }
+
+    #[test]
+    fn damage_is_never_fatal(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut file = [member(&lines(500, 1), 6), member(&lines(900, 2), 1)].concat();
+        file.truncate(cut.index(file.len()) + 1);
+        for (place, byte) in damage {
+            let place = place.index(file.len());
+            file[place] = byte;
+        }
+        let (scanned, collected) = scan_all(&file, Some(1000));
+        let mut buffer = TextBuffer::new();
+        for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
+            let range = piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize;
+            // Either the same text or a refusal.
+            if Inflater::default().piece(&piece, &file[range], &mut buffer).is_ok() {
+                let start = piece.entry.text_offset as usize;
+                prop_assert!(collected.text[start..].starts_with(buffer.text()));
+            }
+        }
+    }
+
+    #[test]
+    fn random_pieces_are_never_fatal(
+        bytes in proptest::collection::vec(any::<u8>(), 0..400),
+        window in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..50)),
+        skip in 0..8_u64,
+        end in 0..8_u64,
+        text_len in 0..5000_u64,
+    ) {
+        let bit_offset = if window.is_some() { skip } else { 0 };
+        let entry = Entry { bit_offset, text_offset: 0, window: window.map(Into::into) };
+        let len = bytes.len() as u64;
+        for piece_end in [
+            super::PieceEnd::Member { byte_offset: len },
+            super::PieceEnd::Block { bit_offset: (len * 8).saturating_sub(end) },
+        ] {
+            let piece = Piece { entry: &entry, end: piece_end, text_len };
+            let mut buffer = TextBuffer::new();
+            if Inflater::default().piece(&piece, &bytes, &mut buffer).is_ok() {
+                prop_assert_eq!(buffer.text().len() as u64, text_len);
+            }
+        }
+    }
+}

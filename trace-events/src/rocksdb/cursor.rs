@@ -1,0 +1,136 @@
+//! Bounded reading of the fields inside a payload.
+
+/// The rest of a payload. Every getter takes what it returns off the front, or returns `None`
+/// and leaves the rest as it was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(payload: &'a [u8]) -> Self {
+        Self { rest: payload }
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    #[inline]
+    pub(super) fn fixed32(&mut self) -> Option<u32> {
+        let (bytes, rest) = self.rest.split_first_chunk::<4>()?;
+        self.rest = rest;
+        Some(u32::from_le_bytes(*bytes))
+    }
+
+    #[inline]
+    pub(super) fn fixed64(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.rest.split_first_chunk::<8>()?;
+        self.rest = rest;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// A byte string behind its varint32 length.
+    #[inline]
+    pub(super) fn prefixed(&mut self) -> Option<&'a [u8]> {
+        // Names and keys are nearly always shorter than 128 bytes: one length byte.
+        let (length, rest) = match *self.rest.first()? {
+            short if short < 0x80 => (usize::from(short), &self.rest[1..]),
+            _ => long_length(self.rest)?,
+        };
+        let (value, rest) = rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(value)
+    }
+}
+
+/// A varint32 of two to five bytes; bits above the 32nd are dropped, as RocksDB does.
+fn long_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut value = 0u32;
+    for (index, &byte) in bytes.iter().enumerate().take(5) {
+        value |= u32::from(byte & 0x7f) << (7 * index);
+        if byte < 0x80 {
+            return Some((usize::try_from(value).ok()?, &bytes[index + 1..]));
+        }
+    }
+    None
+}
+
+/// The last of the varint64s that lie at the start of `bytes` one after another, 0 without any.
+///
+/// RocksDB calls the result the block's offset in its file. It was that while keys were file
+/// prefix + offset; since 6.29 keys are hashes and the number means nothing, but it is still a
+/// column of the text form.
+pub(super) fn last_varint64(bytes: &[u8]) -> u64 {
+    let mut last = 0;
+    let mut value = 0u64;
+    let mut shift = 0u32;
+    for &byte in bytes {
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            last = value;
+            value = 0;
+            shift = 0;
+        } else {
+            shift += 7;
+            if shift > 63 {
+                return last;
+            }
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_one_to_five_bytes() {
+        let mut payload = vec![3];
+        payload.extend(b"abc");
+        payload.extend([0x80, 0x01]);
+        payload.extend([7; 128]);
+        let mut cursor = Cursor::new(&payload);
+        assert_eq!(cursor.prefixed(), Some(&b"abc"[..]));
+        assert_eq!(cursor.prefixed(), Some(&[7; 128][..]));
+        assert_eq!(cursor.prefixed(), None);
+        for hostile in [
+            &[5u8, 1][..],
+            &[0xff; 4],
+            &[0xff, 0xff, 0xff, 0xff, 0x0f, 1],
+            &[0x80; 9],
+        ] {
+            assert_eq!(Cursor::new(hostile).prefixed(), None, "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn last_of_several_varints() {
+        for (bytes, expected) in [
+            (&[][..], 0),
+            (&[0x05], 5),
+            (&[0x05, 0x80, 0x01], 128),
+            (&[0x05, 0x80], 5),
+            (
+                &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+                u64::MAX,
+            ),
+            (
+                &[
+                    0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02,
+                ],
+                1,
+            ),
+        ] {
+            assert_eq!(last_varint64(bytes), expected, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What can be wrong with the bytes of a RocksDB trace, and where.
+
+/// Why a RocksDB trace, or one record of it, could not be read.
+///
+/// Every `offset` counts bytes from the start of the trace file, also when only a packet of it is
+/// read, as long as the packet carries its place (see [`super::TraceHeader`]).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RocksdbError {
+    /// The bytes end inside a record: the trace was cut while it was written or copied.
+    #[error(
+        "offset {offset}: the trace is torn: {left} bytes are left of a record that needs \
+         {needed}; everything before this offset is whole"
+    )]
+    Torn {
+        /// Where the unfinished record starts.
+        offset: u64,
+        /// Bytes that are there.
+        left: u64,
+        /// Bytes the record needs, as far as its own length could be read.
+        needed: u64,
+    },
+    /// The first record is not the header that RocksDB writes.
+    #[error("offset {offset}: not an IO or block cache trace of RocksDB: {what}")]
+    NotATrace {
+        /// Where the header was looked for.
+        offset: u64,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// A record claims to be longer than any record that RocksDB writes.
+    #[error(
+        "offset {offset}: a record claims {length} bytes, more than the limit of {limit}; \
+         the trace is damaged here"
+    )]
+    TooLong {
+        /// Where the record starts.
+        offset: u64,
+        /// The claimed payload length.
+        length: u32,
+        /// The greatest length that is accepted.
+        limit: u32,
+    },
+    /// A record has a type that this kind of trace does not contain.
+    #[error("offset {offset}: record type {found} does not belong in {expected}")]
+    UnexpectedType {
+        /// Where the record starts.
+        offset: u64,
+        /// The type that was found.
+        found: u8,
+        /// The kind of trace that is read.
+        expected: &'static str,
+    },
+    /// The payload of a record ends before one of its fields.
+    #[error("offset {offset}: the record ends before its field `{field}`")]
+    MissingField {
+        /// Where the record starts.
+        offset: u64,
+        /// The field, by its name in the format.
+        field: &'static str,
+    },
+    /// A record has bytes after its last field.
+    #[error(
+        "offset {offset}: {left} bytes follow the last field of the record; a newer RocksDB may \
+         have added a field"
+    )]
+    TrailingBytes {
+        /// Where the record starts.
+        offset: u64,
+        /// Bytes that no field explains.
+        left: usize,
+    },
+    /// Packets of one trace were joined in the wrong order, or one of them is missing.
+    #[error("a packet continues the trace at offset {found}, but {expected} comes next")]
+    Gap {
+        /// The offset that comes next.
+        expected: u64,
+        /// The offset the packet says it continues at.
+        found: u64,
+    },
+}

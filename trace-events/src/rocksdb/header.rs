@@ -1,0 +1,194 @@
+//! The header record, what it tells about the records behind it, and its form in later packets.
+//!
+//! A trace file begins with one record of type 1 whose time is the wall clock in µs and whose
+//! payload is exactly 25 bytes: the magic text behind its length, then RocksDB's major and minor
+//! version as two u32. The headers of IO and of block cache traces are the same byte for byte:
+//! only the type of the first record behind the header tells them apart.
+//!
+//! ## Packets
+//!
+//! A file is cut into packets at record boundaries ([`super::Cutter`]). The first packet keeps
+//! the header as it is. Each later packet starts with a *continuation header*, so that it can be
+//! decoded alone: the same record with 16 more bytes of payload, the time of the first record of
+//! the whole trace (u64; the anchor of an IO trace's monotonic clock) and the offset in the file
+//! that the packet continues at (u64). Taking the continuation headers out of packets laid one
+//! after another gives the file back bit for bit ([`super::join`]).
+
+use super::cursor::Cursor;
+use super::envelope::{Envelope, put_envelope, split_envelope};
+use super::{ENVELOPE_BYTES, RocksdbError};
+
+/// The magic text of every trace that RocksDB writes.
+const MAGIC: &[u8] = b"feedcafedeadbeef";
+
+/// Whether a file that starts with `first` is a trace of RocksDB of any kind, as far as these bytes
+/// tell: those that are read here, and query traces, which reading refuses by name.
+pub fn is_trace(first: &[u8]) -> bool {
+    let is_begin = first
+        .get(8)
+        .is_none_or(|&record_type| record_type == record_type::BEGIN);
+    let magic_at = |at: usize| {
+        let found = first.get(at..).unwrap_or_default();
+        let length = found.len().min(MAGIC.len());
+        found[..length] == MAGIC[..length]
+    };
+    is_begin && (magic_at(ENVELOPE_BYTES) || magic_at(ENVELOPE_BYTES + 1))
+}
+
+/// Payload bytes of RocksDB's own header.
+const PAYLOAD_BYTES: usize = 25;
+
+/// Bytes of the header record of a trace file.
+pub const HEADER_BYTES: usize = ENVELOPE_BYTES + PAYLOAD_BYTES;
+
+/// Bytes of the continuation header of every packet but the first.
+pub const CONTINUATION_BYTES: usize = HEADER_BYTES + 16;
+
+/// Record types (`TraceType` in RocksDB) that the readers tell apart.
+pub(super) mod record_type {
+    pub(crate) const BEGIN: u8 = 1;
+    pub(crate) const BLOCK_FIRST: u8 = 7;
+    pub(crate) const BLOCK_LAST: u8 = 11;
+    pub(crate) const IO: u8 = 12;
+    /// `kTraceMax`: what RocksDB before 8.2 wrote for the data blocks of a MultiGet.
+    pub(crate) const UNKNOWN_BLOCK: u8 = 14;
+    pub(crate) const OLD_IO_LAST: u8 = 16;
+}
+
+/// The two kinds of trace that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TraceKind {
+    /// Calls into the file system (`StartIOTrace`).
+    Io,
+    /// Accesses to the block cache (`StartBlockCacheTrace`).
+    BlockCache,
+}
+
+impl TraceKind {
+    /// What a message calls the kind.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Io => "an IO trace",
+            Self::BlockCache => "a block cache trace",
+        }
+    }
+}
+
+/// Where in its trace file a later packet lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Continuation {
+    /// The time of the first record of the whole trace.
+    pub first_time: u64,
+    /// The offset in the trace file of the first record of this packet.
+    pub offset: u64,
+}
+
+/// What the header record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceHeader {
+    /// When the trace was started: µs of the wall clock since the epoch.
+    pub start_us: u64,
+    /// RocksDB's major version.
+    pub major: u32,
+    /// RocksDB's minor version.
+    pub minor: u32,
+    /// Set in every packet but the first.
+    pub continuation: Option<Continuation>,
+}
+
+impl TraceHeader {
+    /// The header at the start of a trace file or packet, and how many bytes it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`RocksdbError::Torn`] when the bytes end inside it, [`RocksdbError::NotATrace`] when it is
+    /// something else, also when it is the header of a query trace (`StartTrace`).
+    pub fn read(bytes: &[u8]) -> Result<(Self, usize), RocksdbError> {
+        let envelope = split_envelope(bytes, 0)?;
+        let header = Self::decode(&envelope)?;
+        Ok((header, ENVELOPE_BYTES + envelope.payload.len()))
+    }
+
+    /// The header in `envelope`.
+    pub(super) fn decode(envelope: &Envelope<'_>) -> Result<Self, RocksdbError> {
+        let refuse = |what| RocksdbError::NotATrace {
+            offset: envelope.offset,
+            what,
+        };
+        if envelope.record_type != record_type::BEGIN {
+            return Err(refuse("the first record is not a header"));
+        }
+        if envelope.payload.starts_with(MAGIC) {
+            return Err(refuse("it is a query trace, whose records are not I/O"));
+        }
+        let mut fields = Cursor::new(envelope.payload);
+        if fields.prefixed() != Some(MAGIC) {
+            return Err(refuse("the header does not start with the magic text"));
+        }
+        let (Some(major), Some(minor)) = (fields.fixed32(), fields.fixed32()) else {
+            return Err(refuse("the header ends before the version"));
+        };
+        let continuation = match (fields.left(), fields.fixed64(), fields.fixed64()) {
+            (0, ..) => None,
+            (16, Some(first_time), Some(offset)) => Some(Continuation { first_time, offset }),
+            _ => return Err(refuse("the header has bytes behind the version")),
+        };
+        Ok(Self {
+            start_us: envelope.time,
+            major,
+            minor,
+            continuation,
+        })
+    }
+
+    /// Appends the header record to `out`.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        let mut payload = Vec::with_capacity(PAYLOAD_BYTES + 16);
+        payload.push(MAGIC.len() as u8);
+        payload.extend_from_slice(MAGIC);
+        payload.extend_from_slice(&self.major.to_le_bytes());
+        payload.extend_from_slice(&self.minor.to_le_bytes());
+        if let Some(continuation) = self.continuation {
+            payload.extend_from_slice(&continuation.first_time.to_le_bytes());
+            payload.extend_from_slice(&continuation.offset.to_le_bytes());
+        }
+        put_envelope(out, self.start_us, record_type::BEGIN, &payload);
+    }
+
+    /// The kind of the trace, by the type of a record behind the header.
+    ///
+    /// Type 14 alone is ambiguous: a block of unknown type to the block cache tracer, a call with
+    /// name and size to the IO tracer of 6.12 to 6.17. The header's version decides: up to 6.17 it
+    /// is taken for IO. Who knows the kind from elsewhere opens the trace by its type.
+    pub fn kind(&self, record_type: u8) -> Option<TraceKind> {
+        use record_type::{BLOCK_FIRST, BLOCK_LAST, IO, OLD_IO_LAST, UNKNOWN_BLOCK};
+        match record_type {
+            BLOCK_FIRST..=BLOCK_LAST => Some(TraceKind::BlockCache),
+            IO => Some(TraceKind::Io),
+            IO..=OLD_IO_LAST if self.writes_old_io() => Some(TraceKind::Io),
+            UNKNOWN_BLOCK => Some(TraceKind::BlockCache),
+            _ => None,
+        }
+    }
+
+    /// Whether IO records have the layout of 6.12 to 6.17.
+    pub(super) fn writes_old_io(&self) -> bool {
+        (self.major, self.minor) < (6, 18)
+    }
+
+    /// Whether IO records may end before `trace_data` (6.18 and 6.19).
+    pub(super) fn may_lack_trace_data(&self) -> bool {
+        (self.major, self.minor) < (6, 20)
+    }
+
+    /// Whether block cache records have the layout of 6.2 and 6.3.
+    pub(super) fn writes_old_blocks(&self) -> bool {
+        (self.major, self.minor) < (6, 4)
+    }
+
+    /// The offset in the trace file of the byte behind this header.
+    pub(super) fn records_at(&self) -> u64 {
+        self.continuation
+            .map_or(HEADER_BYTES as u64, |continuation| continuation.offset)
+    }
+}
