@@ -1,0 +1,129 @@
+//! The server from its start to its end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use storage_core::{Engine, StorageError};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::app_state::AppState;
+use crate::config::Config;
+use crate::connection::{Stage, serve};
+use crate::gate::Gate;
+use crate::metrics::Metrics;
+use crate::routes::router;
+
+/// Why the server cannot run.
+#[derive(Debug, Error)]
+pub enum AppError {
+    /// The address cannot be taken.
+    #[error("cannot listen on {address}: {source}; choose another with --listen or http.listen")]
+    Listen {
+        /// The address wanted.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Signals cannot be received, or the runtime cannot start.
+    #[error("cannot set up the process: {0}")]
+    Process(#[from] io::Error),
+    /// The data folder is not one that this server can use.
+    #[error(transparent)]
+    DataFolder(#[from] migrations::MigrationError),
+    /// The engine refused to start, or could not end well.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Threads for reads that have to wait for the disk; more would only queue in the kernel.
+const BLOCKING_THREADS_MAX: usize = 64;
+
+/// Runs a server until it is told to end; `ready` is called once it answers, with the address it
+/// has.
+///
+/// SIGTERM or SIGINT: no new connections, requests in flight end within `http.drain_seconds`,
+/// everything is committed. The same signal again: requests are cut off at once; what was
+/// acknowledged is durable all the same.
+///
+/// # Errors
+/// When the server cannot start, or its last commit failed.
+pub fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppError> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Ok(threads @ 1..) = usize::try_from(config.runtime.threads) {
+        runtime.worker_threads(threads);
+    }
+    runtime
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_name("serve")
+        .build()?
+        .block_on(live(config, ready))
+}
+
+async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppError> {
+    let (stage, stage_seen) = watch::channel(Stage::Running);
+    let signals = tokio::spawn(forward_signals(stage)?);
+    let engine = config.engine();
+    let data_dir = engine.data_dir.clone();
+    let migrated = tokio::task::spawn_blocking(move || migrations::migrate(&data_dir)).await;
+    migrated.map_err(io::Error::other)??;
+    let engine = Engine::open(engine).await?;
+    let listener = listen(config.http.listen)?;
+    let address = listener.local_addr()?;
+    let http = config.http.clone();
+    let metrics = Arc::new(Metrics::default());
+    let app = AppState::new(
+        engine.clone(),
+        config,
+        Arc::clone(&metrics),
+        stage_seen.clone(),
+    );
+    let gate = Arc::new(Gate::new(router(app), metrics, &http));
+    tracing::info!(%address, io = engine.io_name(), "serving");
+    ready(address);
+    serve(listener, gate, &http, stage_seen).await;
+    tracing::info!("no request is in flight any more; committing");
+    engine.shutdown().await?;
+    signals.abort();
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// Listens with room for a burst of connections; another server on the same port is an error, a
+/// closed one is not.
+fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
+    let failed = |source| AppError::Listen { address, source };
+    let socket = match address {
+        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4(),
+        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6(),
+    }
+    .map_err(failed)?;
+    socket.set_reuseaddr(true).map_err(failed)?;
+    socket.bind(address).map_err(failed)?;
+    socket.listen(1024).map_err(failed)
+}
+
+/// Moves the stage on with each signal to end.
+fn forward_signals(stage: watch::Sender<Stage>) -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        loop {
+            tokio::select! {
+                Some(()) = terminate.recv() => {}
+                Some(()) = interrupt.recv() => {}
+                else => return,
+            }
+            let next = match *stage.borrow() {
+                Stage::Running => Stage::Draining,
+                Stage::Draining | Stage::Now => Stage::Now,
+            };
+            tracing::info!(?next, "told to end");
+            stage.send_replace(next);
+        }
+    })
+}

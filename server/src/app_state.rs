@@ -1,0 +1,57 @@
+//! What every handler can reach.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use storage_core::Engine;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::connection::Stage;
+use crate::ingest::Pusher;
+use crate::metrics::Metrics;
+use crate::range::Buffers;
+use crate::routes::openapi_json;
+use crate::served_files::ServedFiles;
+
+/// Shared by all requests; nothing in it changes but counters and the stage.
+pub(crate) struct AppState {
+    pub(crate) engine: Engine,
+    pub(crate) config: Config,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) pusher: Pusher,
+    pub(crate) served: ServedFiles,
+    pub(crate) openapi: Bytes,
+    stage: watch::Receiver<Stage>,
+}
+
+impl AppState {
+    pub(crate) fn new(
+        engine: Engine,
+        config: Config,
+        metrics: Arc<Metrics>,
+        stage: watch::Receiver<Stage>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            buffers: Buffers::new(config.range.buffer_bytes_max, Arc::clone(&metrics)),
+            pusher: Pusher::new(
+                engine.clone(),
+                Arc::clone(&metrics),
+                config.ingest.clone(),
+                config.bench.clone(),
+            ),
+            served: ServedFiles::default(),
+            openapi: openapi_json().into(),
+            engine,
+            config,
+            metrics,
+            stage,
+        })
+    }
+
+    /// The server was told to end.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.stage.borrow() > Stage::Running
+    }
+}

@@ -1,0 +1,60 @@
+//! The settings as the engine takes them.
+
+use std::time::Duration;
+
+use storage_core::{DiskLow, EngineConfig, IoChoice};
+
+use super::{Config, Io};
+
+impl Config {
+    /// The part of the settings that is the engine's.
+    pub(crate) fn engine(&self) -> EngineConfig {
+        let storage = &self.storage;
+        let mut engine = EngineConfig::new(&storage.data_dir);
+        engine.io = match storage.io {
+            Io::Auto => IoChoice::Auto,
+            Io::Uring => IoChoice::Uring,
+            Io::Blocking => IoChoice::Blocking,
+        };
+        if let Ok(count @ 1..) = usize::try_from(storage.serializers) {
+            engine.serializer_count = count;
+        }
+        engine.server_version = env!("CARGO_PKG_VERSION").to_owned();
+        engine.zstd_level = storage.zstd_level;
+        engine.commit_window = Duration::from_micros(storage.commit_window_microseconds);
+        engine.open_channel_count_max = size(u64::from(storage.open_files_max));
+        engine.preallocation_bytes_max = storage.preallocation_bytes_max;
+        engine.tree_packet_count_max = size(storage.live_index_packets_max);
+        engine.uncovered_bytes_max = storage.uncovered_bytes_max;
+        engine.time_bucket = Duration::from_secs(storage.time_bucket_seconds);
+        engine.index_cache_bytes_max = storage.index_cache_bytes_max;
+        engine.storage_count_max = size(storage.storages_max);
+        engine.in_flight_bytes_max = self.ingest.in_flight_bytes_max;
+        engine.packet_bytes_max = u32::try_from(self.ingest.packet_bytes_max).unwrap_or(u32::MAX);
+        engine.disk_low = DiskLow {
+            stop_free_bytes: storage.disk_stop_free_bytes,
+            stop_free_ratio: f64::from(storage.disk_stop_free_percent) / 100.0,
+            resume_free_ratio: f64::from(storage.disk_resume_free_percent) / 100.0,
+            ..engine.disk_low
+        };
+        engine
+    }
+}
+
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+
+    /// Two places know the defaults: the engine, for whoever embeds it, and the settings, for
+    /// operators.
+    #[test]
+    fn default_settings_are_the_defaults_of_the_engine() {
+        let settings = Config::default();
+        let engine = storage_core::EngineConfig::new(&settings.storage.data_dir);
+        assert_eq!(settings.engine(), engine);
+    }
+}

@@ -1,0 +1,134 @@
+use std::path::PathBuf;
+
+use super::layers::default_toml;
+use super::{Config, ConfigError, Overrides};
+
+#[expect(clippy::disallowed_methods, reason = "a test makes its own files")]
+fn load(file: Option<&str>, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut overrides = Overrides::default();
+    if let Some(text) = file {
+        let path = folder.path().join("t.toml");
+        std::fs::write(&path, text).unwrap();
+        overrides.file = Some(path);
+    }
+    Config::load(
+        &overrides,
+        env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
+    )
+}
+
+/// The error's text, with the temporary path cut down to the file's name.
+fn refusal(file: Option<&str>, env: &[(&str, &str)]) -> String {
+    let text = load(file, env).unwrap_err().to_string();
+    match text.find("t.toml") {
+        Some(at) => text[at..].to_owned(),
+        None => text,
+    }
+}
+
+#[test]
+fn the_documented_defaults_are_the_defaults_of_the_code() {
+    let documented: Config = toml::from_str(default_toml()).unwrap();
+    assert_eq!(documented, Config::default());
+    let complete: toml::Table = toml::from_str(default_toml()).unwrap();
+    let code = toml::Table::try_from(Config::default()).unwrap();
+    assert_eq!(
+        complete, code,
+        "a setting is missing in config/default.toml"
+    );
+}
+
+#[test]
+fn later_layers_win() {
+    let file = "[http]\nlisten = \"127.0.0.1:1\"\nconnections_max = 7\n[log]\nformat = \"json\"\n";
+    let config = load(
+        Some(file),
+        &[
+            ("TRACEHOLD_HTTP_LISTEN", "127.0.0.1:2"),
+            ("TRACEHOLD_BENCH_DISCARD", "true"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(config.http.listen.port(), 2);
+    assert_eq!(config.http.connections_max, 7);
+    assert_eq!(config.log.format, super::LogFormat::Json);
+    assert!(config.bench.discard);
+
+    let flags = Overrides {
+        listen: Some("127.0.0.1:3".parse().unwrap()),
+        data_dir: Some(PathBuf::from("/x")),
+        ..Overrides::default()
+    };
+    let env = [("TRACEHOLD_HTTP_LISTEN".to_owned(), "127.0.0.1:2".to_owned())];
+    let config = Config::load(&flags, env).unwrap();
+    assert_eq!(config.http.listen.port(), 3);
+    assert_eq!(config.storage.data_dir, PathBuf::from("/x"));
+}
+
+#[test]
+fn variables_of_others_are_left_alone() {
+    let env = [
+        ("TRACEHOLD_SERVER", "http://x"),
+        ("TRACEHOLD_TOKEN", "t"),
+        ("TRACEHOLD_PORT_7117", "1"),
+    ];
+    assert_eq!(load(None, &env), Ok(Config::default()));
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_place_and_remedy() {
+    let check = |file: Option<&str>, env: &[(&str, &str)], wanted: &[&str]| {
+        let text = refusal(file, env);
+        for part in wanted {
+            assert!(text.contains(part), "{text:?} lacks {part:?}");
+        }
+    };
+    check(
+        Some("[http]\nlisten_on = 1\n"),
+        &[],
+        &["t.toml:2:1:", "listen_on", "default.toml"],
+    );
+    check(Some("[htp]\n"), &[], &["t.toml:1:2:", "htp"]);
+    check(
+        Some("[http]\n  connections_max = \"x\"\n"),
+        &[],
+        &["t.toml:2:21:", "string"],
+    );
+    check(Some("[http\n"), &[], &["t.toml:1:"]);
+    check(
+        None,
+        &[("TRACEHOLD_HTTP_PORT", "1")],
+        &["TRACEHOLD_HTTP_PORT", "listen"],
+    );
+    check(
+        None,
+        &[("TRACEHOLD_HTTP_CONNECTIONS_MAX", "many")],
+        &["many", "integer", "1024"],
+    );
+    check(
+        None,
+        &[("TRACEHOLD_LOG_FORMAT", "xml")],
+        &["TRACEHOLD_LOG_FORMAT", "xml"],
+    );
+    check(
+        None,
+        &[("TRACEHOLD_HTTP_CONNECTIONS_MAX", "0")],
+        &["http.connections_max", "is 0"],
+    );
+    check(
+        Some("[ingest]\nin_flight_bytes_max = 5\n"),
+        &[],
+        &["in_flight_bytes_max", "raise it"],
+    );
+    check(Some("[http]\nheader_bytes_max = 10\n"), &[], &["8192"]);
+    let missing = Overrides {
+        file: Some(PathBuf::from("no/such.toml")),
+        ..Default::default()
+    };
+    let error = Config::load(&missing, []).unwrap_err().to_string();
+    assert!(
+        error.contains("no/such.toml") && error.contains("--config"),
+        "{error}"
+    );
+}

@@ -1,0 +1,176 @@
+//! The accept loop: how many connections there may be, and how they end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::framing::Verdict;
+use super::stream::GuardedStream;
+use crate::config::HttpConfig;
+use crate::gate::Gate;
+
+/// First pause after the process ran out of file descriptors or memory, and the longest.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// How far the end of the server has come; it only moves forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Serving.
+    Running,
+    /// No new connections; requests in flight end.
+    Draining,
+    /// What is still in flight is cut off.
+    Now,
+}
+
+/// Serves connections until `stage` leaves `Running`, then lets them end: each after its current
+/// answer, all of them after `http.drain_seconds`, or at `Stage::Now`. Every connection's task is
+/// owned by this call.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    gate: Arc<Gate>,
+    http: &HttpConfig,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let permits = Arc::new(Semaphore::new(
+        usize::try_from(http.connections_max)
+            .unwrap_or(usize::MAX)
+            .min(Semaphore::MAX_PERMITS),
+    ));
+    let builder = protocol(http);
+    let mut connections = JoinSet::new();
+    let mut backoff = BACKOFF_MIN;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = reached(&mut stage, Stage::Draining) => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = next_connection(&listener, &permits) => accepted,
+        };
+        match accepted {
+            Ok((stream, permit)) => {
+                backoff = BACKOFF_MIN;
+                let connection = connection(
+                    stream,
+                    builder.clone(),
+                    Arc::clone(&gate),
+                    http.write_stall(),
+                    stage.clone(),
+                );
+                connections.spawn(async move {
+                    connection.await;
+                    drop(permit);
+                });
+            }
+            Err(error) if is_exhaustion(&error) => {
+                gate.metrics().connections_refused();
+                tracing::warn!(%error, "cannot accept a connection; trying again shortly");
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(BACKOFF_MAX);
+            }
+            // The client was gone before it was accepted.
+            Err(error) => tracing::debug!(%error, "accept failed"),
+        }
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    tokio::select! {
+        () = ended => {}
+        () = tokio::time::sleep(http.drain()) => {
+            tracing::warn!("requests were still in flight at the end of the drain limit");
+        }
+        () = reached(&mut stage, Stage::Now) => {}
+    }
+    connections.shutdown().await;
+}
+
+/// Ready once the end has come as far as `wanted`; the sender being gone is the end too.
+async fn reached(stage: &mut watch::Receiver<Stage>, wanted: Stage) {
+    drop(stage.wait_for(|stage| *stage >= wanted).await);
+}
+
+fn protocol(http: &HttpConfig) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    let header_bytes = usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(http.header_read())
+        .max_headers(usize::try_from(http.header_count_max).unwrap_or(usize::MAX))
+        .max_header_size(header_bytes)
+        .max_buf_size(header_bytes.max(READ_BUFFER_BYTES_MAX))
+        .writev(true);
+    builder
+}
+
+/// Largest piece hyper reads from a connection at once; it grows towards it only for clients that
+/// fill it.
+const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+async fn next_connection(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits)
+        .acquire_owned()
+        .await
+        .map_err(|_| io::ErrorKind::BrokenPipe)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
+}
+
+/// Out of descriptors or kernel memory: waiting can help, trying again at once cannot.
+fn is_exhaustion(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
+}
+
+async fn connection(
+    stream: TcpStream,
+    builder: http1::Builder,
+    gate: Arc<Gate>,
+    write_stall: Duration,
+    mut stage: watch::Receiver<Stage>,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "the client was gone at once");
+        return;
+    }
+    let _open = gate.metrics().connection_opened();
+    let verdict = Arc::new(Verdict::default());
+    let stream = GuardedStream::new(stream, Arc::clone(&verdict), write_stall);
+    let requests = AtomicU64::new(0);
+    let service = service_fn(|request| {
+        let index = requests.fetch_add(1, Ordering::Relaxed);
+        let ambiguous = verdict.is_ambiguous(index);
+        let gate = Arc::clone(&gate);
+        async move { Ok::<_, std::convert::Infallible>(gate.pass(request, ambiguous).await) }
+    });
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = reached(&mut stage, Stage::Draining) => {
+            if requests.load(Ordering::Relaxed) == 0 {
+                // Nothing was asked yet: there is no answer to wait for.
+                return;
+            }
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = outcome {
+        tracing::debug!(%error, "connection ended");
+    }
+}

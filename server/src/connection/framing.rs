@@ -1,0 +1,295 @@
+//! Watches the raw bytes of a connection for heads that give both `Content-Length` and
+//! `Transfer-Encoding`.
+//!
+//! hyper obeys RFC 9112 section 6.1 by believing `Transfer-Encoding` and dropping the other field
+//! before a service sees the request, so a service cannot tell. A proxy in front that believes the
+//! other field would cut the stream elsewhere (request smuggling), hence such a request must be
+//! refused and the connection closed. This watcher follows message boundaries only as far as that
+//! takes; it decides nothing else, and on anything malformed it goes blind and leaves the verdict
+//! to hyper.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// No head of the connection was ambiguous.
+const NONE: u64 = u64::MAX;
+
+/// A line longer than this is cut: no field looked for has such a name or value.
+const LINE_KEPT_MAX: usize = 128;
+
+/// What the watcher tells the request side of its connection.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    first_ambiguous: AtomicU64,
+}
+
+impl Default for Verdict {
+    fn default() -> Self {
+        Self {
+            first_ambiguous: AtomicU64::new(NONE),
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether request `index` of the connection (from 0) may not be trusted: its head, or one
+    /// before it, gave two lengths.
+    pub(super) fn is_ambiguous(&self, index: u64) -> bool {
+        index >= self.first_ambiguous.load(Ordering::Acquire)
+    }
+}
+
+/// Where in a message the next byte belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Request line or a header field.
+    Head,
+    /// Body of known length: bytes left.
+    Body(u64),
+    /// Line with the size of a chunk.
+    ChunkSize,
+    /// Bytes left of a chunk.
+    ChunkData(u64),
+    /// Line end after a chunk.
+    ChunkEnd,
+    /// Fields after the last chunk.
+    Trailer,
+    /// Something was malformed: no opinion for the rest of the connection.
+    Blind,
+}
+
+/// The watcher of one connection.
+#[derive(Debug)]
+pub(super) struct Framing {
+    state: State,
+    /// The line so far, when it came in pieces.
+    line: Vec<u8>,
+    heads: u64,
+    at_request_line: bool,
+    content_length: Option<u64>,
+    transfer_encoding: bool,
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Self {
+            state: State::Head,
+            line: Vec::new(),
+            heads: 0,
+            at_request_line: true,
+            content_length: None,
+            transfer_encoding: false,
+        }
+    }
+}
+
+impl Framing {
+    /// Whether the client still has bytes of a request to send, as far as can be told.
+    pub(super) fn is_within_request(&self) -> bool {
+        self.state != State::Head || !self.at_request_line || !self.line.is_empty()
+    }
+
+    /// Takes the next bytes of the connection.
+    pub(super) fn observe(&mut self, mut bytes: &[u8], verdict: &Verdict) {
+        while !bytes.is_empty() {
+            match self.state {
+                State::Blind => return,
+                State::Body(left) => {
+                    let taken = take(&mut bytes, left);
+                    self.state = match left - taken {
+                        0 => State::Head,
+                        left => State::Body(left),
+                    };
+                }
+                State::ChunkData(left) => {
+                    let taken = take(&mut bytes, left);
+                    self.state = match left - taken {
+                        0 => State::ChunkEnd,
+                        left => State::ChunkData(left),
+                    };
+                }
+                State::Head | State::ChunkSize | State::ChunkEnd | State::Trailer => {
+                    self.line_of(&mut bytes, verdict);
+                }
+            }
+        }
+    }
+
+    /// Takes bytes up to a line end; handles the line when it is whole.
+    fn line_of(&mut self, bytes: &mut &[u8], verdict: &Verdict) {
+        let Some(end) = memchr::memchr(b'\n', bytes) else {
+            self.keep(bytes);
+            *bytes = &[];
+            return;
+        };
+        let (piece, rest) = bytes.split_at(end);
+        *bytes = rest.get(1..).unwrap_or_default();
+        if self.line.is_empty() {
+            self.whole_line(piece.strip_suffix(b"\r").unwrap_or(piece), verdict);
+        } else {
+            self.keep(piece);
+            let line = std::mem::take(&mut self.line);
+            self.whole_line(line.strip_suffix(b"\r").unwrap_or(&line), verdict);
+            self.line = line;
+            self.line.clear();
+        }
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        let room = LINE_KEPT_MAX.saturating_sub(self.line.len());
+        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+
+    fn whole_line(&mut self, line: &[u8], verdict: &Verdict) {
+        match self.state {
+            State::Head if line.is_empty() && self.at_request_line => {}
+            State::Head if line.is_empty() => self.head_ends(verdict),
+            State::Head if self.at_request_line => self.at_request_line = false,
+            State::Head => self.field(line),
+            State::ChunkSize => {
+                let digits = line.split(|&byte| byte == b';' || byte == b' ').next();
+                self.state = match digits.and_then(|digits| number(digits, 16)) {
+                    Some(0) => State::Trailer,
+                    Some(size) => State::ChunkData(size),
+                    None => State::Blind,
+                };
+            }
+            State::ChunkEnd if line.is_empty() => self.state = State::ChunkSize,
+            State::ChunkEnd => self.state = State::Blind,
+            State::Trailer if line.is_empty() => self.next_head(),
+            State::Trailer | State::Body(_) | State::ChunkData(_) | State::Blind => {}
+        }
+    }
+
+    fn field(&mut self, line: &[u8]) {
+        let Some(colon) = memchr::memchr(b':', line) else {
+            return;
+        };
+        let (name, value) = line.split_at(colon);
+        if name.eq_ignore_ascii_case(b"content-length") {
+            self.content_length = number(value[1..].trim_ascii(), 10);
+            if self.content_length.is_none() {
+                self.state = State::Blind;
+            }
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.transfer_encoding = true;
+        }
+    }
+
+    fn head_ends(&mut self, verdict: &Verdict) {
+        if self.transfer_encoding && self.content_length.is_some() {
+            verdict
+                .first_ambiguous
+                .fetch_min(self.heads, Ordering::AcqRel);
+        }
+        self.heads += 1;
+        let body = match (self.transfer_encoding, self.content_length) {
+            (true, _) => State::ChunkSize,
+            (false, Some(length)) if length > 0 => State::Body(length),
+            (false, _) => State::Head,
+        };
+        self.next_head();
+        self.state = body;
+    }
+
+    fn next_head(&mut self) {
+        self.state = State::Head;
+        self.at_request_line = true;
+        self.content_length = None;
+        self.transfer_encoding = false;
+    }
+}
+
+/// Cuts up to `left` bytes off the front and says how many.
+fn take(bytes: &mut &[u8], left: u64) -> u64 {
+    let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+    *bytes = &bytes[taken..];
+    taken as u64
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    if text.starts_with('+') {
+        return None;
+    }
+    u64::from_str_radix(text, radix).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Framing, State, Verdict};
+
+    /// Which of the first four requests are refused, whatever pieces the bytes come in.
+    fn check(stream: &str, wanted: [bool; 4], within: bool) {
+        for piece in [1, 2, 3, 7, 64, 100_000] {
+            let (mut framing, verdict) = (Framing::default(), Verdict::default());
+            for bytes in stream.as_bytes().chunks(piece) {
+                framing.observe(bytes, &verdict);
+            }
+            let got = [0, 1, 2, 3].map(|index| verdict.is_ambiguous(index));
+            assert_eq!(got, wanted, "{stream:?} in pieces of {piece}");
+            assert_eq!(
+                framing.is_within_request(),
+                within,
+                "{stream:?} in pieces of {piece}"
+            );
+        }
+    }
+
+    const PLAIN: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    const BOTH: &str = "POST / HTTP/1.1\r\ncontent-LENGTH: 6\r\nTransfer-encoding: chunked\r\n\r\n";
+
+    #[test]
+    fn a_head_with_both_lengths_is_told() {
+        let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
+                       3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n";
+        let lying = "POST / HTTP/1.1\r\nContent-Length: 27\r\n\r\nContent-Length: 1\r\n\r\nTransf";
+        check(PLAIN, [false; 4], false);
+        check(BOTH, [true; 4], true);
+        check(&format!("\r\n{BOTH}0\r\n\r\n"), [true; 4], false);
+        check(
+            &format!("{PLAIN}{BOTH}0\r\n\r\n{PLAIN}"),
+            [false, true, true, true],
+            false,
+        );
+        check(
+            &format!("{chunked}{lying}{BOTH}"),
+            [false, false, true, true],
+            true,
+        );
+        check(
+            &format!("{}X: {}\r\n\r\n{BOTH}", &PLAIN[..23], "a".repeat(999)),
+            [false, true, true, true],
+            true,
+        );
+    }
+
+    #[test]
+    fn malformed_streams_blind_it() {
+        for stream in [
+            "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
+        ] {
+            let (mut framing, verdict) = (Framing::default(), Verdict::default());
+            framing.observe(stream.as_bytes(), &verdict);
+            framing.observe(BOTH.as_bytes(), &verdict);
+            assert_eq!(framing.state, State::Blind, "{stream:?}");
+            assert!(!verdict.is_ambiguous(9), "{stream:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(
+            pieces in proptest::collection::vec("[a-fTC0-9:;\r\n +-]{0,40}", 0..20),
+        ) {
+            let (mut framing, verdict) = (Framing::default(), Verdict::default());
+            for piece in &pieces {
+                framing.observe(piece.as_bytes(), &verdict);
+                prop_assert!(framing.line.len() <= super::LINE_KEPT_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One TCP connection with the limits that hyper does not keep.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::framing::{Framing, Verdict};
+
+/// How long, and how much, a client that still sends is listened to after the answer that ends the
+/// connection. Closing at once would make the kernel send a reset, which can destroy the answer
+/// before the client has read it.
+const LINGER: Duration = Duration::from_secs(10);
+const LINGER_BYTES_MAX: usize = 2 << 30;
+
+/// A connection that watches its framing, gives up a client that takes nothing, and lingers at the
+/// end.
+pub(super) struct GuardedStream {
+    inner: TcpStream,
+    framing: Framing,
+    verdict: Arc<Verdict>,
+    write_stall: Duration,
+    /// Kept between stalls: a timer is made once a connection at most.
+    timer: Option<Pin<Box<Sleep>>>,
+    timer_runs: bool,
+    linger: Option<Linger>,
+}
+
+struct Linger {
+    scratch: Box<[u8]>,
+    left: usize,
+}
+
+impl GuardedStream {
+    pub(super) fn new(inner: TcpStream, verdict: Arc<Verdict>, write_stall: Duration) -> Self {
+        Self {
+            inner,
+            framing: Framing::default(),
+            verdict,
+            write_stall,
+            timer: None,
+            timer_runs: false,
+            linger: None,
+        }
+    }
+
+    /// Ready once `limit` has passed since the first call that was not followed by `progress`.
+    fn poll_timer(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.timer_runs {
+            let deadline = Instant::now() + limit;
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(deadline),
+                None => self.timer = Some(Box::pin(sleep_until(deadline))),
+            }
+            self.timer_runs = true;
+        }
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn guard_write<T>(
+        &mut self,
+        outcome: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.timer_runs = false;
+            return outcome;
+        }
+        ready!(self.poll_timer(self.write_stall, cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client takes no more bytes",
+        )))
+    }
+
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if self.poll_timer(LINGER, cx).is_ready() {
+                return Poll::Ready(());
+            }
+            let Some(linger) = &mut self.linger else {
+                return Poll::Ready(());
+            };
+            let mut buffer = ReadBuf::new(&mut linger.scratch);
+            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
+            let taken = buffer.filled().len();
+            linger.left = linger.left.saturating_sub(taken);
+            if read.is_err() || taken == 0 || linger.left == 0 {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+impl AsyncRead for GuardedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut this.inner).poll_read(cx, buffer));
+        this.framing.observe(
+            buffer.filled().get(before..).unwrap_or_default(),
+            &this.verdict,
+        );
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for GuardedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.guard_write(outcome, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.guard_write(outcome, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger.is_none() {
+            ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+            if !self.framing.is_within_request() {
+                return Poll::Ready(Ok(()));
+            }
+            self.timer_runs = false;
+            self.linger = Some(Linger {
+                scratch: vec![0; 16 << 10].into(),
+                left: LINGER_BYTES_MAX,
+            });
+        }
+        ready!(self.poll_linger(cx));
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,223 @@
+//! The one place where every request passes, and every answer.
+//!
+//! What holds for all requests is decided here and nowhere else: the request id, refusing what HTTP
+//! forbids, catching panics, problem documents, counting, and the log of refusals. Authentication
+//! will stand here too, between `refusal` and `route`.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http::{HeaderName, HeaderValue, Request, StatusCode, Version, header};
+use hyper::body::Incoming;
+use tower::Service;
+
+use crate::config::HttpConfig;
+use crate::metrics::{Metrics, RouteGroup};
+use crate::paced_body::{Pace, PacedBody};
+use crate::problem::Problem;
+use crate::request_id::RequestIds;
+
+/// Carries the id of a request, both ways.
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Where requests enter the application; shared by all connections.
+pub(crate) struct Gate {
+    router: Router,
+    metrics: Arc<Metrics>,
+    ids: RequestIds,
+    header_bytes_max: usize,
+    pace: Pace,
+}
+
+impl Gate {
+    /// A gate before `router`.
+    pub(crate) fn new(router: Router, metrics: Arc<Metrics>, http: &HttpConfig) -> Self {
+        Self {
+            router,
+            metrics,
+            ids: RequestIds::default(),
+            header_bytes_max: usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX),
+            pace: Pace {
+                idle: http.body_idle(),
+                bytes_per_second_min: http.body_bytes_per_second_min,
+            },
+        }
+    }
+
+    /// The server's counters.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Answers one request. `ambiguous` says that its head gave two lengths, so that its end is not
+    /// certain.
+    pub(crate) async fn pass(&self, request: Request<Incoming>, ambiguous: bool) -> Response {
+        let started = Instant::now();
+        let id = self.ids.id_of(request.headers());
+        let group = RouteGroup::of(request.method(), request.uri().path());
+        let line = tracing::enabled!(tracing::Level::DEBUG)
+            .then(|| format!("{} {}", request.method(), request.uri()));
+        let _in_flight = self.metrics.request_began(group);
+        let mut response = match self.refusal(&request, ambiguous) {
+            Some(problem) => problem.into_response(),
+            None => self.route(request).await,
+        };
+        self.finish(&mut response, &id);
+        let elapsed = started.elapsed();
+        self.metrics
+            .request_ended(group, response.status(), elapsed);
+        if let Some(line) = line {
+            let (status, request_id) = (response.status().as_u16(), id.to_str().unwrap_or(""));
+            let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+            tracing::debug!(request_id, line, status, microseconds, "answered");
+        }
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    /// What HTTP itself forbids, whatever the route.
+    fn refusal(&self, request: &Request<Incoming>, ambiguous: bool) -> Option<Problem> {
+        let malformed = |detail: &'static str, cause: &'static str, remedy: &'static str| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "request_malformed",
+                "the request is malformed",
+            )
+            .detail(detail)
+            .cause(cause)
+            .remedy(remedy)
+            .closing()
+        };
+        if ambiguous {
+            return Some(malformed(
+                "the request has both Content-Length and Transfer-Encoding",
+                "where it ends depends on which of the two one believes",
+                "send only one of them",
+            ));
+        }
+        let headers = request.headers();
+        let hosts = headers.get_all(header::HOST).iter().count();
+        if hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11) {
+            return Some(malformed(
+                "the request must have exactly one Host field",
+                "HTTP/1.1 demands it (RFC 9112 section 3.2)",
+                "send one Host field",
+            ));
+        }
+        let target = request
+            .uri()
+            .path_and_query()
+            .map_or(0, |target| target.as_str().len());
+        let fields: usize = headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + 4)
+            .sum();
+        if fields + target > self.header_bytes_max {
+            return Some(
+                Problem::new(
+                    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    "header_too_large",
+                    "the request head is too large",
+                )
+                .cause(format!("it may have {} bytes", self.header_bytes_max))
+                .remedy("send fewer or shorter header fields")
+                .closing(),
+            );
+        }
+        None
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Response {
+        let request = request.map(|body| {
+            // Most requests have no body, and need no box for it.
+            match http_body::Body::is_end_stream(&body) {
+                true => Body::empty(),
+                false => Body::new(PacedBody::new(body, self.pace)),
+            }
+        });
+        let mut router = self.router.clone();
+        let answered = async move { router.call(request).await };
+        match AssertUnwindSafe(answered).catch_unwind().await {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(panic) => {
+                self.metrics.panic_caught();
+                let what = panic
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_default();
+                Problem::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal_error",
+                    "the server made a mistake",
+                )
+                .cause(what)
+                .remedy("report it with the request id; the server goes on serving")
+                .into_response()
+            }
+        }
+    }
+
+    /// Gives every refusal the shape of a problem document, also those the framework made, and logs
+    /// what the server is to blame for.
+    fn finish(&self, response: &mut Response, id: &HeaderValue) {
+        let status = response.status();
+        if !status.is_client_error() && !status.is_server_error() {
+            return;
+        }
+        let Some(problem) = response
+            .extensions_mut()
+            .remove::<Problem>()
+            .or_else(|| of_framework(response))
+        else {
+            return;
+        };
+        let instance = id.to_str().unwrap_or("");
+        self.metrics.refused(problem.code());
+        if problem.status().is_server_error() {
+            let (code, what) = (problem.code(), problem.what());
+            tracing::error!(request_id = instance, code, what, "request failed");
+        }
+        problem.render(instance, response);
+    }
+}
+
+/// The problem an answer of the framework stands for; none when a handler made the answer whole by
+/// itself.
+fn of_framework(response: &Response) -> Option<Problem> {
+    let plain = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !plain {
+        return None;
+    }
+    let status = response.status();
+    let problem = match status {
+        StatusCode::NOT_FOUND => Problem::new(status, "route_not_found", "there is nothing here")
+            .cause("no route has this path")
+            .remedy("GET /openapi.json names every path"),
+        StatusCode::METHOD_NOT_ALLOWED => Problem::new(
+            status,
+            "method_not_allowed",
+            "the path does not know this method",
+        )
+        .cause("the path is right, the method is not")
+        .remedy("use one of the methods in the Allow field"),
+        StatusCode::BAD_REQUEST => {
+            Problem::new(status, "request_malformed", "the request is malformed")
+                .cause("its path, query or head cannot be read")
+                .remedy("GET /openapi.json describes every request")
+        }
+        _ => Problem::new(status, "request_refused", "the request was refused")
+            .cause("the server cannot serve it in this form")
+            .remedy("GET /openapi.json describes every request"),
+    };
+    Some(problem)
+}

@@ -1,0 +1,121 @@
+//! `Content-Encoding` of packet bodies, undone step by step in bounded memory.
+
+use flate2::{Decompress, FlushDecompress, Status};
+use http::{HeaderMap, header};
+use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
+
+use super::error::IngestError;
+
+/// Size of the pieces a decoder gives, bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What a body is encoded with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// Not at all.
+    Identity,
+    Gzip,
+    Zstd,
+}
+
+impl Encoding {
+    /// Reads `Content-Encoding`; one coding at most is understood.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, IngestError> {
+        let mut codings = headers
+            .get_all(header::CONTENT_ENCODING)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
+            .map(<[u8]>::trim_ascii)
+            .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+        match (codings.next(), codings.next()) {
+            (None, _) => Ok(Self::Identity),
+            (Some(coding), None) if coding.eq_ignore_ascii_case(b"zstd") => Ok(Self::Zstd),
+            (Some(coding), None)
+                if coding.eq_ignore_ascii_case(b"gzip")
+                    || coding.eq_ignore_ascii_case(b"x-gzip") =>
+            {
+                Ok(Self::Gzip)
+            }
+            _ => Err(IngestError::EncodingUnsupported),
+        }
+    }
+
+    /// A decoder, or none where the bytes are the packets already. A zstd frame that wants a window
+    /// beyond `window_bytes_max` is refused: the window is the memory it costs, and a few bytes can
+    /// ask for gigabytes.
+    pub(super) fn decoder(self, window_bytes_max: u64) -> Result<Option<Decoder>, IngestError> {
+        let inner = match self {
+            Self::Identity => return Ok(None),
+            Self::Gzip => Inner::Gzip(Box::new(Decompress::new_gzip(15))),
+            Self::Zstd => {
+                let log = window_bytes_max.max(1).ilog2().clamp(10, 31);
+                let mut decoder = ZstdDecoder::new().map_err(IngestError::damaged)?;
+                decoder
+                    .set_parameter(DParameter::WindowLogMax(log))
+                    .map_err(IngestError::damaged)?;
+                Inner::Zstd(decoder)
+            }
+        };
+        Ok(Some(Decoder {
+            inner,
+            within: false,
+        }))
+    }
+}
+
+enum Inner {
+    Gzip(Box<Decompress>),
+    Zstd(ZstdDecoder<'static>),
+}
+
+/// Undoes one encoding.
+pub(super) struct Decoder {
+    inner: Inner,
+    /// A gzip member or zstd frame has begun and not ended.
+    within: bool,
+}
+
+impl Decoder {
+    /// Decodes from the front of `input`, which is cut by what was used. The piece may be empty
+    /// while `input` is not; call again until `input` is empty and the piece is not full.
+    pub(super) fn step(&mut self, input: &mut &[u8]) -> Result<Vec<u8>, IngestError> {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let (used, ended) = match &mut self.inner {
+            Inner::Gzip(decoder) => {
+                let before = decoder.total_in();
+                let status = decoder
+                    .decompress_vec(input, &mut piece, FlushDecompress::None)
+                    .map_err(IngestError::damaged)?;
+                let used = usize::try_from(decoder.total_in() - before).unwrap_or(0);
+                let ended = status == Status::StreamEnd;
+                if ended {
+                    // Members may follow one another (RFC 1952 section 2.2).
+                    **decoder = Decompress::new_gzip(15);
+                }
+                (used, ended)
+            }
+            Inner::Zstd(decoder) => {
+                let mut from = InBuffer::around(input);
+                let hint = decoder
+                    .run(&mut from, &mut OutBuffer::around(&mut piece))
+                    .map_err(IngestError::damaged)?;
+                (from.pos(), hint == 0)
+            }
+        };
+        if ended || used > 0 || !piece.is_empty() {
+            self.within = !ended;
+        }
+        *input = &input[used..];
+        Ok(piece)
+    }
+
+    /// Whether a piece so long means that there may be more without further input.
+    pub(super) fn may_have_more(piece: &[u8]) -> bool {
+        piece.len() == PIECE_BYTES
+    }
+
+    /// Whether the input may end here.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.within
+    }
+}

@@ -1,0 +1,345 @@
+//! What is known of a packet from its own bytes: time span, events, losses. The only place of the
+//! server that looks inside.
+//!
+//! Facts are a help to the index, never a condition for keeping a packet: a packet that cannot be
+//! read has none, so nothing ever rules it out, and it is kept as it was sent. A fact that depends
+//! on an earlier packet of the stream (the counter of lost events, the unit of times) is only told
+//! when that packet is known to have come right before.
+
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ctf::{EventReader, Plan, Procedure};
+use parking_lot::{Mutex, RwLock};
+use storage_core::{Engine, StorageError};
+use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
+use trace_events::rocksdb::{RocksdbDecoder, TraceKind};
+use trace_events::{Decoder, Event};
+use trace_format::frame::Facts;
+use trace_format::{AgentId, Kind};
+use trace_query::{FieldId, FieldPath, FieldTable, Number};
+
+use super::push::Target;
+
+/// Streams whose last packet is remembered, and agents whose metadata is kept ready.
+const STREAMS_MAX: usize = 4096;
+const AGENTS_MAX: usize = 1024;
+
+/// Reads facts, and remembers what the next packet of a stream needs.
+#[derive(Default)]
+pub(crate) struct FactsReader {
+    streams: Mutex<HashMap<Target, Memory>>,
+    /// None for an agent whose metadata is missing or wrong.
+    plans: RwLock<HashMap<AgentId, Option<Arc<Plan>>>>,
+}
+
+/// What the packets of a stream said so far, up to the one before `next`.
+#[derive(Debug, Clone, Copy)]
+struct Memory {
+    epoch: u64,
+    next: u64,
+    /// The producer's counter of discarded events (CTF).
+    discarded: Option<u64>,
+    /// Unit of times (DFTracer).
+    unit: Option<TimeUnit>,
+}
+
+impl FactsReader {
+    /// The reader for the packets of one request.
+    pub(super) async fn stream(
+        &self,
+        engine: &Engine,
+        target: &Target,
+        kind: Kind,
+    ) -> Result<StreamFacts<'_>, StorageError> {
+        let reading = match kind {
+            Kind::Raw | Kind::Otlp | Kind::IoTrace => Reading::Nothing,
+            Kind::Ctf => match self.plan(engine, &target.agent).await? {
+                Some(plan) => Reading::Ctf(plan),
+                None => Reading::Nothing,
+            },
+            Kind::Dft => Reading::Dft(SpanFields::default()),
+            Kind::RocksdbIo => Reading::rocksdb(TraceKind::Io),
+            Kind::RocksdbBlockCache => Reading::rocksdb(TraceKind::BlockCache),
+        };
+        let memory = match reading {
+            Reading::Ctf(_) | Reading::Dft(_) => self.streams.lock().get(target).copied(),
+            Reading::Nothing | Reading::Rocksdb(..) => None,
+        };
+        Ok(StreamFacts {
+            reading,
+            memory,
+            home: self,
+            target: target.clone(),
+        })
+    }
+
+    async fn plan(
+        &self,
+        engine: &Engine,
+        agent: &AgentId,
+    ) -> Result<Option<Arc<Plan>>, StorageError> {
+        if let Some(plan) = self.plans.read().get(agent) {
+            return Ok(plan.clone());
+        }
+        let metadata = engine.agent_metadata(agent).await?;
+        let plan = metadata.and_then(|metadata| {
+            let trace = ctf::parse_metadata(&metadata).ok()?;
+            let procedure = Procedure::new(trace).ok()?;
+            Some(Arc::new(Plan::nothing(&procedure)))
+        });
+        let mut plans = self.plans.write();
+        if plans.len() >= AGENTS_MAX {
+            plans.clear();
+        }
+        plans.insert(agent.clone(), plan.clone());
+        Ok(plan)
+    }
+
+    /// The trace metadata of an agent changed.
+    pub(crate) fn forget(&self, agent: &AgentId) {
+        self.plans.write().remove(agent);
+    }
+}
+
+/// How packets of a kind are read.
+enum Reading {
+    Nothing,
+    Ctf(Arc<Plan>),
+    Dft(SpanFields),
+    Rocksdb(RocksdbDecoder, SpanFields),
+}
+
+impl Reading {
+    fn rocksdb(kind: TraceKind) -> Self {
+        let fields = SpanFields::default();
+        Self::Rocksdb(RocksdbDecoder::new(kind, &fields.table), fields)
+    }
+}
+
+/// Reads the facts of packets of one stream, in order.
+pub(super) struct StreamFacts<'a> {
+    reading: Reading,
+    memory: Option<Memory>,
+    home: &'a FactsReader,
+    target: Target,
+}
+
+impl StreamFacts<'_> {
+    /// The facts of one packet.
+    pub(super) fn of(&mut self, epoch: u64, sequence: u64, packet: &Bytes) -> Facts {
+        let known = match self.memory {
+            // Nothing came before the first packet of an epoch.
+            _ if sequence == 0 => (Some(0), Some(TimeUnit::default())),
+            Some(memory) if (memory.epoch, memory.next) == (epoch, sequence) => {
+                (memory.discarded, memory.unit)
+            }
+            _ => (None, None),
+        };
+        let (facts, (discarded, unit)) = match &mut self.reading {
+            Reading::Nothing => return Facts::default(),
+            Reading::Ctf(plan) => {
+                let (facts, discarded) = ctf_facts(plan, packet, known.0);
+                (facts, (discarded, None))
+            }
+            Reading::Dft(fields) => {
+                let (facts, unit) = dft_facts(fields, packet, known.1);
+                (facts, (None, unit))
+            }
+            Reading::Rocksdb(decoder, fields) => return rocksdb_facts(decoder, fields, packet),
+        };
+        self.memory = Some(Memory {
+            epoch,
+            next: sequence.wrapping_add(1),
+            discarded,
+            unit,
+        });
+        facts
+    }
+}
+
+impl Drop for StreamFacts<'_> {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory else { return };
+        let mut streams = self.home.streams.lock();
+        if streams.len() >= STREAMS_MAX {
+            streams.clear();
+        }
+        streams.insert(self.target.clone(), memory);
+    }
+}
+
+/// The fields a time span is made of.
+struct SpanFields {
+    table: FieldTable,
+    duration: FieldId,
+}
+
+impl Default for SpanFields {
+    fn default() -> Self {
+        let mut table = FieldTable::new();
+        let duration = table.insert(&FieldPath::new("dur"));
+        Self { table, duration }
+    }
+}
+
+impl SpanFields {
+    /// First and last instant of an event; none when it has no clock.
+    fn span(&self, event: &(impl Event + ?Sized)) -> Option<(i64, i64)> {
+        let begin = event.ts()?;
+        let duration = match event
+            .field(self.duration)
+            .and_then(|value| value.as_number())
+        {
+            Some(Number::Int(ns)) => i64::try_from(ns.max(0)).unwrap_or(i64::MAX),
+            Some(Number::Float(ns)) if ns > 0.0 => ns.ceil() as i64,
+            _ => 0,
+        };
+        Some((begin, begin.saturating_add(duration)))
+    }
+}
+
+/// A time span that grows with each event.
+#[derive(Debug, Default)]
+struct Span(Option<(i64, i64)>);
+
+impl Span {
+    fn cover(&mut self, (begin, end): (i64, i64)) {
+        self.0 = Some(match self.0 {
+            None => (begin, end),
+            Some((first, last)) => (first.min(begin), last.max(end)),
+        });
+    }
+}
+
+fn count(events: u64) -> Option<u32> {
+    u32::try_from(events).ok()
+}
+
+/// The facts of a CTF packet, and the counter of discarded events at its end.
+fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Facts, Option<u64>) {
+    let mut reader = EventReader::new(plan, packet);
+    let (mut span, mut events, mut discarded) = (Span::default(), 0, None);
+    loop {
+        match reader.next_packet() {
+            Ok(Some(packet)) => discarded = packet.discarded_events,
+            Ok(None) => break,
+            Err(_) => return (Facts::default(), None),
+        }
+        if let Some(clock) = reader.clock_class() {
+            let (begin, end) = reader.packet().time_span(clock);
+            // What the packet says of itself may be wrong; the events below have the last word.
+            begin
+                .into_iter()
+                .chain(end)
+                .for_each(|instant| span.cover((instant, instant)));
+        }
+        loop {
+            match reader.next_event() {
+                Ok(Some(event)) => {
+                    events += 1;
+                    if let Some(instant) = event.nanoseconds() {
+                        span.cover((instant, instant));
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return (Facts::default(), None),
+            }
+        }
+    }
+    let lost = discarded
+        .zip(discarded_before)
+        .and_then(|(now, before)| now.checked_sub(before));
+    let facts = Facts {
+        time_span: span.0,
+        events: count(events),
+        lost: lost.and_then(count),
+    };
+    (facts, discarded)
+}
+
+/// Takes the span and the unit out of a packet of DFTracer lines.
+struct DftLines<'a> {
+    fields: &'a SpanFields,
+    span: Span,
+    declared: Option<TimeUnit>,
+}
+
+impl DftVisitor for DftLines<'_> {
+    fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
+        if let Some(span) = self.fields.span(event) {
+            self.span.cover(span);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn metadata(&mut self, metadata: Metadata) {
+        if let Metadata::Unit(unit) = metadata {
+            self.declared = Some(unit);
+        }
+    }
+}
+
+/// The facts of a packet of DFTracer lines, and the unit of times from there on.
+fn dft_facts(
+    fields: &SpanFields,
+    packet: &[u8],
+    unit: Option<TimeUnit>,
+) -> (Facts, Option<TimeUnit>) {
+    if packet.starts_with(&[0x1f, 0x8b]) {
+        // Compressed as it was pushed: it is read when it is queried.
+        return (Facts::default(), unit);
+    }
+    let walk = |unit| {
+        let mut lines = DftLines {
+            fields,
+            span: Span::default(),
+            declared: None,
+        };
+        let decoder = DftDecoder::new(&fields.table, Names::default(), unit);
+        let decoded = decoder.walk(packet, &mut lines);
+        (decoded, lines)
+    };
+    let assumed = unit.unwrap_or_default();
+    let (decoded, mut lines) = walk(assumed);
+    let unit = lines.declared.or(unit);
+    if let Some(declared) = lines.declared
+        && declared != assumed
+    {
+        // A declaration holds for the whole file, also for the lines before it.
+        lines = walk(declared).1;
+    }
+    // Without the unit, a span could rule out events that are there.
+    let time_span = unit.and(lines.span.0);
+    (
+        Facts {
+            time_span,
+            events: count(decoded.events),
+            lost: None,
+        },
+        unit,
+    )
+}
+
+fn rocksdb_facts(decoder: &mut RocksdbDecoder, fields: &SpanFields, packet: &[u8]) -> Facts {
+    let mut span = Span::default();
+    let decoded = decoder.decode(packet, &mut |event| {
+        if let Some(each) = fields.span(event) {
+            span.cover(each);
+        }
+        ControlFlow::Continue(())
+    });
+    match decoded {
+        Ok(decoded) => Facts {
+            time_span: span.0,
+            events: count(decoded.events),
+            lost: None,
+        },
+        Err(_) => Facts::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Facts of real packets, and what is told when the packet before is not known.
+
+use std::path::Path;
+
+use ctf::{EventReader, Plan, Procedure};
+use trace_events::dft::TimeUnit;
+use trace_events::rocksdb::{RocksdbDecoder, TraceKind};
+use trace_format::frame::Facts;
+
+use super::{SpanFields, ctf_facts, dft_facts, rocksdb_facts};
+
+#[expect(clippy::disallowed_methods, reason = "a test reads its traces")]
+fn data(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+fn lttng_plan() -> Plan {
+    let metadata = data("lttng/uid/0/64-bit/metadata");
+    let trace = ctf::parse_metadata(&metadata).unwrap();
+    Plan::nothing(&Procedure::new(trace).unwrap())
+}
+
+#[test]
+fn packets_of_lttng_tell_span_count_and_losses() {
+    let plan = lttng_plan();
+    let stream = data("lttng/uid/0/64-bit/chan_1");
+    // Offsets of LTTng's own index of this stream.
+    let cuts = [0, 16_384, 32_768, 49_152, 61_440];
+    let mut before = Some(0);
+    let mut told = Vec::new();
+    for cut in cuts.windows(2) {
+        let (facts, discarded) = ctf_facts(&plan, &stream[cut[0]..cut[1]], before);
+        before = discarded;
+        told.push(facts);
+    }
+    let mut reader = EventReader::new(&plan, &stream);
+    let mut events = 0;
+    while reader.next_packet().unwrap().is_some() {
+        while reader.next_event().unwrap().is_some() {
+            events += 1;
+        }
+    }
+    assert_eq!(events, 800);
+    assert_eq!(
+        told.iter().filter_map(|facts| facts.events).sum::<u32>(),
+        events
+    );
+    // The clock of the trace counts nanoseconds, so spans are as long as the index says.
+    let lengths = [4_242_409, 98_606, 41_131, 203_010_677];
+    for (facts, length) in told.iter().zip(lengths) {
+        let (begin, end) = facts.time_span.unwrap();
+        assert_eq!((end - begin, facts.lost), (length, Some(0)));
+    }
+    assert!(
+        told.windows(2)
+            .all(|pair| pair[0].time_span < pair[1].time_span)
+    );
+}
+
+#[test]
+fn losses_need_the_packet_before() {
+    let plan = lttng_plan();
+    let packet = data("lttng/uid/0/64-bit/chan_0");
+    for (before, lost) in [(Some(0), Some(0)), (None, None), (Some(7), None)] {
+        assert_eq!(ctf_facts(&plan, &packet, before).0.lost, lost, "{before:?}");
+    }
+}
+
+#[test]
+fn a_packet_that_cannot_be_read_has_no_facts() {
+    let plan = lttng_plan();
+    let packet = data("lttng/uid/0/64-bit/chan_1");
+    for damaged in [&packet[..1000], &packet[1..5000], b"x"] {
+        assert_eq!(ctf_facts(&plan, damaged, Some(0)), (Facts::default(), None));
+    }
+    let fields = SpanFields::default();
+    let mut decoder = RocksdbDecoder::new(TraceKind::Io, &fields.table);
+    let trace = data("io_small.trace");
+    for damaged in [&trace[..trace.len() - 1], &trace[1..], b"x"] {
+        assert_eq!(
+            rocksdb_facts(&mut decoder, &fields, damaged),
+            Facts::default()
+        );
+    }
+}
+
+#[test]
+fn records_of_rocksdb_tell_span_and_count() {
+    let fields = SpanFields::default();
+    for (kind, name, events) in [
+        (TraceKind::Io, "io_small.trace", 557),
+        (TraceKind::BlockCache, "bc_small.trace", 1180),
+    ] {
+        let mut decoder = RocksdbDecoder::new(kind, &fields.table);
+        let facts = rocksdb_facts(&mut decoder, &fields, &data(name));
+        assert_eq!(facts.events, Some(events), "{name}");
+        let (begin, end) = facts.time_span.unwrap();
+        // Both were recorded within a minute of 2026-11-21.
+        assert!(
+            1_795_200_000_000_000_000 < begin && begin < end,
+            "{name}: {begin} {end}"
+        );
+        assert!(end - begin < 60_000_000_000, "{name}: {begin} {end}");
+    }
+}
+
+#[test]
+fn lines_of_dftracer_tell_span_and_count_in_their_unit() {
+    const UNIT: &str =
+        "{\"name\":\"CM\",\"ph\":4,\"args\":{\"name\":\"time_metric\",\"value\":\"NS\"}}\n";
+    const EVENTS: &str = "{\"name\":\"a\",\"ph\":\"X\",\"ts\":50,\"dur\":7,\"args\":{}}\n\
+                          {\"name\":\"b\",\"ph\":\"X\",\"ts\":40,\"dur\":30,\"args\":{}}\n";
+    let check = |packet: &str, unit, span, events, unit_after| {
+        let (facts, after) = dft_facts(&SpanFields::default(), packet.as_bytes(), unit);
+        assert_eq!((facts.time_span, facts.events), (span, events), "{packet}");
+        assert_eq!(after, unit_after, "{packet}");
+    };
+    let (us, ns) = (Some(TimeUnit::Microsecond), Some(TimeUnit::Nanosecond));
+    check(EVENTS, us, Some((40_000, 70_000)), Some(2), us);
+    check(EVENTS, ns, Some((40, 70)), Some(2), ns);
+    check(EVENTS, None, None, Some(2), None);
+    check(&[UNIT, EVENTS].concat(), us, Some((40, 70)), Some(2), ns);
+    check(&[EVENTS, UNIT].concat(), None, Some((40, 70)), Some(2), ns);
+    check(UNIT, us, None, Some(0), ns);
+    check("nonsense\n", us, None, Some(0), us);
+    let compressed = dft_facts(&SpanFields::default(), &[0x1f, 0x8b, 8], us);
+    assert_eq!(compressed, (Facts::default(), us));
+}

@@ -1,0 +1,369 @@
+//! Pushing packets straight into a storage: one, or many in the order they arrive.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{HeaderMap, header};
+use storage_core::{Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
+use trace_format::{AgentId, Kind, StorageId, StreamId, batch};
+
+use super::encoding::Encoding;
+use super::error::IngestError;
+use super::facts::{FactsReader, StreamFacts};
+use super::records::Records;
+use super::room::Room;
+use super::source::Source;
+use crate::config::{BenchConfig, IngestConfig};
+use crate::metrics::Metrics;
+use crate::problem::Problem;
+use crate::receipts::Receipts;
+
+/// A batch that finds no room waits this long for other requests to be done before it is refused.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
+/// Packets of a batch go to the engine in groups of about so many bytes, and at most so many
+/// packets.
+const GROUP_BYTES: u64 = 512 << 10;
+const GROUP_PACKETS_MAX: usize = 1024;
+/// Groups of one request that wait for the disk at once.
+const GROUPS_WAITING_MAX: usize = 64;
+
+/// Where packets go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Target {
+    pub(crate) storage: StorageId,
+    pub(crate) agent: AgentId,
+    pub(crate) stream: StreamId,
+}
+
+/// Takes bodies of packets.
+pub(crate) struct Pusher {
+    engine: Engine,
+    metrics: Arc<Metrics>,
+    limits: IngestConfig,
+    bench: BenchConfig,
+    facts: FactsReader,
+}
+
+impl Pusher {
+    pub(crate) fn new(
+        engine: Engine,
+        metrics: Arc<Metrics>,
+        limits: IngestConfig,
+        bench: BenchConfig,
+    ) -> Self {
+        Self {
+            engine,
+            metrics,
+            limits,
+            bench,
+            facts: FactsReader::default(),
+        }
+    }
+
+    /// The trace metadata of an agent changed.
+    pub(crate) fn metadata_changed(&self, agent: &AgentId) {
+        self.facts.forget(agent);
+    }
+
+    /// Takes the body of one request; gives the receipts of its packets in order. All of them are
+    /// durable, unless the agent asked not to wait for that (`Prefer: respond-async`).
+    pub(crate) async fn push(
+        &self,
+        target: Target,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Receipts, Problem> {
+        let encoding = Encoding::of(headers)?;
+        let waits = !prefers_async(headers);
+        let window = self.limits.zstd_window_bytes_max;
+        // Agent, stream and storage are looked at before any body is taken.
+        let kind = self.kind(&target)?;
+        if is_batch(headers)? {
+            let max = self.limits.request_bytes_max;
+            let source = Source::new(body, encoding, window, "body", max)?;
+            self.push_many(&target, kind, source, waits).await
+        } else {
+            let place = place(headers)?;
+            let max = self.limits.packet_bytes_max;
+            let source = Source::new(body, encoding, window, "packet", max)?;
+            self.push_one(&target, kind, place, source, waits).await
+        }
+    }
+
+    /// Kind of the stream.
+    fn kind(&self, target: &Target) -> Result<Kind, StorageError> {
+        let agent = self.engine.agent(&target.agent)?;
+        let stream = agent.stream(&target.stream);
+        stream
+            .map(|stream| stream.kind)
+            .ok_or_else(|| StorageError::StreamNotFound {
+                agent: target.agent.clone(),
+                stream: target.stream.clone(),
+            })
+    }
+
+    async fn push_one(
+        &self,
+        target: &Target,
+        kind: Kind,
+        (epoch, sequence): (u64, u64),
+        source: Source,
+        waits: bool,
+    ) -> Result<Receipts, Problem> {
+        let mut room = Room::take(self.engine.budget(), source.known_length().unwrap_or(0))?;
+        let payload = source.whole(&mut room).await?;
+        if payload.is_empty() {
+            return Err(IngestError::Empty.into());
+        }
+        self.arrived(1, payload.len() as u64);
+        let mut receipts = match waits {
+            true => Receipts::default(),
+            false => Receipts::accepted_only(),
+        };
+        if self.bench.discard {
+            receipts.add_not_durable(epoch, sequence);
+            return Ok(receipts);
+        }
+        let mut facts = self.facts.stream(&self.engine, target, kind).await?;
+        let facts = facts.of(epoch, sequence, &payload);
+        let (permit, _held) = room.into_permit();
+        let push = Push {
+            agent: target.agent.clone(),
+            stream: target.stream.clone(),
+            packets: vec![NewPacket::new(epoch, sequence, payload, facts)],
+            permit,
+        };
+        let pending = self.engine.submit(target.storage, push).await?;
+        if waits {
+            settle(pending.await, &mut receipts)?;
+        } else {
+            receipts.add_not_durable(epoch, sequence);
+        }
+        Ok(receipts)
+    }
+
+    async fn push_many(
+        &self,
+        target: &Target,
+        kind: Kind,
+        source: Source,
+        waits: bool,
+    ) -> Result<Receipts, Problem> {
+        let records = Records::new(
+            source,
+            self.limits.packet_bytes_max,
+            u64::from(self.limits.batch_packets_max),
+        );
+        let mut batch = Batch {
+            pusher: self,
+            target,
+            facts: self.facts.stream(&self.engine, target, kind).await?,
+            records,
+            room: None,
+            group: Vec::new(),
+            group_bytes: 0,
+            waits,
+            waiting: VecDeque::new(),
+            receipts: match waits {
+                true => Receipts::default(),
+                false => Receipts::accepted_only(),
+            },
+        };
+        let taken = batch.take_all().await;
+        // What came whole before something went wrong is submitted, and stands.
+        let submitted = batch.submit().await;
+        let settled = batch.settle_all().await;
+        match settled.and(submitted).and(taken) {
+            Ok(()) => Ok(batch.receipts),
+            Err(problem) => Err(problem.member("receipts", batch.receipts.into_value())),
+        }
+    }
+
+    fn arrived(&self, packets: u64, bytes: u64) {
+        self.metrics.ingest_packets.inc_by(packets);
+        self.metrics.ingest_bytes.inc_by(bytes);
+    }
+}
+
+/// A body of many packets on its way to the engine.
+struct Batch<'a> {
+    pusher: &'a Pusher,
+    target: &'a Target,
+    facts: StreamFacts<'a>,
+    records: Records,
+    /// Room for the group and a bit beyond.
+    room: Option<Room>,
+    group: Vec<NewPacket>,
+    group_bytes: u64,
+    /// Whether receipts wait for the disk.
+    waits: bool,
+    /// Groups that wait for the disk, in order.
+    waiting: VecDeque<PendingPush>,
+    receipts: Receipts,
+}
+
+impl Batch<'_> {
+    /// Takes records until the end of the body, or the first thing that is wrong.
+    async fn take_all(&mut self) -> Result<(), Problem> {
+        while let Some(header) = self.records.head().await? {
+            let length = u64::from(header.length);
+            self.make_room(length).await?;
+            let payload = self.records.payload(&header).await?;
+            self.group_bytes += length;
+            let (epoch, sequence) = (header.epoch, header.sequence);
+            let facts = self.facts.of(epoch, sequence, &payload);
+            self.group.push(NewPacket {
+                epoch,
+                sequence,
+                payload,
+                // Checked when the record was taken.
+                checksum: header.checksum,
+                facts,
+            });
+            let is_full = self.group_bytes >= GROUP_BYTES || self.group.len() >= GROUP_PACKETS_MAX;
+            // While the next record is still on its way, the disk can work on these.
+            if is_full || !self.records.is_at_hand() {
+                self.submit().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Room for a packet on top of the group: what is left, else what is free, else what this
+    /// request's own packets give back, else what other requests do.
+    async fn make_room(&mut self, bytes: u64) -> Result<(), Problem> {
+        if self
+            .room
+            .as_ref()
+            .is_some_and(|room| room.left() >= self.group_bytes + bytes)
+        {
+            return Ok(());
+        }
+        self.submit().await?;
+        self.room = None;
+        let budget = self.pusher.engine.budget();
+        let wanted = bytes.max(GROUP_BYTES);
+        loop {
+            match Room::take(budget, wanted).or_else(|_| Room::take(budget, bytes)) {
+                Ok(room) => {
+                    self.room = Some(room);
+                    return Ok(());
+                }
+                Err(StorageError::Busy { .. }) => match self.waiting.pop_front() {
+                    Some(pending) => self.settle_one(pending).await?,
+                    None => {
+                        self.room = Some(Room::take_within(budget, bytes, ROOM_WAIT).await?);
+                        return Ok(());
+                    }
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Hands the group to the engine.
+    async fn submit(&mut self) -> Result<(), Problem> {
+        let Some(room) = self.room.as_mut().filter(|_| !self.group.is_empty()) else {
+            return Ok(());
+        };
+        let packets = std::mem::take(&mut self.group);
+        let bytes = std::mem::take(&mut self.group_bytes);
+        self.pusher.arrived(packets.len() as u64, bytes);
+        let discards = self.pusher.bench.discard;
+        if discards || !self.waits {
+            for packet in &packets {
+                self.receipts.add_not_durable(packet.epoch, packet.sequence);
+            }
+        }
+        if discards {
+            return Ok(());
+        }
+        let push = Push {
+            agent: self.target.agent.clone(),
+            stream: self.target.stream.clone(),
+            packets,
+            permit: room.split(bytes),
+        };
+        let pending = self.pusher.engine.submit(self.target.storage, push).await?;
+        if !self.waits {
+            return Ok(());
+        }
+        self.waiting.push_back(pending);
+        if self.waiting.len() > GROUPS_WAITING_MAX
+            && let Some(pending) = self.waiting.pop_front()
+        {
+            self.settle_one(pending).await?;
+        }
+        Ok(())
+    }
+
+    async fn settle_one(&mut self, pending: PendingPush) -> Result<(), Problem> {
+        settle(pending.await, &mut self.receipts)
+    }
+
+    /// Waits for everything submitted, up to the first refusal.
+    async fn settle_all(&mut self) -> Result<(), Problem> {
+        while let Some(pending) = self.waiting.pop_front() {
+            self.settle_one(pending).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the receipts of a group; the first refused packet ends the request.
+fn settle(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> {
+    for receipt in &outcome.receipts {
+        receipts.add(receipt);
+    }
+    match outcome.refused {
+        None => Ok(()),
+        Some(error) => Err(error.into()),
+    }
+}
+
+/// Whether the body has many packets; an unknown media type is neither.
+pub(super) fn is_batch(headers: &HeaderMap) -> Result<bool, IngestError> {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], |value| value.as_bytes());
+    let essence = value
+        .split(|&byte| byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    if essence.eq_ignore_ascii_case(batch::MEDIA_TYPE.as_bytes()) {
+        Ok(true)
+    } else if essence.eq_ignore_ascii_case(b"application/octet-stream") {
+        Ok(false)
+    } else {
+        let shown = String::from_utf8_lossy(&essence[..essence.len().min(64)]).into_owned();
+        Err(IngestError::MediaTypeUnsupported(shown))
+    }
+}
+
+/// Whether the agent does not want to wait until its packets are durable (RFC 7240 section 4.1).
+pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("prefer").iter();
+    let mut preferences = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+    preferences.any(|each| each.trim_ascii().eq_ignore_ascii_case(b"respond-async"))
+}
+
+/// Epoch and sequence of a single packet.
+pub(super) fn place(headers: &HeaderMap) -> Result<(u64, u64), IngestError> {
+    let number = |name: &'static str| {
+        let value = headers.get(name).ok_or(IngestError::Header {
+            name,
+            what: "is missing",
+        })?;
+        let digits = value.to_str().ok().filter(|text| !text.starts_with('+'));
+        digits
+            .and_then(|digits| digits.parse().ok())
+            .ok_or(IngestError::Header {
+                name,
+                what: "is no number of 64 bits",
+            })
+    };
+    Ok((number("tracehold-epoch")?, number("tracehold-sequence")?))
+}

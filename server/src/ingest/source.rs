@@ -1,0 +1,158 @@
+//! The decoded bytes of a request body, piece by piece, counted against limits.
+
+use axum::body::Body;
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::BodyExt;
+
+use super::encoding::{Decoder, Encoding};
+use super::error::IngestError;
+use super::room::Room;
+use crate::problem::Problem;
+
+/// Memory of a packet of unknown length grows by at least this, bytes.
+const GROWTH_BYTES_MIN: usize = 64 << 10;
+
+/// A body on its way in.
+pub(super) struct Source {
+    body: Body,
+    decoder: Option<Decoder>,
+    /// Encoded bytes that wait for the decoder.
+    encoded: Bytes,
+    /// The decoder may hold decoded bytes that had no room in the last piece.
+    holds_back: bool,
+    decoded_bytes: u64,
+    decoded_bytes_max: u64,
+    /// What the bytes are, for the refusal of too many.
+    what: &'static str,
+}
+
+impl Source {
+    pub(super) fn new(
+        body: Body,
+        encoding: Encoding,
+        window_bytes_max: u64,
+        what: &'static str,
+        decoded_bytes_max: u64,
+    ) -> Result<Self, IngestError> {
+        let decoder = encoding.decoder(window_bytes_max)?;
+        let too_large = IngestError::TooLarge {
+            what,
+            max: decoded_bytes_max,
+        };
+        // A length told beforehand is believed where it forbids, so that nothing is sent in vain.
+        if decoder.is_none() && body_length(&body).is_some_and(|l| l > decoded_bytes_max) {
+            return Err(too_large);
+        }
+        Ok(Self {
+            body,
+            decoder,
+            encoded: Bytes::new(),
+            holds_back: false,
+            decoded_bytes: 0,
+            decoded_bytes_max,
+            what,
+        })
+    }
+
+    /// Length of the decoded body, where it is known beforehand.
+    pub(super) fn known_length(&self) -> Option<u64> {
+        self.decoder
+            .is_none()
+            .then(|| body_length(&self.body))
+            .flatten()
+    }
+
+    /// The next piece; none at the end. Pieces are never empty.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, IngestError> {
+        loop {
+            let piece = match &mut self.decoder {
+                None => match frame(&mut self.body).await? {
+                    None => return Ok(None),
+                    Some(piece) => piece,
+                },
+                Some(decoder) => {
+                    if self.encoded.is_empty() && !self.holds_back {
+                        match frame(&mut self.body).await? {
+                            None => return finish(decoder).map(|()| None),
+                            Some(encoded) => self.encoded = encoded,
+                        }
+                    }
+                    let mut input = &self.encoded[..];
+                    let piece = decoder.step(&mut input)?;
+                    let used = self.encoded.len() - input.len();
+                    let is_stuck = used == 0 && piece.is_empty() && !self.encoded.is_empty();
+                    self.encoded.advance(used);
+                    self.holds_back = Decoder::may_have_more(&piece);
+                    if is_stuck {
+                        return Err(IngestError::damaged("the decoder makes no progress"));
+                    }
+                    // Decoding is work: let other requests of this thread have their turn.
+                    tokio::task::consume_budget().await;
+                    piece.into()
+                }
+            };
+            self.decoded_bytes += piece.len() as u64;
+            if self.decoded_bytes > self.decoded_bytes_max {
+                return Err(IngestError::TooLarge {
+                    what: self.what,
+                    max: self.decoded_bytes_max,
+                });
+            }
+            if !piece.is_empty() {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    /// The whole body as one piece of memory, for which `room` was taken: as much as `known_length`
+    /// says, and more on the way where that says nothing.
+    pub(super) async fn whole(mut self, room: &mut Room) -> Result<Bytes, Problem> {
+        let known = self.known_length().unwrap_or(0);
+        let Some(first) = self.next().await? else {
+            return Ok(Bytes::new());
+        };
+        if first.len() as u64 == known {
+            // All of it came at once: no copy. The end still has to be seen.
+            return match self.next().await? {
+                None => Ok(first),
+                Some(_) => {
+                    Err(IngestError::Broken("the body is longer than told".to_owned()).into())
+                }
+            };
+        }
+        let mut whole = BytesMut::with_capacity(usize::try_from(known).unwrap_or(0));
+        let mut piece = Some(first);
+        while let Some(bytes) = piece {
+            let lacking = (whole.len() + bytes.len()).saturating_sub(whole.capacity());
+            if lacking > 0 {
+                let growth = lacking.max(whole.capacity()).max(GROWTH_BYTES_MIN);
+                room.grow(growth as u64)?;
+                whole.reserve(whole.capacity() - whole.len() + growth);
+            }
+            whole.extend_from_slice(&bytes);
+            piece = self.next().await?;
+        }
+        Ok(whole.freeze())
+    }
+}
+
+fn body_length(body: &Body) -> Option<u64> {
+    http_body::Body::size_hint(body).exact()
+}
+
+fn finish(decoder: &Decoder) -> Result<(), IngestError> {
+    match decoder.is_complete() {
+        true => Ok(()),
+        false => Err(IngestError::damaged("it ends in the middle")),
+    }
+}
+
+/// The next data of a body; trailers are passed over.
+async fn frame(body: &mut Body) -> Result<Option<Bytes>, IngestError> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(IngestError::of_body)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}

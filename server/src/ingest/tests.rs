@@ -1,0 +1,320 @@
+//! Bodies as they may come: in any pieces, encoded, cut off, too large, damaged.
+
+use std::io::Write;
+
+use axum::body::Body;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::stream;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use proptest::prelude::*;
+use trace_format::batch::RecordHeader;
+
+use super::encoding::Encoding;
+use super::error::IngestError;
+use super::push::{is_batch, place, prefers_async};
+use super::records::Records;
+use super::source::Source;
+
+const WINDOW_BYTES_MAX: u64 = 8 << 20;
+
+/// A body of unknown length that comes in pieces of `piece` bytes.
+fn in_pieces(bytes: &[u8], piece: usize) -> Body {
+    let pieces: Vec<_> = bytes
+        .chunks(piece)
+        .map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece)))
+        .collect();
+    Body::from_stream(stream::iter(pieces))
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::stream::encode_all(bytes, 3).unwrap()
+}
+
+/// Bytes that compress, but not to nothing.
+fn sample(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * at / 7 % 251) as u8).collect()
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+fn decode(encoding: Encoding, body: Body, max: u64) -> Result<Vec<u8>, IngestError> {
+    run(async {
+        let mut source = Source::new(body, encoding, WINDOW_BYTES_MAX, "body", max)?;
+        let mut whole = Vec::new();
+        while let Some(piece) = source.next().await? {
+            assert!(!piece.is_empty());
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole)
+    })
+}
+
+#[test]
+fn encodings_are_undone_whatever_the_pieces() {
+    for length in [0, 1, 1000, 65_535, 65_536, 65_537, 300_000] {
+        let plain = sample(length);
+        // Members and frames may follow one another.
+        let two = [&plain[..length / 2], &plain[length / 2..]];
+        for (encoding, encoded) in [
+            (Encoding::Identity, plain.clone()),
+            (Encoding::Gzip, gzip(&plain)),
+            (Encoding::Gzip, two.map(gzip).concat()),
+            (Encoding::Zstd, zstd(&plain)),
+            (Encoding::Zstd, two.map(zstd).concat()),
+        ] {
+            for piece in [1, 7, 4096, usize::MAX] {
+                if encoded.len() / piece > 100_000 {
+                    continue;
+                }
+                let decoded = decode(encoding, in_pieces(&encoded, piece), length as u64);
+                assert!(
+                    decoded.unwrap() == plain,
+                    "{encoding:?}, {length} bytes by {piece}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_ends_early_or_is_too_much_is_refused() {
+    let plain = sample(100_000);
+    for (encoding, encoded) in [
+        (Encoding::Gzip, gzip(&plain)),
+        (Encoding::Zstd, zstd(&plain)),
+    ] {
+        for cut in [1, 3, 9, encoded.len() / 2, encoded.len() - 1] {
+            let body = in_pieces(&encoded[..encoded.len() - cut], 999);
+            let refused = decode(encoding, body, 1 << 20).unwrap_err();
+            assert!(
+                matches!(refused, IngestError::EncodingDamaged(_)),
+                "{encoding:?}: {refused}"
+            );
+        }
+        let refused = decode(encoding, in_pieces(&encoded, 999), 99_999).unwrap_err();
+        assert!(
+            matches!(refused, IngestError::TooLarge { max: 99_999, .. }),
+            "{refused}"
+        );
+        let refused = decode(encoding, in_pieces(&plain, 999), 1 << 20).unwrap_err();
+        assert!(
+            matches!(refused, IngestError::EncodingDamaged(_)),
+            "{refused}"
+        );
+    }
+    // A length told beforehand is refused before a byte is read.
+    let refused = decode(Encoding::Identity, Body::from(plain), 99_999).unwrap_err();
+    assert!(matches!(refused, IngestError::TooLarge { .. }), "{refused}");
+}
+
+#[test]
+fn a_window_beyond_the_limit_is_refused() {
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(24).unwrap();
+    encoder.include_contentsize(false).unwrap();
+    encoder.write_all(&sample(1 << 16)).unwrap();
+    let encoded = encoder.finish().unwrap();
+    let refused = decode(Encoding::Zstd, Body::from(encoded), 1 << 30).unwrap_err();
+    assert!(
+        matches!(refused, IngestError::EncodingDamaged(_)),
+        "{refused}"
+    );
+}
+
+#[test]
+fn content_encoding_is_read() {
+    let check = |values: &[&str], wanted: Option<Encoding>| {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            let name = HeaderName::from_static("content-encoding");
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        assert_eq!(Encoding::of(&headers).ok(), wanted, "{values:?}");
+    };
+    check(&[], Some(Encoding::Identity));
+    check(&["identity"], Some(Encoding::Identity));
+    check(&["GZIP"], Some(Encoding::Gzip));
+    check(&["x-gzip"], Some(Encoding::Gzip));
+    check(&["identity, zstd"], Some(Encoding::Zstd));
+    check(&["br"], None);
+    check(&["gzip, zstd"], None);
+    check(&["gzip", "gzip"], None);
+}
+
+fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+    let field = |(name, value): &(&'static str, &str)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_str(value).unwrap(),
+        )
+    };
+    fields.iter().map(field).collect()
+}
+
+#[test]
+fn the_head_of_a_push_is_read() {
+    let check = |fields: &[(&'static str, &str)], wanted: Option<(u64, u64)>| {
+        assert_eq!(place(&headers(fields)).ok(), wanted, "{fields:?}");
+    };
+    let (epoch, sequence) = ("tracehold-epoch", "tracehold-sequence");
+    check(
+        &[(epoch, "3"), (sequence, "18446744073709551615")],
+        Some((3, u64::MAX)),
+    );
+    check(&[(epoch, "3")], None);
+    check(&[(sequence, "3")], None);
+    for wrong in ["", "x", "-1", "+1", "1.5", "18446744073709551616"] {
+        check(&[(epoch, "0"), (sequence, wrong)], None);
+    }
+
+    let check = |media_type: &str, wanted: Option<bool>| {
+        assert_eq!(
+            is_batch(&headers(&[("content-type", media_type)])).ok(),
+            wanted,
+            "{media_type}"
+        );
+    };
+    check("application/octet-stream", Some(false));
+    check("Application/vnd.tracehold.Packets; v=1", Some(true));
+    check("text/plain", None);
+    check("", None);
+
+    let check = |prefer: &str, wanted: bool| {
+        assert_eq!(
+            prefers_async(&headers(&[("prefer", prefer)])),
+            wanted,
+            "{prefer}"
+        );
+    };
+    check("respond-async", true);
+    check("wait=10, Respond-Async", true);
+    check("respond-asynchronously", false);
+}
+
+fn record(epoch: u64, sequence: u64, payload: &[u8]) -> Vec<u8> {
+    [
+        &RecordHeader::of(payload, epoch, sequence).encode()[..],
+        payload,
+    ]
+    .concat()
+}
+
+type Packet = (u64, u64, Vec<u8>);
+
+/// The packets of a body, and what was wrong behind them.
+fn cut(body: Body, packet_max: u64, count_max: u64) -> (Vec<Packet>, Option<IngestError>) {
+    run(async {
+        let identity = Encoding::Identity;
+        let source = Source::new(body, identity, WINDOW_BYTES_MAX, "body", 1 << 30).unwrap();
+        let mut records = Records::new(source, packet_max, count_max);
+        let mut packets = Vec::new();
+        loop {
+            let header = match records.head().await {
+                Ok(Some(header)) => header,
+                Ok(None) => return (packets, None),
+                Err(error) => return (packets, Some(error)),
+            };
+            match records.payload(&header).await {
+                Ok(payload) => packets.push((header.epoch, header.sequence, payload.to_vec())),
+                Err(error) => return (packets, Some(error)),
+            }
+        }
+    })
+}
+
+#[test]
+fn batches_are_cut_whatever_the_pieces() {
+    let packets: Vec<Packet> = (0..20)
+        .map(|at| (7, at, sample(1 + at as usize * 211)))
+        .collect();
+    let body: Vec<u8> = packets
+        .iter()
+        .flat_map(|(e, s, p)| record(*e, *s, p))
+        .collect();
+    for piece in [1, 23, 24, 25, 1000, usize::MAX] {
+        let (found, wrong) = cut(in_pieces(&body, piece), 1 << 20, 20);
+        assert!(found == packets && wrong.is_none(), "by {piece}: {wrong:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_batch_is_told_with_its_place() {
+    let good = record(1, 0, b"packet");
+    let check = |tail: &[u8], wanted: &str| {
+        let body = [&good[..], tail].concat();
+        let (found, wrong) = cut(Body::from(body), 100, 2);
+        assert_eq!(found.len(), 1, "{wanted}");
+        let told = wrong.unwrap().to_string();
+        assert!(told.contains(wanted), "{told:?} lacks {wanted:?}");
+    };
+    check(
+        &good[..5],
+        "record 1 at byte 30 of the decoded body: the body ends within the head",
+    );
+    check(&good[..29], "the body ends within a packet");
+    let mut damaged = good.clone();
+    damaged[24] ^= 1;
+    check(
+        &damaged,
+        "record 1 at byte 30 of the decoded body: the checksum does not fit",
+    );
+    check(
+        &record(1, 1, &[1; 101]),
+        "the packet has more than 100 bytes",
+    );
+    check(&[0; 24], "record 1 at byte 30");
+}
+
+#[test]
+fn too_many_packets_are_refused() {
+    let body = record(1, 0, b"x").repeat(3);
+    let (found, wrong) = cut(Body::from(body), 100, 2);
+    assert_eq!(found.len(), 2);
+    assert!(
+        matches!(wrong, Some(IngestError::TooManyPackets { max: 2 })),
+        "{wrong:?}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_bytes_are_survived(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        piece in 1_usize..50,
+    ) {
+        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+            drop(decode(encoding, in_pieces(&bytes, piece), 1 << 16));
+        }
+        cut(in_pieces(&bytes, piece), 1 << 16, 100);
+    }
+
+    #[test]
+    fn damaged_encodings_never_give_wrong_bytes_silently(
+        at in 0_usize..400,
+        flip in 1_u8..=255,
+    ) {
+        // Both formats end in a checksum of the content (zstd only when asked for).
+        let plain = sample(5000);
+        let mut encoded = gzip(&plain);
+        // Behind the ten bytes of the header, which hold a time and a name of a system.
+        let at = 10 + at % (encoded.len() - 10);
+        encoded[at] ^= flip;
+        let decoded = decode(Encoding::Gzip, Body::from(encoded), 1 << 20);
+        prop_assert!(decoded.is_err() || decoded.unwrap() == plain);
+    }
+}

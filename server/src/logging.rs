@@ -1,0 +1,26 @@
+//! The log: structured lines on standard error.
+
+use thiserror::Error;
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// A log that cannot be set up.
+#[derive(Debug, Error)]
+#[error("setting log.level: {0:?} is no level or filter; use error, warn, info, debug or trace")]
+pub struct LogError(String);
+
+/// Sends the events of the whole process to standard error, as `log` says.
+pub fn start(log: &LogConfig) -> Result<(), LogError> {
+    let filter = EnvFilter::try_new(&log.level).map_err(|_| LogError(log.level.clone()))?;
+    let is_seen_by_people = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let lines = tracing_subscriber::fmt()
+        .with_ansi(is_seen_by_people)
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

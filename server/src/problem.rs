@@ -1,0 +1,173 @@
+//! What a refused request is told: problem documents (RFC 9457) with a code programs can rely on.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Media type of a problem document.
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// A refusal on its way out. The gate turns it into a document, because only the gate knows the id
+/// of the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem(Box<Parts>);
+
+#[derive(Debug, Clone)]
+struct Parts {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: Cow<'static, str>,
+    cause: Cow<'static, str>,
+    remedy: Cow<'static, str>,
+    retry_after_seconds: Option<u64>,
+    closes: bool,
+    members: Map<String, Value>,
+}
+
+/// The document as clients read it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ProblemDocument<'a> {
+    /// URN of the code.
+    #[serde(rename = "type")]
+    #[schema(rename = "type", value_type = String)]
+    kind: String,
+    /// The same for every problem of this code.
+    #[schema(value_type = String)]
+    title: &'a str,
+    /// HTTP status.
+    status: u16,
+    /// Stable name of what is wrong.
+    #[schema(value_type = String)]
+    code: &'a str,
+    /// What is wrong with this very request.
+    #[schema(value_type = String)]
+    detail: &'a str,
+    /// Why it came to that.
+    #[schema(value_type = String)]
+    cause: &'a str,
+    /// What to do.
+    #[schema(value_type = String)]
+    remedy: &'a str,
+    /// Id of the request, as in `X-Request-Id` and the server's log.
+    #[schema(value_type = String)]
+    instance: &'a str,
+    /// Further members of single codes, such as `receipts` or `expected_sequence`.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    members: &'a Map<String, Value>,
+}
+
+impl Problem {
+    /// A refusal with `status`, a stable `code`, and a `title` that is the same for every use of
+    /// the code.
+    pub(crate) fn new(status: StatusCode, code: &'static str, title: &'static str) -> Self {
+        Self(Box::new(Parts {
+            status,
+            code,
+            title,
+            detail: Cow::Borrowed(title),
+            cause: Cow::Borrowed(""),
+            remedy: Cow::Borrowed(""),
+            retry_after_seconds: None,
+            closes: false,
+            members: Map::new(),
+        }))
+    }
+
+    /// What is wrong with this very request.
+    pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.0.detail = detail.into();
+        self
+    }
+
+    /// Why it came to that.
+    pub(crate) fn cause(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
+        self.0.cause = cause.into();
+        self
+    }
+
+    /// What to do.
+    pub(crate) fn remedy(mut self, remedy: impl Into<Cow<'static, str>>) -> Self {
+        self.0.remedy = remedy.into();
+        self
+    }
+
+    /// Sends `Retry-After`.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.0.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Ends the connection after the answer: where the next request begins cannot be known, or
+    /// should not be waited for.
+    pub(crate) fn closing(mut self) -> Self {
+        self.0.closes = true;
+        self
+    }
+
+    /// Adds a member of its own to the document.
+    pub(crate) fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// HTTP status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// Stable name of what is wrong.
+    pub(crate) fn code(&self) -> &'static str {
+        self.0.code
+    }
+
+    /// What is wrong with this very request, and why: for the log.
+    pub(crate) fn what(&self) -> String {
+        format!("{}: {}", self.0.detail, self.0.cause)
+    }
+
+    /// Fills `response` with the document for request `instance`; header fields that are there
+    /// already stay.
+    pub(crate) fn render(&self, instance: &str, response: &mut Response) {
+        let parts = &*self.0;
+        let document = ProblemDocument {
+            kind: format!("urn:tracehold:problem:{}", parts.code),
+            title: parts.title,
+            status: parts.status.as_u16(),
+            code: parts.code,
+            detail: &parts.detail,
+            cause: &parts.cause,
+            remedy: &parts.remedy,
+            instance,
+            members: &parts.members,
+        };
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        *response.status_mut() = parts.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.remove(header::CONTENT_LENGTH);
+        if let Some(seconds) = parts.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if parts.closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        *response.body_mut() = Body::from(body);
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.0.status;
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,196 @@
+//! Memory for file bytes on their way to readers: reused, and bounded.
+//!
+//! A buffer is filled by a read and handed to hyper as it is, so the bytes are copied once, by the
+//! kernel. Buffers come back to a list of the thread that lets go of them; fresh memory would have
+//! to be zeroed and its pages faulted in for each answer.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use crate::metrics::Metrics;
+
+/// Sizes of buffers: a piece when memory is short; a range of 64 KiB, also in sixteen parts; a
+/// piece of a long answer.
+pub(super) const SMALL: usize = 16 << 10;
+const MIDDLE: usize = 80 << 10;
+pub(super) const LARGE: usize = 288 << 10;
+
+/// Buffers of each size a thread keeps.
+const KEPT: [(usize, usize); 3] = [(SMALL, 16), (MIDDLE, 16), (LARGE, 4)];
+
+thread_local! {
+    static IDLE: RefCell<[Vec<Box<[u8]>>; 3]> = const { RefCell::new([const { Vec::new() }; 3]) };
+}
+
+/// Hands out buffers, and knows how much is out.
+pub(crate) struct Buffers {
+    out_bytes: AtomicU64,
+    out_bytes_max: u64,
+    metrics: Arc<Metrics>,
+}
+
+impl Buffers {
+    /// Buffers of at most `out_bytes_max` in all; beyond it only small ones are given.
+    pub(crate) fn new(out_bytes_max: u64, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            out_bytes: AtomicU64::new(0),
+            out_bytes_max,
+            metrics,
+        })
+    }
+
+    /// The server's counters.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// A buffer of at least `wanted` bytes; none when `wanted` is beyond `LARGE`, or memory is
+    /// short.
+    pub(super) fn whole(self: &Arc<Self>, wanted: usize) -> Option<Buffer> {
+        let class = KEPT.iter().position(|(size, _)| wanted <= *size)?;
+        let size = KEPT[class].0 as u64;
+        if size > SMALL as u64 {
+            let room = |out: u64| Some(out + size).filter(|out| *out <= self.out_bytes_max);
+            self.out_bytes
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, room)
+                .ok()?;
+        } else {
+            self.out_bytes.fetch_add(size, Ordering::AcqRel);
+        }
+        Some(self.take(class))
+    }
+
+    /// A buffer for the next piece of a long answer: a large one, or a small one when memory is
+    /// short. A small one is always given, so that many slow readers make the others slower, never
+    /// stop them.
+    pub(super) fn piece(self: &Arc<Self>) -> Buffer {
+        self.whole(LARGE).unwrap_or_else(|| {
+            self.out_bytes.fetch_add(SMALL as u64, Ordering::AcqRel);
+            self.take(0)
+        })
+    }
+
+    fn take(self: &Arc<Self>, class: usize) -> Buffer {
+        let (size, _) = KEPT[class];
+        self.metrics
+            .range_buffer_bytes
+            .add(i64::try_from(size).unwrap_or(0));
+        let idle = IDLE.with_borrow_mut(|idle| idle[class].pop());
+        let bytes = idle.unwrap_or_else(|| vec![0; size].into());
+        Buffer {
+            bytes,
+            filled: 0,
+            class,
+            home: Arc::clone(self),
+        }
+    }
+}
+
+/// Some memory, its first `filled` bytes in use.
+pub(super) struct Buffer {
+    bytes: Box<[u8]>,
+    filled: usize,
+    class: usize,
+    home: Arc<Buffers>,
+}
+
+impl Buffer {
+    /// What is not in use yet.
+    pub(super) fn free(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.filled..]
+    }
+
+    /// The next `count` bytes of `free` are in use from now on.
+    pub(super) fn advance(&mut self, count: usize) {
+        self.filled += count;
+        assert!(
+            self.filled <= self.bytes.len(),
+            "a read brought more than there was room for"
+        );
+    }
+
+    /// Nothing is in use any more.
+    pub(super) fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    /// The server's counters.
+    pub(super) fn metrics(&self) -> &Metrics {
+        self.home.metrics()
+    }
+
+    /// Appends `text`.
+    pub(super) fn put(&mut self, text: &[u8]) {
+        self.free()[..text.len()].copy_from_slice(text);
+        self.advance(text.len());
+    }
+
+    /// What is in use, without copying; the memory comes back when the last reader is done with it.
+    pub(super) fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let (size, kept) = KEPT[self.class];
+        self.home.out_bytes.fetch_sub(size as u64, Ordering::AcqRel);
+        self.home
+            .metrics
+            .range_buffer_bytes
+            .sub(i64::try_from(size).unwrap_or(0));
+        let bytes = std::mem::take(&mut self.bytes);
+        // On a thread that is ending the list may be gone already; then the memory is simply freed.
+        IDLE.try_with(|idle| {
+            let mut idle = idle.borrow_mut();
+            if idle[self.class].len() < kept {
+                idle[self.class].push(bytes);
+            }
+        })
+        .unwrap_or(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Buffers, LARGE, SMALL};
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn memory_is_bounded_and_comes_back() {
+        let buffers = Buffers::new((2 * LARGE + SMALL) as u64, Arc::new(Metrics::default()));
+        let (first, second) = (buffers.whole(LARGE).unwrap(), buffers.piece());
+        assert!(
+            buffers.whole(SMALL + 1).is_none(),
+            "more than the bound was given"
+        );
+        let mut third = buffers.piece();
+        assert_eq!(third.free().len(), SMALL);
+        drop(first);
+        assert_eq!(buffers.piece().free().len(), LARGE);
+        assert!(buffers.whole(LARGE + 1).is_none());
+        drop((second, third));
+        assert_eq!(buffers.metrics().range_buffer_bytes.get(), 0);
+    }
+
+    #[test]
+    fn only_what_was_filled_goes_out() {
+        let buffers = Buffers::new(1 << 20, Arc::new(Metrics::default()));
+        for round in ["first", "2nd"] {
+            let mut buffer = buffers.whole(100).unwrap();
+            buffer.put(round.as_bytes());
+            assert_eq!(buffer.into_bytes(), round);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Conditional requests (RFC 9110 section 13): entity tags and dates against what the resource is
+//! now.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::header::{
+    HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+};
+use http::{HeaderMap, HeaderValue};
+
+use super::plan::Validators;
+
+/// What the preconditions come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Go on to `Range`.
+    Proceed,
+    /// 304
+    NotModified,
+    /// 412
+    Failed,
+}
+
+/// Evaluates all preconditions but `If-Range`, in the order of RFC 9110 section 13.2.2, for GET and
+/// HEAD.
+pub(super) fn verdict(headers: &HeaderMap, now: &Validators<'_>) -> Verdict {
+    if headers.contains_key(IF_MATCH) {
+        if !any_tag(headers, IF_MATCH, |tag| tag == b"*" || tag == now.etag) {
+            return Verdict::Failed;
+        }
+    } else if let (Some(limit), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), now.modified)
+        && modified > limit
+    {
+        return Verdict::Failed;
+    }
+    if headers.contains_key(IF_NONE_MATCH) {
+        let own = opaque(now.etag);
+        if any_tag(headers, IF_NONE_MATCH, |tag| {
+            tag == b"*" || opaque(tag) == own
+        }) {
+            return Verdict::NotModified;
+        }
+    } else if let (Some(limit), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), now.modified)
+        && modified <= limit
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// Whether `Range` counts: there is no `If-Range`, or it names exactly what the resource is now. A
+/// date is good enough only when it cannot hide a second change within its own second.
+pub(super) fn range_counts(headers: &HeaderMap, now: &Validators<'_>, clock: u64) -> bool {
+    let mut values = headers.get_all(IF_RANGE).iter();
+    match (values.next(), values.next()) {
+        (None, _) => true,
+        (Some(_), Some(_)) => false,
+        (Some(value), None) => {
+            let tag = value.as_bytes().trim_ascii();
+            tag == now.etag
+                || matches!(
+                    (seconds(value), now.modified),
+                    (Some(date), Some(modified)) if date == modified && modified < clock
+                )
+        }
+    }
+}
+
+/// A weak tag without its mark; weak comparison looks only at the rest.
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// Whether any element of a list of entity tags satisfies `fits`. A comma may stand inside the
+/// quotes of a tag.
+fn any_tag(headers: &HeaderMap, name: HeaderName, fits: impl Fn(&[u8]) -> bool) -> bool {
+    headers.get_all(name).iter().any(|value| {
+        let mut quoted = false;
+        value
+            .as_bytes()
+            .split(|&byte| {
+                quoted ^= byte == b'"';
+                byte == b',' && !quoted
+            })
+            .any(|tag| fits(tag.trim_ascii()))
+    })
+}
+
+/// A date field that stands once and is a date; everything else is ignored, as section 13.1.3 says.
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    seconds(value)
+}
+
+fn seconds(value: &HeaderValue) -> Option<u64> {
+    let date = httpdate::parse_http_date(value.to_str().ok()?.trim()).ok()?;
+    date.duration_since(UNIX_EPOCH)
+        .ok()
+        .map(|since| since.as_secs())
+}
+
+/// Seconds since the epoch as the date of a header field.
+pub(super) fn date_value(seconds: u64) -> Option<HeaderValue> {
+    // The formatter knows the years 1970 to 9999.
+    let latest = 253_402_300_799;
+    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds.min(latest));
+    HeaderValue::try_from(httpdate::fmt_http_date(time)).ok()
+}

@@ -1,0 +1,94 @@
+//! What to answer to a request for the bytes of a resource, as a pure function: no file, no clock,
+//! no network.
+//!
+//! Sources: RFC 9110 sections 13 (conditional requests), 14 (ranges) and 15.3.7 (206); limits
+//! against abuse follow section 17.15.
+
+use http::header::RANGE;
+use http::{HeaderMap, Method};
+
+use super::conditions::{self, Verdict};
+use super::header::{Asked, asked};
+
+/// A resource this small is sent whole to a request that asks for too much; of a larger one,
+/// nothing.
+const SMALL_BYTES_MAX: u64 = 1 << 20;
+
+/// First and last byte, both included, as `Content-Range` writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ByteRange {
+    /// Offset of the first byte.
+    pub(crate) first: u64,
+    /// Offset of the last byte; never before `first`.
+    pub(crate) last: u64,
+}
+
+impl ByteRange {
+    /// Bytes in it; at least one.
+    pub(crate) fn length(self) -> u64 {
+        self.last - self.first + 1
+    }
+}
+
+/// What tells one version of a resource from the next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Validators<'a> {
+    /// Strong entity tag with its quotes.
+    pub(crate) etag: &'a [u8],
+    /// Last change, seconds since the epoch.
+    pub(crate) modified: Option<u64>,
+}
+
+/// What to answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// 200 with everything.
+    Whole,
+    /// 206 with one range.
+    Part(ByteRange),
+    /// 206 multipart, in this order; at least two.
+    Parts(Vec<ByteRange>),
+    /// 304
+    NotModified,
+    /// 412
+    PreconditionFailed,
+    /// 416
+    NotSatisfiable,
+}
+
+/// Plans the answer to `method` with `headers` for a resource of `length` bytes; `clock` is now, in
+/// seconds since the epoch.
+pub(crate) fn plan(
+    method: &Method,
+    headers: &HeaderMap,
+    length: u64,
+    validators: &Validators<'_>,
+    clock: u64,
+) -> Plan {
+    match conditions::verdict(headers, validators) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => return Plan::NotModified,
+        Verdict::Failed => return Plan::PreconditionFailed,
+    }
+    let mut values = headers.get_all(RANGE).iter();
+    // Only GET knows ranges, and the field may stand only once.
+    let (Some(value), None, true) = (values.next(), values.next(), method == Method::GET) else {
+        return Plan::Whole;
+    };
+    if !conditions::range_counts(headers, validators, clock) {
+        return Plan::Whole;
+    }
+    match asked(value.as_bytes(), length) {
+        Asked::Nothing | Asked::Everything => Plan::Whole,
+        Asked::Unsatisfiable => Plan::NotSatisfiable,
+        Asked::Abuse if length <= SMALL_BYTES_MAX => Plan::Whole,
+        Asked::Abuse => Plan::NotSatisfiable,
+        Asked::Ranges(ranges) => match *ranges {
+            [one] => Plan::Part(one),
+            _ => Plan::Parts(ranges),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

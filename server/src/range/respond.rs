@@ -1,0 +1,425 @@
+//! From a plan to an answer: header fields, and a body that is one piece of memory whenever it is
+//! small.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use super::body::{FileBody, Stretch};
+use super::buffers::{Buffer, Buffers, LARGE};
+use super::conditions::date_value;
+use super::file::{read_cached, read_whole};
+use super::multipart::{Multipart, PART_HEAD_BYTES_MAX};
+use super::plan::{ByteRange, Plan, Validators, plan};
+use crate::metrics::RangeOutcome;
+use crate::problem::Problem;
+
+/// Media type of everything served here: the bytes are the agent's or our own format, never a page
+/// to show.
+const OCTETS: &str = "application/octet-stream";
+
+/// Where the bytes are.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// A file, of which the first `length` bytes are served.
+    File {
+        /// Open for reading.
+        file: Arc<File>,
+        /// Bytes served; the file may grow beyond them.
+        length: u64,
+    },
+    /// All of it, in memory.
+    Memory(Bytes),
+}
+
+/// Something with bytes and a version. Its fields are ready to be sent, for the same file is asked
+/// for again and again.
+#[derive(Debug, Clone)]
+pub(crate) struct Resource {
+    content: Content,
+    etag: HeaderValue,
+    modified: Option<(u64, HeaderValue)>,
+    immutable: bool,
+}
+
+impl Resource {
+    /// A resource with a strong entity tag `etag` (without quotes), changed last at `modified`
+    /// seconds since the epoch; `immutable` when it never changes again.
+    pub(crate) fn new(
+        content: Content,
+        etag: &str,
+        modified: Option<u64>,
+        immutable: bool,
+    ) -> Self {
+        let etag = HeaderValue::try_from(format!("\"{etag}\""))
+            .expect("entity tags of ours are visible ASCII");
+        let modified = modified.and_then(|seconds| Some((seconds, date_value(seconds)?)));
+        Self {
+            content,
+            etag,
+            modified,
+            immutable,
+        }
+    }
+
+    fn length(&self) -> u64 {
+        match &self.content {
+            Content::File { length, .. } => *length,
+            Content::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// Answers GET or HEAD for `resource`, with conditions and ranges as `headers` ask.
+pub(crate) async fn respond(
+    method: &Method,
+    headers: &HeaderMap,
+    resource: &Resource,
+    buffers: &Arc<Buffers>,
+) -> Response {
+    let length = resource.length();
+    let modified = resource.modified.as_ref().map(|(seconds, _)| *seconds);
+    let validators = Validators {
+        etag: resource.etag.as_bytes(),
+        modified,
+    };
+    let clock = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let plan = plan(method, headers, length, &validators, clock);
+    buffers.metrics().range(outcome(&plan));
+    let mut response = match plan {
+        Plan::NotModified => status_only(StatusCode::NOT_MODIFIED),
+        Plan::PreconditionFailed => precondition_failed(),
+        Plan::NotSatisfiable => not_satisfiable(length),
+        Plan::Whole if method == Method::HEAD => {
+            status_only(StatusCode::OK).map(|_| Body::new(Promised(length)))
+        }
+        Plan::Whole => match length.checked_sub(1) {
+            None => status_only(StatusCode::OK),
+            Some(last) => {
+                let whole = ByteRange { first: 0, last };
+                one(StatusCode::OK, resource, whole, buffers).await
+            }
+        },
+        Plan::Part(range) => {
+            let mut response = one(StatusCode::PARTIAL_CONTENT, resource, range, buffers).await;
+            let text = format!("bytes {}-{}/{length}", range.first, range.last);
+            put(
+                &mut response,
+                CONTENT_RANGE,
+                HeaderValue::try_from(text).ok(),
+            );
+            response
+        }
+        Plan::Parts(ranges) => several(resource, &ranges, length, buffers).await,
+    };
+    if !response.status().is_client_error() && !response.status().is_server_error() {
+        describe(&mut response, resource);
+    }
+    response
+}
+
+/// Fields every answer carries, with or without a body.
+fn describe(response: &mut Response, resource: &Resource) {
+    let fresh = match resource.immutable {
+        true => "public, max-age=31536000, immutable",
+        false => "no-cache",
+    };
+    put(response, ETAG, Some(resource.etag.clone()));
+    put(
+        response,
+        LAST_MODIFIED,
+        resource.modified.as_ref().map(|(_, date)| date.clone()),
+    );
+    put(
+        response,
+        CACHE_CONTROL,
+        Some(HeaderValue::from_static(fresh)),
+    );
+    put(
+        response,
+        ACCEPT_RANGES,
+        Some(HeaderValue::from_static("bytes")),
+    );
+    if response.status() != StatusCode::NOT_MODIFIED
+        && !response.headers().contains_key(CONTENT_TYPE)
+    {
+        put(
+            response,
+            CONTENT_TYPE,
+            Some(HeaderValue::from_static(OCTETS)),
+        );
+    }
+}
+
+fn put(response: &mut Response, name: http::HeaderName, value: Option<HeaderValue>) {
+    if let Some(value) = value {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+fn outcome(plan: &Plan) -> RangeOutcome {
+    match plan {
+        Plan::Whole => RangeOutcome::Full,
+        Plan::Part(_) => RangeOutcome::Single,
+        Plan::Parts(_) => RangeOutcome::Multi,
+        Plan::NotModified => RangeOutcome::NotModified,
+        Plan::PreconditionFailed => RangeOutcome::PreconditionFailed,
+        Plan::NotSatisfiable => RangeOutcome::NotSatisfiable,
+    }
+}
+
+fn status_only(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    // Room for every field that follows, so that the map is laid out once.
+    response.headers_mut().reserve(12);
+    response
+}
+
+fn precondition_failed() -> Response {
+    Problem::new(
+        StatusCode::PRECONDITION_FAILED,
+        "precondition_failed",
+        "the resource is not what the request demands it to be",
+    )
+    .cause("If-Match or If-Unmodified-Since does not hold")
+    .remedy("fetch the resource anew and use its ETag")
+    .into_response()
+}
+
+fn not_satisfiable(length: u64) -> Response {
+    let mut response = Problem::new(
+        StatusCode::RANGE_NOT_SATISFIABLE,
+        "range_not_satisfiable",
+        "none of the ranges can be served",
+    )
+    .cause(format!(
+        "the resource has {length} bytes; at most 1024 ranges, disjoint, are served"
+    ))
+    .remedy("ask for ranges within the resource that do not overlap")
+    .into_response();
+    put(
+        &mut response,
+        CONTENT_RANGE,
+        HeaderValue::try_from(format!("bytes */{length}")).ok(),
+    );
+    put(
+        &mut response,
+        ACCEPT_RANGES,
+        Some(HeaderValue::from_static("bytes")),
+    );
+    response
+}
+
+/// One stretch of the resource as the whole body.
+async fn one(
+    status: StatusCode,
+    resource: &Resource,
+    range: ByteRange,
+    buffers: &Arc<Buffers>,
+) -> Response {
+    buffers.metrics().range_bytes.inc_by(range.length());
+    let body = match &resource.content {
+        Content::Memory(bytes) => Body::from(slice(bytes, range)),
+        Content::File { file, .. } => match small(range.length(), buffers) {
+            Some(buffer) => {
+                let fill = Fill {
+                    heads: None,
+                    ranges: vec![range],
+                };
+                match fill.read(file, buffer).await {
+                    Ok(buffer) => Body::from(buffer.into_bytes()),
+                    Err(error) => return unreadable(&error, buffers),
+                }
+            }
+            None => {
+                let stretches = vec![Stretch::File(range)];
+                Body::new(FileBody::new(
+                    Arc::clone(file),
+                    stretches,
+                    Arc::clone(buffers),
+                ))
+            }
+        },
+    };
+    status_only(status).map(|_| body)
+}
+
+/// A multipart body.
+async fn several(
+    resource: &Resource,
+    ranges: &[ByteRange],
+    length: u64,
+    buffers: &Arc<Buffers>,
+) -> Response {
+    let sum: u64 = ranges.iter().map(|range| range.length()).sum();
+    buffers.metrics().range_bytes.inc_by(sum);
+    let multipart = Multipart::new(OCTETS, length);
+    let media_type = multipart.media_type();
+    let around = (ranges.len() * PART_HEAD_BYTES_MAX + multipart.tail().len()) as u64;
+    let body = match &resource.content {
+        Content::Memory(bytes) => Body::from(in_memory(&multipart, bytes, ranges)),
+        Content::File { file, .. } => match small(sum + around, buffers) {
+            Some(buffer) => {
+                let fill = Fill {
+                    heads: Some(multipart),
+                    ranges: ranges.to_vec(),
+                };
+                match fill.read(file, buffer).await {
+                    Ok(buffer) => Body::from(buffer.into_bytes()),
+                    Err(error) => return unreadable(&error, buffers),
+                }
+            }
+            None => {
+                let stretches = stretches(&multipart, ranges);
+                Body::new(FileBody::new(
+                    Arc::clone(file),
+                    stretches,
+                    Arc::clone(buffers),
+                ))
+            }
+        },
+    };
+    let mut response = status_only(StatusCode::PARTIAL_CONTENT).map(|_| body);
+    put(&mut response, CONTENT_TYPE, Some(media_type));
+    response
+}
+
+/// Nothing was sent yet, so the failure can still be told.
+fn unreadable(error: &io::Error, buffers: &Arc<Buffers>) -> Response {
+    buffers.metrics().range_read_failures.inc();
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "file_unreadable",
+        "the bytes could not be read from the disk",
+    )
+    .cause(error.to_string())
+    .remedy("run verify on the storage; it names what is damaged")
+    .into_response()
+}
+
+/// A buffer for a whole body of up to `length` bytes, when the body is small enough to be read
+/// before it is sent.
+fn small(length: u64, buffers: &Arc<Buffers>) -> Option<Buffer> {
+    usize::try_from(length)
+        .ok()
+        .filter(|length| *length <= LARGE)
+        .and_then(|l| buffers.whole(l))
+}
+
+fn slice(bytes: &Bytes, range: ByteRange) -> Bytes {
+    let at = |offset: u64| {
+        usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len())
+    };
+    bytes.slice(at(range.first)..at(range.last.saturating_add(1)))
+}
+
+fn in_memory(multipart: &Multipart, bytes: &Bytes, ranges: &[ByteRange]) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut head = [0; PART_HEAD_BYTES_MAX];
+    for (at, range) in ranges.iter().enumerate() {
+        let count = multipart.part_head(at == 0, *range, &mut head);
+        body.extend_from_slice(&head[..count]);
+        body.extend_from_slice(&slice(bytes, *range));
+    }
+    body.extend_from_slice(&multipart.tail());
+    body
+}
+
+fn stretches(multipart: &Multipart, ranges: &[ByteRange]) -> Vec<Stretch> {
+    let mut stretches = Vec::with_capacity(2 * ranges.len() + 1);
+    let mut head = [0; PART_HEAD_BYTES_MAX];
+    for (at, range) in ranges.iter().enumerate() {
+        let count = multipart.part_head(at == 0, *range, &mut head);
+        stretches.push(Stretch::Text(Bytes::copy_from_slice(&head[..count])));
+        stretches.push(Stretch::File(*range));
+    }
+    stretches.push(Stretch::Text(Bytes::copy_from_slice(&multipart.tail())));
+    stretches
+}
+
+/// A whole body to be put into one buffer.
+struct Fill {
+    heads: Option<Multipart>,
+    ranges: Vec<ByteRange>,
+}
+
+impl Fill {
+    /// Reads all ranges: from the page cache at once, or, as soon as one has to wait for the disk,
+    /// all on the blocking pool.
+    async fn read(self, file: &Arc<File>, mut buffer: Buffer) -> io::Result<Buffer> {
+        let is_cached = self.lay_out(&mut buffer, |room, offset| {
+            Ok(read_cached(file, room, offset)? == room.len())
+        })?;
+        if is_cached {
+            return Ok(buffer);
+        }
+        buffer.metrics().range_blocking_reads.inc();
+        let file = Arc::clone(file);
+        let read = tokio::task::spawn_blocking(move || {
+            buffer.clear();
+            self.lay_out(&mut buffer, |room, offset| {
+                read_whole(&file, room, offset).map(|()| true)
+            })?;
+            Ok(buffer)
+        });
+        read.await
+            .unwrap_or_else(|ended| Err(io::Error::other(ended)))
+    }
+
+    /// Puts text and bytes one after another; `read` says whether it filled its room. False when it
+    /// once did not.
+    fn lay_out(
+        &self,
+        buffer: &mut Buffer,
+        mut read: impl FnMut(&mut [u8], u64) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        for (at, range) in self.ranges.iter().enumerate() {
+            if let Some(multipart) = &self.heads {
+                let count = multipart.part_head(at == 0, *range, buffer.free());
+                buffer.advance(count);
+            }
+            let length = usize::try_from(range.length()).map_err(io::Error::other)?;
+            if !read(&mut buffer.free()[..length], range.first)? {
+                return Ok(false);
+            }
+            buffer.advance(length);
+        }
+        if let Some(multipart) = &self.heads {
+            buffer.put(&multipart.tail());
+        }
+        Ok(true)
+    }
+}
+
+/// The body of an answer to HEAD: nothing, of a known length.
+struct Promised(u64);
+
+impl http_body::Body for Promised {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        std::task::Poll::Ready(None)
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0)
+    }
+}

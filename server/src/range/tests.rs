@@ -1,0 +1,109 @@
+//! The published cases again, against files behind the real accept loop and gate.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use axum::Router;
+use axum::extract::{Path as PathPart, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::StatusCode;
+use tokio::sync::watch;
+
+use super::{Buffers, Content, Resource, respond};
+use crate::config::HttpConfig;
+use crate::connection::{Stage, serve};
+use crate::gate::Gate;
+use crate::metrics::Metrics;
+
+/// A folder of files to be served.
+#[derive(Clone)]
+struct Folder {
+    path: PathBuf,
+    buffers: Arc<Buffers>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test serves its own files")]
+async fn read(
+    State(folder): State<Folder>,
+    PathPart(name): PathPart<String>,
+    request: Request,
+) -> Response {
+    let Ok(file) = std::fs::File::open(folder.path.join(name)) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let about = file.metadata().unwrap();
+    let modified = about
+        .modified()
+        .unwrap()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let content = Content::File {
+        file: Arc::new(file),
+        length: about.len(),
+    };
+    let resource = Resource::new(content, "fixture", Some(modified), true);
+    respond(
+        request.method(),
+        request.headers(),
+        &resource,
+        &folder.buffers,
+    )
+    .await
+}
+
+/// Runs the published judge against `path`; gives its last line, which sums up.
+fn judged(script: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("python3")
+        .arg(script)
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_published_judge_finds_no_fault() {
+    let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
+    if !corpora.exists() {
+        println!("skipped: ../shared/corpora is not here");
+        return;
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3 to run the judge");
+        return;
+    }
+    let script = corpora.join("http/run_range_cases.py");
+    let files = tempfile::tempdir().unwrap();
+    judged(&script, &["--make-files", files.path().to_str().unwrap()]);
+
+    let http = HttpConfig::default();
+    let metrics = Arc::new(Metrics::default());
+    let buffers = Buffers::new(1 << 20, Arc::clone(&metrics));
+    let folder = Folder {
+        path: files.path().to_owned(),
+        buffers,
+    };
+    let router = Router::new().route("/{file}", get(read)).with_state(folder);
+    let gate = Arc::new(Gate::new(router, metrics, &http));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let (stage, seen) = watch::channel(Stage::Running);
+    let server = tokio::spawn(async move { serve(listener, gate, &http, seen).await });
+
+    let told = tokio::task::spawn_blocking(move || judged(&script, &["--base", &base]));
+    let told = told.await.unwrap();
+    stage.send_replace(Stage::Now);
+    server.await.unwrap();
+    let summary = told.lines().last().unwrap_or_default();
+    assert!(!told.contains("FAIL") && !summary.contains("INV"), "{told}");
+    assert!(summary.contains("best=149 ok=1 of 150"), "{told}");
+}

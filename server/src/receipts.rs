@@ -1,0 +1,117 @@
+//! Receipts of packets, written as JSON while they come in: a batch has tens of thousands.
+
+use std::io::Write;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::Value;
+use storage_core::Receipt;
+use utoipa::ToSchema;
+
+/// What the server promises about one packet.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReceiptDocument {
+    /// Producer epoch, as pushed.
+    epoch: u64,
+    /// Producer sequence, as pushed.
+    sequence: u64,
+    /// Number of the packet in the storage; left out, as all below but `durable`, when the packet
+    /// was accepted only.
+    number: Option<u64>,
+    /// Every byte needed to find and read the packet survives a crash.
+    durable: bool,
+    /// The packet was there already; this is its first receipt again.
+    duplicate: bool,
+    /// Name of the data file.
+    file: Option<String>,
+    /// Offset of the stored payload in the file.
+    offset: Option<u64>,
+    /// Bytes of the stored payload.
+    size: Option<u64>,
+}
+
+/// Answer to a push.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReceiptsDocument {
+    /// In the order of the packets.
+    receipts: Vec<ReceiptDocument>,
+}
+
+/// Receipts so far, as the inside of a JSON list.
+#[derive(Debug, Default)]
+pub(crate) struct Receipts {
+    text: Vec<u8>,
+    /// Some packet is not durable yet.
+    is_accepted_only: bool,
+}
+
+impl Receipts {
+    /// Adds the receipt of a packet.
+    pub(crate) fn add(&mut self, receipt: &Receipt) {
+        self.separate();
+        // All values are numbers, booleans or the digits of a leaf id: nothing needs escaping.
+        write!(
+            self.text,
+            "{{\"epoch\":{},\"sequence\":{},\"number\":{},\"durable\":true,\"duplicate\":{},\
+             \"file\":\"{}.itdata\",\"offset\":{},\"size\":{}}}",
+            receipt.epoch,
+            receipt.sequence,
+            receipt.number,
+            receipt.is_duplicate,
+            receipt.descriptor.leaf(),
+            receipt.descriptor.offset(),
+            receipt.descriptor.size(),
+        )
+        .expect("writing to memory does not fail");
+    }
+
+    /// Adds the word for a packet of which nothing is promised: its agent did not want to wait, or
+    /// a measurement drops what it reads.
+    pub(crate) fn add_not_durable(&mut self, epoch: u64, sequence: u64) {
+        self.separate();
+        write!(
+            self.text,
+            "{{\"epoch\":{epoch},\"sequence\":{sequence},\"durable\":false,\"duplicate\":false}}",
+        )
+        .expect("writing to memory does not fail");
+    }
+
+    /// The answer does not wait for the disk, as the agent asked.
+    pub(crate) fn accepted_only() -> Self {
+        Self {
+            is_accepted_only: true,
+            ..Self::default()
+        }
+    }
+
+    fn separate(&mut self) {
+        match self.text.is_empty() {
+            true => self.text.reserve(256),
+            false => self.text.push(b','),
+        }
+    }
+
+    /// The receipts as a member of a problem document.
+    pub(crate) fn into_value(self) -> Value {
+        let list = [b"[", &self.text[..], b"]"].concat();
+        serde_json::from_slice(&list).expect("receipts are sound JSON")
+    }
+}
+
+impl IntoResponse for Receipts {
+    fn into_response(self) -> Response {
+        const HEAD: &[u8] = b"{\"receipts\":[";
+        let mut body = Vec::with_capacity(HEAD.len() + self.text.len() + 2);
+        body.extend_from_slice(HEAD);
+        body.extend_from_slice(&self.text);
+        body.extend_from_slice(b"]}");
+        let mut response = Response::new(body.into());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        if self.is_accepted_only {
+            *response.status_mut() = StatusCode::ACCEPTED;
+        }
+        response
+    }
+}

@@ -1,0 +1,86 @@
+//! Ids that tie an answer to the lines of the log.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{HeaderMap, HeaderValue};
+
+/// Longest id taken over from a client.
+const FOREIGN_ID_BYTES_MAX: usize = 64;
+
+/// Gives ids: a part that differs from run to run, and a counter.
+pub(crate) struct RequestIds {
+    run: u64,
+    next: AtomicU64,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        Self {
+            run: RandomState::new().hash_one("request ids"),
+            next: AtomicU64::new(0),
+        }
+    }
+}
+
+impl RequestIds {
+    /// The client's own id where it sent a sound one (so that it can follow a request through
+    /// several servers), else a new one.
+    pub(crate) fn id_of(&self, headers: &HeaderMap) -> HeaderValue {
+        if let Some(foreign) = headers.get("x-request-id")
+            && (1..=FOREIGN_ID_BYTES_MAX).contains(&foreign.len())
+            && foreign
+                .as_bytes()
+                .iter()
+                .all(|&b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        {
+            return foreign.clone();
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut text = [b'-'; 21];
+        hex(self.run, &mut text[..8]);
+        hex(number, &mut text[9..]);
+        HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("-"))
+    }
+}
+
+/// Writes the lowest digits of `value`.
+fn hex(mut value: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[usize::from(value as u8 & 15)];
+        value >>= 4;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::RequestIds;
+
+    #[test]
+    fn ids_differ_and_sound_foreign_ones_are_kept() {
+        let ids = RequestIds::default();
+        let mut headers = HeaderMap::new();
+        let (first, second) = (ids.id_of(&headers), ids.id_of(&headers));
+        assert_ne!(first, second);
+        assert!(
+            second.to_str().unwrap().ends_with("-000000000001"),
+            "{second:?}"
+        );
+        for (foreign, kept) in [
+            ("ab-1.C_d", true),
+            ("", false),
+            ("a b", false),
+            ("a\"b", false),
+        ] {
+            headers.insert("x-request-id", HeaderValue::from_str(foreign).unwrap());
+            assert_eq!(ids.id_of(&headers) == foreign, kept, "{foreign:?}");
+        }
+        headers.insert(
+            "x-request-id",
+            HeaderValue::from_str(&"a".repeat(65)).unwrap(),
+        );
+        assert_ne!(ids.id_of(&headers), "a".repeat(65));
+    }
+}

@@ -1,0 +1,257 @@
+//! Agents, their trace metadata and their streams.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use http::{HeaderMap, StatusCode, Uri};
+use serde::{Deserialize, Serialize};
+use storage_core::{Agent, AgentSpec};
+use trace_format::agent_file::StreamSpec;
+use trace_format::{AgentId, Codec, LeafType, StreamId};
+use utoipa::{IntoParams, ToSchema};
+
+use super::json::{read_body, read_json};
+use super::page::{Page, limit_of, query};
+use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+
+/// What an agent tells of itself.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct AgentRegistration {
+    /// Name for people; the id when left out.
+    name: Option<String>,
+    /// The machine it runs on.
+    host: String,
+    /// What else it tells.
+    attributes: BTreeMap<String, String>,
+}
+
+/// An agent as the server knows it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AgentDocument {
+    id: String,
+    name: String,
+    host: String,
+    attributes: BTreeMap<String, String>,
+    /// Sorted by id.
+    streams: Vec<StreamDocument>,
+    /// Whether it sent trace metadata.
+    has_metadata: bool,
+}
+
+/// A stream of an agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct StreamDocument {
+    id: String,
+    /// What its packets are.
+    kind: String,
+    /// What the index remembers of its packets: `array` or `plain`.
+    leaf: String,
+    /// How its packets are stored: `zstd` or `none`.
+    codec: String,
+}
+
+/// How a stream is declared.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StreamDeclaration {
+    /// `raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp` or `io-trace`; never
+    /// changes.
+    kind: String,
+    /// `array` (the default: every packet can be found) or `plain` (totals only).
+    leaf: Option<String>,
+    /// `zstd` (the default) or `none`.
+    codec: Option<String>,
+}
+
+/// Which agents.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AgentsQuery {
+    /// Where the previous page ended.
+    cursor: Option<String>,
+    /// At most so many items, up to 1000; 100 by default.
+    limit: Option<usize>,
+}
+
+impl From<&StreamSpec> for StreamDocument {
+    fn from(stream: &StreamSpec) -> Self {
+        Self {
+            id: stream.id.to_string(),
+            kind: stream.kind.to_string(),
+            leaf: stream.leaf_type.to_string(),
+            codec: stream.codec.to_string(),
+        }
+    }
+}
+
+impl From<&Agent> for AgentDocument {
+    fn from(agent: &Agent) -> Self {
+        Self {
+            id: agent.spec.id.to_string(),
+            name: agent.spec.name.clone(),
+            host: agent.spec.host.clone(),
+            attributes: agent.spec.attributes.clone(),
+            streams: agent.streams.iter().map(StreamDocument::from).collect(),
+            has_metadata: agent.has_metadata,
+        }
+    }
+}
+
+/// Registers an agent, or updates what is known of it.
+#[utoipa::path(
+    put, path = "/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path, description = "Chosen by the agent")),
+    request_body = AgentRegistration,
+    responses(
+        (status = 200, body = AgentDocument),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn register(
+    State(app): State<Arc<AppState>>,
+    Path(agent): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<AgentDocument>, Problem> {
+    let id: AgentId = agent.parse()?;
+    let told: AgentRegistration = read_json(&app, &headers, body).await?;
+    let spec = AgentSpec {
+        name: told.name.unwrap_or_else(|| id.to_string()),
+        id,
+        host: told.host,
+        attributes: told.attributes,
+    };
+    let agent = app.engine.register_agent(spec).await?;
+    Ok(Json(AgentDocument::from(&*agent)))
+}
+
+/// Lists agents, sorted by id.
+#[utoipa::path(
+    get, path = "/agents", tag = "agents", params(AgentsQuery),
+    responses((status = 200, body = Page<AgentDocument>)),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<AppState>>,
+    uri: Uri,
+) -> Result<Json<Page<AgentDocument>>, Problem> {
+    let asked: AgentsQuery = query(&uri)?;
+    let agents = app.engine.agents();
+    let after = asked.cursor.as_deref().unwrap_or("");
+    let rest = agents.iter().filter(|agent| agent.spec.id.as_str() > after);
+    let limit = limit_of(asked.limit)?;
+    Ok(Json(Page::of(
+        rest.map(|agent| AgentDocument::from(&**agent)),
+        limit,
+        |agent| agent.id.clone(),
+    )))
+}
+
+/// Shows one agent.
+#[utoipa::path(
+    get, path = "/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path)),
+    responses(
+        (status = 200, body = AgentDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn show(
+    State(app): State<Arc<AppState>>,
+    Path(agent): Path<String>,
+) -> Result<Json<AgentDocument>, Problem> {
+    let agent = app.engine.agent(&agent.parse()?)?;
+    Ok(Json(AgentDocument::from(&*agent)))
+}
+
+/// Replaces the trace metadata of an agent: TSDL (plain or packetized) or CTF 2.
+#[utoipa::path(
+    put, path = "/agents/{agent}/metadata", tag = "agents",
+    params(("agent" = String, Path)),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses(
+        (status = 204, description = "Stored"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 422, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn put_metadata(
+    State(app): State<Arc<AppState>>,
+    Path(agent): Path<String>,
+    body: Body,
+) -> Result<StatusCode, Problem> {
+    let id: AgentId = agent.parse()?;
+    app.engine.agent(&id)?;
+    let text = read_body(body, app.config.http.metadata_bytes_max).await?;
+    ctf::parse_metadata(&text).map_err(|error| metadata_invalid(&error))?;
+    app.engine.set_agent_metadata(&id, text).await?;
+    app.pusher.metadata_changed(&id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What is wrong with trace metadata, and where.
+fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
+    let place = error.location();
+    Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "metadata_invalid",
+        "the trace metadata cannot be read",
+    )
+    .detail(error.to_string())
+    .cause("it is neither sound TSDL (plain or packetized) nor sound CTF 2 metadata")
+    .remedy("correct it at the line and column told; the metadata kept so far still stands")
+    .member("line", place.line)
+    .member("column", place.column)
+    .member("offset", place.offset)
+}
+
+/// Declares a stream; the same again changes nothing.
+#[utoipa::path(
+    put, path = "/agents/{agent}/streams/{stream}", tag = "agents",
+    params(("agent" = String, Path), ("stream" = String, Path)),
+    request_body = StreamDeclaration,
+    responses(
+        (status = 200, body = StreamDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn declare_stream(
+    State(app): State<Arc<AppState>>,
+    Path((agent, stream)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<StreamDocument>, Problem> {
+    let (agent, id): (AgentId, StreamId) = (agent.parse()?, stream.parse()?);
+    let told: StreamDeclaration = read_json(&app, &headers, body).await?;
+    let spec = StreamSpec {
+        id,
+        kind: word(&told.kind)?,
+        leaf_type: told.leaf.as_deref().map_or(Ok(LeafType::Array), word)?,
+        codec: told.codec.as_deref().map_or(Ok(Codec::Zstd), word)?,
+    };
+    let stream: StreamSpec = app.engine.declare_stream(&agent, spec).await?;
+    Ok(Json(StreamDocument::from(&stream)))
+}
+
+/// A word that names a kind, a leaf type or a codec.
+pub(super) fn word<W: std::str::FromStr<Err = trace_format::UnknownName>>(
+    text: &str,
+) -> Result<W, Problem> {
+    text.parse().map_err(|error: trace_format::UnknownName| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "unknown_name",
+            "a word names nothing known",
+        )
+        .detail(error.to_string())
+        .cause("only words of a fixed list stand here")
+        .remedy("use one of the words that detail lists")
+    })
+}

@@ -1,0 +1,141 @@
+//! Descriptors: which packets a storage has, and where their bytes are.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use http::Uri;
+use serde::{Deserialize, Serialize};
+use storage_core::{PacketInfo, Selection};
+use trace_format::StorageId;
+use utoipa::{IntoParams, ToSchema};
+
+use super::agents::word;
+use super::instant;
+use super::page::{Page, limit_of, malformed, query};
+use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+
+/// Which packets.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DescriptorsQuery {
+    /// Only those of this agent.
+    agent: Option<String>,
+    /// Only those of streams with this id.
+    stream: Option<String>,
+    /// Only those of this kind.
+    kind: Option<String>,
+    /// Only those that may hold events at or after this instant: nanoseconds since the epoch, or
+    /// RFC 3339.
+    from: Option<String>,
+    /// Only those that may hold events before this instant.
+    to: Option<String>,
+    /// Where the previous page ended.
+    cursor: Option<String>,
+    /// At most so many items, up to 1000; 100 by default.
+    limit: Option<usize>,
+}
+
+/// A packet and where its stored bytes are.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DescriptorDocument {
+    /// Number of the packet in the storage.
+    number: u64,
+    agent: String,
+    kind: String,
+    stream: String,
+    epoch: u64,
+    sequence: u64,
+    /// Name of the data file.
+    file: String,
+    /// Offset of the stored payload in the file.
+    offset: u64,
+    /// Bytes of the stored payload.
+    size: u64,
+    /// Bytes as the agent sent them.
+    raw_size: u64,
+    /// `zstd` or `none`.
+    codec: String,
+    /// First and last instant, nanoseconds since the epoch, where the packet tells them.
+    begin: Option<i64>,
+    end: Option<i64>,
+    /// Events, where the packet tells them.
+    events: Option<u32>,
+    /// Events lost before or within it, where the packet tells them.
+    lost: Option<u32>,
+}
+
+/// Lists the packets that the index cannot rule out, by number.
+#[utoipa::path(
+    get, path = "/storages/{id}/descriptors", tag = "packets",
+    params(("id" = String, Path), DescriptorsQuery),
+    responses(
+        (status = 200, body = Page<DescriptorDocument>),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Json<Page<DescriptorDocument>>, Problem> {
+    let id: StorageId = id.parse()?;
+    let asked: DescriptorsQuery = query(&uri)?;
+    let limit = limit_of(asked.limit)?;
+    let selection = Selection {
+        agent: asked.agent.map(|agent| agent.parse()).transpose()?,
+        stream: asked.stream.map(|stream| stream.parse()).transpose()?,
+        kind: asked.kind.as_deref().map(word).transpose()?,
+        from: time(asked.from, "from")?,
+        to: time(asked.to, "to")?,
+        after: asked
+            .cursor
+            .map(|cursor| {
+                cursor
+                    .parse()
+                    .map_err(|_| malformed("cursor is none".to_owned()))
+            })
+            .transpose()?,
+        limit,
+    };
+    let found = app.engine.descriptors(id, selection).await?;
+    Ok(Json(Page {
+        items: found
+            .items
+            .into_iter()
+            .map(DescriptorDocument::from)
+            .collect(),
+        next: found.next.map(|number| number.to_string()),
+    }))
+}
+
+fn time(text: Option<String>, name: &str) -> Result<Option<i64>, Problem> {
+    let refuse = |text: &str| malformed(format!("{name}: {text:?} is no instant"));
+    text.map(|text| instant::parse(&text).ok_or_else(|| refuse(&text)))
+        .transpose()
+}
+
+impl From<PacketInfo> for DescriptorDocument {
+    fn from(packet: PacketInfo) -> Self {
+        Self {
+            number: packet.entry.number,
+            agent: packet.agent.to_string(),
+            kind: packet.kind.to_string(),
+            stream: packet.stream.to_string(),
+            epoch: packet.entry.epoch,
+            sequence: packet.entry.sequence,
+            file: format!("{}.itdata", packet.descriptor.leaf()),
+            offset: packet.descriptor.offset(),
+            size: u64::from(packet.descriptor.size()),
+            raw_size: u64::from(packet.entry.raw_size),
+            codec: packet.entry.codec.to_string(),
+            begin: packet.entry.facts.time_span.map(|(begin, _)| begin),
+            end: packet.entry.facts.time_span.map(|(_, end)| end),
+            events: packet.entry.facts.events,
+            lost: packet.entry.facts.lost,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The files of a storage: their list, and their bytes.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use serde::Serialize;
+use storage_core::FileInfo;
+use trace_format::StorageId;
+use trace_format::paths::FileRole;
+use utoipa::ToSchema;
+
+use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+use crate::range::{Content, Resource, respond};
+
+/// The files of a storage.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FilesDocument {
+    files: Vec<FileDocument>,
+}
+
+/// One file.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FileDocument {
+    /// Name below `/storage/{id}/`.
+    name: String,
+    /// `storage`, `agent`, `index`, `data`, `chunk_index`, `provenance` or `local`.
+    role: String,
+    /// Bytes that can be read.
+    length: u64,
+    /// CRC32C of the whole file, 8 hexadecimal digits; known once the storage is finalized.
+    checksum: Option<String>,
+}
+
+impl From<FileInfo> for FileDocument {
+    fn from(file: FileInfo) -> Self {
+        Self {
+            name: file.name,
+            role: file.role.as_str().to_owned(),
+            length: file.length,
+            checksum: file.checksum.map(|checksum| format!("{checksum:08x}")),
+        }
+    }
+}
+
+/// Lists the files of a storage with lengths, checksums and roles.
+#[utoipa::path(
+    get, path = "/storages/{id}/files", tag = "files", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = FilesDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<FilesDocument>, Problem> {
+    let files = app.engine.files(id.parse()?).await?;
+    Ok(Json(FilesDocument {
+        files: files.into_iter().map(FileDocument::from).collect(),
+    }))
+}
+
+/// The bytes of a file, whole or by range: one range, or several as multipart/byteranges.
+#[utoipa::path(
+    get, path = "/storage/{id}/{file}", tag = "files",
+    params(
+        ("id" = String, Path), ("file" = String, Path),
+        ("Range" = Option<String>, Header, description = "As RFC 9110 says"),
+    ),
+    responses(
+        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 304, description = "If-None-Match or If-Modified-Since held"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 412, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 416, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn read(
+    State(app): State<Arc<AppState>>,
+    Path((id, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id: StorageId = id.parse()?;
+    let resource = match app.served.get(id, &name) {
+        Some(resource) => resource,
+        None => open(&app, id, &name).await?,
+    };
+    Ok(respond(request.method(), request.headers(), &resource, &app.buffers).await)
+}
+
+/// Opens a file, and keeps it open for the next reader when it can never change.
+async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>, Problem> {
+    let ticket = app.served.ticket();
+    let served = app.engine.open_file(id, name).await?;
+    let immutable = served.role != FileRole::Storage;
+    let etag = format!("{:08x}-{:x}", served.checksum, served.length);
+    let modified = u64::try_from(served.modified / 1_000_000_000).ok();
+    let content = Content::File {
+        file: served.file,
+        length: served.length,
+    };
+    let resource = Arc::new(Resource::new(content, &etag, modified, immutable));
+    if immutable {
+        app.served.keep(ticket, id, name, &resource);
+    }
+    Ok(resource)
+}

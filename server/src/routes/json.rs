@@ -1,0 +1,86 @@
+//! JSON in: bodies bounded before they are read, and errors that name the place.
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use crate::app_state::AppState;
+use crate::ingest::IngestError;
+use crate::problem::Problem;
+
+/// Reads a JSON body. No body at all is an empty object: everything in it may be left out.
+pub(super) async fn read_json<T: DeserializeOwned>(
+    app: &AppState,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, Problem> {
+    let text = read_body(body, app.config.http.json_bytes_max).await?;
+    if !text.is_empty() && !is_json(headers) {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "media_type_unsupported",
+            "the media type is not supported",
+        )
+        .cause("Content-Type is not application/json")
+        .remedy("send JSON, with Content-Type: application/json"));
+    }
+    let text = if text.is_empty() {
+        &b"{}"[..]
+    } else {
+        &text[..]
+    };
+    serde_json::from_slice(text).map_err(|error| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "json_malformed",
+            "the JSON body is not as it must be",
+        )
+        .detail(error.to_string())
+        .cause("it is no JSON, lacks a member, or has one that is not known here")
+        .remedy("GET /openapi.json describes the body")
+        .member("line", error.line())
+        .member("column", error.column())
+    })
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], |value| value.as_bytes());
+    let essence = value
+        .split(|&byte| byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    essence.eq_ignore_ascii_case(b"application/json")
+}
+
+/// Reads a whole body of at most `max` bytes.
+pub(super) async fn read_body(mut body: Body, max: u64) -> Result<Bytes, Problem> {
+    let too_large = || {
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            "the body is too large",
+        )
+        .cause(format!("it may have {max} bytes"))
+        .remedy("send less, or raise http.json_bytes_max or http.metadata_bytes_max")
+        .closing()
+    };
+    if http_body::Body::size_hint(&body).lower() > max {
+        return Err(too_large());
+    }
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(IngestError::of_body)?;
+        if let Ok(data) = frame.into_data() {
+            if (whole.len() + data.len()) as u64 > max {
+                return Err(too_large());
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole.freeze())
+}

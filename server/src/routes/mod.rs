@@ -1,0 +1,122 @@
+//! Every path of the server. Handlers are thin: they read the request, ask the engine, and shape
+//! the answer.
+
+mod agents;
+mod descriptors;
+mod documents;
+mod files;
+mod health;
+mod instant;
+mod json;
+mod packets;
+mod page;
+mod storages;
+mod verify;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::IntoResponse;
+use http::StatusCode;
+use tower_http::compression::{CompressionLayer, predicate::SizeAbove};
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Description;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app_state::AppState;
+
+/// What stands above the paths in the description.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tracehold",
+        description = "A trace storage server: agents push trace packets, readers fetch byte \
+                       ranges. Refusals are problem documents (RFC 9457) with a stable code.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    tags(
+        (name = "agents", description = "Sources of traces and their streams"),
+        (name = "packets", description = "Pushing and finding packets"),
+        (name = "storages", description = "Named sets of packets and their life"),
+        (name = "files", description = "Files of storages, by byte range"),
+        (name = "health", description = "Health and metrics"),
+        (name = "documents", description = "Pages for people"),
+    ),
+)]
+struct Head;
+
+/// Answers below this are sent as they are: compressing them would cost more than it spares.
+const COMPRESSED_BYTES_MIN: u16 = 1024;
+
+/// Compresses lists and pages for clients that ask for it. Never over files and packets: byte
+/// ranges count the bytes as they are.
+fn compression() -> CompressionLayer<SizeAbove> {
+    CompressionLayer::new().compress_when(SizeAbove::new(COMPRESSED_BYTES_MIN.into()))
+}
+
+/// Paths below `/api/v1` that answer with lists.
+fn lists() -> OpenApiRouter<Arc<AppState>> {
+    OpenApiRouter::new()
+        .routes(routes!(agents::list))
+        .routes(routes!(storages::create, storages::list))
+        .routes(routes!(descriptors::list))
+        .routes(routes!(files::list))
+        .layer(compression())
+}
+
+/// Pages and documents.
+fn pages() -> OpenApiRouter<Arc<AppState>> {
+    OpenApiRouter::new()
+        .routes(routes!(health::metrics))
+        .routes(routes!(documents::openapi))
+        .routes(routes!(documents::docs))
+        .routes(routes!(documents::index))
+        .layer(compression())
+}
+
+/// Paths below `/api/v1`.
+fn api() -> OpenApiRouter<Arc<AppState>> {
+    OpenApiRouter::new()
+        .merge(lists())
+        .routes(routes!(agents::register, agents::show))
+        .routes(routes!(agents::put_metadata))
+        .routes(routes!(agents::declare_stream))
+        .routes(routes!(storages::show, storages::change, storages::delete))
+        .routes(routes!(storages::open))
+        .routes(routes!(storages::finalize))
+        .routes(routes!(storages::status))
+        .routes(routes!(verify::verify))
+        .routes(routes!(packets::push, packets::next_sequence))
+        .routes(routes!(packets::read))
+}
+
+/// All paths, and their description. A path can only be added together with its description.
+fn paths() -> (Router<Arc<AppState>>, Description) {
+    OpenApiRouter::with_openapi(Head::openapi())
+        .nest("/api/v1", api())
+        .routes(routes!(files::read))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .merge(pages())
+        .split_for_parts()
+}
+
+/// The description of the API as JSON.
+pub(crate) fn openapi_json() -> String {
+    let (_, description) = paths();
+    description
+        .to_json()
+        .expect("a description of ours can be written as JSON")
+}
+
+/// The router for requests.
+pub(crate) fn router(app: Arc<AppState>) -> Router {
+    let (router, _) = paths();
+    router
+        .fallback(|| async { StatusCode::NOT_FOUND.into_response() })
+        .with_state(app)
+}
+
+#[cfg(test)]
+mod tests;

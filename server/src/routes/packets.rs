@@ -1,0 +1,125 @@
+//! Packets: pushing them, where a stream goes on, and reading one back.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use trace_format::StorageId;
+
+use crate::app_state::AppState;
+use crate::ingest::Target;
+use crate::problem::{Problem, ProblemDocument};
+use crate::range::{Content, Resource, respond};
+use crate::receipts::{Receipts, ReceiptsDocument};
+
+const NEXT_SEQUENCE: HeaderName = HeaderName::from_static("tracehold-next-sequence");
+const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
+
+/// Pushes packets straight into a storage: one (`application/octet-stream`, with its place in the
+/// head) or many (`application/vnd.tracehold.packets`). Answers when every packet is durable.
+#[utoipa::path(
+    post, path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    params(
+        ("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path),
+        ("Tracehold-Epoch" = Option<u64>, Header, description = "Of a single packet"),
+        ("Tracehold-Sequence" = Option<u64>, Header, description = "Of a single packet"),
+        ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
+        ("Prefer" = Option<String>, Header, description = "respond-async: do not wait for the disk"),
+    ),
+    request_body(content(
+        (Vec<u8> = "application/octet-stream"),
+        (Vec<u8> = "application/vnd.tracehold.packets"),
+    )),
+    responses(
+        (status = 200, body = ReceiptsDocument, description = "All packets are durable"),
+        (status = 202, body = ReceiptsDocument, description = "Accepted only"),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 415, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn push(
+    State(app): State<Arc<AppState>>,
+    Path((id, agent, stream)): Path<(String, String, String)>,
+    request: Request,
+) -> Result<Receipts, Problem> {
+    let target = Target {
+        storage: id.parse()?,
+        agent: agent.parse()?,
+        stream: stream.parse()?,
+    };
+    let (head, body) = request.into_parts();
+    app.pusher.push(target, &head.headers, body).await
+}
+
+/// Tells where a stream goes on in a storage: epoch and next sequence, both 0 for a stream that has
+/// nothing yet.
+#[utoipa::path(
+    head, path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    params(("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path)),
+    responses(
+        (status = 200, description = "See the header", headers(
+            ("Tracehold-Epoch" = u64), ("Tracehold-Next-Sequence" = u64),
+        )),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn next_sequence(
+    State(app): State<Arc<AppState>>,
+    Path((id, agent, stream)): Path<(String, String, String)>,
+) -> Result<Response, Problem> {
+    let (id, agent, stream) = (id.parse()?, agent.parse()?, stream.parse()?);
+    let next = app.engine.next_sequence(id, &agent, &stream).await?;
+    let fields = [
+        (EPOCH, HeaderValue::from(next.epoch)),
+        (NEXT_SEQUENCE, HeaderValue::from(next.sequence)),
+    ];
+    Ok((StatusCode::OK, fields).into_response())
+}
+
+/// One packet, the bytes as the agent sent them; byte ranges work on it.
+#[utoipa::path(
+    get, path = "/storages/{id}/packets/{number}", tag = "packets",
+    params(
+        ("id" = String, Path), ("number" = u64, Path),
+        ("Range" = Option<String>, Header, description = "As RFC 9110 says"),
+    ),
+    responses(
+        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 416, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn read(
+    State(app): State<Arc<AppState>>,
+    Path((id, number)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id: StorageId = id.parse()?;
+    let number: u64 = number.parse().map_err(|_| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_number",
+            "the packet number is no number",
+        )
+        .detail("packet numbers are decimal, from 0 up")
+        .cause("the last part of the path is something else")
+        .remedy("GET /api/v1/storages/{id}/descriptors lists the numbers")
+    })?;
+    let packet = app.engine.read_packet(id, number).await?;
+    // A packet never changes once it has its number.
+    let resource = Resource::new(
+        Content::Memory(packet),
+        &format!("{id}-{number}"),
+        None,
+        true,
+    );
+    Ok(respond(request.method(), request.headers(), &resource, &app.buffers).await)
+}

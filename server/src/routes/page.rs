@@ -1,0 +1,84 @@
+//! Lists in pages, and the queries that ask for them.
+
+use axum::extract::Query;
+use http::{StatusCode, Uri};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+use crate::problem::Problem;
+
+/// Items of a page when nothing is asked, and at most.
+const LIMIT_DEFAULT: usize = 100;
+const LIMIT_MAX: usize = 1000;
+
+/// A part of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Page<T> {
+    /// In the order of the list.
+    pub(super) items: Vec<T>,
+    /// `cursor` of the next page; null at the end.
+    pub(super) next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// The first `limit` of `items`; `cursor` names the place behind an item.
+    pub(super) fn of(
+        mut items: impl Iterator<Item = T>,
+        limit: usize,
+        cursor: impl Fn(&T) -> String,
+    ) -> Self {
+        let page: Vec<T> = items.by_ref().take(limit).collect();
+        let next = items.next().and_then(|_| page.last().map(cursor));
+        Self { items: page, next }
+    }
+}
+
+/// How many items are wanted.
+pub(super) fn limit_of(asked: Option<usize>) -> Result<usize, Problem> {
+    match asked {
+        None => Ok(LIMIT_DEFAULT),
+        Some(limit @ 1..=LIMIT_MAX) => Ok(limit),
+        Some(_) => Err(malformed(format!("limit must be 1 to {LIMIT_MAX}"))),
+    }
+}
+
+/// Reads the query of a request; parameters nobody knows are refused, for they would be ignored.
+pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    let asked: Result<Query<T>, _> = Query::try_from_uri(uri);
+    asked
+        .map(|Query(asked)| asked)
+        .map_err(|error| malformed(error.body_text()))
+}
+
+/// The refusal of a query.
+pub(super) fn malformed(detail: String) -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "query_malformed",
+        "a parameter of the query is wrong",
+    )
+    .detail(detail)
+    .cause("it is not known here, or its value is none of its type")
+    .remedy("GET /openapi.json describes the parameters")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Page;
+
+    #[test]
+    fn pages_end_where_the_list_ends() {
+        let check = |count: u32, limit: usize, length: usize, next: Option<&str>| {
+            let page = Page::of(1..=count, limit, |item| item.to_string());
+            assert_eq!(
+                (page.items.len(), page.next.as_deref()),
+                (length, next),
+                "{count} {limit}"
+            );
+        };
+        check(0, 2, 0, None);
+        check(2, 2, 2, None);
+        check(3, 2, 2, Some("2"));
+    }
+}

@@ -1,0 +1,335 @@
+//! Storages: their life and what is known of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use serde::{Deserialize, Serialize};
+use storage_core::{Created, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus};
+use trace_format::storage_file::StorageState;
+use trace_format::{FORMAT_VERSION, StorageId};
+use utoipa::{IntoParams, ToSchema};
+
+use super::instant::rfc3339;
+use super::json::read_json;
+use super::page::{Page, limit_of, malformed, query};
+use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+
+/// What a new storage shall be.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct StorageCreation {
+    /// Name for people; need not be unique.
+    name: String,
+    /// Longer text for people.
+    description: String,
+    /// Labels, type to value.
+    labels: BTreeMap<String, String>,
+    /// Whether it takes packets at once; otherwise it is CREATED until it is opened.
+    open: bool,
+}
+
+/// What is changed of a storage; what is left out stays.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct StorageChange {
+    name: Option<String>,
+    description: Option<String>,
+    /// All labels; those not named are removed.
+    labels: Option<BTreeMap<String, String>>,
+}
+
+/// A storage.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct StorageDocument {
+    /// UUIDv7; ids sort by time of creation.
+    id: String,
+    name: String,
+    description: String,
+    /// `CREATED`, `OPEN`, `RECORDING`, `FINALIZING`, `FINALIZED` or `FAILED`.
+    #[schema(value_type = String)]
+    state: StorageState,
+    labels: BTreeMap<String, String>,
+    /// Bytes of its packets as the agents sent them.
+    bytes: u64,
+    /// Bytes of its packets as stored.
+    stored_bytes: u64,
+    packets: u64,
+    /// Events, where packets tell them.
+    events: u64,
+    /// Events that producers lost, where packets tell them.
+    lost: u64,
+    /// First and last instant of its packets, nanoseconds since the epoch.
+    begin: Option<i64>,
+    end: Option<i64>,
+    /// RFC 3339.
+    created: Option<String>,
+    opened: Option<String>,
+    finalized: Option<String>,
+    format_version: u16,
+    server_version: String,
+    /// Why it is FAILED.
+    failure: Option<String>,
+}
+
+impl From<StorageInfo> for StorageDocument {
+    fn from(info: StorageInfo) -> Self {
+        Self {
+            id: info.id.to_string(),
+            name: info.name,
+            description: info.description,
+            state: info.state,
+            labels: info.labels,
+            bytes: info.totals.raw_bytes,
+            stored_bytes: info.totals.stored_bytes,
+            packets: info.totals.packets,
+            events: info.totals.events,
+            lost: info.totals.lost,
+            begin: info.totals.time_span.map(|(begin, _)| begin),
+            end: info.totals.time_span.map(|(_, end)| end),
+            created: rfc3339(info.created),
+            opened: info.opened.and_then(rfc3339),
+            finalized: info.finalized.and_then(rfc3339),
+            format_version: FORMAT_VERSION,
+            server_version: info.server_version,
+            failure: info.failure,
+        }
+    }
+}
+
+/// Which storages.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct StoragesQuery {
+    /// Only those in this state.
+    state: Option<String>,
+    /// Only those with this label, `type` or `type:value`.
+    label: Option<String>,
+    /// Only those of exactly this name.
+    name: Option<String>,
+    /// Where the previous page ended.
+    cursor: Option<String>,
+    /// At most so many items, up to 1000; 100 by default.
+    limit: Option<usize>,
+}
+
+/// Creates a storage, and opens it when told so.
+#[utoipa::path(
+    post, path = "/storages", tag = "storages",
+    params((
+        "Idempotency-Key" = Option<String>, Header,
+        description = "A creation with the same key gives the same storage again",
+    )),
+    request_body = StorageCreation,
+    responses(
+        (status = 201, body = StorageDocument, description = "Created"),
+        (status = 200, body = StorageDocument, description = "Created before, with the same key"),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn create(
+    State(app): State<Arc<AppState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let key = idempotency_key(&headers)?;
+    let told: StorageCreation = read_json(&app, &headers, body).await?;
+    let new = NewStorage {
+        name: told.name,
+        description: told.description,
+        labels: told.labels,
+        idempotency_key: key,
+    };
+    let (info, created) = app.engine.create_storage(new).await?;
+    // Also where an earlier try with the same key was cut off between the two steps.
+    let info = match info.state {
+        StorageState::Created if told.open => app.engine.open_storage(info.id).await?,
+        _ => info,
+    };
+    let status = match created {
+        Created::New => StatusCode::CREATED,
+        Created::Before => StatusCode::OK,
+    };
+    let location = HeaderValue::try_from(format!("/api/v1/storages/{}", info.id)).ok();
+    let mut response = (status, Json(StorageDocument::from(info))).into_response();
+    if let Some(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    match value.to_str() {
+        Ok(key) if (1..=255).contains(&key.len()) => Ok(Some(key.to_owned())),
+        _ => Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "idempotency_key_malformed",
+            "the Idempotency-Key cannot be used",
+        )
+        .cause("it has no characters, more than 255, or some that are not visible ASCII")
+        .remedy("use a UUID")),
+    }
+}
+
+/// Lists storages, oldest first.
+#[utoipa::path(
+    get, path = "/storages", tag = "storages", params(StoragesQuery),
+    responses((status = 200, body = Page<StorageDocument>)),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<AppState>>,
+    uri: Uri,
+) -> Result<Json<Page<StorageDocument>>, Problem> {
+    let asked: StoragesQuery = query(&uri)?;
+    let state = asked
+        .state
+        .map(|state| {
+            serde_json::from_value(serde_json::Value::String(state.to_ascii_uppercase()))
+                .map_err(|error| malformed(format!("state: {error}")))
+        })
+        .transpose()?;
+    let after = asked
+        .cursor
+        .map(|cursor| cursor.parse::<StorageId>())
+        .transpose()?;
+    let filter = StorageFilter {
+        state,
+        name: asked.name,
+        label: asked.label.map(label),
+    };
+    let storages = app.engine.storages(&filter);
+    let rest = storages
+        .into_iter()
+        .filter(|info| after.is_none_or(|after| info.id > after));
+    let limit = limit_of(asked.limit)?;
+    Ok(Json(Page::of(
+        rest.map(StorageDocument::from),
+        limit,
+        |storage| storage.id.clone(),
+    )))
+}
+
+/// `type` or `type:value`.
+fn label(text: String) -> (String, Option<String>) {
+    match text.split_once(':') {
+        Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+        None => (text, None),
+    }
+}
+
+/// Shows one storage.
+#[utoipa::path(
+    get, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = StorageDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn show(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<StorageDocument>, Problem> {
+    Ok(Json(app.engine.storage(id.parse()?)?.into()))
+}
+
+/// Renames or describes a storage.
+#[utoipa::path(
+    patch, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
+    request_body = StorageChange,
+    responses(
+        (status = 200, body = StorageDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn change(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<StorageDocument>, Problem> {
+    let id: StorageId = id.parse()?;
+    let told: StorageChange = read_json(&app, &headers, body).await?;
+    let patch = StoragePatch {
+        name: told.name,
+        description: told.description,
+        labels: told.labels,
+    };
+    Ok(Json(app.engine.update_storage(id, patch).await?.into()))
+}
+
+/// Deletes a storage with all its files.
+#[utoipa::path(
+    delete, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
+    responses(
+        (status = 204, description = "Deleted"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn delete(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id: StorageId = id.parse()?;
+    app.engine.delete_storage(id).await?;
+    app.served.forget(id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Makes a created storage take packets.
+#[utoipa::path(
+    post, path = "/storages/{id}/open", tag = "storages", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = StorageDocument),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn open(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<StorageDocument>, Problem> {
+    Ok(Json(app.engine.open_storage(id.parse()?).await?.into()))
+}
+
+/// Ends writing: drains, syncs, publishes. Answers when the storage is complete on disk.
+#[utoipa::path(
+    post, path = "/storages/{id}/finalize", tag = "storages", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = StorageDocument),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn finalize(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<StorageDocument>, Problem> {
+    Ok(Json(app.engine.finalize_storage(id.parse()?).await?.into()))
+}
+
+/// Tells how writing goes: write status, queues, losses, rates.
+#[utoipa::path(
+    get, path = "/storages/{id}/status", tag = "storages", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Object, description =
+            "id, state, write_status (GOOD, MEDIUM, BAD), arrived, finished, repeated, \
+             failed_packets, queued_packets, queued_bytes, written_packets, written_bytes, \
+             stored_bytes, lost, bytes_per_second, packets_per_second, failure"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn status(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<StorageStatus>, Problem> {
+    Ok(Json(app.engine.status(id.parse()?)?))
+}

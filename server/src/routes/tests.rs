@@ -1,0 +1,147 @@
+//! Every path is described, and every described path is there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Method, Request, StatusCode};
+use serde_json::Value;
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use super::{openapi_json, router};
+use crate::app_state::AppState;
+use crate::config::{Config, Io};
+use crate::connection::Stage;
+use crate::metrics::Metrics;
+
+/// The contract: what outside programs rely on.
+const CONTRACT: &[(&str, &str)] = &[
+    ("get", "/"),
+    ("get", "/api/v1/agents"),
+    ("get", "/api/v1/agents/{agent}"),
+    ("put", "/api/v1/agents/{agent}"),
+    ("put", "/api/v1/agents/{agent}/metadata"),
+    ("put", "/api/v1/agents/{agent}/streams/{stream}"),
+    ("get", "/api/v1/storages"),
+    ("post", "/api/v1/storages"),
+    ("delete", "/api/v1/storages/{id}"),
+    ("get", "/api/v1/storages/{id}"),
+    ("patch", "/api/v1/storages/{id}"),
+    (
+        "head",
+        "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets",
+    ),
+    (
+        "post",
+        "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets",
+    ),
+    ("get", "/api/v1/storages/{id}/descriptors"),
+    ("get", "/api/v1/storages/{id}/files"),
+    ("post", "/api/v1/storages/{id}/finalize"),
+    ("post", "/api/v1/storages/{id}/open"),
+    ("get", "/api/v1/storages/{id}/packets/{number}"),
+    ("get", "/api/v1/storages/{id}/status"),
+    ("post", "/api/v1/storages/{id}/verify"),
+    ("get", "/docs"),
+    ("get", "/livez"),
+    ("get", "/metrics"),
+    ("get", "/openapi.json"),
+    ("get", "/readyz"),
+    ("get", "/storage/{id}/{file}"),
+];
+
+fn described() -> BTreeSet<(String, String)> {
+    let description: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let paths = description["paths"].as_object().unwrap();
+    let mut found = BTreeSet::new();
+    for (path, item) in paths {
+        for (method, operation) in item.as_object().unwrap() {
+            assert!(
+                operation["responses"].is_object(),
+                "{method} {path} tells no answers"
+            );
+            found.insert((method.clone(), path.clone()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_description_has_every_path_of_the_contract() {
+    let described = described();
+    for (method, path) in CONTRACT {
+        let wanted = ((*method).to_owned(), (*path).to_owned());
+        assert!(
+            described.contains(&wanted),
+            "{method} {path} is not described"
+        );
+    }
+}
+
+/// The router over an engine of its own.
+async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine) {
+    let mut config = Config::default();
+    config.storage.data_dir = folder.to_owned();
+    config.storage.io = Io::Blocking;
+    let engine = storage_core::Engine::open(config.engine()).await.unwrap();
+    let (_stage, seen) = watch::channel(Stage::Running);
+    let app = AppState::new(engine.clone(), config, Arc::new(Metrics::default()), seen);
+    (router(app), engine)
+}
+
+#[tokio::test]
+async fn pages_are_compressed_for_those_who_ask() {
+    let folder = tempfile::tempdir().unwrap();
+    let (router, engine) = served(folder.path()).await;
+    for (accepts, encoding) in [
+        (None, None),
+        (Some("gzip"), Some("gzip")),
+        (Some("br"), None),
+    ] {
+        let mut request = Request::builder().uri("/openapi.json");
+        if let Some(accepts) = accepts {
+            request = request.header("accept-encoding", accepts);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let found = response.headers().get("content-encoding");
+        let found = found.map(|found| found.to_str().unwrap());
+        assert_eq!(found, encoding, "accepting {accepts:?}");
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn every_described_path_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (router, engine) = served(folder.path()).await;
+    for (method, path) in described() {
+        // An id that is sound and unknown: the handler itself has to say so.
+        let filled = path
+            .replace("{id}", "01932c5e-0000-7000-8000-000000000000")
+            .replace("{number}", "0")
+            .replace("{agent}", "a")
+            .replace("{stream}", "s")
+            .replace("{file}", "f");
+        let request = Request::builder()
+            .method(Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap())
+            .uri(&filled)
+            .body(Body::empty())
+            .unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let by_handler = response
+            .extensions()
+            .get::<crate::problem::Problem>()
+            .is_some();
+        assert!(
+            response.status() != StatusCode::METHOD_NOT_ALLOWED,
+            "{method} {path}"
+        );
+        assert!(
+            response.status().is_success() || by_handler,
+            "{method} {path}"
+        );
+    }
+    engine.shutdown().await.unwrap();
+}

@@ -1,0 +1,118 @@
+//! Files of finalized storages that stay open between requests.
+//!
+//! Such a file never changes, so a reader may be given the one that is open. Only deletion ends
+//! that; it is told by `forget`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use trace_format::StorageId;
+
+use crate::range::Resource;
+
+/// Files kept open; beyond it the one that was opened first is let go.
+const OPEN_FILES_MAX: usize = 256;
+
+/// The open files.
+#[derive(Default)]
+pub(crate) struct ServedFiles {
+    open: RwLock<Open>,
+    /// Deletions so far: a file that was opened before one of them is not kept after it.
+    deletions: AtomicU64,
+}
+
+#[derive(Default)]
+struct Open {
+    files: HashMap<StorageId, HashMap<Box<str>, Arc<Resource>>>,
+    /// By time of opening.
+    order: VecDeque<(StorageId, Box<str>)>,
+}
+
+/// The moment before a file was opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment(u64);
+
+impl ServedFiles {
+    /// The file, when it is open.
+    pub(crate) fn get(&self, id: StorageId, name: &str) -> Option<Arc<Resource>> {
+        self.open.read().files.get(&id)?.get(name).cloned()
+    }
+
+    /// To be taken before a file is opened, and shown to `keep`.
+    pub(crate) fn ticket(&self) -> Moment {
+        Moment(self.deletions.load(Ordering::SeqCst))
+    }
+
+    /// Keeps a file open, unless something was deleted since `before`.
+    pub(crate) fn keep(&self, before: Moment, id: StorageId, name: &str, file: &Arc<Resource>) {
+        let mut open = self.open.write();
+        if before.0 != self.deletions.load(Ordering::SeqCst) {
+            return;
+        }
+        let name: Box<str> = name.into();
+        if open
+            .files
+            .entry(id)
+            .or_default()
+            .insert(name.clone(), Arc::clone(file))
+            .is_none()
+        {
+            open.order.push_back((id, name));
+        }
+        while open.order.len() > OPEN_FILES_MAX {
+            let Some((id, name)) = open.order.pop_front() else {
+                break;
+            };
+            if let Some(files) = open.files.get_mut(&id) {
+                files.remove(&name);
+                if files.is_empty() {
+                    open.files.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Lets go of every file of a storage that was deleted.
+    pub(crate) fn forget(&self, id: StorageId) {
+        let mut open = self.open.write();
+        self.deletions.fetch_add(1, Ordering::SeqCst);
+        open.files.remove(&id);
+        open.order.retain(|(of, _)| *of != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trace_format::StorageId;
+
+    use super::{OPEN_FILES_MAX, ServedFiles};
+    use crate::range::{Content, Resource};
+
+    #[test]
+    fn files_are_kept_up_to_the_bound_and_forgotten_with_their_storage() {
+        let served = ServedFiles::default();
+        let content = Content::Memory(bytes::Bytes::new());
+        let file = Arc::new(Resource::new(content, "x", None, true));
+        let (one, other) = (StorageId::new(1, [1; 10]), StorageId::new(2, [2; 10]));
+        served.keep(served.ticket(), one, "a", &file);
+        for number in 0..OPEN_FILES_MAX {
+            served.keep(served.ticket(), other, &number.to_string(), &file);
+            served.keep(served.ticket(), other, &number.to_string(), &file);
+        }
+        assert!(
+            served.get(one, "a").is_none(),
+            "the first file is still open"
+        );
+        assert!(served.get(other, "0").is_some());
+        let before = served.ticket();
+        served.forget(other);
+        assert!(served.get(other, "0").is_none());
+        served.keep(before, other, "0", &file);
+        assert!(served.get(other, "0").is_none(), "a deleted file was kept");
+        assert!(served.open.read().order.is_empty());
+    }
+}
