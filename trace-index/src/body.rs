@@ -1,0 +1,332 @@
+//! The bodies of the blocks of a sidecar.
+//!
+//! Numbers and text are written as `wire` says; each list is its length and its items.
+//!
+//! ```text
+//! statistics  names: list of text, each name and category of the block once
+//!             for each chunk: list of (cat + 1, name + 1: places in names, or 0 for none; totals),
+//!                             totals of other events
+//! totals      events, timed, odd; if timed: first (signed), last - first, end - last;
+//!             durations: count; if count: sum (wide, folded), squares (wide), min, max (signed)
+//! sketches    for each chunk, for each group and then for other events:
+//!             low, list of (bin - bin before, count)
+//! limits      for each chunk: present, distinct, exact (byte), types (byte),
+//!             numbers: 0, or 1 and two numbers; texts: 0, or 1, min, max (optional text);
+//!             dictionary: 0, or 1 and its entries
+//! number      0 and a wide integer (folded), or 1 and eight bytes of a float
+//! filters     for each chunk: number of 32-byte blocks, 0 for no filter; then all these blocks
+//! ```
+
+use std::collections::HashMap;
+
+use trace_query::Number;
+
+use crate::bloom::{BLOCK_BYTES, BLOCKS_MAX};
+use crate::builder::GROUPS_MAX;
+use crate::dictionary::Dictionary;
+use crate::sketch::BINS;
+use crate::statistics::{ChunkStatistics, Durations, Group, TimeRange, Totals};
+use crate::wire::{Damage, Reader, put_optional_text, put_signed, put_text, put_varint, put_wide};
+use crate::zone::{TextRange, Zone};
+use crate::{BloomFilter, Sketch, ValueTypes};
+
+pub(crate) fn encode_statistics(chunks: &[ChunkStatistics]) -> Vec<u8> {
+    let mut names: Vec<&[u8]> = Vec::new();
+    let mut places: HashMap<&[u8], u64> = HashMap::new();
+    let mut rows = Vec::new();
+    for chunk in chunks {
+        put_varint(&mut rows, chunk.groups.len() as u64);
+        for group in &chunk.groups {
+            for label in [&group.cat, &group.name] {
+                let place = label.as_deref().map_or(0, |text| {
+                    *places.entry(text).or_insert_with(|| {
+                        names.push(text);
+                        names.len() as u64
+                    })
+                });
+                put_varint(&mut rows, place);
+            }
+            put_totals(&mut rows, &group.totals);
+        }
+        put_totals(&mut rows, &chunk.other);
+    }
+    let mut out = Vec::new();
+    put_varint(&mut out, names.len() as u64);
+    names.iter().for_each(|name| put_text(&mut out, name));
+    out.extend(rows);
+    out
+}
+
+pub(crate) fn decode_statistics(
+    body: &[u8],
+    chunks: usize,
+) -> Result<Vec<ChunkStatistics>, Damage> {
+    let mut reader = Reader::new(body);
+    let names: Vec<&[u8]> = (0..reader.length(1)?)
+        .map(|_| reader.text())
+        .collect::<Result<_, _>>()?;
+    let label = |place: u64| match place.checked_sub(1) {
+        None => Ok(None),
+        Some(place) => usize::try_from(place)
+            .ok()
+            .and_then(|place| names.get(place))
+            .map(|text| Some(Box::from(*text)))
+            .ok_or(Damage("group of an unknown name")),
+    };
+    let mut all = Vec::with_capacity(chunks);
+    for _ in 0..chunks {
+        let mut statistics = ChunkStatistics::default();
+        let groups = reader.length(6)?;
+        if groups > GROUPS_MAX {
+            return Err(Damage("chunk of too many groups"));
+        }
+        for _ in 0..groups {
+            statistics.groups.push(Group {
+                cat: label(reader.varint()?)?,
+                name: label(reader.varint()?)?,
+                totals: take_totals(&mut reader)?,
+            });
+        }
+        statistics.other = take_totals(&mut reader)?;
+        all.push(statistics);
+    }
+    reader.end()?;
+    Ok(all)
+}
+
+fn put_totals(out: &mut Vec<u8>, totals: &Totals) {
+    put_varint(out, totals.events);
+    put_varint(out, totals.timed);
+    put_varint(out, totals.odd);
+    put_times(out, totals.times);
+    let durations = &totals.durations;
+    put_varint(out, durations.count);
+    if durations.count > 0 {
+        put_wide(out, fold(durations.sum));
+        put_wide(out, durations.sum_squares);
+        put_signed(out, durations.min);
+        put_signed(out, durations.max);
+    }
+}
+
+fn take_totals(reader: &mut Reader<'_>) -> Result<Totals, Damage> {
+    let (events, timed, odd) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    let times = take_times(reader, timed)?;
+    let mut durations = Durations {
+        count: reader.varint()?,
+        ..Durations::default()
+    };
+    if durations.count > 0 {
+        durations.sum = unfold(reader.wide()?);
+        durations.sum_squares = reader.wide()?;
+        durations.min = reader.signed()?;
+        durations.max = reader.signed()?;
+    }
+    if timed > events || odd > events || durations.count > events {
+        return Err(Damage("more times than events"));
+    }
+    Ok(Totals {
+        events,
+        timed,
+        odd,
+        times,
+        durations,
+    })
+}
+
+/// Times of events; nothing where there are none.
+pub(crate) fn put_times(out: &mut Vec<u8>, times: Option<TimeRange>) {
+    if let Some(times) = times {
+        put_signed(out, times.first);
+        put_varint(out, times.last.abs_diff(times.first));
+        put_varint(out, times.end.abs_diff(times.last));
+    }
+}
+
+pub(crate) fn take_times(reader: &mut Reader<'_>, timed: u64) -> Result<Option<TimeRange>, Damage> {
+    if timed == 0 {
+        return Ok(None);
+    }
+    let first = reader.signed()?;
+    let beyond = Damage("time out of range");
+    let last = first.checked_add_unsigned(reader.varint()?).ok_or(beyond)?;
+    // The latest end is never before the latest start, because no event ends before it starts.
+    let end = last.checked_add_unsigned(reader.varint()?).ok_or(beyond)?;
+    Ok(Some(TimeRange { first, last, end }))
+}
+
+fn fold(value: i128) -> u128 {
+    (value << 1 ^ value >> 127).cast_unsigned()
+}
+
+fn unfold(value: u128) -> i128 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+pub(crate) fn encode_sketches(chunks: &[ChunkStatistics]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for chunk in chunks {
+        for totals in totals_of(chunk) {
+            let sketch = &totals.durations.sketch;
+            put_varint(&mut out, sketch.low());
+            put_varint(&mut out, sketch.bins().count() as u64);
+            let mut before = 0;
+            for (bin, count) in sketch.bins() {
+                put_varint(&mut out, u64::from(bin - before));
+                put_varint(&mut out, count);
+                before = bin;
+            }
+        }
+    }
+    out
+}
+
+/// Puts the sketches into the statistics that they belong to.
+pub(crate) fn decode_sketches(body: &[u8], chunks: &mut [ChunkStatistics]) -> Result<(), Damage> {
+    let mut reader = Reader::new(body);
+    for chunk in chunks {
+        let groups = chunk.groups.iter_mut().map(|group| &mut group.totals);
+        for totals in groups.chain([&mut chunk.other]) {
+            let mut sketch = Sketch::default();
+            sketch.set_low(reader.varint()?);
+            let mut bin = 0_u32;
+            for _ in 0..reader.length(2)? {
+                let step = u32::try_from(reader.varint()?).ok();
+                bin = step
+                    .and_then(|step| bin.checked_add(step))
+                    .filter(|bin| *bin < BINS)
+                    .ok_or(Damage("sketch with an unknown bin"))?;
+                sketch.add_bin(bin, reader.varint()?);
+            }
+            if sketch.count() != totals.durations.count {
+                return Err(Damage("sketch of another number of events"));
+            }
+            totals.durations.sketch = sketch;
+        }
+    }
+    reader.end()
+}
+
+fn totals_of(chunk: &ChunkStatistics) -> impl Iterator<Item = &Totals> {
+    let groups = chunk.groups.iter().map(|group| &group.totals);
+    groups.chain([&chunk.other])
+}
+
+pub(crate) fn encode_limits(chunks: &[(Zone, Option<Dictionary>)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (zone, dictionary) in chunks {
+        put_varint(&mut out, zone.present);
+        put_varint(&mut out, zone.distinct);
+        out.push(u8::from(zone.distinct_exact));
+        out.push(zone.types.0);
+        out.push(u8::from(zone.numbers.is_some()));
+        if let Some((min, max)) = zone.numbers {
+            put_number(&mut out, min);
+            put_number(&mut out, max);
+        }
+        out.push(u8::from(zone.texts.is_some()));
+        if let Some(texts) = &zone.texts {
+            put_text(&mut out, &texts.min);
+            put_optional_text(&mut out, texts.max.as_deref());
+        }
+        out.push(u8::from(dictionary.is_some()));
+        if let Some(dictionary) = dictionary {
+            dictionary.encode(&mut out);
+        }
+    }
+    out
+}
+
+pub(crate) fn decode_limits(
+    body: &[u8],
+    chunks: usize,
+) -> Result<Vec<(Zone, Option<Dictionary>)>, Damage> {
+    let mut reader = Reader::new(body);
+    let mut all = Vec::with_capacity(chunks);
+    for _ in 0..chunks {
+        let mut zone = Zone {
+            present: reader.varint()?,
+            distinct: reader.varint()?,
+            distinct_exact: reader.byte()? != 0,
+            types: ValueTypes(reader.byte()?),
+            ..Zone::default()
+        };
+        if reader.byte()? != 0 {
+            zone.numbers = Some((take_number(&mut reader)?, take_number(&mut reader)?));
+        }
+        if reader.byte()? != 0 {
+            zone.texts = Some(TextRange {
+                min: reader.text()?.into(),
+                max: reader.optional_text()?.map(Box::from),
+            });
+        }
+        let dictionary = match reader.byte()? {
+            0 => None,
+            _ => Some(Dictionary::decode(&mut reader)?),
+        };
+        all.push((zone, dictionary));
+    }
+    reader.end()?;
+    Ok(all)
+}
+
+fn put_number(out: &mut Vec<u8>, number: Number) {
+    match number {
+        Number::Int(value) => {
+            out.push(0);
+            put_wide(out, fold(value));
+        }
+        Number::Float(value) => {
+            out.push(1);
+            out.extend(value.to_bits().to_le_bytes());
+        }
+    }
+}
+
+fn take_number(reader: &mut Reader<'_>) -> Result<Number, Damage> {
+    match reader.byte()? {
+        0 => Ok(Number::Int(unfold(reader.wide()?))),
+        1 => Ok(Number::Float(f64::from_bits(reader.word()?))),
+        _ => Err(Damage("unknown type of number")),
+    }
+}
+
+pub(crate) fn encode_filters(chunks: &[Option<BloomFilter>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for filter in chunks {
+        let bytes = filter.as_ref().map_or(0, BloomFilter::byte_len);
+        put_varint(&mut out, (bytes / BLOCK_BYTES) as u64);
+    }
+    for filter in chunks.iter().flatten() {
+        filter.encode(&mut out);
+    }
+    out
+}
+
+pub(crate) fn decode_filters(
+    body: &[u8],
+    chunks: usize,
+) -> Result<Vec<Option<BloomFilter>>, Damage> {
+    let mut reader = Reader::new(body);
+    let lengths: Vec<usize> = (0..chunks)
+        .map(|_| {
+            let blocks = usize::try_from(reader.varint()?).ok();
+            let blocks = blocks.filter(|blocks| *blocks <= BLOCKS_MAX);
+            blocks.ok_or(Damage("filter too large"))
+        })
+        .collect::<Result<_, _>>()?;
+    let filters = lengths
+        .into_iter()
+        .map(|blocks| match blocks {
+            0 => Ok(None),
+            _ => {
+                let bytes = reader.bytes(blocks * BLOCK_BYTES)?;
+                BloomFilter::decode(bytes)
+                    .map(Some)
+                    .ok_or(Damage("filter of no size"))
+            }
+        })
+        .collect::<Result<_, Damage>>()?;
+    reader.end()?;
+    Ok(filters)
+}

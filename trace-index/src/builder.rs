@@ -1,0 +1,262 @@
+//! From events to chunk summaries, in one pass.
+
+use std::collections::HashMap;
+
+use trace_query::{FieldId, FieldPath, FieldSource, FieldTable, Number, Value};
+
+use crate::OwnedValue;
+use crate::config::IndexConfig;
+use crate::dimension::{DimensionBuilder, DimensionSummary};
+use crate::slowest::{Slowest, SlowestBuilder};
+use crate::statistics::{ChunkStatistics, Group, TimeRange, Totals};
+
+/// What is known of a chunk without decoding it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChunkSummary {
+    /// Counts, times and durations, by category and name.
+    pub statistics: ChunkStatistics,
+    /// One summary for each dimension of the configuration, in its order.
+    pub dimensions: Vec<DimensionSummary>,
+    /// The slowest events, of those whose records were given.
+    pub slowest: Slowest,
+}
+
+/// Takes the events of a chunk, then of the next.
+///
+/// An event costs a few nanoseconds a dimension: a value is compared with the one before it, else
+/// found by a hash over two words; nothing is allocated unless the value is new in the chunk, and
+/// filters, dictionaries and limits are made from the distinct values at the end.
+#[derive(Debug)]
+pub struct ChunkBuilder {
+    config: IndexConfig,
+    entries_max: usize,
+    ids: Vec<FieldId>,
+    ts: FieldId,
+    dur: FieldId,
+    dimensions: Vec<DimensionBuilder>,
+    groups: GroupBuilder,
+    slowest: SlowestBuilder,
+}
+
+/// Groups that a chunk keeps apart.
+pub(crate) const GROUPS_MAX: usize = 1_024;
+/// Places of `name` and `cat` among the dimensions.
+const NAME: usize = 0;
+const CAT: usize = 1;
+
+impl ChunkBuilder {
+    /// A builder for chunks of events that are decoded with the fields of `table`, to which the
+    /// dimensions, `ts` and `dur` are added.
+    pub fn new(config: IndexConfig, table: &mut FieldTable) -> ChunkBuilder {
+        let ids: Vec<FieldId> = config
+            .dimensions()
+            .iter()
+            .map(|path| table.insert(path))
+            .collect();
+        ChunkBuilder {
+            entries_max: config.entries_max(),
+            ts: table.insert(&FieldPath::new("ts")),
+            dur: table.insert(&FieldPath::new("dur")),
+            dimensions: ids.iter().map(|_| DimensionBuilder::new()).collect(),
+            groups: GroupBuilder::default(),
+            slowest: SlowestBuilder::default(),
+            ids,
+            config,
+        }
+    }
+
+    /// What is indexed.
+    pub fn config(&self) -> &IndexConfig {
+        &self.config
+    }
+
+    /// Takes one event.
+    #[inline]
+    pub fn add<S: FieldSource + ?Sized>(&mut self, event: &S) {
+        if let Some(length) = self.summarize(event) {
+            self.slowest.pass(length);
+        }
+    }
+
+    /// Takes one event with its record: its bytes and where they lie in the decoded content. The
+    /// records of the slowest events are kept, so they must be decodable alone.
+    #[inline]
+    pub fn add_record<S: FieldSource + ?Sized>(
+        &mut self,
+        event: &S,
+        raw_offset: u64,
+        record: &[u8],
+    ) {
+        if let Some(length) = self.summarize(event) {
+            self.slowest.add(length, raw_offset, record);
+        }
+    }
+
+    /// Takes one event but for its record; gives its duration.
+    #[inline]
+    fn summarize<S: FieldSource + ?Sized>(&mut self, event: &S) -> Option<i64> {
+        let mut labels = [Label::MISSING; 2];
+        for (at, (dimension, id)) in self.dimensions.iter_mut().zip(&self.ids).enumerate() {
+            let Some(value) = event.field(*id) else {
+                continue;
+            };
+            let number = dimension.count(value, self.entries_max);
+            if let Some(label) = labels.get_mut(at) {
+                *label = Label::new(value, number);
+            }
+        }
+        let totals = self.groups.totals(labels[NAME], labels[CAT]);
+        totals.events += 1;
+        let (start, length) = (event.field(self.ts), event.field(self.dur));
+        let given = u8::from(start.is_some()) + u8::from(length.is_some());
+        let (start, length) = (start.and_then(whole_nanos), length.and_then(whole_nanos));
+        if given != u8::from(start.is_some()) + u8::from(length.is_some()) {
+            totals.odd += 1;
+        }
+        if let Some(length) = length {
+            totals.durations.add(length);
+        }
+        if let Some(start) = start {
+            totals.timed += 1;
+            let end = start.saturating_add(length.unwrap_or(0).max(0));
+            match &mut totals.times {
+                Some(times) => {
+                    times.first = times.first.min(start);
+                    times.last = times.last.max(start);
+                    times.end = times.end.max(end);
+                }
+                none => {
+                    *none = Some(TimeRange {
+                        first: start,
+                        last: start,
+                        end,
+                    });
+                }
+            }
+        }
+        length
+    }
+
+    /// The summary of the events since the last one; begins anew for the next chunk.
+    pub fn finish(&mut self) -> ChunkSummary {
+        let label = |dimension: &DimensionBuilder, label: Label| match label.id() {
+            None => None,
+            Some(id) => match dimension.value(id) {
+                Some(OwnedValue::Str(text)) => Some(text),
+                _ => None,
+            },
+        };
+        let groups = std::mem::take(&mut self.groups);
+        let statistics = ChunkStatistics {
+            groups: groups
+                .groups
+                .into_iter()
+                .map(|(name, cat, totals)| Group {
+                    name: label(&self.dimensions[NAME], name),
+                    cat: label(&self.dimensions[CAT], cat),
+                    totals,
+                })
+                .collect(),
+            other: groups.other,
+        };
+        let config = &self.config;
+        ChunkSummary {
+            statistics,
+            slowest: self.slowest.finish(),
+            dimensions: self
+                .dimensions
+                .iter_mut()
+                .map(|dimension| dimension.finish(config))
+                .collect(),
+        }
+    }
+}
+
+/// `ts` and `dur` as adapters give them. A value of another type is no time and takes part in no
+/// statistic; text is one even where it spells a number, because a query can ask for its letters.
+#[inline]
+fn whole_nanos(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Int(value) => Some(value),
+        Value::Uint(value) => i64::try_from(value).ok(),
+        Value::Float(value) => match Number::Float(value).normalize() {
+            Number::Int(value) => i64::try_from(value).ok(),
+            Number::Float(_) => None,
+        },
+        Value::Str(_) | Value::Bool(_) => None,
+    }
+}
+
+/// The number of a category or a name in its chunk, plus one; or that there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Label(u32);
+
+impl Label {
+    /// The event lacks the field.
+    const MISSING: Label = Label(0);
+    /// The field is not text, or its value was not kept.
+    const UNKNOWN: Label = Label(u32::MAX);
+
+    #[inline]
+    fn new(value: Value<'_>, number: Option<u32>) -> Label {
+        match (value, number) {
+            (Value::Str(_), Some(number)) => Label(number + 1),
+            _ => Label::UNKNOWN,
+        }
+    }
+
+    fn id(self) -> Option<u32> {
+        self.0.checked_sub(1)
+    }
+}
+
+/// The totals of the pairs of name and category that a chunk has had so far.
+#[derive(Debug, Default)]
+struct GroupBuilder {
+    groups: Vec<(Label, Label, Totals)>,
+    /// By name: the category that it came with first, and the place of that group.
+    firsts: Vec<Option<(Label, u32)>>,
+    /// All further pairs.
+    more: HashMap<(Label, Label), u32>,
+    other: Totals,
+}
+
+impl GroupBuilder {
+    #[inline]
+    fn totals(&mut self, name: Label, cat: Label) -> &mut Totals {
+        if let Some(Some((first, place))) = self.firsts.get(name.0 as usize)
+            && *first == cat
+        {
+            return &mut self.groups[*place as usize].2;
+        }
+        self.find(name, cat)
+    }
+
+    #[inline(never)]
+    fn find(&mut self, name: Label, cat: Label) -> &mut Totals {
+        if name == Label::UNKNOWN || cat == Label::UNKNOWN {
+            return &mut self.other;
+        }
+        if let Some(place) = self.more.get(&(name, cat)) {
+            return &mut self.groups[*place as usize].2;
+        }
+        let Ok(place) = u32::try_from(self.groups.len()) else {
+            return &mut self.other;
+        };
+        if self.groups.len() >= GROUPS_MAX {
+            return &mut self.other;
+        }
+        self.groups.push((name, cat, Totals::default()));
+        let at = name.0 as usize;
+        if at >= self.firsts.len() {
+            self.firsts.resize(at + 1, None);
+        }
+        match &mut self.firsts[at] {
+            Some(_) => {
+                self.more.insert((name, cat), place);
+            }
+            none => *none = Some((cat, place)),
+        }
+        &mut self.groups[place as usize].2
+    }
+}

@@ -1,0 +1,173 @@
+//! Decoded Bloom filters that several queries share, within a bound of bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use crate::index::FilterBlock;
+use crate::sidecar::{Block, BlockKind};
+
+/// Filters kept between queries, by the sidecar they came from ([`crate::Sidecar::key`]) and their
+/// block. When they would take more than the bound, those leave first that were not asked for since
+/// the hand of the clock passed them.
+#[derive(Debug)]
+pub struct FilterCache {
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+type Key = (u64, BlockKind, u32, u32);
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<Key, Entry>,
+    clock: VecDeque<Key>,
+    counts: CacheCounts,
+}
+
+#[derive(Debug)]
+struct Entry {
+    filters: FilterBlock,
+    bytes: usize,
+    asked: bool,
+}
+
+/// What a cache did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Blocks that were there.
+    pub hits: u64,
+    /// Blocks that were not.
+    pub misses: u64,
+    /// Blocks that left for others.
+    pub evictions: u64,
+    /// Bytes of the blocks that are there.
+    pub bytes: usize,
+}
+
+impl FilterCache {
+    /// An empty cache that keeps at most `bytes_max` bytes of filters.
+    pub fn new(bytes_max: usize) -> FilterCache {
+        FilterCache {
+            bytes_max,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The filters of a block, if they are kept.
+    pub fn get(&self, sidecar: u64, block: &Block) -> Option<FilterBlock> {
+        let mut state = self.state();
+        let found = state.entries.get_mut(&key(sidecar, block)).map(|entry| {
+            entry.asked = true;
+            entry.filters.clone()
+        });
+        match found {
+            Some(_) => state.counts.hits += 1,
+            None => state.counts.misses += 1,
+        }
+        found
+    }
+
+    /// Keeps the filters of a block, unless they alone are larger than the bound.
+    pub fn put(&self, sidecar: u64, block: &Block, filters: FilterBlock) {
+        let entry = std::mem::size_of::<Option<crate::BloomFilter>>() * filters.len();
+        let bits: usize = filters
+            .iter()
+            .flatten()
+            .map(crate::BloomFilter::byte_len)
+            .sum();
+        let bytes = entry + bits;
+        let key = key(sidecar, block);
+        let mut state = self.state();
+        if bytes > self.bytes_max || state.entries.contains_key(&key) {
+            return;
+        }
+        while state.counts.bytes + bytes > self.bytes_max {
+            state.evict();
+        }
+        state.counts.bytes += bytes;
+        state.clock.push_back(key);
+        let asked = false;
+        state.entries.insert(
+            key,
+            Entry {
+                filters,
+                bytes,
+                asked,
+            },
+        );
+    }
+
+    /// What the cache did so far.
+    pub fn counts(&self) -> CacheCounts {
+        self.state().counts
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // Nothing between the lines of a change can panic, so the state is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Moves the hand to the first block that was not asked for, and drops it.
+    fn evict(&mut self) {
+        while let Some(key) = self.clock.pop_front() {
+            match self.entries.get_mut(&key) {
+                Some(entry) if entry.asked => {
+                    entry.asked = false;
+                    self.clock.push_back(key);
+                }
+                Some(entry) => {
+                    self.counts.bytes -= entry.bytes;
+                    self.counts.evictions += 1;
+                    self.entries.remove(&key);
+                    return;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn key(sidecar: u64, block: &Block) -> Key {
+    (sidecar, block.kind, block.dimension, block.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BloomFilter;
+    use std::sync::Arc;
+
+    fn filters() -> FilterBlock {
+        Arc::new(vec![Some(BloomFilter::new(1_000, 0.01))])
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_and_bytes_are_bounded() {
+        let one = filters()[0].as_ref().unwrap().byte_len() + 64;
+        let cache = FilterCache::new(3 * one);
+        let block = |number| Block {
+            number,
+            ..Block::sample()
+        };
+        for number in 0..10 {
+            cache.put(1, &block(number), filters());
+            assert!(
+                cache.get(1, &block(0)).is_some(),
+                "block 0 is asked for and stays"
+            );
+            assert!(cache.counts().bytes <= 3 * one);
+        }
+        assert!(cache.get(1, &block(3)).is_none());
+        assert!(cache.get(2, &block(0)).is_none(), "of another sidecar");
+        let counts = cache.counts();
+        assert_eq!((counts.hits, counts.misses, counts.evictions), (10, 2, 7));
+        cache.put(
+            1,
+            &block(99),
+            Arc::new(vec![Some(BloomFilter::new(100_000, 0.01))]),
+        );
+        assert!(cache.get(1, &block(99)).is_none(), "larger than the bound");
+    }
+}

@@ -1,0 +1,32 @@
+//! Doors for the fuzz targets, past the checksums that random bytes never pass. Not for readers.
+
+use crate::statistics::ChunkStatistics;
+use crate::{BlockKind, body, provenance, sidecar, slowest};
+
+/// Chunks of the blocks that are tried.
+const CHUNKS: usize = 3;
+
+/// Decodes the body of a block.
+pub fn block(kind: BlockKind, bytes: &[u8]) -> bool {
+    match kind {
+        BlockKind::Statistics => body::decode_statistics(bytes, CHUNKS).is_ok(),
+        BlockKind::Sketches => {
+            let mut chunks = vec![ChunkStatistics::default(); CHUNKS];
+            body::decode_sketches(bytes, &mut chunks).is_ok()
+        }
+        BlockKind::Limits => body::decode_limits(bytes, CHUNKS).is_ok(),
+        BlockKind::Filters => body::decode_filters(bytes, CHUNKS).is_ok(),
+        BlockKind::Slowest => slowest::decode(bytes, CHUNKS).is_ok(),
+        BlockKind::Attachment => true,
+    }
+}
+
+/// Decodes the footer of an `.idx`, gzip checkpoints included.
+pub fn footer(bytes: &[u8]) -> bool {
+    sidecar::footer::decode(bytes, 1 << 30).is_ok()
+}
+
+/// Decodes the body of a `.pidx`.
+pub fn provenance(bytes: &[u8]) -> bool {
+    provenance::decode(bytes).is_ok()
+}

@@ -1,0 +1,504 @@
+use proptest::prelude::*;
+use trace_query::{
+    BareUnit, CompareOp, Condition, Expr, FieldPath, FieldTable, Filter, Number, Program, Query,
+    Scalar, Value,
+};
+
+use super::{Pruner, Pruning, Tier};
+use crate::{
+    BLOCK_CHUNKS, Chunk, ChunkBuilder, ChunkStatistics, Index, IndexConfig, Opened, OwnedValue,
+    Sidecar,
+};
+
+/// The fields of the events below, in this order.
+const FIELDS: [&str; 7] = ["name", "cat", "ts", "dur", "pid", "args.x", "args.h"];
+
+type Event = [Option<OwnedValue>; FIELDS.len()];
+
+fn table() -> FieldTable {
+    let mut table = FieldTable::new();
+    for field in FIELDS {
+        table.insert(&FieldPath::new(field));
+    }
+    table
+}
+
+fn row(event: &Event) -> Vec<Option<Value<'_>>> {
+    event
+        .iter()
+        .map(|value| value.as_ref().map(OwnedValue::as_value))
+        .collect()
+}
+
+/// Small bounds, so that few events already drop dictionaries and overflow.
+fn small_config() -> IndexConfig {
+    let mut config = IndexConfig::new(["pid", "x", "h"]);
+    config.expected_entries = 1;
+    config.dictionary_bytes_max = 24;
+    config
+}
+
+fn build(config: &IndexConfig, chunks: &[Vec<Event>]) -> Index {
+    let mut index = Index::new(config);
+    let mut fields = table();
+    let mut builder = ChunkBuilder::new(config.clone(), &mut fields);
+    assert_eq!(fields.len(), FIELDS.len());
+    for chunk in chunks {
+        // The record of an event is its place in the chunk.
+        for (place, event) in (0_u64..).zip(chunk) {
+            builder.add_record(&row(event), place, &place.to_le_bytes());
+        }
+        index.push(Chunk::default(), builder.finish());
+    }
+    index
+}
+
+/// The statistics of just these events, from the builder.
+fn statistics<'a>(events: impl Iterator<Item = &'a Event>) -> ChunkStatistics {
+    let mut builder = ChunkBuilder::new(IndexConfig::new([]), &mut table());
+    events.for_each(|event| builder.add(&row(event)));
+    builder.finish().statistics
+}
+
+/// All that must hold of a filter, an index, and the events it was made of.
+fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
+    let index = build(config, chunks);
+    let program = Program::compile(filter, &mut table());
+    let matching = |chunk: usize| {
+        chunks[chunk]
+            .iter()
+            .filter(|event| program.matches(&row(event)))
+    };
+    let expected: Vec<usize> = (0..chunks.len())
+        .filter(|chunk| matching(*chunk).next().is_some())
+        .collect();
+    let pruner = Pruner::new(filter);
+    let whole = pruner.run(&index);
+    let holds = |pruning: &Pruning, what: &str| {
+        for chunk in &expected {
+            assert!(
+                pruning.candidates.contains(chunk),
+                "{what} drops chunk {chunk} for {filter}: {:?}",
+                chunks[*chunk]
+            );
+        }
+        let ruled_out: usize = pruning.ruled_out.iter().sum();
+        assert_eq!(pruning.candidates.len() + ruled_out, chunks.len());
+    };
+    holds(&whole, "the index");
+
+    for (chunk, events) in chunks.iter().enumerate() {
+        let count = matching(chunk).count() as u64;
+        if let Some(claimed) = pruner.count(&index, chunk) {
+            assert_eq!(claimed, count, "chunk {chunk} for {filter}");
+        }
+        if let Some(records) = pruner.slowest(&index, chunk) {
+            let kept = records
+                .iter()
+                .map(|record| &events[record.raw_offset as usize]);
+            let found = kept.filter(|event| program.matches(&row(event))).count() as u64;
+            assert_eq!(
+                found, count,
+                "slowest of chunk {chunk} for {filter}: {records:?}"
+            );
+        }
+        if let Some(claimed) = pruner.matched(&index, chunk) {
+            let truth = statistics(matching(chunk));
+            assert_eq!(
+                claimed.totals(),
+                truth.totals(),
+                "chunk {chunk} for {filter}"
+            );
+            if claimed.other.events == 0 && truth.other.events == 0 {
+                let by = |statistics: &ChunkStatistics| {
+                    statistics.group_by(|group| (group.name.clone(), group.cat.clone()))
+                };
+                assert_eq!(by(&claimed), by(&truth));
+            }
+        }
+    }
+
+    // The same from the bytes, fetching only what is asked for.
+    let bytes = index.encode().expect("all is loaded");
+    let Ok(Opened::Sidecar(mut sidecar)) = Sidecar::open(&bytes, bytes.len() as u64) else {
+        panic!("does not open");
+    };
+    let mut pruning = Pruning::begin(sidecar.index());
+    for tier in Tier::ALL {
+        for block in pruner.wanted(&sidecar, tier, &pruning) {
+            let range = block.range();
+            let bytes = &bytes[range.start as usize..range.end as usize];
+            sidecar.load(&block, bytes).expect("the bytes of the block");
+        }
+        assert_eq!(pruner.wanted(&sidecar, tier, &pruning), []);
+        pruner.apply(sidecar.index(), tier, &mut pruning);
+        holds(&pruning, "the sidecar");
+    }
+    let whole_again = pruner.run(&Sidecar::read(&bytes).expect("what was written"));
+    assert_eq!(whole_again, whole, "{filter}");
+}
+
+fn texts() -> impl Strategy<Value = OwnedValue> {
+    "[ab12]{0,2}".prop_map(|text| OwnedValue::Str(text.into_bytes().into()))
+}
+
+fn mixed() -> impl Strategy<Value = OwnedValue> {
+    prop_oneof![
+        3 => texts(),
+        3 => (-3_i64..6).prop_map(|value| match u64::try_from(value) {
+            Ok(value) => OwnedValue::Uint(value),
+            Err(_) => OwnedValue::Int(value),
+        }),
+        1 => Just(OwnedValue::Uint(u64::MAX)),
+        2 => (-3_i32..6).prop_map(|value| OwnedValue::Float(f64::from(value) / 2.0)),
+        1 => Just(OwnedValue::Float(f64::NAN)),
+        1 => any::<bool>().prop_map(OwnedValue::Bool),
+    ]
+}
+
+fn labels() -> impl Strategy<Value = Option<OwnedValue>> {
+    proptest::option::weighted(
+        0.9,
+        prop_oneof![
+            20 => "[abc]{1}".prop_map(|text| OwnedValue::Str(text.into_bytes().into())),
+            1 => mixed(),
+        ],
+    )
+}
+
+fn times() -> impl Strategy<Value = Option<OwnedValue>> {
+    proptest::option::weighted(
+        0.9,
+        prop_oneof![
+            30 => (-2_i64..6).prop_map(|value| OwnedValue::Int(value * 1_000)),
+            1 => mixed(),
+        ],
+    )
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let some = proptest::option::weighted(0.8, mixed());
+    (
+        labels(),
+        labels(),
+        times(),
+        times(),
+        proptest::option::of((0_u64..3).prop_map(OwnedValue::Uint)),
+        some,
+        proptest::option::of(
+            (0_u64..1_000).prop_map(|n| OwnedValue::Str(format!("{n:04x}").into_bytes().into())),
+        ),
+    )
+        .prop_map(|(name, cat, ts, dur, pid, x, h)| [name, cat, ts, dur, pid, x, h])
+}
+
+fn scalars() -> impl Strategy<Value = Scalar> {
+    prop_oneof![
+        mixed().prop_map(|value| match value {
+            OwnedValue::Str(text) => Scalar::Str(text),
+            OwnedValue::Bool(value) => Scalar::Bool(value),
+            other => match other.as_value().as_number() {
+                // A query cannot spell what is no number.
+                Some(Number::Float(value)) if value.is_nan() => Scalar::Number(Number::Int(0)),
+                Some(number) => Scalar::Number(number),
+                None => Scalar::Bool(true),
+            },
+        }),
+        "[abc]{1}".prop_map(|text| Scalar::Str(text.into_bytes().into())),
+        (-2_i128..6).prop_map(|value| Scalar::Number(Number::Int(value * 1_000))),
+        (0_u64..1_000).prop_map(|n| Scalar::Str(format!("{n:04x}").into_bytes().into())),
+    ]
+}
+
+fn filters() -> impl Strategy<Value = Filter> {
+    let op = proptest::sample::select(vec![
+        CompareOp::Eq,
+        CompareOp::Ne,
+        CompareOp::Lt,
+        CompareOp::Le,
+        CompareOp::Gt,
+        CompareOp::Ge,
+    ]);
+    let pattern = proptest::sample::select(vec!["", "a", "^b", "1$", "00"]);
+    let condition = prop_oneof![
+        Just(Condition::Exists),
+        (op, scalars()).prop_map(|(op, scalar)| Condition::Compare(op, scalar)),
+        (proptest::collection::vec(scalars(), 0..4), any::<bool>())
+            .prop_map(|(values, negated)| Condition::In { values, negated }),
+        "[ab12]{0,2}".prop_map(Condition::Contains),
+        "[ab012]{0,2}".prop_map(Condition::StartsWith),
+        pattern.prop_map(|pattern| {
+            let query = Query::parse(&format!("name ~ '{pattern}'")).expect("a plain pattern");
+            match query.bind(BareUnit::NANOS).expect("no units") {
+                Expr::Test(predicate) => predicate.condition,
+                other => panic!("{other}"),
+            }
+        }),
+    ];
+    let field = proptest::sample::select([FIELDS.as_slice(), &["nosuch"]].concat());
+    let leaf = (field, condition)
+        .prop_map(|(field, condition)| Expr::test(FieldPath::new(field), condition));
+    leaf.prop_recursive(4, 12, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Expr::And),
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Expr::Or),
+            inner.prop_map(|operand| Expr::Not(Box::new(operand))),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_500))]
+
+    #[test]
+    fn no_chunk_that_matches_is_dropped_and_no_count_is_wrong(
+        filter in filters(),
+        chunks in proptest::collection::vec(proptest::collection::vec(events(), 0..26), 1..6),
+        small in any::<bool>(),
+    ) {
+        let config = if small { small_config() } else { IndexConfig::new(["pid", "x", "h"]) };
+        check(&filter, &config, &chunks);
+    }
+}
+
+fn parse(text: &str) -> Filter {
+    let query = Query::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    query
+        .bind(BareUnit::MICROS)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Three chunks as the traps of DFTracer's pruner need them: reads of one process and short
+/// writes, only reads of another, and a few slow syncs with quoted numbers.
+fn trap_chunks() -> Vec<Vec<Event>> {
+    let text = |text: &str| Some(OwnedValue::Str(text.as_bytes().into()));
+    let event = |name, cat, ts: i64, dur: i64, pid| -> Event {
+        let nanos = |micros: i64| Some(OwnedValue::Int(micros * 1_000));
+        [
+            text(name),
+            text(cat),
+            nanos(ts),
+            nanos(dur),
+            pid,
+            None,
+            None,
+        ]
+    };
+    let pid = |pid| Some(OwnedValue::Uint(pid));
+    vec![
+        vec![
+            event("read", "POSIX", 100, 99, pid(1_028_567)),
+            event("write", "STDIO", 200, 1_000_000, pid(1_028_567)),
+        ],
+        vec![
+            event("read", "POSIX", 1_000, 5, pid(1_028_570)),
+            event("read", "POSIX", 1_100, 10, pid(1_028_570)),
+        ],
+        vec![
+            event("fsync", "POSIX", 5_000, 9_000_000, text("1028571")),
+            event("read", "POSIX", 6_000, 7, text("1028571")),
+        ],
+    ]
+}
+
+#[test]
+fn the_traps_of_pruning() {
+    let chunks = trap_chunks();
+    let index = build(&IndexConfig::new(["pid"]), &chunks);
+    let cases: [(&str, &[usize]); 16] = [
+        // The complement of "may match" would be empty here.
+        ("not (cat == \"POSIX\")", &[0]),
+        ("not (name == \"fsync\")", &[0, 1, 2]),
+        ("not (name == 'read')", &[0, 2]),
+        // 99 is not above 1,000,000, whatever their texts say.
+        ("dur > 5000000", &[2]),
+        ("dur > 900000", &[0, 2]),
+        ("pid == 1028570.0", &[1]),
+        ("pid > 1028570.5", &[2]),
+        ("pid == 1028571", &[2]),
+        ("pid == '1028571'", &[2]),
+        // Names, times and durations belong together.
+        ("name == 'read' and dur > 1s", &[]),
+        ("name == 'read' and ts > 2000", &[2]),
+        ("ts >= 1000 and ts < 1050", &[1]),
+        // Missing fields.
+        ("nosuch == 1", &[0, 1, 2]),
+        ("not (nosuch == 1)", &[0, 1, 2]),
+        ("name in ['fsync', 'write'] and cat != 'STDIO'", &[2]),
+        ("exists(pid) and not exists(dur)", &[]),
+    ];
+    for (text, candidates) in cases {
+        let filter = parse(text);
+        let pruning = Pruner::new(&filter).run(&index);
+        assert_eq!(pruning.candidates, candidates, "{text}");
+        check(&filter, &IndexConfig::new(["pid"]), &chunks);
+    }
+}
+
+#[test]
+fn each_tier_tells_what_it_ruled_out() {
+    let hex = |n: u64| {
+        Some(OwnedValue::Str(
+            format!("{:016x}", crate::value::mix(n)).into_bytes().into(),
+        ))
+    };
+    let text = |text: &str| Some(OwnedValue::Str(text.as_bytes().into()));
+    let chunk = |name: &str, pid, first: u64| -> Vec<Event> {
+        (first..first + 2_000)
+            .map(|n| {
+                let pid = Some(OwnedValue::Uint(pid));
+                [text(name), text("c"), None, None, pid, None, hex(n)]
+            })
+            .collect()
+    };
+    let chunks = [
+        chunk("write", 1, 0),
+        chunk("read", 2, 0),
+        chunk("read", 1, 10_000),
+        chunk("read", 1, 0),
+    ];
+    let index = build(&IndexConfig::new(["pid", "h"]), &chunks);
+    assert!(index.filter(&FieldPath::new("h"), 0).is_some());
+    let wanted = format!("{:016x}", crate::value::mix(77));
+    let filter = parse(&format!("name == 'read' and pid == 1 and h == '{wanted}'"));
+    let pruning = Pruner::new(&filter).run(&index);
+    assert_eq!(pruning.candidates, [3]);
+    assert_eq!(pruning.ruled_out, [1, 1, 1]);
+}
+
+#[test]
+fn aggregates_need_no_reading_where_summaries_know() {
+    let chunks = trap_chunks();
+    let index = build(&IndexConfig::new(["pid"]), &chunks);
+    let counts = |text: &str| -> Vec<Option<u64>> {
+        let pruner = Pruner::new(&parse(text));
+        (0..3).map(|chunk| pruner.count(&index, chunk)).collect()
+    };
+    assert_eq!(counts("name == 'read'"), [Some(1), Some(2), Some(1)]);
+    assert_eq!(
+        counts("cat == 'POSIX' and name != 'read'"),
+        [Some(0), Some(0), Some(1)]
+    );
+    assert_eq!(counts("pid == 1028570"), [Some(0), Some(2), Some(0)]);
+    assert_eq!(counts("ts >= 200"), [Some(1), Some(2), Some(2)]);
+    // Inside a group only reading can tell.
+    assert_eq!(counts("ts >= 1050"), [Some(0), None, Some(2)]);
+
+    let pruner = Pruner::new(&parse("name ~ 'read|write'"));
+    let mut sum = ChunkStatistics::default();
+    for chunk in 0..3 {
+        sum.merge(&pruner.matched(&index, chunk).unwrap());
+    }
+    let by_name = sum.group_by(|group| group.name.clone()).unwrap();
+    let read = &by_name[&Some(b"read"[..].into())];
+    assert_eq!(read.events, 4);
+    assert_eq!(read.durations.sum, (99 + 5 + 10 + 7) * 1_000);
+    assert_eq!(read.durations.range(), Some((5_000, 99_000)));
+    assert_eq!(
+        sum.times().map(|times| (times.first, times.last)),
+        Some((100_000, 6_000_000))
+    );
+}
+
+#[test]
+fn slow_events_are_found_without_the_others() {
+    let text = |text: &str| Some(OwnedValue::Str(text.as_bytes().into()));
+    let nanos = |nanos: i64| Some(OwnedValue::Int(nanos));
+    let chunk: Vec<Event> = (0..1_000_i64)
+        .map(|n| {
+            let (name, dur) = match n % 100 {
+                7 => ("read", 5_000_000_001 + n),
+                8 => ("sync", 9_000_000_000),
+                _ => ("read", n),
+            };
+            [
+                text(name),
+                text("c"),
+                nanos(n),
+                nanos(dur),
+                None,
+                None,
+                None,
+            ]
+        })
+        .collect();
+    let index = build(&IndexConfig::new([]), &[chunk]);
+    let found = |text: &str| {
+        let records = Pruner::new(&parse(text)).slowest(&index, 0)?;
+        Some(records.len())
+    };
+    // Ten reads and ten syncs are slow; sixteen records are kept.
+    assert_eq!(found("dur > 9s"), Some(16));
+    assert_eq!(found("dur > 5000000507ns"), Some(16));
+    assert_eq!(found("dur > 5s"), None);
+    assert_eq!(
+        found("name == 'sync'"),
+        Some(16),
+        "of a group that is kept whole"
+    );
+    assert_eq!(found("name == 'sync' or dur < 1us"), None);
+    assert_eq!(found("not dur <= 9s"), Some(16));
+}
+
+#[test]
+fn whole_chunks_are_routed_by_what_they_hold() {
+    let index = build(&IndexConfig::new([]), &trap_chunks());
+    let routes = |texts: &[&str]| -> Vec<Option<usize>> {
+        let pruners: Vec<Pruner> = texts.iter().map(|text| Pruner::new(&parse(text))).collect();
+        (0..3)
+            .map(|chunk| Pruner::route(&pruners, &index, chunk))
+            .collect()
+    };
+    assert_eq!(
+        routes(&["cat == 'STDIO'", "cat == 'POSIX'"]),
+        [None, Some(1), Some(1)]
+    );
+    assert_eq!(
+        routes(&["dur >= 0", "name == 'fsync'"]),
+        [Some(0), Some(0), None]
+    );
+}
+
+#[test]
+fn many_chunks_lie_in_several_blocks() {
+    let chunks: Vec<Vec<Event>> = (0..BLOCK_CHUNKS as u64 * 2 + 3)
+        .map(|n| {
+            let name = Some(OwnedValue::Str(format!("n{n}").into_bytes().into()));
+            vec![[
+                name,
+                None,
+                None,
+                None,
+                Some(OwnedValue::Uint(n)),
+                None,
+                None,
+            ]]
+        })
+        .collect();
+    let config = IndexConfig::new(["pid"]);
+    for text in [
+        "name == 'n5'",
+        "pid == 130",
+        "pid >= 60 and pid < 70",
+        "name ~ '^n12.$'",
+    ] {
+        check(&parse(text), &config, &chunks);
+    }
+    let index = build(&config, &chunks);
+    let bytes = index.encode().unwrap();
+    let Ok(Opened::Sidecar(sidecar)) = Sidecar::open(&bytes, bytes.len() as u64) else {
+        panic!("does not open");
+    };
+    let pruner = Pruner::new(&parse("pid == 130"));
+    let pruning = Pruning {
+        candidates: vec![130],
+        ..Pruning::begin(sidecar.index())
+    };
+    let wanted = pruner.wanted(&sidecar, Tier::Dictionaries, &pruning);
+    assert_eq!(
+        wanted.len(),
+        1,
+        "only the block of the candidate: {wanted:?}"
+    );
+    assert_eq!((wanted[0].dimension, wanted[0].number), (2, 2));
+}

@@ -1,0 +1,99 @@
+//! The blocks of a sidecar, each of which can be fetched alone.
+
+use std::ops::Range;
+
+use super::envelope::unpack;
+use super::error::{SidecarError, damaged};
+
+/// What a block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockKind {
+    /// Counts, times and durations by category and name.
+    Statistics,
+    /// The quantile sketches of these durations.
+    Sketches,
+    /// Limits and dictionaries of a dimension.
+    Limits,
+    /// Bloom filters of a dimension.
+    Filters,
+    /// Something that an adapter keeps.
+    Attachment,
+    /// The slowest events.
+    Slowest,
+}
+
+pub(crate) const KINDS: [BlockKind; 6] = [
+    BlockKind::Statistics,
+    BlockKind::Sketches,
+    BlockKind::Limits,
+    BlockKind::Filters,
+    BlockKind::Attachment,
+    BlockKind::Slowest,
+];
+
+/// A block of a sidecar: which it is, and where its bytes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// What it holds.
+    pub kind: BlockKind,
+    /// The place of its dimension, 0 for kinds without one.
+    pub dimension: u32,
+    /// Its number: chunk number / [`BLOCK_CHUNKS`], or number of the attachment.
+    pub number: u32,
+    /// Begin of its bytes in the sidecar.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u32,
+    pub(crate) raw_length: u32,
+    pub(crate) checksum: u32,
+}
+
+impl Block {
+    /// The bytes of the sidecar that the block takes.
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.length)
+    }
+
+    pub(crate) fn damaged(&self, reason: impl ToString) -> SidecarError {
+        let part = match self.kind {
+            BlockKind::Statistics => "the statistics",
+            BlockKind::Sketches => "the sketches",
+            BlockKind::Limits => "the limits of a dimension",
+            BlockKind::Filters => "the filters of a dimension",
+            BlockKind::Attachment => "an attachment",
+            BlockKind::Slowest => "the slowest events",
+        };
+        damaged(part, self.offset, reason)
+    }
+
+    /// Checks and unpacks the bytes of the block.
+    pub(crate) fn unpack(&self, bytes: &[u8]) -> Result<Vec<u8>, SidecarError> {
+        if bytes.len() != self.length as usize {
+            return Err(SidecarError::WrongBytes {
+                offset: self.offset,
+                wanted: u64::from(self.length),
+                found: bytes.len() as u64,
+            });
+        }
+        if crc32c::crc32c(bytes) != self.checksum {
+            return Err(self.damaged("checksum differs"));
+        }
+        unpack(bytes, self.raw_length).map_err(|reason| self.damaged(reason))
+    }
+}
+
+#[cfg(test)]
+impl Block {
+    /// A block of no bytes, for tests of what is told apart by its place.
+    pub(crate) fn sample() -> Block {
+        Block {
+            kind: BlockKind::Filters,
+            dimension: 0,
+            number: 0,
+            offset: 0,
+            length: 0,
+            raw_length: 0,
+            checksum: 0,
+        }
+    }
+}

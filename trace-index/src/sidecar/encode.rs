@@ -1,0 +1,177 @@
+//! From an index to the bytes of a sidecar.
+
+use super::block::{Block, BlockKind, KINDS};
+use super::envelope::{close, header, pack};
+use super::{MAGIC, SidecarError};
+use crate::body;
+use crate::checkpoint::{self, Window};
+use crate::chunk::Identity;
+use crate::index::Index;
+use crate::slowest;
+use crate::wire::{put_signed, put_text, put_varint};
+
+/// Collects the bytes of a sidecar.
+struct Writer {
+    file: Vec<u8>,
+    blocks: Vec<Block>,
+}
+
+impl Writer {
+    fn block(
+        &mut self,
+        kind: BlockKind,
+        dimension: usize,
+        number: usize,
+        raw: Vec<u8>,
+    ) -> Result<(), SidecarError> {
+        let (stored, raw_length) = pack(raw)?;
+        let narrow = |value: usize| u32::try_from(value).expect("an index has few blocks");
+        self.blocks.push(Block {
+            kind,
+            dimension: narrow(dimension),
+            number: narrow(number),
+            offset: self.file.len() as u64,
+            length: narrow(stored.len()),
+            raw_length,
+            checksum: crc32c::crc32c(&stored),
+        });
+        self.file.extend(stored);
+        Ok(())
+    }
+}
+
+impl Index {
+    /// The bytes of the sidecar.
+    ///
+    /// # Errors
+    /// [`SidecarError::NotLoaded`] when a part of the index was left in the sidecar it came from.
+    pub fn encode(&self) -> Result<Vec<u8>, SidecarError> {
+        let whole = SidecarError::NotLoaded;
+        if self
+            .checkpoints
+            .iter()
+            .any(|c| matches!(c.window, Window::Stored(_)))
+            || self.sketches.contains(&false)
+        {
+            return Err(whole);
+        }
+        let mut writer = Writer {
+            file: header(MAGIC),
+            blocks: Vec::new(),
+        };
+        for (number, block) in self.statistics.blocks.iter().enumerate() {
+            let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
+            let statistics = body::encode_statistics(chunks);
+            writer.block(BlockKind::Statistics, 0, number, statistics)?;
+        }
+        for (place, dimension) in self.dimensions.iter().enumerate() {
+            for (number, block) in dimension.limits.blocks.iter().enumerate() {
+                let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
+                writer.block(
+                    BlockKind::Limits,
+                    place,
+                    number,
+                    body::encode_limits(chunks),
+                )?;
+            }
+        }
+        for (place, dimension) in self.dimensions.iter().enumerate() {
+            for (number, block) in dimension.filters.blocks.iter().enumerate() {
+                let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
+                if chunks.iter().any(Option::is_some) {
+                    writer.block(
+                        BlockKind::Filters,
+                        place,
+                        number,
+                        body::encode_filters(chunks),
+                    )?;
+                }
+            }
+        }
+        for (number, block) in self.statistics.blocks.iter().enumerate() {
+            let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
+            writer.block(
+                BlockKind::Sketches,
+                0,
+                number,
+                body::encode_sketches(chunks),
+            )?;
+        }
+        for (number, block) in self.slowest.blocks.iter().enumerate() {
+            let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
+            writer.block(BlockKind::Slowest, 0, number, slowest::encode(chunks))?;
+        }
+        for (number, attachment) in self.attachments.iter().enumerate() {
+            let bytes = attachment.bytes.as_ref().ok_or(SidecarError::NotLoaded)?;
+            writer.block(BlockKind::Attachment, 0, number, bytes.to_vec())?;
+        }
+        let checkpoints = checkpoint::encode(&self.checkpoints, &mut writer.file);
+        let footer = self.encode_footer(&checkpoints, &writer.blocks);
+        close(MAGIC, writer.file, footer)
+    }
+
+    fn encode_footer(&self, checkpoints: &[u8], blocks: &[Block]) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_identity(&mut out, &self.identity);
+        out.extend(self.config_hash.to_le_bytes());
+        put_varint(&mut out, self.dimensions.len() as u64);
+        for dimension in &self.dimensions {
+            put_text(&mut out, dimension.path.as_str().as_bytes());
+        }
+        put_varint(&mut out, self.chunks.len() as u64);
+        let (mut end, mut raw_end) = (0, 0);
+        for chunk in &self.chunks {
+            put_step(&mut out, &mut end, chunk.offset, chunk.length);
+            put_step(&mut out, &mut raw_end, chunk.raw_offset, chunk.raw_length);
+            let counts = [
+                chunk.first_line,
+                chunk.lines,
+                chunk.number,
+                chunk.events,
+                chunk.timed,
+                chunk.odd,
+            ];
+            counts.iter().for_each(|count| put_varint(&mut out, *count));
+            body::put_times(&mut out, chunk.times);
+        }
+        out.extend(checkpoints);
+        put_varint(&mut out, blocks.len() as u64);
+        let mut end = 0;
+        for block in blocks {
+            let kind = KINDS.iter().position(|kind| *kind == block.kind);
+            out.push(
+                kind.and_then(|kind| u8::try_from(kind).ok())
+                    .unwrap_or(u8::MAX),
+            );
+            put_varint(&mut out, u64::from(block.dimension));
+            put_varint(&mut out, u64::from(block.number));
+            put_step(&mut out, &mut end, block.offset, u64::from(block.length));
+            put_varint(&mut out, u64::from(block.raw_length));
+            out.extend(block.checksum.to_le_bytes());
+        }
+        put_varint(&mut out, self.attachments.len() as u64);
+        for attachment in &self.attachments {
+            put_text(&mut out, attachment.name.as_bytes());
+        }
+        out
+    }
+}
+
+/// Writes a range as its distance from the end of the one before, and its length.
+fn put_step(out: &mut Vec<u8>, end: &mut u64, offset: u64, length: u64) {
+    put_signed(out, offset.wrapping_sub(*end).cast_signed());
+    put_varint(out, length);
+    *end = offset.wrapping_add(length);
+}
+
+pub(crate) fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
+    put_varint(out, identity.length);
+    out.push(u8::from(identity.modified.is_some()));
+    if let Some(modified) = identity.modified {
+        put_signed(out, modified);
+    }
+    out.push(u8::from(identity.checksum.is_some()));
+    if let Some(checksum) = identity.checksum {
+        out.extend(checksum.to_le_bytes());
+    }
+}

@@ -1,0 +1,155 @@
+//! Header, footer and trailer around the body of a sidecar file, and the packing of its parts.
+
+use super::VERSION;
+use super::error::{SidecarError, damaged};
+use crate::wire::{Damage, Reader};
+
+/// The largest block or footer that is read, unpacked.
+const RAW_BYTES_MAX: usize = 64 << 20;
+/// Blocks and footers below this are never worth packing.
+const PACK_BYTES_MIN: usize = 128;
+/// The level of blocks and footers: small, written once, fetched from afar.
+const LEVEL: i32 = 9;
+const HEADER_BYTES: usize = 24;
+const TRAILER_BYTES: usize = 48;
+
+const _: () = assert!(HEADER_BYTES == 8 + 4 + 4 + 4 + 4);
+const _: () = assert!(TRAILER_BYTES == 8 + 4 + 4 + 4 + 4 + 8 + 4 + 4 + 8);
+
+/// Compresses a part where that makes it smaller; gives the stored bytes and the raw length.
+pub(crate) fn pack(raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
+    let raw_length = u32::try_from(raw.len())
+        .ok()
+        .filter(|_| raw.len() <= RAW_BYTES_MAX)
+        .ok_or(SidecarError::TooLarge {
+            bytes: raw.len(),
+            max: RAW_BYTES_MAX,
+        })?;
+    if raw.len() >= PACK_BYTES_MIN {
+        let packed = zstd::bulk::compress(&raw, LEVEL)
+            .expect("compressing memory into memory that grows does not fail");
+        if packed.len() < raw.len() {
+            return Ok((packed, raw_length));
+        }
+    }
+    Ok((raw, raw_length))
+}
+
+pub(crate) fn unpack(stored: &[u8], raw_length: u32) -> Result<Vec<u8>, Damage> {
+    let raw_length = raw_length as usize;
+    if raw_length == stored.len() {
+        return Ok(stored.to_vec());
+    }
+    if raw_length > RAW_BYTES_MAX {
+        return Err(Damage("longer than is read"));
+    }
+    let raw = zstd::bulk::decompress(stored, raw_length).map_err(|_| Damage("does not unpack"))?;
+    match raw.len() == raw_length {
+        true => Ok(raw),
+        false => Err(Damage("unpacks to another length")),
+    }
+}
+
+/// The first bytes of a file.
+pub(crate) fn header(magic: [u8; 8]) -> Vec<u8> {
+    let mut header = magic.to_vec();
+    header.extend(VERSION.to_le_bytes());
+    header.extend([0; 8]);
+    header.extend(crc32c::crc32c(&header).to_le_bytes());
+    header
+}
+
+/// Puts the footer and the trailer behind the body of a file.
+pub(crate) fn close(
+    magic: [u8; 8],
+    mut file: Vec<u8>,
+    footer: Vec<u8>,
+) -> Result<Vec<u8>, SidecarError> {
+    let offset = file.len() as u64;
+    let (stored, raw_length) = pack(footer)?;
+    let length = u32::try_from(stored.len()).expect("a footer is far below 4 GiB");
+    file.extend(&stored);
+    let begin = file.len();
+    file.extend(offset.to_le_bytes());
+    file.extend(length.to_le_bytes());
+    file.extend(raw_length.to_le_bytes());
+    file.extend(crc32c::crc32c(&stored).to_le_bytes());
+    file.extend(VERSION.to_le_bytes());
+    file.extend(((begin + TRAILER_BYTES) as u64).to_le_bytes());
+    file.extend([0; 4]);
+    file.extend(crc32c::crc32c(&file[begin..]).to_le_bytes());
+    file.extend(magic);
+    Ok(file)
+}
+
+/// Where the footer lies, as the trailer says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trailer {
+    pub(crate) offset: u64,
+    length: u32,
+    raw_length: u32,
+    pub(crate) checksum: u32,
+}
+
+impl Trailer {
+    /// Reads the trailer from the last bytes of a file of `file_length` bytes.
+    pub(crate) fn read(
+        magic: [u8; 8],
+        tail: &[u8],
+        file_length: u64,
+    ) -> Result<Trailer, SidecarError> {
+        let trailer = tail
+            .last_chunk::<TRAILER_BYTES>()
+            .ok_or(SidecarError::NotAnIndex("too short"))?;
+        let (begin, end) = trailer.split_at(TRAILER_BYTES - 8);
+        if end != magic {
+            return Err(SidecarError::NotAnIndex(
+                "its last bytes are not those of one",
+            ));
+        }
+        let at = file_length.saturating_sub(TRAILER_BYTES as u64);
+        let fault = |reason: &'static str| damaged("the trailer", at, reason);
+        let mut reader = Reader::new(begin);
+        let mut word = || reader.word().map_err(|_| fault("too short"));
+        let (offset, lengths, rest, length, last) = (word()?, word()?, word()?, word()?, word()?);
+        if crc32c::crc32c(&begin[..36]) != (last >> 32) as u32 {
+            return Err(fault("checksum differs"));
+        }
+        let version = (rest >> 32) as u32;
+        if version != VERSION {
+            return Err(SidecarError::Version { found: version });
+        }
+        let trailer = Trailer {
+            offset,
+            length: lengths as u32,
+            raw_length: (lengths >> 32) as u32,
+            checksum: rest as u32,
+        };
+        let footer_end = offset.checked_add(u64::from(trailer.length));
+        if length != file_length || footer_end != Some(at) {
+            return Err(fault("of a file of another length"));
+        }
+        Ok(trailer)
+    }
+
+    /// The body of the footer, or the number of bytes at the end of the file that hold it.
+    pub(crate) fn footer(
+        &self,
+        tail: &[u8],
+        file_length: u64,
+    ) -> Result<Result<Vec<u8>, u64>, SidecarError> {
+        let wanted = file_length - self.offset;
+        let begin = usize::try_from(wanted)
+            .ok()
+            .and_then(|wanted| tail.len().checked_sub(wanted));
+        let Some(begin) = begin else {
+            return Ok(Err(wanted));
+        };
+        let fault = |reason| damaged("the footer", self.offset, reason);
+        let stored = &tail[begin..begin + self.length as usize];
+        if crc32c::crc32c(stored) != self.checksum {
+            return Err(fault(Damage("checksum differs")));
+        }
+        Ok(Ok(unpack(stored, self.raw_length).map_err(fault)?))
+    }
+}

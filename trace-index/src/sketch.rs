@@ -1,0 +1,265 @@
+//! A quantile sketch with a relative error of 1 % over the whole range of 64 bits.
+//!
+//! DDSketch (Masson, Rim, Lee 2019): a value is counted in a bin whose limits differ by at most
+//! 2 %, so that the middle of the bin is right to 1 %. Bins are cut by a cubic approximation of the
+//! logarithm, exact at powers of two, with a whole number of bins an octave. So no logarithm is
+//! computed, no bin is ever collapsed, any two sketches add up, and the octaves are the log₂
+//! histogram.
+
+use std::sync::LazyLock;
+
+/// The promised relative error.
+pub const RELATIVE_ERROR: f64 = 0.01;
+/// Bins an octave. ln 2 / ln(1.01 / 0.99) is 34.66, and the cubic is 1 % off the logarithm.
+const OCTAVE_BINS: u32 = 36;
+/// Bins of all 64 octaves.
+pub(crate) const BINS: u32 = 64 * OCTAVE_BINS;
+/// Octaves of a histogram, and one place for values that are zero or less.
+pub const HISTOGRAM_BINS: usize = 65;
+
+/// Counts of values by magnitude.
+#[derive(Debug, Clone, Default)]
+pub struct Sketch {
+    /// Values of zero and less.
+    low: u64,
+    /// The bin of `counts[0]`.
+    first: u32,
+    counts: Vec<u64>,
+}
+
+/// Equal when the same values would be counted so, whatever room was set aside.
+impl PartialEq for Sketch {
+    fn eq(&self, other: &Sketch) -> bool {
+        self.low == other.low && self.bins().eq(other.bins())
+    }
+}
+
+impl Sketch {
+    /// Counts a value.
+    #[inline]
+    pub fn add(&mut self, value: i64) {
+        match u64::try_from(value) {
+            Ok(value) if value > 0 => {
+                let at = bin_of(value).wrapping_sub(self.first) as usize;
+                match self.counts.get_mut(at) {
+                    Some(count) => *count += 1,
+                    None => self.add_outside(bin_of(value), 1),
+                }
+            }
+            _ => self.low += 1,
+        }
+    }
+
+    #[cold]
+    fn add_outside(&mut self, bin: u32, count: u64) {
+        if self.counts.is_empty() {
+            self.first = bin;
+        }
+        if bin < self.first {
+            // Some room below, because smaller values often come one by one.
+            let first = bin.saturating_sub(OCTAVE_BINS);
+            let grown = (self.first - first) as usize;
+            self.counts.splice(0..0, std::iter::repeat_n(0, grown));
+            self.first = first;
+        }
+        let at = (bin - self.first) as usize;
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += count;
+    }
+
+    /// Adds the counts of another sketch.
+    pub fn merge(&mut self, other: &Sketch) {
+        self.low += other.low;
+        for (bin, count) in other.bins() {
+            self.add_bin(bin, count);
+        }
+    }
+
+    pub(crate) fn add_bin(&mut self, bin: u32, count: u64) {
+        let at = bin.wrapping_sub(self.first) as usize;
+        match self.counts.get_mut(at) {
+            Some(sum) => *sum = sum.saturating_add(count),
+            None => self.add_outside(bin, count),
+        }
+    }
+
+    pub(crate) fn low(&self) -> u64 {
+        self.low
+    }
+
+    pub(crate) fn set_low(&mut self, low: u64) {
+        self.low = low;
+    }
+
+    /// The bins that have counts, ascending.
+    pub(crate) fn bins(&self) -> impl Iterator<Item = (u32, u64)> {
+        (self.first..)
+            .zip(&self.counts)
+            .filter(|(_, count)| **count > 0)
+            .map(|(bin, count)| (bin, *count))
+    }
+
+    /// Values counted.
+    pub fn count(&self) -> u64 {
+        self.counts
+            .iter()
+            .fold(self.low, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// The value below which the part `quantile` (0 to 1) of all values lies, right to
+    /// [`RELATIVE_ERROR`]; values of zero and less count as zero. `None` of no values.
+    pub fn quantile(&self, quantile: f64) -> Option<f64> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let rank = (quantile.clamp(0.0, 1.0) * (count - 1) as f64).floor() as u64;
+        let mut below = self.low;
+        if rank < below {
+            return Some(0.0);
+        }
+        for (bin, count) in self.bins() {
+            below = below.saturating_add(count);
+            if rank < below {
+                return Some(middle_of(bin));
+            }
+        }
+        self.bins().last().map(|(bin, _)| middle_of(bin))
+    }
+
+    /// Exact counts by power of two: place 0 has the values of zero and less, place `k` those from
+    /// `2^(k-1)` up to and without `2^k`.
+    pub fn histogram(&self) -> [u64; HISTOGRAM_BINS] {
+        let mut histogram = [0; HISTOGRAM_BINS];
+        histogram[0] = self.low;
+        for (bin, count) in self.bins() {
+            histogram[(bin / OCTAVE_BINS) as usize + 1] += count;
+        }
+        histogram
+    }
+}
+
+/// The cubic that is 0 at 0, 1 at 1, and follows log₂(1 + s) between them.
+#[inline]
+fn cubic(s: f64) -> f64 {
+    ((6.0 / 35.0 * s - 3.0 / 5.0) * s + 10.0 / 7.0) * s
+}
+
+#[inline]
+fn bin_of(value: u64) -> u32 {
+    let zeros = value.leading_zeros();
+    // The bits below the leading one, as the fraction of a float from 1 to 2.
+    let fraction = (value << zeros << 1) >> 12;
+    let s = f64::from_bits(0x3ff0_0000_0000_0000 | fraction) - 1.0;
+    let within = (cubic(s) * f64::from(OCTAVE_BINS)) as u32;
+    (63 - zeros) * OCTAVE_BINS + within.min(OCTAVE_BINS - 1)
+}
+
+/// Where the bins of an octave begin, as parts of it: the inverse of the cubic.
+static LIMITS: LazyLock<[f64; OCTAVE_BINS as usize + 1]> = LazyLock::new(|| {
+    std::array::from_fn(|bin| {
+        let wanted = bin as f64 / f64::from(OCTAVE_BINS);
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if cubic(middle) < wanted {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        1.0 + high
+    })
+});
+
+/// The value whose distance to both limits of the bin is the same part of the limit.
+fn middle_of(bin: u32) -> f64 {
+    let octave = f64::from(bin / OCTAVE_BINS).exp2();
+    let within = (bin % OCTAVE_BINS) as usize;
+    let (low, high) = (LIMITS[within], LIMITS[within + 1]);
+    octave * 2.0 * low * high / (low + high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn exact(sorted: &[i64], quantile: f64) -> f64 {
+        sorted[(quantile * (sorted.len() - 1) as f64).floor() as usize].max(0) as f64
+    }
+
+    fn close(sketch: f64, exact: f64) -> bool {
+        // A hair above the promise for the rounding of the floats themselves.
+        (sketch - exact).abs() <= exact * (RELATIVE_ERROR + 1e-9)
+    }
+
+    #[test]
+    fn every_magnitude_is_right_to_one_percent() {
+        let mut value = 1_u64;
+        while value < u64::MAX / 3 {
+            for value in [value - 1, value, value + 1, value / 3 * 4] {
+                if let Ok(signed) = i64::try_from(value) {
+                    let mut sketch = Sketch::default();
+                    sketch.add(signed);
+                    let read = sketch.quantile(0.5).unwrap();
+                    assert!(close(read, value as f64), "{value}: {read}");
+                }
+            }
+            value += value / 33 + 1;
+        }
+    }
+
+    #[test]
+    fn low_quantiles_survive_a_huge_maximum() {
+        let mut values: Vec<i64> = (0..100_000).map(|i| 1_000 + i % 90_000).collect();
+        values.extend([i64::MAX, 13_800_000_000, 0, -5]);
+        let mut sketch = Sketch::default();
+        values.iter().for_each(|value| sketch.add(*value));
+        values.sort_unstable();
+        for quantile in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            let (read, truth) = (sketch.quantile(quantile).unwrap(), exact(&values, quantile));
+            assert!(close(read, truth), "{quantile}: {read} {truth}");
+        }
+    }
+
+    #[test]
+    fn nothing_has_no_quantile() {
+        assert_eq!(Sketch::default().quantile(0.5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn merged_parts_equal_the_whole(
+            values in proptest::collection::vec(
+                prop_oneof![-3_i64..100, 1_i64..i64::MAX, 1_000_i64..2_000_000], 1..300),
+            cut in 0_usize..300,
+            quantile in 0.0..=1.0,
+        ) {
+            let (left, right) = values.split_at(cut.min(values.len()));
+            let sketch = |values: &[i64]| {
+                let mut sketch = Sketch::default();
+                values.iter().for_each(|value| sketch.add(*value));
+                sketch
+            };
+            let mut merged = sketch(left);
+            merged.merge(&sketch(right));
+            let whole = sketch(&values);
+            prop_assert_eq!(&merged, &whole);
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let read = merged.quantile(quantile).unwrap();
+            prop_assert!(close(read, exact(&sorted, quantile)), "{} {}", read, exact(&sorted, quantile));
+            let histogram = whole.histogram();
+            for (place, count) in histogram.iter().enumerate() {
+                let inside = values.iter().filter(|value| match place {
+                    0 => **value <= 0,
+                    _ => **value > 0 && value.ilog2() as usize == place - 1,
+                });
+                prop_assert_eq!(*count, inside.count() as u64);
+            }
+        }
+    }
+}

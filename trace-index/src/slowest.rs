@@ -1,0 +1,179 @@
+//! The slowest events of a chunk, whole.
+//!
+//! A question for slow events matches a few in nearly every chunk, so no limit rules a chunk out,
+//! and each would be inflated for one line. The records of the slowest few are therefore kept in
+//! the index: where all other events are too fast to match, these records are all that is read.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
+
+/// Records kept of a chunk.
+pub(crate) const RECORDS_MAX: usize = 16;
+/// Bytes of a record that is kept; a longer one counts as not kept.
+const RECORD_BYTES_MAX: usize = 4 << 10;
+
+/// The slowest events of a chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slowest {
+    /// The longest duration of the events that are not kept, in nanoseconds; `None` when all
+    /// events that have a duration are kept.
+    pub floor: Option<i64>,
+    /// The records of the others, in the order of the chunk.
+    pub records: Vec<SlowRecord>,
+}
+
+/// An event as its bytes stand in the trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowRecord {
+    /// Its place in the decoded content of the file.
+    pub raw_offset: u64,
+    /// Its bytes.
+    pub bytes: Box<[u8]>,
+}
+
+/// Finds the slowest events of a chunk while they come in.
+#[derive(Debug, Default)]
+pub(crate) struct SlowestBuilder {
+    floor: Option<i64>,
+    /// Durations of the records that are kept, the shortest first, with their places.
+    heap: BinaryHeap<Reverse<(i64, usize)>>,
+    records: Vec<SlowRecord>,
+}
+
+impl SlowestBuilder {
+    /// An event of which no record is given.
+    #[inline]
+    pub(crate) fn pass(&mut self, length: i64) {
+        self.floor = self.floor.max(Some(length));
+    }
+
+    /// An event with its record.
+    #[inline]
+    pub(crate) fn add(&mut self, length: i64, raw_offset: u64, bytes: &[u8]) {
+        // The floor is that of events which are shorter than all kept ones, so this is the common
+        // way out.
+        if self.floor.is_some_and(|floor| length <= floor) && self.records.len() == RECORDS_MAX {
+            return;
+        }
+        self.insert(length, raw_offset, bytes);
+    }
+
+    #[cold]
+    fn insert(&mut self, length: i64, raw_offset: u64, bytes: &[u8]) {
+        if bytes.len() > RECORD_BYTES_MAX {
+            return self.pass(length);
+        }
+        let record = SlowRecord {
+            raw_offset,
+            bytes: bytes.into(),
+        };
+        if self.records.len() < RECORDS_MAX {
+            self.heap.push(Reverse((length, self.records.len())));
+            return self.records.push(record);
+        }
+        let Some(Reverse((shortest, place))) = self.heap.peek().copied() else {
+            return self.pass(length);
+        };
+        if length <= shortest {
+            return self.pass(length);
+        }
+        self.pass(shortest);
+        self.heap.pop();
+        self.heap.push(Reverse((length, place)));
+        self.records[place] = record;
+    }
+
+    /// The slowest events so far; begins anew for the next chunk.
+    pub(crate) fn finish(&mut self) -> Slowest {
+        self.heap.clear();
+        let mut records = std::mem::take(&mut self.records);
+        records.sort_by_key(|record| record.raw_offset);
+        Slowest {
+            floor: self.floor.take(),
+            records,
+        }
+    }
+}
+
+/// Body of a block: for each chunk the floor (0, or 1 and signed), and the list of its records
+/// (place - place before, text).
+pub(crate) fn encode(chunks: &[Slowest]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for chunk in chunks {
+        out.push(u8::from(chunk.floor.is_some()));
+        if let Some(floor) = chunk.floor {
+            put_signed(&mut out, floor);
+        }
+        put_varint(&mut out, chunk.records.len() as u64);
+        let mut before = 0;
+        for record in &chunk.records {
+            put_varint(&mut out, record.raw_offset.wrapping_sub(before));
+            put_text(&mut out, &record.bytes);
+            before = record.raw_offset;
+        }
+    }
+    out
+}
+
+pub(crate) fn decode(body: &[u8], chunks: usize) -> Result<Vec<Slowest>, Damage> {
+    let mut reader = Reader::new(body);
+    let mut all = Vec::with_capacity(chunks);
+    for _ in 0..chunks {
+        let mut slowest = Slowest::default();
+        if reader.byte()? != 0 {
+            slowest.floor = Some(reader.signed()?);
+        }
+        let mut place = 0_u64;
+        for _ in 0..reader.length(2)? {
+            let step = reader.varint()?;
+            place = place
+                .checked_add(step)
+                .ok_or(Damage("place out of range"))?;
+            slowest.records.push(SlowRecord {
+                raw_offset: place,
+                bytes: reader.text()?.into(),
+            });
+        }
+        all.push(slowest);
+    }
+    reader.end()?;
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_not_kept_is_not_above_the_floor(
+            lengths in proptest::collection::vec((0_i64..60, 0_usize..3), 0..80),
+        ) {
+            let mut builder = SlowestBuilder::default();
+            for (place, (length, size)) in (0..).zip(&lengths) {
+                match size {
+                    0 => builder.pass(*length),
+                    1 => builder.add(*length, place, &vec![0; RECORD_BYTES_MAX + 1]),
+                    _ => builder.add(*length, place, &length.to_le_bytes()),
+                }
+            }
+            let slowest = builder.finish();
+            prop_assert!(slowest.records.len() <= RECORDS_MAX);
+            prop_assert!(slowest.records.is_sorted_by_key(|record| record.raw_offset));
+            let kept = |place: u64| slowest.records.iter().any(|r| r.raw_offset == place);
+            let rest = (0..).zip(&lengths).filter(|(place, _)| !kept(*place));
+            prop_assert_eq!(slowest.floor, rest.map(|(_, (length, _))| *length).max());
+            for record in &slowest.records {
+                let (length, _) = lengths[record.raw_offset as usize];
+                prop_assert_eq!(&*record.bytes, &length.to_le_bytes());
+            }
+            let again = builder.finish();
+            prop_assert_eq!(again, Slowest::default());
+            let body = encode(&[slowest.clone(), Slowest::default()]);
+            prop_assert_eq!(decode(&body, 2), Ok(vec![slowest, Slowest::default()]));
+        }
+    }
+}
