@@ -1,0 +1,203 @@
+//! What the sidecar of a DFTracer file keeps beside the index: the unit of its times and what is no
+//! event, which every reader needs, and what its hashes stand for, which few do.
+//!
+//! ```text
+//! facts   version u8 (1), unit u8 (0 ns, 1 µs, 2 ms, 3 s), metadata u64, broken u64
+//! names   version u8 (1), count u32; sorted by kind and text: kind u8 each; then form u8 each
+//!         (0 number, 1 sixteen hexadecimal digits, 2 other text); then length u32 each of the
+//!         texts; then the texts; then the hashes: 8 bytes of forms 0 and 1, length u32 and bytes
+//!         of form 2
+//! ```
+//!
+//! Integers are little-endian. Columns lie side by side because that is what makes them compress.
+
+use trace_events::Decoded;
+use trace_events::dft::{HashKind, HashNames, HashValue, TimeUnit};
+
+/// Under which name the sidecar keeps the facts.
+pub(super) const FACTS: &str = "dft.facts";
+/// Under which name the sidecar keeps the names.
+pub(super) const NAMES: &str = "dft.names";
+const VERSION: u8 = 1;
+const KINDS: [HashKind; 3] = HashKind::ALL;
+const UNITS: [TimeUnit; 4] = [
+    TimeUnit::Nanosecond,
+    TimeUnit::Microsecond,
+    TimeUnit::Millisecond,
+    TimeUnit::Second,
+];
+
+/// What a file says about itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct FileFacts {
+    pub(super) unit: TimeUnit,
+    /// Metadata records and broken lines; events are counted by the chunks.
+    pub(super) decoded: Decoded,
+}
+
+pub(super) fn encode_facts(facts: &FileFacts) -> Vec<u8> {
+    let unit = UNITS
+        .iter()
+        .position(|unit| *unit == facts.unit)
+        .unwrap_or(1);
+    let mut out = vec![VERSION, unit as u8];
+    out.extend(facts.decoded.metadata.to_le_bytes());
+    out.extend(facts.decoded.broken.to_le_bytes());
+    out
+}
+
+/// Reads what [`encode_facts`] wrote; `None` where it is damaged or of another version.
+pub(super) fn decode_facts(bytes: &[u8]) -> Option<FileFacts> {
+    let mut reader = Reader(bytes);
+    if reader.take(1)? != [VERSION] {
+        return None;
+    }
+    let unit = *UNITS.get(usize::from(reader.take(1)?[0]))?;
+    let decoded = Decoded {
+        events: 0,
+        metadata: reader.long()?,
+        broken: reader.long()?,
+    };
+    reader.0.is_empty().then_some(FileFacts { unit, decoded })
+}
+
+fn form(hash: &HashValue) -> (u8, Vec<u8>) {
+    match hash {
+        HashValue::Number(number) => (0, number.to_le_bytes().to_vec()),
+        HashValue::Text(text) => match hex(text) {
+            Some(number) => (1, number.to_le_bytes().to_vec()),
+            None => {
+                let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
+                (2, [&len.to_le_bytes()[..], text].concat())
+            }
+        },
+    }
+}
+
+/// The number behind sixteen lower-case hexadecimal digits.
+fn hex(text: &[u8]) -> Option<u64> {
+    let digits = text.len() == 16 && text.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let text = std::str::from_utf8(text).ok()?;
+    if digits {
+        u64::from_str_radix(text, 16).ok()
+    } else {
+        None
+    }
+}
+
+pub(super) fn encode_names(names: &HashNames) -> Vec<u8> {
+    let mut names: Vec<_> = names.iter().collect();
+    names.sort_by_key(|(kind, hash, text)| (*kind, *text, *hash));
+    let mut out = vec![VERSION];
+    out.extend(u32::try_from(names.len()).unwrap_or(u32::MAX).to_le_bytes());
+    let kind = |kind: &HashKind| KINDS.iter().position(|known| known == kind).unwrap_or(0) as u8;
+    out.extend(names.iter().map(|name| kind(&name.0)));
+    let forms: Vec<_> = names.iter().map(|name| form(name.1)).collect();
+    out.extend(forms.iter().map(|form| form.0));
+    for (_, _, text) in &names {
+        out.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+    }
+    for (_, _, text) in &names {
+        out.extend_from_slice(text);
+    }
+    for (_, hash) in &forms {
+        out.extend_from_slice(hash);
+    }
+    out
+}
+
+/// Reads what [`encode_names`] wrote; `None` where it is damaged or of another version.
+pub(super) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
+    let mut reader = Reader(bytes);
+    if reader.take(1)? != [VERSION] {
+        return None;
+    }
+    let count = reader.word()?;
+    let (kinds, forms) = (reader.take(count)?, reader.take(count)?);
+    let lens = reader.take(count.checked_mul(4)?)?;
+    let lens: Vec<usize> = lens
+        .chunks_exact(4)
+        .map(|len| Reader(len).word())
+        .collect::<Option<_>>()?;
+    let texts: Vec<&[u8]> = lens
+        .iter()
+        .map(|len| reader.take(*len))
+        .collect::<Option<_>>()?;
+    let mut names = HashNames::default();
+    for ((kind, form), text) in kinds.iter().zip(forms).zip(texts) {
+        let hash = match form {
+            0 => HashValue::Number(reader.long()?),
+            1 => HashValue::Text(format!("{:016x}", reader.long()?).into_bytes().into()),
+            2 => {
+                let len = reader.word()?;
+                HashValue::Text(reader.take(len)?.into())
+            }
+            _ => return None,
+        };
+        names.insert(*KINDS.get(usize::from(*kind))?, hash, text);
+    }
+    reader.0.is_empty().then_some(names)
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn word(&mut self) -> Option<usize> {
+        let bytes = self.take(4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(bytes)).ok()
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn facts_come_back(counts in any::<(u64, u64)>(), unit in 0..4_usize) {
+            let decoded = Decoded { events: 0, metadata: counts.0, broken: counts.1 };
+            let facts = FileFacts { unit: UNITS[unit], decoded };
+            let bytes = encode_facts(&facts);
+            prop_assert_eq!(decode_facts(&bytes), Some(facts));
+            prop_assert_eq!(decode_facts(&bytes[..bytes.len() - 1]), None);
+        }
+
+        #[test]
+        fn names_come_back(
+            names in proptest::collection::vec(
+                (0..3_usize, prop_oneof![
+                    any::<u64>().prop_map(HashValue::Number),
+                    any::<u64>().prop_map(|n| HashValue::Text(format!("{n:016x}").into_bytes().into())),
+                    "[a-zA-Z]{0,20}".prop_map(|t| HashValue::Text(t.into_bytes().into())),
+                ], "[ -~]{0,30}"), 0..20),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut table = HashNames::default();
+            for (kind, hash, text) in names {
+                table.insert(KINDS[kind], hash, text.as_bytes());
+            }
+            let bytes = encode_names(&table);
+            prop_assert_eq!(decode_names(&bytes), Some(table));
+            prop_assert_eq!(decode_names(&bytes[..cut.index(bytes.len())]), None);
+        }
+
+        #[test]
+        fn random_bytes_are_never_fatal(bytes in proptest::collection::vec(any::<u8>(), 0..99)) {
+            decode_names(&bytes);
+            decode_names(&[&[VERSION, 1, 0, 0, 0][..], &bytes].concat());
+            decode_facts(&bytes);
+        }
+    }
+}

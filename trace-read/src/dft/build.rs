@@ -1,0 +1,392 @@
+//! Indexing a file: one pass that finds entries, chunks, summaries, names and the unit.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use trace_events::dft::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
+use trace_events::gzip::{Entry, ScanOptions, TextSink, scan};
+use trace_events::{Decoded, Event};
+use trace_index::{
+    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, Identity, Index, IndexConfig, Window,
+};
+use trace_query::FieldTable;
+
+use super::attachment::{self, FileFacts};
+use super::head::head_of;
+use super::lines::{Lines, Part};
+use crate::{LocalFile, ReadError};
+
+/// Fields that are indexed besides `name` and `cat` unless others are asked for.
+pub const DIMENSIONS: [&str; 8] = [
+    "pid",
+    "tid",
+    "hhash",
+    "fhash",
+    "cmd_hash",
+    "exec_hash",
+    "fname",
+    "hostname",
+];
+
+/// How a file is indexed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BuildOptions {
+    /// What is indexed of each chunk.
+    pub config: IndexConfig,
+    /// Text of a chunk, about.
+    pub chunk_bytes: u64,
+    /// Text between two places where inflating can begin, at least.
+    pub spacing_bytes: u64,
+}
+
+impl Default for BuildOptions {
+    fn default() -> Self {
+        BuildOptions {
+            config: IndexConfig::new(DIMENSIONS),
+            chunk_bytes: 8 << 20,
+            spacing_bytes: 16 << 20,
+        }
+    }
+}
+
+/// What indexing a file found.
+#[derive(Debug)]
+pub struct Built {
+    /// The index.
+    pub index: Index,
+    /// What the file held.
+    pub decoded: Decoded,
+    /// Bytes of text.
+    pub text_bytes: u64,
+    /// Where and why the file cannot be read to its end.
+    pub fault: Option<String>,
+}
+
+const READ_BYTES: usize = 1 << 20;
+
+/// Indexes the DFTracer file at `path`, compressed or not.
+///
+/// # Errors
+///
+/// When the file cannot be read. Damage is told in [`Built::fault`]; what lies in front is indexed.
+pub fn build(path: &Path, options: &BuildOptions) -> Result<Built, ReadError> {
+    Ok(pass(path, options)?.into_built(&options.config))
+}
+
+/// Reads the file once and finds all that an index is made of.
+pub(super) fn pass(path: &Path, options: &BuildOptions) -> Result<Pass, ReadError> {
+    let place = path.display().to_string();
+    let failed = |error| ReadError::fetch(&*place, error);
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let local = LocalFile::open(path).map_err(failed)?;
+    let head = head_of(&local, metadata.len())?;
+    let mut source = Checked {
+        file,
+        checksum: 0,
+        len: 0,
+    };
+    let mut build = Build::new(options, head.unit);
+    let mut fault = None;
+    if head.gzip {
+        let scan_options = ScanOptions {
+            spacing_bytes: Some(options.spacing_bytes),
+        };
+        let scanned =
+            scan(&mut source, scan_options, &mut build).map_err(|source| ReadError::Gzip {
+                place: place.clone(),
+                source,
+            })?;
+        fault = scanned
+            .fault
+            .map(|(at, reason)| format!("{place}: byte {at}: {reason}"));
+    } else {
+        build.plain(&mut source).map_err(failed)?;
+    }
+    // Whatever follows damage is of the file, too.
+    std::io::copy(&mut source, &mut std::io::sink()).map_err(failed)?;
+    let identity = Identity {
+        length: source.len,
+        modified: super::sidecar::modified(&metadata),
+        checksum: Some(u64::from(source.checksum)),
+    };
+    Ok(build.finish(identity, fault))
+}
+
+/// A file whose checksum is made while it is read.
+struct Checked {
+    file: File,
+    checksum: u32,
+    len: u64,
+}
+
+impl Read for Checked {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(room)?;
+        self.checksum = crc32c::crc32c_append(self.checksum, &room[..read]);
+        self.len += read as u64;
+        Ok(read)
+    }
+}
+
+/// What an index is made of, while it is made.
+struct Build<'o> {
+    options: &'o BuildOptions,
+    lines: Lines,
+    decoder: DftDecoder,
+    visitor: Visitor,
+    decoded: Decoded,
+    /// The chunk that is open.
+    chunk: Chunk,
+    chunks: Vec<(Chunk, ChunkSummary)>,
+    entries: Vec<Entry>,
+    /// An entry lies inside the line that is open: the chunk ends behind that line.
+    cut_behind_line: bool,
+    unit: TimeUnit,
+}
+
+struct Visitor {
+    builder: ChunkBuilder,
+    names: HashNames,
+}
+
+/// A visitor of the records of a text.
+struct Visit<'v, 't> {
+    visitor: &'v mut Visitor,
+    text: &'t [u8],
+    raw_offset: u64,
+}
+
+impl DftVisitor for Visit<'_, '_> {
+    #[inline]
+    fn event<E: Event>(&mut self, event: &E, line: Range<usize>) -> ControlFlow<()> {
+        let raw_offset = self.raw_offset + line.start as u64;
+        let record = self.text.get(line).unwrap_or_default();
+        self.visitor.builder.add_record(event, raw_offset, record);
+        ControlFlow::Continue(())
+    }
+
+    fn metadata(&mut self, metadata: Metadata) {
+        // The unit was found at the start of the file.
+        metadata.apply(&mut self.visitor.names, &mut TimeUnit::default());
+    }
+}
+
+impl<'o> Build<'o> {
+    fn new(options: &'o BuildOptions, unit: TimeUnit) -> Self {
+        let mut table = FieldTable::new();
+        let builder = ChunkBuilder::new(options.config.clone(), &mut table);
+        let visitor = Visitor {
+            builder,
+            names: HashNames::default(),
+        };
+        Build {
+            options,
+            lines: Lines::default(),
+            // Without names a text is what the record itself holds, which is what is indexed.
+            decoder: DftDecoder::new(&table, Names::default(), unit),
+            visitor,
+            decoded: Decoded::default(),
+            chunk: Chunk::default(),
+            chunks: Vec::new(),
+            entries: Vec::new(),
+            cut_behind_line: false,
+            unit,
+        }
+    }
+
+    fn plain(&mut self, source: &mut Checked) -> std::io::Result<()> {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match source.read(&mut buffer)? {
+                0 => return Ok(()),
+                read => {
+                    if self.take_text(&buffer[..read]).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        let mut lines = std::mem::take(&mut self.lines);
+        let flow = lines.feed(text, |part| self.part(part));
+        self.lines = lines;
+        flow
+    }
+
+    fn part(&mut self, part: Part<'_>) -> ControlFlow<()> {
+        match part {
+            Part::Skipped(len, ends) => {
+                self.chunk.raw_length += len;
+                self.decoded.broken += u64::from(ends);
+                self.chunk.lines += u64::from(ends);
+            }
+            Part::Lines(text) => {
+                let mut rest = text;
+                while !rest.is_empty() {
+                    let room = self
+                        .options
+                        .chunk_bytes
+                        .saturating_sub(self.chunk.raw_length);
+                    let lines = if self.cut_behind_line { 1 } else { room };
+                    let (now, later) = rest.split_at(behind_line(rest, lines));
+                    self.records(now);
+                    let full = self.chunk.raw_length >= self.options.chunk_bytes;
+                    if std::mem::take(&mut self.cut_behind_line) || full {
+                        self.cut();
+                    }
+                    rest = later;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn records(&mut self, text: &[u8]) {
+        let mut visit = Visit {
+            visitor: &mut self.visitor,
+            text,
+            raw_offset: self.chunk.raw_offset + self.chunk.raw_length,
+        };
+        self.decoded += self.decoder.walk(text, &mut visit);
+        self.chunk.raw_length += text.len() as u64;
+        self.chunk.lines += memchr::memchr_iter(b'\n', text).count() as u64;
+        self.chunk.lines += u64::from(!text.ends_with(b"\n"));
+    }
+
+    /// Ends the open chunk and begins the next.
+    fn cut(&mut self) {
+        if self.chunk.raw_length == 0 {
+            return;
+        }
+        let next = Chunk {
+            raw_offset: self.chunk.raw_offset + self.chunk.raw_length,
+            first_line: self.chunk.first_line + self.chunk.lines,
+            number: self.chunk.number + 1,
+            ..Chunk::default()
+        };
+        let chunk = std::mem::replace(&mut self.chunk, next);
+        self.chunks.push((chunk, self.visitor.builder.finish()));
+    }
+
+    fn finish(mut self, identity: Identity, fault: Option<String>) -> Pass {
+        let mut lines = std::mem::take(&mut self.lines);
+        let _whole = lines.finish(|part| self.part(part));
+        self.cut();
+        let checkpoints: Vec<Checkpoint> = self.entries.into_iter().map(checkpoint).collect();
+        for (chunk, _) in &mut self.chunks {
+            (chunk.offset, chunk.length) = match checkpoints.is_empty() {
+                true => (chunk.raw_offset, chunk.raw_length),
+                false => compressed_range(&checkpoints, chunk, identity.length),
+            };
+        }
+        Pass {
+            chunks: self.chunks,
+            checkpoints,
+            identity,
+            unit: self.unit,
+            names: self.visitor.names,
+            decoded: self.decoded,
+            text_bytes: self.chunk.raw_offset,
+            fault,
+        }
+    }
+}
+
+/// What one pass over a file found.
+pub(super) struct Pass {
+    pub(super) chunks: Vec<(Chunk, ChunkSummary)>,
+    checkpoints: Vec<Checkpoint>,
+    identity: Identity,
+    unit: TimeUnit,
+    names: HashNames,
+    pub(super) decoded: Decoded,
+    pub(super) text_bytes: u64,
+    pub(super) fault: Option<String>,
+}
+
+impl Pass {
+    /// The index, made with the configuration of the pass.
+    pub(super) fn into_built(self, config: &IndexConfig) -> Built {
+        let mut index = Index::new(config);
+        index.set_identity(self.identity);
+        for (chunk, summary) in self.chunks {
+            index.push(chunk, summary);
+        }
+        index.set_checkpoints(self.checkpoints);
+        let decoded = Decoded {
+            events: 0,
+            ..self.decoded
+        };
+        let facts = FileFacts {
+            unit: self.unit,
+            decoded,
+        };
+        index.attach(attachment::FACTS, attachment::encode_facts(&facts));
+        index.attach(attachment::NAMES, attachment::encode_names(&self.names));
+        Built {
+            index,
+            decoded: self.decoded,
+            text_bytes: self.text_bytes,
+            fault: self.fault,
+        }
+    }
+}
+
+impl TextSink for Build<'_> {
+    fn entry(&mut self, entry: Entry) {
+        // A chunk that ends where an entry begins is read without the text behind it.
+        if self.lines.inside_line() {
+            self.cut_behind_line = true;
+        } else {
+            self.cut();
+        }
+        self.entries.push(entry);
+    }
+
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        self.take_text(text)
+    }
+}
+
+/// Offset behind the first line end at or behind `len` bytes less one.
+fn behind_line(text: &[u8], len: u64) -> usize {
+    let from = usize::try_from(len.saturating_sub(1))
+        .unwrap_or(usize::MAX)
+        .min(text.len());
+    memchr::memchr(b'\n', &text[from..]).map_or(text.len(), |newline| from + newline + 1)
+}
+
+fn checkpoint(entry: Entry) -> Checkpoint {
+    let offset = entry.bit_offset.div_ceil(8);
+    Checkpoint {
+        raw_offset: entry.text_offset,
+        offset,
+        bits: (offset * 8 - entry.bit_offset) as u8,
+        window: match entry.window {
+            None => Window::Member,
+            Some(window) => Window::Loaded(window.into_vec()),
+        },
+    }
+}
+
+/// The bytes of the file between the entry before the chunk and the one behind it.
+fn compressed_range(checkpoints: &[Checkpoint], chunk: &Chunk, file_len: u64) -> (u64, u64) {
+    let end = chunk.raw_offset + chunk.raw_length;
+    let first = checkpoints.partition_point(|c| c.raw_offset <= chunk.raw_offset);
+    let start = match first.checked_sub(1).and_then(|at| checkpoints.get(at)) {
+        Some(checkpoint) => checkpoint.offset - u64::from(checkpoint.bits > 0),
+        None => 0,
+    };
+    let behind = checkpoints
+        .iter()
+        .find(|checkpoint| checkpoint.raw_offset >= end);
+    (
+        start,
+        behind.map_or(file_len, |checkpoint| checkpoint.offset) - start,
+    )
+}

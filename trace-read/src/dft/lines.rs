@@ -1,0 +1,145 @@
+//! Whole lines out of text that comes in slices.
+
+use std::ops::ControlFlow;
+
+/// A longer line is no record: it is stepped over without being kept.
+pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// A part of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part<'t> {
+    /// Whole lines, each with its line end but for the last of the text.
+    Lines(&'t [u8]),
+    /// So many bytes of a line that is too long; `true` with its end.
+    Skipped(u64, bool),
+}
+
+/// Cuts slices of text into whole lines; copies only a line that two slices share.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    carry: Vec<u8>,
+    skipping: bool,
+}
+
+impl Lines {
+    /// Takes the next slice.
+    pub(super) fn feed(
+        &mut self,
+        text: &[u8],
+        mut each: impl FnMut(Part<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut rest = text;
+        if self.skipping || !self.carry.is_empty() {
+            let Some(newline) = memchr::memchr(b'\n', rest) else {
+                return self.keep(rest, each);
+            };
+            let (end, behind) = rest.split_at(newline + 1);
+            rest = behind;
+            if std::mem::take(&mut self.skipping) {
+                each(Part::Skipped(end.len() as u64, true))?;
+            } else {
+                self.carry.extend_from_slice(end);
+                let flow = each(Part::Lines(&self.carry));
+                self.carry.clear();
+                flow?;
+            }
+        }
+        let whole = memchr::memrchr(b'\n', rest).map_or(0, |newline| newline + 1);
+        let (lines, tail) = rest.split_at(whole);
+        if !lines.is_empty() {
+            each(Part::Lines(lines))?;
+        }
+        self.keep(tail, each)
+    }
+
+    /// Whether a line has begun whose end did not come yet.
+    pub(super) fn inside_line(&self) -> bool {
+        self.skipping || !self.carry.is_empty()
+    }
+
+    fn keep(
+        &mut self,
+        tail: &[u8],
+        mut each: impl FnMut(Part<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if self.skipping {
+            return if tail.is_empty() {
+                ControlFlow::Continue(())
+            } else {
+                each(Part::Skipped(tail.len() as u64, false))
+            };
+        }
+        self.carry.extend_from_slice(tail);
+        if self.carry.len() > LINE_BYTES_MAX {
+            self.skipping = true;
+            let len = self.carry.len() as u64;
+            self.carry = Vec::new();
+            return each(Part::Skipped(len, false));
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Ends the text: gives the last line, which has no line end.
+    pub(super) fn finish(
+        &mut self,
+        mut each: impl FnMut(Part<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.skipping = false;
+        let carry = std::mem::take(&mut self.carry);
+        if carry.is_empty() {
+            ControlFlow::Continue(())
+        } else {
+            each(Part::Lines(&carry))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_wherever_the_text_is_cut() {
+        let text = b"one\n\ntwo and a half\nthree\nno end";
+        for first in 0..text.len() {
+            for second in first..text.len() {
+                let mut lines = Lines::default();
+                let mut parts = Vec::new();
+                let mut each = |part: Part<'_>| {
+                    if let Part::Lines(lines) = part {
+                        parts.push(lines.to_vec());
+                    }
+                    ControlFlow::Continue(())
+                };
+                for slice in [&text[..first], &text[first..second], &text[second..]] {
+                    assert!(lines.feed(slice, &mut each).is_continue());
+                }
+                assert!(lines.finish(&mut each).is_continue());
+                assert_eq!(parts.concat(), text);
+                for part in &parts[..parts.len() - 1] {
+                    assert!(part.ends_with(b"\n"), "{parts:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory_without_end() {
+        let mut lines = Lines::default();
+        let mut got = (0, Vec::new());
+        let slice = vec![b'x'; 1 << 20];
+        let mut each = |part: Part<'_>| {
+            match part {
+                Part::Lines(lines) => got.1.extend_from_slice(lines),
+                Part::Skipped(len, _) => got.0 += len,
+            }
+            ControlFlow::Continue(())
+        };
+        for _ in 0..40 {
+            assert!(lines.feed(&slice, &mut each).is_continue());
+        }
+        assert!(lines.feed(b"y\nnext\n", &mut each).is_continue());
+        assert!(lines.carry.capacity() <= 2 * LINE_BYTES_MAX);
+        assert_eq!(got, ((40 << 20) + 2, b"next\n".to_vec()));
+    }
+}

@@ -1,0 +1,148 @@
+//! A filter in terms of one file: texts become the hashes that stand for them in this file.
+//!
+//! - A hash compared with text (`fhash == "/p/x"`) is compared with every hash of that text as
+//!   well, so both spellings of the same thing find it.
+//! - A text (`fname`) is what the event holds itself, or what its hash stands for. An index knows
+//!   only what events hold, so for pruning the question becomes: the event's own text passes, or it
+//!   has none and its hash is one of those whose text passes. That is true of the very same
+//!   events, which pruning below `not` relies on.
+
+use std::convert::Infallible;
+
+use trace_events::dft::{HASH_FIELDS, HashField, HashValue, Names};
+use trace_query::{CompareOp, Condition, Expr, FieldPath, Filter, Number, Predicate, Scalar};
+
+use crate::source::LocalFilter;
+
+/// Hashes that a question may become. A text that more files share is not pruned by.
+const HASHES_MAX: usize = 4_096;
+
+/// Whether the filter asks for a text that may be kept as a hash.
+pub(super) fn asks_for_names(filter: &Filter) -> bool {
+    let mut asks = false;
+    filter.for_each(&mut |predicate| {
+        asks |= text_field(predicate).is_some()
+            || (hash_field(predicate).is_some() && !literals_are_numbers(&predicate.condition));
+    });
+    asks
+}
+
+pub(super) fn localize(filter: &Filter, names: &Names) -> LocalFilter {
+    let evaluate = rewrite(filter, &|predicate| match hash_field(predicate) {
+        Some(field) => with_hashes(predicate, field, names),
+        None => Expr::Test(predicate.clone()),
+    });
+    let prune = rewrite(&evaluate, &|predicate| match text_field(predicate) {
+        Some(field) => by_hash(predicate, field, names),
+        None => Expr::Test(predicate.clone()),
+    });
+    LocalFilter { evaluate, prune }
+}
+
+fn rewrite(filter: &Filter, replace: &dyn Fn(&Predicate<Scalar>) -> Filter) -> Filter {
+    let rewritten: Result<Filter, Infallible> =
+        filter.rewrite(&mut |predicate| Ok(replace(predicate)));
+    match rewritten {
+        Ok(filter) => filter,
+        Err(never) => match never {},
+    }
+}
+
+fn hash_field(predicate: &Predicate<Scalar>) -> Option<&'static HashField> {
+    HASH_FIELDS
+        .iter()
+        .find(|field| field.hash == predicate.field.as_str())
+}
+
+fn text_field(predicate: &Predicate<Scalar>) -> Option<&'static HashField> {
+    HASH_FIELDS
+        .iter()
+        .find(|field| field.text == predicate.field.as_str())
+}
+
+fn literals_are_numbers(condition: &Condition<Scalar>) -> bool {
+    let number = |literal: &Scalar| matches!(literal, Scalar::Number(_));
+    match condition {
+        Condition::Compare(_, literal) => number(literal),
+        Condition::In { values, .. } => values.iter().all(number),
+        Condition::Exists => true,
+        Condition::Matches(_) | Condition::Contains(_) | Condition::StartsWith(_) => false,
+    }
+}
+
+fn literal(hash: &HashValue) -> Scalar {
+    match hash {
+        HashValue::Number(number) => Scalar::Number(Number::Int(i128::from(*number))),
+        HashValue::Text(text) => Scalar::Str(text.clone()),
+    }
+}
+
+/// A hash compared with text, compared with the hashes of that text too.
+fn with_hashes(predicate: &Predicate<Scalar>, field: &HashField, names: &Names) -> Filter {
+    let (values, negated) = match &predicate.condition {
+        Condition::Compare(CompareOp::Eq, value) => (std::slice::from_ref(value), false),
+        Condition::Compare(CompareOp::Ne, value) => (std::slice::from_ref(value), true),
+        Condition::In { values, negated } => (values.as_slice(), *negated),
+        _ => return Expr::Test(predicate.clone()),
+    };
+    let texts: Vec<&[u8]> = values
+        .iter()
+        .filter_map(|value| match value {
+            Scalar::Str(text) => Some(&**text),
+            Scalar::Number(_) | Scalar::Bool(_) => None,
+        })
+        .collect();
+    let hashes = match texts.is_empty() {
+        true => Vec::new(),
+        false => names.hashes(field.kind, &|text| texts.contains(&text)),
+    };
+    if hashes.is_empty() {
+        return Expr::Test(predicate.clone());
+    }
+    let all = values
+        .iter()
+        .cloned()
+        .chain(hashes.iter().map(literal))
+        .collect();
+    Expr::test(
+        predicate.field.clone(),
+        Condition::In {
+            values: all,
+            negated,
+        },
+    )
+}
+
+/// A text asked by what events hold themselves.
+fn by_hash(predicate: &Predicate<Scalar>, field: &HashField, names: &Names) -> Filter {
+    let passes = |text: &[u8]| text_passes(&predicate.condition, text);
+    let hashes = names.hashes(field.kind, &passes);
+    if hashes.len() > HASHES_MAX {
+        // A field that no index has: every chunk may match.
+        return Expr::test(
+            FieldPath::new("args.fname\u{0}"),
+            predicate.condition.clone(),
+        );
+    }
+    let own = || FieldPath::new(field.text);
+    let of_hash = Condition::In {
+        values: hashes.iter().map(literal).collect(),
+        negated: false,
+    };
+    Expr::Or(vec![
+        Expr::Test(predicate.clone()),
+        Expr::And(vec![
+            Expr::Not(Box::new(Expr::test(own(), Condition::Exists))),
+            Expr::test(FieldPath::new(field.hash), of_hash),
+        ]),
+    ])
+}
+
+/// Whether a text passes a condition, as the evaluator judges it.
+fn text_passes(condition: &Condition<Scalar>, text: &[u8]) -> bool {
+    let filter = Expr::test(FieldPath::new("text"), condition.clone());
+    let mut table = trace_query::FieldTable::new();
+    let program = trace_query::Program::compile(&filter, &mut table);
+    let event = [Some(trace_query::Value::Str(text))];
+    program.matches(event.as_slice())
+}

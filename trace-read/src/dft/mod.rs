@@ -1,0 +1,22 @@
+//! DFTracer files: plain or gzip, with or without a sidecar.
+
+mod attachment;
+mod build;
+mod file;
+mod head;
+mod lines;
+mod localize;
+mod scan;
+mod set;
+mod sidecar;
+mod update;
+mod visit;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::{BuildOptions, Built, DIMENSIONS, build};
+pub use file::DftFile;
+pub use set::DftSet;
+pub use sidecar::{identity, sidecar_path, write_sidecar};
+pub use update::{Indexed, Update, update_sidecar};

@@ -1,0 +1,58 @@
+//! Events of text on their way to the engine.
+
+use std::ops::{ControlFlow, Range};
+
+use trace_events::dft::{DftDecoder, DftVisitor, Metadata};
+use trace_events::{EachEvent, Event};
+
+use super::lines::Part;
+use crate::source::Counters;
+
+/// Decodes text, gives its events on and counts what it held.
+pub(super) struct Events<'e, 'f> {
+    pub(super) decoder: &'e DftDecoder,
+    pub(super) each: &'e mut EachEvent<'f>,
+    pub(super) counters: Counters,
+}
+
+impl Events<'_, '_> {
+    /// Gives the events of whole lines.
+    pub(super) fn walk(&mut self, text: &[u8]) -> ControlFlow<()> {
+        let mut given = Given {
+            each: &mut *self.each,
+            flow: ControlFlow::Continue(()),
+        };
+        self.counters.decoded += self.decoder.walk(text, &mut given);
+        given.flow
+    }
+
+    /// Gives the events of a part of a text that is streamed.
+    pub(super) fn part(&mut self, part: Part<'_>) -> ControlFlow<()> {
+        match part {
+            Part::Lines(text) => {
+                self.counters.decoded_bytes += text.len() as u64;
+                self.walk(text)
+            }
+            Part::Skipped(len, ends) => {
+                self.counters.decoded_bytes += len;
+                self.counters.decoded.broken += u64::from(ends);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+}
+
+struct Given<'e, 'f> {
+    each: &'e mut EachEvent<'f>,
+    flow: ControlFlow<()>,
+}
+
+impl DftVisitor for Given<'_, '_> {
+    #[inline]
+    fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
+        self.flow = (self.each)(event);
+        self.flow
+    }
+
+    fn metadata(&mut self, _: Metadata) {}
+}

@@ -1,0 +1,298 @@
+//! Plan, prune, read, filter: what rows, counts and groups have in common.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use trace_events::Event;
+use trace_index::{BlockKind, ChunkStatistics, Index, Pruner, SlowRecord};
+use trace_query::{FieldTable, Filter, Program};
+
+use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts};
+use crate::{Evidence, Limits, ReadError, Report};
+
+/// What the summaries of chunks may answer instead of their events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortcut {
+    /// Nothing: every match is needed.
+    None,
+    /// How many events match.
+    Count,
+    /// What the groups of events of one category and name add up to.
+    Groups,
+}
+
+/// A source with what is left to read of it.
+pub(crate) struct Planned<'s> {
+    pub(crate) source: &'s dyn ChunkSource,
+    /// What its events are asked.
+    filter: Option<Filter>,
+    tasks: Vec<Task>,
+}
+
+/// What is to be read, and what is known already.
+pub(crate) struct Plan<'s> {
+    pub(crate) sources: Vec<Planned<'s>>,
+    /// What summaries answered: matching events, and the statistics of these.
+    pub(crate) counted: u64,
+    pub(crate) statistics: ChunkStatistics,
+    pub(crate) report: Report,
+}
+
+/// Rules out what cannot match and takes from the summaries what they can answer.
+pub(crate) fn plan<'s>(
+    sources: &'s [Box<dyn ChunkSource>],
+    filter: Option<&Filter>,
+    shortcut: Shortcut,
+) -> Result<Plan<'s>, ReadError> {
+    let mut plan = Plan {
+        sources: Vec::new(),
+        counted: 0,
+        statistics: ChunkStatistics::default(),
+        report: Report {
+            sources: sources.len(),
+            ..Report::default()
+        },
+    };
+    for source in sources {
+        let local = filter.map(|filter| source.localize(filter));
+        let tasks = match source.evidence()? {
+            None => source.tasks(None),
+            Some(evidence) => {
+                let prune = local.as_ref().map(|local| &local.prune);
+                let (left, slowest) =
+                    plan.prune(evidence, prune, shortcut, source.reads_records())?;
+                let mut tasks = source.tasks(Some(&left));
+                tasks.extend(slowest);
+                tasks.sort_by_key(|task| task.chunks.first().copied());
+                tasks
+            }
+        };
+        let filter = local.map(|local| local.evaluate);
+        plan.sources.push(Planned {
+            source: &**source,
+            filter,
+            tasks,
+        });
+    }
+    Ok(plan)
+}
+
+impl Plan<'_> {
+    /// The chunks that must be read, and with `records` tasks for those of which the index keeps
+    /// all records that can match.
+    fn prune(
+        &mut self,
+        mut evidence: Evidence,
+        filter: Option<&Filter>,
+        shortcut: Shortcut,
+        records: bool,
+    ) -> Result<(Vec<usize>, Vec<Task>), ReadError> {
+        // The filter that passes all needs no evidence.
+        let all = Filter::And(Vec::new());
+        let pruner = Pruner::new(filter.unwrap_or(&all));
+        if shortcut == Shortcut::Groups {
+            evidence.load_kinds(&[BlockKind::Statistics])?;
+            evidence.load_kinds(&[BlockKind::Sketches])?;
+        }
+        let pruning = evidence.prune(&pruner)?;
+        if records {
+            evidence.load_slowest(&pruner, &pruning)?;
+        }
+        self.report.indexed += 1;
+        self.report.chunks += pruning.total;
+        for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
+            *sum += ruled_out;
+        }
+        let (mut left, mut slowest) = (Vec::new(), Vec::new());
+        for chunk in pruning.candidates {
+            let index = evidence.index();
+            let answered = match shortcut {
+                Shortcut::None => false,
+                Shortcut::Count => match pruner.count(index, chunk) {
+                    Some(count) => {
+                        self.counted += count;
+                        true
+                    }
+                    None => false,
+                },
+                Shortcut::Groups => match pruner.matched(index, chunk) {
+                    Some(matched) if matched.other.events == 0 => {
+                        self.statistics.merge(&matched);
+                        true
+                    }
+                    _ => false,
+                },
+            };
+            if answered {
+                self.report.summarized += 1;
+            } else if let Some(kept) = pruner.slowest(index, chunk).filter(|_| records) {
+                slowest.push(slowest_task(index, chunk, kept));
+            } else {
+                left.push(chunk);
+            }
+        }
+        self.report.slowest += slowest.len();
+        self.report.read += left.len();
+        self.report.index_bytes += evidence.fetched_bytes();
+        Ok((left, slowest))
+    }
+}
+
+/// A task that reads records which the index kept.
+fn slowest_task(index: &Index, chunk: usize, kept: &[SlowRecord]) -> Task {
+    let mut records = Vec::new();
+    for record in kept {
+        records.extend_from_slice(&record.bytes);
+        if !record.bytes.ends_with(b"\n") {
+            records.push(b'\n');
+        }
+    }
+    Task {
+        chunks: vec![chunk],
+        first_ts: first_ts(&index.chunks()[chunk]),
+        bytes: records.len() as u64,
+        records: Some(records),
+    }
+}
+
+/// A task of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaskRef<'p> {
+    pub(crate) task: &'p Task,
+    /// In the order of sources and their bytes.
+    pub(crate) number: u32,
+    source: usize,
+}
+
+/// What one thread does with the events it is given.
+pub(crate) trait Worker {
+    /// A task begins.
+    fn begin(&mut self, task: TaskRef<'_>);
+
+    /// An event that matches. `Break` ends all reading.
+    fn event(&mut self, event: &dyn Event) -> ControlFlow<()>;
+
+    /// The task ended. `Break` ends all reading.
+    fn end(&mut self, task: TaskRef<'_>) -> ControlFlow<()>;
+}
+
+/// The tasks of a plan, those of early events first.
+pub(crate) fn tasks<'p>(plan: &'p [Planned<'_>]) -> Vec<TaskRef<'p>> {
+    let sources = plan.iter().enumerate();
+    let of_source = sources.flat_map(|(at, planned)| planned.tasks.iter().map(move |t| (at, t)));
+    let mut tasks: Vec<TaskRef<'_>> = (0_u32..)
+        .zip(of_source)
+        .map(|(number, (source, task))| TaskRef {
+            task,
+            number,
+            source,
+        })
+        .collect();
+    tasks.sort_by_key(|task| (task.task.first_ts, task.number));
+    tasks
+}
+
+/// Reads tasks with a worker a thread; gives back what reading cost and found, and the workers.
+pub(crate) fn read<W: Worker + Send>(
+    plan: &[Planned<'_>],
+    tasks: &[TaskRef<'_>],
+    table: &FieldTable,
+    limits: Limits,
+    make_worker: impl Fn() -> W + Sync,
+) -> Result<(Counters, u64, Vec<W>), ReadError> {
+    let next = AtomicUsize::new(0);
+    let stop = AtomicBool::new(false);
+    let outcome = Mutex::new((Counters::default(), 0_u64, Vec::new(), None));
+    let run = || {
+        let mut reader = Reader {
+            plan,
+            table,
+            stop: &stop,
+            matched: 0,
+            scratch: Scratch::default(),
+        };
+        let mut worker = make_worker();
+        let mut counters = Counters::default();
+        let mut failure = None;
+        while !stop.load(Ordering::Relaxed)
+            && let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            match reader.read(*task, &mut worker) {
+                Ok(cost) => counters += cost,
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    failure = Some(error);
+                }
+            }
+        }
+        let mut outcome = outcome
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        outcome.0 += counters;
+        outcome.1 += reader.matched;
+        outcome.2.push(worker);
+        outcome.3 = outcome.3.take().or(failure);
+    };
+    let threads = limits.threads.clamp(1, tasks.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(run);
+        }
+        run();
+    });
+    let outcome = outcome
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    match outcome {
+        (counters, matched, workers, None) => Ok((counters, matched, workers)),
+        (_, _, _, Some(error)) => Err(error),
+    }
+}
+
+/// One thread of a reading.
+struct Reader<'p, 's> {
+    plan: &'p [Planned<'s>],
+    table: &'p FieldTable,
+    stop: &'p AtomicBool,
+    matched: u64,
+    scratch: Scratch,
+}
+
+impl Reader<'_, '_> {
+    fn read<W: Worker>(
+        &mut self,
+        task: TaskRef<'_>,
+        worker: &mut W,
+    ) -> Result<Counters, ReadError> {
+        let planned = &self.plan[task.source];
+        let mut table = self.table.clone();
+        let program = planned
+            .filter
+            .as_ref()
+            .map(|filter| Program::compile(filter, &mut table));
+        worker.begin(task);
+        let (matched, stop) = (&mut self.matched, self.stop);
+        let mut each = |event: &dyn Event| {
+            let passes = match &program {
+                Some(program) => program.matches(event),
+                None => true,
+            };
+            if !passes {
+                return ControlFlow::Continue(());
+            }
+            *matched += 1;
+            if stop.load(Ordering::Relaxed) {
+                return ControlFlow::Break(());
+            }
+            worker.event(event)
+        };
+        let counters = planned
+            .source
+            .read(task.task, &table, &mut self.scratch, &mut each)?;
+        if worker.end(task).is_break() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        Ok(counters)
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a query cannot be answered.
+
+use std::path::PathBuf;
+
+use trace_events::DecodeError;
+use trace_events::gzip::GzipError;
+use trace_query::QueryError;
+
+/// Why a query cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The query is faulty, or means nothing for what is read.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Bytes cannot be fetched.
+    #[error("cannot read {place}")]
+    Fetch {
+        /// File or address.
+        place: String,
+        /// What the system or the server says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A gzip file is damaged, or not the one that was indexed.
+    #[error("cannot inflate {place}")]
+    Gzip {
+        /// File or address.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: GzipError,
+    },
+    /// A packet cannot be decoded.
+    #[error("cannot decode {place}")]
+    Decode {
+        /// File or address.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: DecodeError,
+    },
+    /// A sidecar is damaged.
+    #[error("cannot use {place}")]
+    Sidecar {
+        /// The sidecar.
+        place: String,
+        /// What is wrong with it.
+        #[source]
+        source: trace_index::SidecarError,
+    },
+    /// The history of an entry into a gzip member is damaged.
+    #[error("cannot use {place}")]
+    Window {
+        /// The sidecar.
+        place: String,
+        /// What is wrong with it.
+        #[source]
+        source: trace_index::DamagedWindow,
+    },
+    /// The file changed after it was indexed, while the query ran.
+    #[error("{place} is shorter than when it was indexed; index it again")]
+    Shrunk {
+        /// The file.
+        place: String,
+    },
+    /// Nobody knows how to read the file.
+    #[error("{} is no trace that can be queried: {reason}", path.display())]
+    UnknownFile {
+        /// The file.
+        path: PathBuf,
+        /// What was looked for.
+        reason: &'static str,
+    },
+    /// A field has too many values to group by.
+    #[error("{field} has more than {} values; narrow the query", crate::GROUPS_MAX)]
+    TooManyGroups {
+        /// The field.
+        field: String,
+    },
+    /// Rows cannot be written.
+    #[error("cannot write the rows")]
+    Output(#[source] std::io::Error),
+    /// Rows that wait for their turn cannot be put aside.
+    #[error(
+        "cannot put rows that wait for their turn into a temporary file; set TMPDIR to a folder \
+         with space"
+    )]
+    Spill(#[source] std::io::Error),
+}
+
+impl ReadError {
+    pub(crate) fn fetch(place: impl Into<String>, source: std::io::Error) -> ReadError {
+        ReadError::Fetch {
+            place: place.into(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! An index that is loaded as far as a query needs it.
+
+use std::sync::Arc;
+
+use trace_index::{Block, BlockKind, Index, Pruner, Pruning, Sidecar, Tier};
+
+use crate::{Fetch, ReadError};
+
+/// What a source knows of its chunks.
+pub enum Evidence {
+    /// An index in memory.
+    Whole(Arc<Index>),
+    /// A sidecar, of which blocks are fetched when they are asked for.
+    Sidecar {
+        /// What was loaded so far.
+        sidecar: Box<Sidecar>,
+        /// Where the rest is.
+        fetch: Arc<dyn Fetch>,
+        /// Bytes that were fetched so far.
+        fetched_bytes: u64,
+    },
+}
+
+impl Evidence {
+    /// The index with what was loaded so far.
+    pub fn index(&self) -> &Index {
+        match self {
+            Evidence::Whole(index) => index,
+            Evidence::Sidecar { sidecar, .. } => sidecar.index(),
+        }
+    }
+
+    /// Bytes that were fetched so far.
+    pub fn fetched_bytes(&self) -> u64 {
+        match self {
+            Evidence::Whole(_) => 0,
+            Evidence::Sidecar { fetched_bytes, .. } => *fetched_bytes,
+        }
+    }
+
+    /// Rules out chunks tier by tier, fetching what a tier needs about the chunks that are left.
+    ///
+    /// # Errors
+    ///
+    /// When blocks cannot be fetched or are damaged.
+    pub fn prune(&mut self, pruner: &Pruner) -> Result<Pruning, ReadError> {
+        let mut pruning = Pruning::begin(self.index());
+        for tier in Tier::ALL {
+            if let Evidence::Sidecar { sidecar, .. } = self {
+                let wanted = pruner.wanted(sidecar, tier, &pruning);
+                self.load(&wanted)?;
+            }
+            pruner.apply(self.index(), tier, &mut pruning);
+        }
+        Ok(pruning)
+    }
+
+    /// Loads the slowest events of the chunks that are left, where `pruner` can use them.
+    ///
+    /// # Errors
+    ///
+    /// When blocks cannot be fetched or are damaged.
+    pub fn load_slowest(&mut self, pruner: &Pruner, pruning: &Pruning) -> Result<(), ReadError> {
+        if let Evidence::Sidecar { sidecar, .. } = self {
+            let wanted = pruner.wanted_slowest(sidecar, pruning);
+            self.load(&wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Loads every block of the kinds that `wanted` accepts.
+    ///
+    /// # Errors
+    ///
+    /// When blocks cannot be fetched or are damaged.
+    pub fn load_kinds(&mut self, wanted: &[BlockKind]) -> Result<(), ReadError> {
+        if let Evidence::Sidecar { sidecar, .. } = self {
+            let blocks: Vec<Block> = sidecar
+                .blocks()
+                .iter()
+                .filter(|block| wanted.contains(&block.kind) && !sidecar.is_loaded(block))
+                .copied()
+                .collect();
+            self.load(&blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches and loads blocks, which are in the order of the sidecar.
+    fn load(&mut self, blocks: &[Block]) -> Result<(), ReadError> {
+        let Evidence::Sidecar {
+            sidecar,
+            fetch,
+            fetched_bytes,
+        } = self
+        else {
+            return Ok(());
+        };
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let ranges: Vec<_> = blocks.iter().map(Block::range).collect();
+        let place = fetch.place();
+        let parts = fetch
+            .fetch(&ranges)
+            .map_err(|error| ReadError::fetch(&*place, error))?;
+        for (block, bytes) in blocks.iter().zip(parts) {
+            *fetched_bytes += u64::from(block.length);
+            sidecar
+                .load(block, &bytes)
+                .map_err(|source| ReadError::Sidecar {
+                    place: place.clone(),
+                    source,
+                })?;
+        }
+        Ok(())
+    }
+}

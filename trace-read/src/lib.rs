@@ -1,0 +1,42 @@
+//! One pull pipeline from a query to rows: plan, prune, fetch, decode, filter, print.
+//!
+//! | step | type |
+//! | --- | --- |
+//! | what is read: files, streams of storages, in chunks | [`ChunkSource`], [`DftSet`] |
+//! | where bytes come from: this machine, a server, by byte range | [`Fetch`], [`LocalFile`] |
+//! | what is asked | [`Request`], [`Limits`] |
+//! | ruling out chunks, fetching only the blocks of the index that this needs | [`Evidence`] |
+//! | matching events as rows, in the order of time | [`write_rows`], [`RowFormat`] |
+//! | counts and groups, from summaries where they are exact | [`count`], [`group_by`] |
+//! | what was ruled out, read and found | [`Report`] |
+//!
+//! Tasks are read by a few threads at once, each of which holds one chunk (or one gzip piece) in
+//! memory. Rows that are found before earlier ones wait in memory up to a bound, then in a file.
+//!
+//! *Invariant:* the answer is that of a plain scan. An index only ever leaves out chunks that
+//! cannot hold a match, and a sidecar that does not belong to its file, or is damaged, is not used.
+
+mod aggregate;
+mod dft;
+mod engine;
+mod error;
+mod evidence;
+mod fetch;
+mod order;
+mod output;
+mod request;
+mod rows;
+mod source;
+
+pub use aggregate::{GROUPS_MAX, GroupRow, count, group_by};
+pub use dft::{
+    BuildOptions, Built, DIMENSIONS, DftFile, DftSet, Indexed, Update, build, identity,
+    sidecar_path, update_sidecar, write_sidecar,
+};
+pub use error::ReadError;
+pub use evidence::Evidence;
+pub use fetch::{Fetch, LocalFile};
+pub use output::{Column, Columns, Csv, Ndjson, RowFormat, Text, write_json_value};
+pub use request::{Limits, Report, Request};
+pub use rows::write_rows;
+pub use source::{ChunkSource, Counters, LocalFilter, Scratch, Task};

@@ -1,0 +1,141 @@
+//! What a reader asks for, and what an answer cost.
+
+use trace_query::{BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, Query, Scalar};
+
+use crate::ReadError;
+use crate::source::{ChunkSource, Counters};
+
+/// A question to a set of sources.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Which events; all of them without.
+    pub query: Option<Query>,
+    /// Events that start at or after this time, in nanoseconds since the epoch.
+    pub from: Option<i64>,
+    /// Events that start before this time.
+    pub to: Option<i64>,
+}
+
+impl Request {
+    /// The one filter of all sources.
+    ///
+    /// # Errors
+    ///
+    /// When the query compares a time with a bare number and the sources have different units, or
+    /// a literal has a unit that its field has not.
+    pub fn filter(&self, sources: &[Box<dyn ChunkSource>]) -> Result<Option<Filter>, ReadError> {
+        let unit = sources
+            .iter()
+            .map(|source| source.unit())
+            .reduce(|a, b| a.and(b));
+        self.bind(unit.unwrap_or(BareUnit::NANOS))
+    }
+
+    /// The filter for sources of this unit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::filter`].
+    pub fn bind(&self, unit: BareUnit) -> Result<Option<Filter>, ReadError> {
+        let mut parts = Vec::new();
+        for (op, time) in [(CompareOp::Ge, self.from), (CompareOp::Lt, self.to)] {
+            if let Some(time) = time {
+                let time = Scalar::Number(Number::Int(i128::from(time)));
+                parts.push(Expr::test(
+                    FieldPath::new("ts"),
+                    Condition::Compare(op, time),
+                ));
+            }
+        }
+        if let Some(query) = &self.query {
+            parts.push(query.bind(unit)?);
+        }
+        Ok(match parts.len() {
+            0 => None,
+            1 => parts.pop(),
+            _ => Some(Expr::And(parts)),
+        })
+    }
+}
+
+/// How much work goes on at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Threads that read.
+    pub threads: usize,
+    /// Bytes of rows that wait for their turn before they are put aside in a file.
+    pub waiting_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Limits {
+            threads: threads.min(THREADS_MAX),
+            waiting_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// Each thread holds a piece of up to 64 MiB in the worst case.
+const THREADS_MAX: usize = 16;
+
+/// How a question was answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Sources that were asked.
+    pub sources: usize,
+    /// Sources that have an index.
+    pub indexed: usize,
+    /// Chunks of these.
+    pub chunks: usize,
+    /// Chunks that each tier ruled out: statistics, dictionaries, filters.
+    pub ruled_out: [usize; 3],
+    /// Chunks that were answered by their summaries.
+    pub summarized: usize,
+    /// Chunks of which only the records that the index keeps of the slowest events were read.
+    pub slowest: usize,
+    /// Chunks that were read.
+    pub read: usize,
+    /// Bytes of indexes that were fetched.
+    pub index_bytes: u64,
+    /// What reading cost, metadata and broken lines of what was read included.
+    pub counters: Counters,
+    /// Events that match.
+    pub matched: u64,
+    /// How often rows that waited were put aside in a file.
+    pub spills: u64,
+}
+
+impl Report {
+    /// The report for people, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let [statistics, dictionaries, filters] = self.ruled_out;
+        let left = self.chunks - statistics - dictionaries - filters;
+        let mut lines = vec![
+            format!("sources: {}, with an index: {}", self.sources, self.indexed),
+            format!("chunks: {}", self.chunks),
+            format!("  ruled out by statistics: {statistics}"),
+            format!("  ruled out by dictionaries: {dictionaries}"),
+            format!("  ruled out by filters: {filters}"),
+            format!("  answered by summaries: {}", self.summarized),
+            format!("  slowest events kept in the index: {}", self.slowest),
+            format!("  read: {} of {left} left", self.read),
+            format!("index bytes fetched: {}", self.index_bytes),
+            format!("bytes fetched: {}", self.counters.fetched_bytes),
+            format!("bytes decoded: {}", self.counters.decoded_bytes),
+            format!("events decoded: {}", self.counters.decoded.events),
+            format!("events matched: {}", self.matched),
+        ];
+        if self.counters.decoded.broken > 0 {
+            lines.push(format!(
+                "broken records stepped over: {}",
+                self.counters.decoded.broken
+            ));
+        }
+        if self.spills > 0 {
+            lines.push(format!("rows put aside in a file: {} times", self.spills));
+        }
+        lines
+    }
+}

@@ -1,0 +1,118 @@
+//! What can be read: a file or a stream of a storage, in chunks.
+
+use trace_events::gzip::{Inflater, TextBuffer};
+use trace_events::{Decoded, EachEvent};
+use trace_index::Chunk;
+use trace_query::{BareUnit, FieldTable, Filter};
+
+use crate::{Evidence, ReadError};
+
+/// Something that can be read in chunks, each alone.
+///
+/// The engine asks for the index, rules chunks out with it, and has the others read in tasks. A
+/// source without an index is one that has nothing to rule out.
+pub trait ChunkSource: Send + Sync {
+    /// What messages call it.
+    fn place(&self) -> String;
+
+    /// What a bare number means beside `ts` and `dur`.
+    fn unit(&self) -> BareUnit;
+
+    /// The index as far as it is at hand; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the index cannot be fetched.
+    fn evidence(&self) -> Result<Option<Evidence>, ReadError>;
+
+    /// Why an index that is there is not used.
+    fn unused_index(&self) -> Option<String> {
+        None
+    }
+
+    /// The filter in terms of this source.
+    fn localize(&self, filter: &Filter) -> LocalFilter;
+
+    /// Units of work that together read the given chunks, in the order of the source; all of the
+    /// source for `None`, which is what a source without an index is asked for.
+    fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task>;
+
+    /// Whether [`ChunkSource::read`] takes tasks with records.
+    fn reads_records(&self) -> bool {
+        false
+    }
+
+    /// Shows the events of the task's chunks to `each`, in the order of their bytes; those of its
+    /// records where it has some.
+    ///
+    /// # Errors
+    ///
+    /// When bytes cannot be fetched, or are not those that were indexed.
+    fn read(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        scratch: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError>;
+}
+
+/// A filter as one source understands it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LocalFilter {
+    /// What events are asked.
+    pub evaluate: Filter,
+    /// What chunks are asked. True of the same events, but spelled with fields that are indexed.
+    pub prune: Filter,
+}
+
+/// A unit of work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// The chunks, or a number of the source's own choice where it has no index.
+    pub chunks: Vec<usize>,
+    /// No event of the task starts before; `None` when that is not known.
+    pub first_ts: Option<i64>,
+    /// About how many bytes of events there are.
+    pub bytes: u64,
+    /// The only records of the chunks that can match, where the index kept them; these are read
+    /// and the chunks are not.
+    pub records: Option<Vec<u8>>,
+}
+
+/// When the first event of a chunk starts, where all its events are known to have a start.
+pub(crate) fn first_ts(chunk: &Chunk) -> Option<i64> {
+    let timed = chunk.timed == chunk.events && chunk.odd == 0;
+    chunk.times.filter(|_| timed).map(|times| times.first)
+}
+
+/// Working space of one thread.
+#[derive(Default)]
+pub struct Scratch {
+    /// Inflates.
+    pub inflater: Inflater,
+    /// What was inflated.
+    pub text: TextBuffer,
+}
+
+/// What reading cost and found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes that were fetched.
+    pub fetched_bytes: u64,
+    /// Bytes of events after inflating.
+    pub decoded_bytes: u64,
+    /// What the bytes held.
+    pub decoded: Decoded,
+    /// What could not be read and was left out, for people.
+    pub faults: Vec<String>,
+}
+
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        self.fetched_bytes += other.fetched_bytes;
+        self.decoded_bytes += other.decoded_bytes;
+        self.decoded += other.decoded;
+        self.faults.extend(other.faults);
+    }
+}
