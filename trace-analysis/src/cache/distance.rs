@@ -1,0 +1,235 @@
+//! Reuse distance: the bytes of distinct blocks accessed between two accesses to one block, that
+//! block included.
+//!
+//! Each access takes the next position on a line, and a block's size stands at the position of its
+//! latest access only. The distance of an access is then the sum from the block's previous
+//! position to the end. The sums are kept in a Fenwick tree, so an access costs O(log n); when the
+//! line is full, the positions still in use move together, which costs O(1) an access over time.
+//! Memory grows with the number of distinct blocks, not with the trace.
+
+use super::blocks::{Access, Blocks};
+use super::grouped::GroupCounts;
+use crate::buckets::Buckets;
+use crate::labels::LabelSet;
+use crate::out_file::{OutFile, bucket_file};
+
+/// A position that no block stands on.
+const NOBODY: u32 = u32::MAX;
+
+/// The shortest line that is kept.
+const LINE_MIN: usize = 1 << 12;
+
+/// Distances by position on a line.
+#[derive(Debug)]
+pub(crate) struct DistanceLine {
+    /// Fenwick tree over sizes, from index 1.
+    tree: Vec<u64>,
+    /// Who stands on each position.
+    owners: Vec<u32>,
+    /// The position of each block's latest access, and its size there.
+    places: Vec<(u32, u64)>,
+    next: usize,
+    total: u64,
+}
+
+impl Default for DistanceLine {
+    fn default() -> Self {
+        Self {
+            tree: vec![0; LINE_MIN + 1],
+            owners: vec![NOBODY; LINE_MIN],
+            places: Vec::new(),
+            next: 0,
+            total: 0,
+        }
+    }
+}
+
+impl DistanceLine {
+    /// Notes an access to `block`, which has `size` bytes now; its distance unless it is the first.
+    #[inline]
+    pub(crate) fn access(&mut self, block: u32, size: u64) -> Option<u64> {
+        if self.next == self.owners.len() {
+            self.compact();
+        }
+        let index = block as usize;
+        if index >= self.places.len() {
+            self.places.resize(index + 1, (NOBODY, 0));
+        }
+        let (place, old_size) = self.places[index];
+        let distance = (place != NOBODY).then(|| {
+            let distance = self.total.wrapping_sub(self.sum_before(place as usize));
+            self.add(place as usize, old_size.wrapping_neg());
+            self.owners[place as usize] = NOBODY;
+            distance
+        });
+        self.add(self.next, size);
+        self.owners[self.next] = block;
+        self.places[index] = (self.next as u32, size);
+        self.next += 1;
+        distance
+    }
+
+    fn sum_before(&self, position: usize) -> u64 {
+        let mut sum = 0u64;
+        let mut node = position;
+        while node > 0 {
+            sum = sum.wrapping_add(self.tree[node]);
+            node &= node - 1;
+        }
+        sum
+    }
+
+    /// Sums wrap, so that foreign sizes near 2^64 give a wrong distance instead of a panic.
+    fn add(&mut self, position: usize, size: u64) {
+        self.total = self.total.wrapping_add(size);
+        let mut node = position + 1;
+        while node < self.tree.len() {
+            self.tree[node] = self.tree[node].wrapping_add(size);
+            node += node & node.wrapping_neg();
+        }
+    }
+
+    /// Moves the positions in use together, on a line with at least as much room again.
+    #[cold]
+    fn compact(&mut self) {
+        let mut used = 0;
+        for position in 0..self.owners.len() {
+            let owner = self.owners[position];
+            if owner != NOBODY {
+                self.owners[used] = owner;
+                self.places[owner as usize].0 = used as u32;
+                used += 1;
+            }
+        }
+        let length = (used * 4).max(LINE_MIN).min(NOBODY as usize);
+        assert!(used < length, "there are fewer blocks than positions");
+        self.owners.truncate(used);
+        self.owners.resize(length, NOBODY);
+        self.tree.clear();
+        self.tree.resize(length + 1, 0);
+        for position in 0..used {
+            self.tree[position + 1] = self.places[self.owners[position] as usize].1;
+        }
+        for node in 1..=length {
+            let parent = node + (node & node.wrapping_neg());
+            if parent <= length {
+                self.tree[parent] = self.tree[parent].wrapping_add(self.tree[node]);
+            }
+        }
+        self.next = used;
+    }
+}
+
+/// Counts of reuse distances by label.
+#[derive(Debug)]
+pub(crate) struct ReuseDistance {
+    buckets: Buckets,
+    labels: Vec<LabelSet>,
+    line: DistanceLine,
+    by_segment: GroupCounts,
+    by_block: Option<GroupCounts>,
+}
+
+impl ReuseDistance {
+    pub(crate) fn new(labels: Vec<LabelSet>, buckets: Buckets) -> Self {
+        let by_block = labels
+            .iter()
+            .any(LabelSet::by_block)
+            .then(|| GroupCounts::new(&buckets));
+        let by_segment = GroupCounts::new(&buckets);
+        Self {
+            buckets,
+            labels,
+            line: DistanceLine::default(),
+            by_segment,
+            by_block,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn observe(&mut self, access: &Access<'_>) {
+        let Some(distance) = self.line.access(access.block, access.record.block_size) else {
+            return;
+        };
+        let bucket = self.buckets.index(distance);
+        self.by_segment.add(access.segment as usize, bucket, 1);
+        if let Some(by_block) = &mut self.by_block {
+            by_block.add(access.block as usize, bucket, 1);
+        }
+    }
+
+    /// One file a label set: `LABELS_reuse_distance`.
+    pub(crate) fn files(&self, blocks: &Blocks) -> Vec<OutFile> {
+        let total = self.by_segment.total();
+        let file = |labels: &LabelSet| {
+            let counts = match &self.by_block {
+                Some(by_block) if labels.by_block() => by_block.by_block(blocks, labels),
+                _ => self.by_segment.by_segment(blocks, labels),
+            };
+            bucket_file(
+                format!("{}_reuse_distance", labels.text()),
+                &self.buckets,
+                &counts,
+                total,
+            )
+        };
+        self.labels.iter().map(file).collect()
+    }
+
+    /// Reuses by bucket over the whole trace: limit in bytes, count.
+    pub(crate) fn overall(&self) -> Vec<(u64, u64)> {
+        let mut sums = vec![0; self.buckets.len()];
+        for row in self.by_segment.rows() {
+            for (sum, count) in sums.iter_mut().zip(row) {
+                *sum += count;
+            }
+        }
+        self.buckets.limits().iter().copied().zip(sums).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition, word for word: the sizes of the distinct blocks since the last access.
+    fn slow_distances(accesses: &[(u32, u64)]) -> Vec<Option<u64>> {
+        let distance = |now: usize| {
+            let (block, _) = accesses[now];
+            let before = accesses[..now]
+                .iter()
+                .rposition(|access| access.0 == block)?;
+            let latest: std::collections::HashMap<_, _> =
+                accesses[before..now].iter().copied().collect();
+            Some(latest.values().sum())
+        };
+        (0..accesses.len()).map(distance).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn equal_to_the_definition(
+            accesses in proptest::collection::vec((0u32..40, 0u64..5000), 0..400),
+        ) {
+            let mut line = DistanceLine::default();
+            let fast: Vec<_> =
+                accesses.iter().map(|&(block, size)| line.access(block, size)).collect();
+            prop_assert_eq!(fast, slow_distances(&accesses));
+        }
+    }
+
+    #[test]
+    fn stays_right_over_many_compactions() {
+        let mut line = DistanceLine::default();
+        let blocks = 3000u32;
+        for round in 0..20u64 {
+            for block in 0..blocks {
+                let distance = line.access(block, 10);
+                let expected = (round > 0).then_some(u64::from(blocks) * 10);
+                assert_eq!(distance, expected, "round {round} block {block}");
+            }
+        }
+    }
+}

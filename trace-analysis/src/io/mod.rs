@@ -1,0 +1,23 @@
+//! Analysis of I/O traces: what an operator asks of reads and writes.
+
+mod access;
+mod amplification;
+mod analysis;
+mod grid;
+mod latency;
+mod report;
+mod sequential;
+mod slowest;
+mod steps;
+mod working_set;
+
+pub use access::{Direction, IoAccess, RocksdbIo};
+pub use amplification::Amplification;
+pub use analysis::{IoAnalysis, IoQuestions};
+pub use grid::HeatMap;
+pub use latency::LatencyRow;
+pub use report::IoReport;
+pub(crate) use report::quoted;
+pub use sequential::SequentialRow;
+pub use slowest::SlowOperation;
+pub use steps::ThroughputStep;

@@ -1,0 +1,60 @@
+//! Files of results, in the layout of RocksDB's analyser.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::buckets::Buckets;
+
+/// One file of results: its name in the folder of results, and its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutFile {
+    /// The name, without a folder.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+/// Numerator in percent of the denominator; -1 of nothing, as RocksDB writes it.
+pub(crate) fn percent(numerator: u64, denominator: u64) -> f64 {
+    if denominator == 0 {
+        -1.0
+    } else {
+        numerator as f64 * 100.0 / denominator as f64
+    }
+}
+
+/// Counts of buckets by label.
+pub(crate) type LabelCounts = BTreeMap<String, Vec<u64>>;
+
+/// A table of buckets (rows) by labels (columns), in percent of `total`.
+pub(crate) fn bucket_file(
+    name: String,
+    buckets: &Buckets,
+    labels: &LabelCounts,
+    total: u64,
+) -> OutFile {
+    let mut text = String::from("bucket");
+    for label in labels.keys() {
+        text.push(',');
+        text.push_str(label);
+    }
+    text.push('\n');
+    for (index, limit) in buckets.limits().iter().enumerate() {
+        write!(text, "{limit}").expect("writing to a string cannot fail");
+        for counts in labels.values() {
+            write!(text, ",{:.6}", percent(counts[index], total))
+                .expect("writing to a string cannot fail");
+        }
+        text.push('\n');
+    }
+    OutFile {
+        name: file_name(&name),
+        text,
+    }
+}
+
+/// A name that stays inside the folder: names of column families are foreign text.
+pub(crate) fn file_name(name: &str) -> String {
+    let safe = |c: char| if c == '/' || c.is_control() { '_' } else { c };
+    name.chars().map(safe).take(200).collect()
+}

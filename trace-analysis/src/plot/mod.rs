@@ -1,0 +1,7 @@
+//! Pictures of curves, timelines and heat maps, as SVG.
+
+mod chart;
+mod picture;
+mod svg;
+
+pub use picture::{cache_picture, io_picture};
