@@ -1,0 +1,52 @@
+//! Block cache traces.
+
+use trace_analysis::{CacheAnalysis, OutFile, cache_picture};
+use trace_events::rocksdb::BlockCacheTrace;
+
+use super::export::CacheExport;
+use super::source::Source;
+use super::{Analyze, CommandError, Context, Exit};
+
+pub(super) fn run(
+    verb: &Analyze,
+    context: &Context,
+    mut source: Source,
+) -> Result<Exit, CommandError> {
+    let mut analysis = CacheAnalysis::new(verb.cache.questions()?);
+    let mut export = verb.export.as_ref().map(CacheExport::create).transpose()?;
+    while let Some(packet) = source.next_packet()? {
+        let damaged = |error| CommandError::damage("packet", error);
+        let mut trace = BlockCacheTrace::open(&packet).map_err(damaged)?;
+        while let Some(record) = trace.next_record().map_err(damaged)? {
+            analysis.observe(&record);
+            if let Some(export) = &mut export {
+                export.put(&record)?;
+            }
+        }
+    }
+    if let Some(export) = export {
+        export.finish(context)?;
+    }
+    let report = analysis.report();
+    let files = match &verb.out {
+        Some(_) => {
+            let (mut files, refused) = analysis.files();
+            for error in refused {
+                context.note(format!("left out: {error}"));
+            }
+            let text = report.rocksdb_summary();
+            files.push(OutFile {
+                name: "summary.txt".to_owned(),
+                text,
+            });
+            files
+        }
+        None => Vec::new(),
+    };
+    verb.write(files, || cache_picture(&report))?;
+    match context.json() {
+        true => context.document(&report)?,
+        false => context.line(report.to_text().trim_end())?,
+    }
+    Ok(source.finish(context))
+}

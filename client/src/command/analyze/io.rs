@@ -1,0 +1,43 @@
+//! I/O traces.
+
+use trace_analysis::{IoAnalysis, IoQuestions, RocksdbIo, io_picture};
+use trace_events::rocksdb::IoTrace;
+
+use super::export::IoExport;
+use super::source::Source;
+use super::{Analyze, CommandError, Context, Exit};
+
+pub(super) fn run(
+    verb: &Analyze,
+    context: &Context,
+    mut source: Source,
+) -> Result<Exit, CommandError> {
+    let questions = IoQuestions {
+        slowest: verb.slowest,
+        user_class: verb.user_class.clone(),
+    };
+    let mut analysis = IoAnalysis::new(questions);
+    let mut accesses = RocksdbIo::default();
+    let mut export = verb.export.as_ref().map(IoExport::create).transpose()?;
+    while let Some(packet) = source.next_packet()? {
+        let damaged = |error| CommandError::damage("packet", error);
+        let mut trace = IoTrace::open(&packet).map_err(damaged)?;
+        while let Some(record) = trace.next_record().map_err(damaged)? {
+            let access = accesses.access(&record, trace.start_ns(&record));
+            analysis.observe(&access);
+            if let Some(export) = &mut export {
+                export.put(&access)?;
+            }
+        }
+    }
+    if let Some(export) = export {
+        export.finish(context)?;
+    }
+    let report = analysis.report();
+    verb.write(report.files(), || io_picture(&report))?;
+    match context.json() {
+        true => context.document(&report)?,
+        false => context.line(report.to_text().trim_end())?,
+    }
+    Ok(source.finish(context))
+}

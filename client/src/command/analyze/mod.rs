@@ -1,0 +1,101 @@
+//! `tracehold analyze`: what I/O and block cache traces tell.
+
+mod cache;
+mod export;
+mod io;
+mod options;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trace_analysis::OutFile;
+use trace_events::rocksdb::TraceKind;
+
+use self::export::{Export, parse_export};
+use self::options::CacheOptions;
+use self::source::{Place, Source};
+use super::{CommandError, Context, Exit};
+
+/// Analyse I/O and block cache traces of RocksDB
+///
+/// Several files are read one after another as one trace; all must be of one kind. A torn tail is
+/// reported and what is in front of it analysed.
+#[derive(Debug, Args)]
+pub(super) struct Analyze {
+    /// Trace files
+    #[arg(required_unless_present = "storage", value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Analyse the RocksDB streams of this storage instead
+    #[arg(long, value_name = "ID|NAME", conflicts_with = "paths")]
+    storage: Option<String>,
+    /// Only the streams of this agent (with --storage)
+    #[arg(long, value_name = "AGENT", requires = "storage")]
+    agent: Option<String>,
+    /// Only this stream (with --storage)
+    #[arg(long, value_name = "STREAM", requires = "storage")]
+    stream: Option<String>,
+    /// Write the results as CSV files into this folder, in the layout of RocksDB's analyser
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Draw curves, timelines and heat maps
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Write the trace for another program: fio, oracle-general (libCacheSim) or csv
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_export)]
+    export: Option<Export>,
+    /// Keep so many of the slowest operations (I/O traces)
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    slowest: usize,
+    /// Class of the files that users' writes go to first, for the write amplification
+    #[arg(long, value_name = "CLASS", default_value = "wal")]
+    user_class: String,
+    #[command(flatten)]
+    cache: Box<CacheOptions>,
+}
+
+impl Analyze {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
+        let place = match &self.storage {
+            Some(storage) => Place::Storage {
+                storage,
+                agent: self.agent.as_deref(),
+                stream: self.stream.as_deref(),
+            },
+            None => Place::Files(&self.paths),
+        };
+        let mut source = Source::open(context, &place)?;
+        match source.kind()? {
+            Some(TraceKind::BlockCache) => cache::run(&self, context, source),
+            Some(TraceKind::Io) => io::run(&self, context, source),
+            None => {
+                context.note("the trace has no records");
+                source.finish(context);
+                Ok(Exit::Found)
+            }
+        }
+    }
+
+    /// Writes the files of results and the picture, where they were asked for.
+    fn write(
+        &self,
+        files: Vec<OutFile>,
+        picture: impl FnOnce() -> String,
+    ) -> Result<(), CommandError> {
+        if let Some(folder) = &self.out {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| CommandError::io(folder.display(), error))?;
+            for file in files {
+                write_file(&folder.join(&file.name), file.text.as_bytes())?;
+            }
+        }
+        if let Some(path) = &self.plot {
+            write_file(path, picture().as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
+    std::fs::write(path, bytes).map_err(|error| CommandError::io(path.display(), error))
+}

@@ -1,0 +1,102 @@
+//! The packets of trace files, one file after another, or those of a storage.
+
+mod files;
+mod stored;
+
+use std::path::PathBuf;
+
+use trace_events::rocksdb::TraceKind;
+
+use self::files::Files;
+use self::stored::Stored;
+use super::{CommandError, Context, Exit};
+
+/// Where a trace is analysed from.
+pub(super) enum Place<'a> {
+    /// Trace files.
+    Files(&'a [PathBuf]),
+    /// The streams of a storage, or one of them.
+    Storage {
+        storage: &'a str,
+        agent: Option<&'a str>,
+        stream: Option<&'a str>,
+    },
+}
+
+enum Origin {
+    Files(Box<Files>),
+    Stored(Box<Stored>),
+}
+
+/// Gives packets that are each decodable alone, all of one kind of trace.
+pub(super) struct Source {
+    origin: Origin,
+    first: Option<Vec<u8>>,
+    kind: Option<TraceKind>,
+}
+
+impl Source {
+    pub(super) fn open(context: &Context, place: &Place<'_>) -> Result<Self, CommandError> {
+        let origin = match *place {
+            Place::Files(paths) => Origin::Files(Box::new(Files::new(paths))),
+            Place::Storage {
+                storage,
+                agent,
+                stream,
+            } => Origin::Stored(Box::new(Stored::open(context, storage, agent, stream)?)),
+        };
+        Ok(Self {
+            origin,
+            first: None,
+            kind: None,
+        })
+    }
+
+    /// The kind of the trace, by its first record.
+    pub(super) fn kind(&mut self) -> Result<Option<TraceKind>, CommandError> {
+        if self.first.is_none() {
+            self.first = self.read_packet()?;
+        }
+        Ok(self.kind)
+    }
+
+    /// The next packet with records.
+    pub(super) fn next_packet(&mut self) -> Result<Option<Vec<u8>>, CommandError> {
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.read_packet(),
+        }
+    }
+
+    fn read_packet(&mut self) -> Result<Option<Vec<u8>>, CommandError> {
+        let packet = match &mut self.origin {
+            Origin::Files(files) => files.next_packet()?,
+            Origin::Stored(stored) => stored.next_packet()?,
+        };
+        let Some((place, kind, bytes)) = packet else {
+            return Ok(None);
+        };
+        if *self.kind.get_or_insert(kind) != kind {
+            let what = "this trace is of another kind than the one before it; analyse I/O and \
+                        block cache traces apart";
+            return Err(CommandError::usage(format!("{place}: {what}")));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Says what was damaged; the exit code that the verb ends with.
+    pub(super) fn finish(self, context: &Context) -> Exit {
+        let damage = match &self.origin {
+            Origin::Files(files) => files.damage(),
+            Origin::Stored(_) => &[],
+        };
+        for damage in damage {
+            context.note(damage);
+        }
+        if damage.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Found
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Packets of the RocksDB streams of a storage, fetched from the server one by one.
+
+use std::collections::VecDeque;
+
+use tokio::runtime::{Builder, Runtime};
+use trace_events::rocksdb::TraceKind;
+use uuid::Uuid;
+
+use crate::command::{CommandError, Context};
+use crate::http::{Client, PacketInfo};
+
+/// A packet that is yet to be fetched.
+struct Waiting {
+    number: u64,
+    raw_size: u64,
+    kind: TraceKind,
+    stream: String,
+}
+
+/// The packets of a storage in the order of their streams.
+pub(super) struct Stored {
+    client: Client,
+    /// Lives as long as the client's connections, which it drives.
+    runtime: Runtime,
+    storage: Uuid,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Stored {
+    /// Finds the RocksDB packets of the storage, of one agent or stream where that is given.
+    pub(super) fn open(
+        context: &Context,
+        storage: &str,
+        agent: Option<&str>,
+        stream: Option<&str>,
+    ) -> Result<Self, CommandError> {
+        let client = context.client()?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| CommandError::io("async runtime", error))?;
+        let mut found: Vec<PacketInfo> = Vec::new();
+        let storage = runtime.block_on(async {
+            let storage = client.find_storage(storage).await?.id;
+            let mut cursor: Option<String> = None;
+            loop {
+                let page = client
+                    .descriptors(storage, agent, stream, cursor.as_deref())
+                    .await?;
+                let kinds = page
+                    .items
+                    .into_iter()
+                    .filter(|packet| kind_of(packet).is_some());
+                found.extend(kinds);
+                cursor = page.next;
+                if cursor.is_none() {
+                    return Ok::<Uuid, CommandError>(storage);
+                }
+            }
+        })?;
+        found.sort_by(|a, b| place(a).cmp(&place(b)));
+        let waiting = found.into_iter().filter_map(|packet| {
+            Some(Waiting {
+                number: packet.number,
+                raw_size: packet.raw_size,
+                kind: kind_of(&packet)?,
+                stream: format!("stream {} of {}", packet.stream, packet.agent),
+            })
+        });
+        Ok(Self {
+            client,
+            runtime,
+            storage,
+            waiting: waiting.collect(),
+        })
+    }
+
+    /// The next packet, its stream and kind.
+    pub(super) fn next_packet(
+        &mut self,
+    ) -> Result<Option<(String, TraceKind, Vec<u8>)>, CommandError> {
+        let Some(Waiting {
+            number,
+            raw_size,
+            kind,
+            stream,
+        }) = self.waiting.pop_front()
+        else {
+            return Ok(None);
+        };
+        let fetch = self.client.packet(self.storage, number, raw_size);
+        let bytes = self.runtime.block_on(fetch)?;
+        Ok(Some((stream, kind, bytes)))
+    }
+}
+
+/// Streams one after another, each in the order in which it was sent.
+fn place(packet: &PacketInfo) -> (&str, &str, u64, u64) {
+    (&packet.agent, &packet.stream, packet.epoch, packet.sequence)
+}
+
+fn kind_of(packet: &PacketInfo) -> Option<TraceKind> {
+    match packet.kind.as_str() {
+        "rocksdb-io" => Some(TraceKind::Io),
+        "rocksdb-block-cache" => Some(TraceKind::BlockCache),
+        _ => None,
+    }
+}

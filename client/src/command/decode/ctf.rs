@@ -1,0 +1,155 @@
+//! CTF traces, as Babeltrace prints them.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ctf::{ElementReader, ElementText, Procedure};
+use jiff::Timestamp;
+use trace_events::ctf::{
+    EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, TraceStream,
+    WriteError, WriteOptions, find_traces, losses, write_events,
+};
+
+use super::Format;
+use crate::command::{CommandError, Context};
+
+/// Bytes of element text that are written at once.
+const TEXT_BYTES: usize = 1 << 16;
+
+/// Which events are printed, and what is done about damage.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Options {
+    pub(super) window: TimeWindow,
+    pub(super) salvage: bool,
+}
+
+/// A time of the command line: nanoseconds since the epoch, or a date and time.
+pub(super) fn parse_time(text: &str) -> Result<i64, String> {
+    if let Ok(nanoseconds) = text.parse() {
+        return Ok(nanoseconds);
+    }
+    let time: Timestamp = text.parse().map_err(|_| {
+        "expecting nanoseconds since the epoch or a time as 2026-11-21T01:00:00Z".to_owned()
+    })?;
+    i64::try_from(time.as_nanosecond()).map_err(|_| "the time does not fit 64 bits".to_owned())
+}
+
+/// True when `path` is a folder with a CTF trace in it or below it.
+pub(super) fn is_trace(path: &Path) -> bool {
+    path.is_dir() && find_traces(path).is_ok_and(|found| !found.is_empty())
+}
+
+/// Prints the events of all traces in the folders `paths`, merged by time; whether all were whole.
+pub(super) fn decode(
+    context: &Context,
+    paths: &[PathBuf],
+    format: Format,
+    options: Options,
+) -> Result<bool, CommandError> {
+    let mut traces: Vec<TraceFolder> = Vec::new();
+    for path in paths {
+        for folder in find_traces(path).map_err(refused)? {
+            let opened = TraceFolder::open(&folder).map_err(refused)?;
+            join(&mut traces, opened);
+        }
+    }
+    for trace in &traces {
+        for warning in &trace.warnings {
+            let (path, at) = (trace.path.join("metadata"), warning.location);
+            context.note(format!("{}:{at}: {}", path.display(), warning.message));
+        }
+    }
+    let event_format = match format {
+        Format::Elements => return elements(context, &traces),
+        Format::Text => EventFormat::Text,
+        Format::Ndjson => EventFormat::Json,
+    };
+    let on_fault = if options.salvage {
+        OnFault::Skip
+    } else {
+        OnFault::Stop
+    };
+    let how = WriteOptions {
+        format: event_format,
+        window: options.window,
+        on_fault,
+    };
+    let written = write_events(&traces, how, &mut *context.out()).map_err(|error| match error {
+        WriteError::Trace(error) => refused(error),
+        WriteError::Output(error) => CommandError::Output(error),
+    })?;
+    for loss in traces.iter().flat_map(losses) {
+        context.note(loss.message);
+    }
+    for fault in &written.faults {
+        context.note(format!("tracehold: {fault}"));
+    }
+    Ok(written.faults.is_empty())
+}
+
+/// Adds a trace, or joins it with the one that it is a part of.
+fn join(traces: &mut Vec<TraceFolder>, opened: TraceFolder) {
+    let mut rest = Some(opened);
+    for trace in traces.iter_mut() {
+        rest = rest.and_then(|rest| trace.merge(rest));
+    }
+    traces.extend(rest);
+}
+
+fn refused(error: FolderError) -> CommandError {
+    match error.fault {
+        FolderFault::Io(source) => CommandError::io(error.path.display(), source),
+        fault => CommandError::damage(error.path.display(), fault),
+    }
+}
+
+/// Prints the elements of every stream file, one file after the other.
+fn elements(context: &Context, traces: &[TraceFolder]) -> Result<bool, CommandError> {
+    let mut is_whole = true;
+    for trace in traces {
+        for file in trace
+            .streams
+            .iter()
+            .flat_map(|stream: &TraceStream| &stream.files)
+        {
+            is_whole &= elements_of(context, trace.plan.procedure(), &file.path)?;
+        }
+    }
+    Ok(is_whole)
+}
+
+fn elements_of(
+    context: &Context,
+    procedure: &Procedure,
+    path: &Path,
+) -> Result<bool, CommandError> {
+    let data = fs::read(path).map_err(|error| CommandError::io(path.display(), error))?;
+    let mut reader = ElementReader::new(procedure, &data);
+    let mut writer = ElementText::new();
+    let mut text = String::new();
+    let ends = loop {
+        match reader.next_element() {
+            Ok(Some(element)) => {
+                let element = *element;
+                written(writer.element(&mut text, reader.offset(), &element));
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        if text.len() >= TEXT_BYTES {
+            context.out().write_all(text.as_bytes())?;
+            text.clear();
+        }
+    };
+    if let Err(error) = &ends {
+        written(writer.error(&mut text, error));
+    }
+    context.out().write_all(text.as_bytes())?;
+    Ok(ends.is_ok())
+}
+
+/// A string takes all text.
+fn written(result: std::fmt::Result) {
+    debug_assert!(result.is_ok(), "a string takes all text");
+}

@@ -1,0 +1,94 @@
+//! `tracehold decode`: traces as text, straight from files.
+
+mod ctf;
+mod rocksdb;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use trace_events::ctf::TimeWindow;
+use trace_events::rocksdb::is_trace as is_rocksdb_trace;
+
+use super::{CommandError, Context, Exit};
+
+/// Print what is in trace files, without a server
+#[derive(Debug, Args)]
+pub(super) struct Decode {
+    /// Trace files, or folders with CTF traces
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// What to print; `text` is what the trace's own tools print
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Only events at this time or later: nanoseconds since the epoch, or a date and time (CTF)
+    #[arg(long, value_name = "TIME", value_parser = ctf::parse_time)]
+    from: Option<i64>,
+    /// Only events at this time or earlier (CTF)
+    #[arg(long, value_name = "TIME", value_parser = ctf::parse_time)]
+    to: Option<i64>,
+    /// Go on after a damaged packet with the next one (CTF)
+    #[arg(long)]
+    salvage: bool,
+}
+
+/// What is printed of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// As the trace's own tools print it
+    Text,
+    /// One element a line (CTF)
+    Elements,
+    /// One JSON object a line and event
+    Ndjson,
+}
+
+impl Decode {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
+        let format = if context.json() {
+            Format::Ndjson
+        } else {
+            self.format
+        };
+        let mut exit = Exit::Done;
+        let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
+            self.paths.into_iter().partition(|path| ctf::is_trace(path));
+        if !folders.is_empty() {
+            let window = TimeWindow {
+                from: self.from,
+                to: self.to,
+            };
+            let options = ctf::Options {
+                window,
+                salvage: self.salvage,
+            };
+            let is_whole = ctf::decode(context, &folders, format, options)?;
+            exit = if is_whole { exit } else { Exit::Found };
+        }
+        for path in &files {
+            if is_rocksdb_trace(&first_bytes(path)?) {
+                let whole = rocksdb::decode(context, path, format)?;
+                exit = if whole { exit } else { Exit::Found };
+            } else {
+                let what = "not a trace that decode knows; it reads folders of CTF traces, and \
+                            IO and block cache traces of RocksDB";
+                return Err(CommandError::damage(path.display(), what));
+            }
+        }
+        Ok(exit)
+    }
+}
+
+/// Bytes that tell what a file is.
+const FIRST_BYTES: u64 = 64;
+
+fn first_bytes(path: &Path) -> Result<Vec<u8>, CommandError> {
+    let fault = |error| CommandError::io(path.display(), error);
+    let file = File::open(path).map_err(fault)?;
+    let mut first = Vec::new();
+    file.take(FIRST_BYTES)
+        .read_to_end(&mut first)
+        .map_err(fault)?;
+    Ok(first)
+}

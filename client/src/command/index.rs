@@ -1,0 +1,149 @@
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Args;
+use serde_json::{Value, json};
+use trace_query::FieldPath;
+use trace_read::{BuildOptions, Indexed, Limits, ReadError, Update, sidecar_path, update_sidecar};
+
+use super::table::{Table, bytes_text};
+use super::{CommandError, Context, Exit};
+
+/// Make sidecar indexes beside DFTracer files, so that queries read only what can match
+///
+/// The sidecar of FILE is FILE.idx. One that is up to date is left alone, and where only fields are
+/// missing only those are added.
+#[derive(Debug, Args)]
+pub(super) struct Index {
+    /// DFTracer files, plain or gzip
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Index this field, too; may be repeated
+    #[arg(long = "field", value_name = "FIELD")]
+    fields: Vec<String>,
+    /// Text of a chunk, in KiB
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = 8_192,
+        value_parser = clap::value_parser!(u64).range(16..=1 << 20)
+    )]
+    chunk_kib: u64,
+    /// Text between two places where inflating can begin, in KiB
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = 16_384,
+        value_parser = clap::value_parser!(u64).range(64..=1 << 20)
+    )]
+    spacing_kib: u64,
+    /// Make the index anew even where it is up to date
+    #[arg(long)]
+    force: bool,
+}
+
+impl Index {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
+        let mut options = BuildOptions {
+            chunk_bytes: self.chunk_kib << 10,
+            spacing_bytes: self.spacing_kib << 10,
+            ..BuildOptions::default()
+        };
+        for field in &self.fields {
+            options.config.add(FieldPath::new(field));
+        }
+        let mut outcomes = self.update_all(&options);
+        outcomes.sort_by_key(|(place, _)| *place);
+        let mut table = Table::new(&["file", "index", "events", "chunks", "text", "size"]);
+        let mut documents = Vec::new();
+        let mut failure = None;
+        for (place, outcome) in outcomes {
+            let file = self.files[place].display().to_string();
+            match outcome {
+                Ok(indexed) => {
+                    if let Some(fault) = &indexed.fault {
+                        context.note(format!("{fault}; what lies in front is indexed"));
+                    }
+                    documents.push(document(&file, &indexed));
+                    table.row(row(file, &indexed));
+                }
+                Err(error) => {
+                    let error = CommandError::from(error);
+                    context.report(&error);
+                    failure = Some(error.exit());
+                }
+            }
+        }
+        if context.json() {
+            context.document(&json!({ "files": documents }))?;
+        } else {
+            table.write(&mut *context.out())?;
+        }
+        Ok(failure.unwrap_or(Exit::Done))
+    }
+
+    /// Updates the sidecars, a file a thread at once.
+    fn update_all(&self, options: &BuildOptions) -> Vec<(usize, Result<Indexed, ReadError>)> {
+        let next = AtomicUsize::new(0);
+        let outcomes = Mutex::new(Vec::new());
+        let work = || {
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(file) = self.files.get(place) else {
+                    return;
+                };
+                let outcome = update_sidecar(file, options, self.force);
+                let mut outcomes = outcomes.lock().unwrap_or_else(|poison| poison.into_inner());
+                outcomes.push((place, outcome));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..Limits::default().threads.min(self.files.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        outcomes
+            .into_inner()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+fn update_text(update: &Update) -> String {
+    match update {
+        Update::Fresh => "up to date".to_owned(),
+        Update::Extended(fields) => format!("added {}", fields.join(", ")),
+        Update::Built => "built".to_owned(),
+    }
+}
+
+fn document(file: &str, indexed: &Indexed) -> Value {
+    json!({
+        "file": file,
+        "index": sidecar_path(file.as_ref()).display().to_string(),
+        "update": match &indexed.update {
+            Update::Fresh => "fresh",
+            Update::Extended(_) => "extended",
+            Update::Built => "built",
+        },
+        "chunks": indexed.chunks,
+        "events": indexed.events,
+        "broken": indexed.broken,
+        "text_bytes": indexed.text_bytes,
+        "file_bytes": indexed.file_bytes,
+        "index_bytes": indexed.sidecar_bytes,
+        "fault": indexed.fault,
+    })
+}
+
+fn row(file: String, indexed: &Indexed) -> Vec<String> {
+    vec![
+        file,
+        update_text(&indexed.update),
+        indexed.events.to_string(),
+        indexed.chunks.to_string(),
+        bytes_text(indexed.text_bytes),
+        bytes_text(indexed.sidecar_bytes),
+    ]
+}

@@ -1,0 +1,192 @@
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use ctf::{Leniency, Procedure, parse_metadata_with};
+use trace_events::ctf::{packet_facts, read_index};
+use trace_format::limits::{AGENT_METADATA_BYTES_MAX, PACKET_BYTES_MAX};
+
+use super::{Cut, Cutter, End};
+use crate::ClientError;
+
+/// Longest index file that is read: four million packets.
+const INDEX_BYTES_MAX: u64 = 288 << 20;
+/// A packet's own words are looked for this far; header and context have some hundred bytes.
+const HEAD_BYTES: u64 = 4 << 10;
+const HEAD_BYTES_MAX: u64 = 1 << 20;
+
+/// Cuts a CTF data stream file into the packets of its producer.
+#[derive(Debug)]
+pub struct CtfCutter {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    packets: Packets,
+    position: u64,
+    remark: Option<String>,
+}
+
+/// Where the lengths of the packets are known from.
+#[derive(Debug)]
+enum Packets {
+    /// The index beside the file; the length of the next packet is the last.
+    Index(Vec<u64>),
+    /// The packets themselves.
+    Told(Box<Procedure>),
+    /// Nowhere: what is left is one packet.
+    Unknown,
+}
+
+impl CtfCutter {
+    /// Opens a data stream file of a trace.
+    ///
+    /// Where its packets end is told by the index `index/NAME.idx` beside it when there is one that
+    /// fits the file, else by the packets themselves with the metadata beside the file. What cannot
+    /// be told apart, because there is no metadata or because a packet is damaged, is one packet up
+    /// to the end of the file: not a byte of the file is left out.
+    pub fn open(path: &Path) -> Result<Self, ClientError> {
+        let failed = |error| ClientError::file(path, error);
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".idx");
+        let index = read_beside(&folder.join("index").join(name), INDEX_BYTES_MAX)?;
+        let index = index.and_then(|bytes| read_index(&bytes, length));
+        let (packets, remark) = match index {
+            Some(entries) => {
+                let lengths = entries.iter().rev().map(|entry| entry.total_length / 8);
+                (Packets::Index(lengths.collect()), None)
+            }
+            None => procedure(folder)?,
+        };
+        Ok(Self {
+            remark: remark.map(|what| format!("{}: {what}", path.display())),
+            path: path.to_owned(),
+            file,
+            length,
+            packets,
+            position: 0,
+        })
+    }
+
+    /// Length of the packet at the position; `None` at the end of the file.
+    fn next_length(&mut self) -> Result<Option<u64>, ClientError> {
+        let rest = self.length - self.position;
+        if rest == 0 {
+            return Ok(None);
+        }
+        let told = match &mut self.packets {
+            Packets::Index(lengths) => lengths.pop(),
+            Packets::Unknown => None,
+            Packets::Told(procedure) => {
+                let told = told_length(procedure, &self.file, self.position, rest);
+                match told.map_err(|error| ClientError::file(&self.path, error))? {
+                    Ok(length) => length,
+                    Err(what) => {
+                        let (path, position) = (self.path.display(), self.position);
+                        self.remark = Some(format!(
+                            "{path}: the packet at offset {position} cannot be told from what \
+                             follows ({what}); the rest of the file is one packet"
+                        ));
+                        None
+                    }
+                }
+            }
+        };
+        Ok(Some(told.unwrap_or(rest)))
+    }
+}
+
+/// How packets are read, by the metadata in a folder; otherwise why not.
+fn procedure(folder: &Path) -> Result<(Packets, Option<String>), ClientError> {
+    let unknown = |what: String| Ok((Packets::Unknown, Some(what)));
+    let bound = AGENT_METADATA_BYTES_MAX as u64;
+    let Some(metadata) = read_beside(&folder.join("metadata"), bound)? else {
+        return unknown("there is no metadata beside it, so all of it is one packet".to_owned());
+    };
+    let parsed = match parse_metadata_with(&metadata, Leniency::Lenient) {
+        Ok(parsed) => parsed,
+        Err(error) => return unknown(format!("metadata: {error}; all of it is one packet")),
+    };
+    match Procedure::new(parsed.trace) {
+        Ok(procedure) => Ok((Packets::Told(Box::new(procedure)), None)),
+        Err(error) => unknown(format!("metadata: {error}; all of it is one packet")),
+    }
+}
+
+/// What the packet at `position` says of its length, which is `None` when it says nothing; or why
+/// it cannot be read.
+fn told_length(
+    procedure: &Procedure,
+    file: &File,
+    position: u64,
+    rest: u64,
+) -> std::io::Result<Result<Option<u64>, String>> {
+    let mut wanted = HEAD_BYTES;
+    loop {
+        let mut head = vec![0; usize::try_from(wanted.min(rest)).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut head, position)?;
+        match packet_facts(procedure, &head) {
+            Ok(facts) => {
+                let length = facts.info.total_length.map(|bits| bits / 8);
+                return Ok(match length {
+                    Some(length) if length == 0 || length > rest => {
+                        Err(format!("it says that it has {length} bytes"))
+                    }
+                    length => Ok(length),
+                });
+            }
+            Err(error) if wanted >= rest.min(HEAD_BYTES_MAX) => return Ok(Err(error.to_string())),
+            Err(_) => wanted *= 16,
+        }
+    }
+}
+
+/// A whole file, or `None` when there is none or it is longer than `max`.
+fn read_beside(path: &Path, max: u64) -> Result<Option<Vec<u8>>, ClientError> {
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes)) {
+        Ok(read) => Ok((read as u64 <= max).then_some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ClientError::file(path, error)),
+    }
+}
+
+impl Cutter for CtfCutter {
+    fn next(&mut self, _: End) -> Result<Option<Cut>, ClientError> {
+        let Some(length) = self.next_length()? else {
+            return Ok(None);
+        };
+        let place = || format!("{} at offset {}", self.path.display(), self.position);
+        if length > u64::from(PACKET_BYTES_MAX) {
+            let what =
+                format!("a packet of {length} bytes, {PACKET_BYTES_MAX} at most can be kept");
+            return Err(ClientError::damaged(place(), what));
+        }
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        let read = self.file.read_exact_at(&mut bytes, self.position);
+        read.map_err(|error| ClientError::file(&self.path, error))?;
+        self.position += length;
+        Ok(Some(Cut {
+            bytes: Bytes::from(bytes),
+            position: self.position,
+        }))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64, ClientError> {
+        for done in 0..count {
+            match self.next_length()? {
+                Some(length) => self.position += length,
+                None => return Ok(done),
+            }
+        }
+        Ok(count)
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.remark.clone()
+    }
+}

@@ -1,0 +1,336 @@
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use flate2::{Crc, Decompress, FlushDecompress, Status};
+
+use super::lines::{LINE_BYTES_MAX, line_end, too_long};
+use super::{Cut, Cutter, End};
+use crate::ClientError;
+
+const READ_BYTES: usize = 256 << 10;
+/// Members that inflate to more than this many targets are cut as text.
+const MEMBER_TARGETS_MAX: usize = 4;
+
+/// Cuts gzipped text.
+///
+/// Members go out untouched, as many together as give the target length of text, as long as the
+/// text of such a group ends with a line. Where members are too large for that, or end in the
+/// middle of lines, the text itself is cut at line ends; at the next member end that is also a line
+/// end members go out untouched again. Each packet is thus whole lines, either as gzip, which its
+/// first two bytes say, or as text.
+///
+/// A file that ends inside a member, as a producer that was killed leaves it, is cut as far as it
+/// goes: an untouched last member stays torn, text ends where inflating ended.
+#[derive(Debug)]
+pub struct GzipCutter {
+    path: PathBuf,
+    input: BufReader<File>,
+    inflate: Decompress,
+    /// Bytes of the file used so far.
+    position: u64,
+    /// Where the current member began.
+    member: u64,
+    form: Form,
+    /// Text of the members in `group`, or text that is not cut yet.
+    text: Vec<u8>,
+    target: usize,
+    ready: VecDeque<Cut>,
+    stage: Stage,
+    /// Checksum and length of the current member's text.
+    sum: Crc,
+    torn: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Between,
+    Inside,
+    Done,
+}
+
+/// What is being gathered.
+#[derive(Debug)]
+enum Form {
+    /// Whole members and the beginning of one.
+    Members {
+        bytes: Vec<u8>,
+        /// Lengths of `bytes` and of the text at the last member end that is a line end, and the
+        /// position in the file.
+        good: (usize, usize, u64),
+    },
+    Text,
+}
+
+impl Form {
+    fn members() -> Self {
+        Self::Members {
+            bytes: Vec::new(),
+            good: (0, 0, 0),
+        }
+    }
+}
+
+impl GzipCutter {
+    /// Opens a gzip file to be cut from its beginning.
+    pub fn open(path: &Path, target: usize) -> Result<Self, ClientError> {
+        let file = File::open(path).map_err(|error| ClientError::file(path, error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            input: BufReader::with_capacity(READ_BYTES, file),
+            inflate: Decompress::new(false),
+            position: 0,
+            member: 0,
+            form: Form::members(),
+            text: Vec::new(),
+            target,
+            ready: VecDeque::new(),
+            stage: Stage::Between,
+            sum: Crc::new(),
+            torn: false,
+        })
+    }
+
+    /// Goes on by a header, a stretch of text, or the end of the file.
+    fn step(&mut self) -> Result<(), ClientError> {
+        let (next, whole) = match self.stage {
+            Stage::Between => {
+                self.member = self.position;
+                match self.peek()?.is_empty() {
+                    true => (Stage::Done, true),
+                    false => (Stage::Inside, self.take_header()?),
+                }
+            }
+            Stage::Inside => self.inflate_some()?,
+            Stage::Done => return Ok(()),
+        };
+        self.torn = !whole;
+        self.stage = if whole { next } else { Stage::Done };
+        if self.stage == Stage::Done {
+            self.cut_rest();
+        }
+        Ok(())
+    }
+
+    /// Goes over the header (RFC 1952, 2.3); false when the file ends inside it.
+    fn take_header(&mut self) -> Result<bool, ClientError> {
+        const EXTRA: u8 = 4;
+        const ZERO_ENDED: [u8; 2] = [8, 16];
+        const CHECKSUM: u8 = 2;
+        let mut fixed = [0; 10];
+        if !self.take_exact(&mut fixed)? {
+            return Ok(false);
+        }
+        if fixed[..3] != [0x1f, 0x8b, 8] {
+            return Err(self.damaged("no gzip member begins here"));
+        }
+        let flags = fixed[3];
+        let mut two = [0; 2];
+        if flags & EXTRA != 0 {
+            let mut left = match self.take_exact(&mut two)? {
+                true => u16::from_le_bytes(two),
+                false => return Ok(false),
+            };
+            while left > 0 {
+                if !self.take_exact(&mut [0])? {
+                    return Ok(false);
+                }
+                left -= 1;
+            }
+        }
+        for flag in ZERO_ENDED {
+            let mut byte = [u8::from(flags & flag != 0)];
+            while byte != [0] {
+                if !self.take_exact(&mut byte)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(flags & CHECKSUM == 0 || self.take_exact(&mut two)?)
+    }
+
+    /// Inflates what one buffer of input gives; with `false` when the file ends inside the member.
+    fn inflate_some(&mut self) -> Result<(Stage, bool), ClientError> {
+        let input = self.input.fill_buf();
+        let input = input.map_err(|error| ClientError::file(&self.path, error))?;
+        if input.is_empty() {
+            return Ok((Stage::Done, false));
+        }
+        let (before, inflated) = (self.inflate.total_in(), self.text.len());
+        self.text.reserve(READ_BYTES);
+        let inflate = &mut self.inflate;
+        let status = inflate.decompress_vec(input, &mut self.text, FlushDecompress::None);
+        let used = usize::try_from(inflate.total_in() - before).unwrap_or(usize::MAX);
+        if let Form::Members { bytes, .. } = &mut self.form {
+            bytes.extend_from_slice(&input[..used]);
+        }
+        self.input.consume(used);
+        self.position += used as u64;
+        self.sum.update(&self.text[inflated..]);
+        match status {
+            Ok(Status::StreamEnd) => {}
+            Ok(_) => {
+                self.cut_long()?;
+                return Ok((Stage::Inside, true));
+            }
+            Err(error) => return Err(self.damaged(&error.to_string())),
+        }
+        let mut trailer = [0; 8];
+        if !self.take_exact(&mut trailer)? {
+            return Ok((Stage::Done, false));
+        }
+        let sum = [
+            self.sum.sum().to_le_bytes(),
+            self.sum.amount().to_le_bytes(),
+        ]
+        .concat();
+        if trailer[..] != sum {
+            return Err(self.damaged("the checksum of the gzip member does not fit its text"));
+        }
+        self.sum.reset();
+        self.inflate.reset(false);
+        self.close_member()?;
+        Ok((Stage::Between, true))
+    }
+
+    /// Cuts what has become too long; the outcome does not depend on how much was inflated at once.
+    fn cut_long(&mut self) -> Result<(), ClientError> {
+        if self.text.len() > self.target * MEMBER_TARGETS_MAX {
+            self.cut_group();
+            if self.text.len() > self.target * MEMBER_TARGETS_MAX {
+                self.form = Form::Text;
+            }
+        }
+        self.cut_text()
+    }
+
+    /// Cuts after a whole member.
+    fn close_member(&mut self) -> Result<(), ClientError> {
+        self.cut_long()?;
+        let ends_line = self.text.last().is_none_or(|&byte| byte == b'\n');
+        match &mut self.form {
+            Form::Members { bytes, good } => {
+                if ends_line {
+                    *good = (bytes.len(), self.text.len(), self.position);
+                }
+                // Many members without text would gather many headers.
+                if good.1 >= self.target || good.0 >= self.target * MEMBER_TARGETS_MAX {
+                    self.cut_group();
+                }
+            }
+            Form::Text => {
+                if ends_line {
+                    self.cut_rest();
+                    self.form = Form::members();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives out the members up to the last one that ends a line.
+    fn cut_group(&mut self) {
+        let Form::Members { bytes, good } = &mut self.form else {
+            return;
+        };
+        let (length, text, position) = std::mem::take(good);
+        if length > 0 {
+            let rest = bytes.split_off(length);
+            let packet = std::mem::replace(bytes, rest);
+            self.text.drain(..text);
+            self.ready.push_back(Cut {
+                bytes: Bytes::from(packet),
+                position,
+            });
+        }
+    }
+
+    /// Gives out text in packets of the target length.
+    fn cut_text(&mut self) -> Result<(), ClientError> {
+        if !matches!(self.form, Form::Text) {
+            return Ok(());
+        }
+        let mut start = 0;
+        while self.text.len() - start >= self.target {
+            let Some(length) = line_end(&self.text[start..], self.target) else {
+                if self.text.len() - start > LINE_BYTES_MAX {
+                    return Err(too_long(&self.path, self.member));
+                }
+                break;
+            };
+            let packet = Bytes::copy_from_slice(&self.text[start..start + length]);
+            start += length;
+            self.ready.push_back(Cut {
+                bytes: packet,
+                position: self.position,
+            });
+        }
+        self.text.drain(..start);
+        Ok(())
+    }
+
+    /// Gives out everything that is left, at the end of the text or of the file.
+    fn cut_rest(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        let packet = match &mut self.form {
+            Form::Members { bytes, .. } => std::mem::take(bytes),
+            Form::Text => text,
+        };
+        if !packet.is_empty() {
+            self.ready.push_back(Cut {
+                bytes: Bytes::from(packet),
+                position: self.position,
+            });
+        }
+    }
+
+    fn peek(&mut self) -> Result<&[u8], ClientError> {
+        let bytes = self.input.fill_buf();
+        bytes.map_err(|error| ClientError::file(&self.path, error))
+    }
+
+    /// Takes bytes that are not part of the text; false when the file ends before `target` is full.
+    fn take_exact(&mut self, target: &mut [u8]) -> Result<bool, ClientError> {
+        let mut filled = 0;
+        while filled < target.len() {
+            let bytes = self.peek()?;
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            let length = bytes.len().min(target.len() - filled);
+            target[filled..filled + length].copy_from_slice(&bytes[..length]);
+            if let Form::Members { bytes, .. } = &mut self.form {
+                bytes.extend_from_slice(&target[filled..filled + length]);
+            }
+            self.input.consume(length);
+            self.position += length as u64;
+            filled += length;
+        }
+        Ok(true)
+    }
+
+    fn damaged(&self, what: &str) -> ClientError {
+        let (path, member, position) = (self.path.display(), self.member, self.position);
+        ClientError::damaged(
+            format!("{path} at offset {position}, in the gzip member from {member} on"),
+            format!("{what}; --kind raw pushes the bytes as they are"),
+        )
+    }
+}
+
+impl Cutter for GzipCutter {
+    fn next(&mut self, _: End) -> Result<Option<Cut>, ClientError> {
+        while self.ready.is_empty() && self.stage != Stage::Done {
+            self.step()?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    fn remark(&self) -> Option<String> {
+        let (path, member) = (self.path.display(), self.member);
+        self.torn
+            .then(|| format!("{path}: ends inside the gzip member from {member} on"))
+    }
+}

@@ -1,0 +1,363 @@
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use std::io::Read;
+
+use super::*;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn file(folder: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join("file");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn packets(cutter: &mut dyn Cutter) -> Vec<Bytes> {
+    std::iter::from_fn(|| cutter.next(End::Final).unwrap())
+        .map(|cut| cut.bytes)
+        .collect()
+}
+
+/// The cutter's packets, after checking that skipping any number of them gives the others.
+fn check_skips(open: &dyn Fn() -> Box<dyn Cutter>) -> Vec<Bytes> {
+    let all = packets(&mut *open());
+    for count in 0..=all.len() {
+        let mut cutter = open();
+        assert_eq!(cutter.skip(count as u64).unwrap(), count as u64);
+        assert_eq!(packets(&mut *cutter), all[count..], "skipped {count}");
+    }
+    let beyond = all.len() as u64 + 5;
+    assert_eq!(open().skip(beyond).unwrap(), all.len() as u64);
+    all
+}
+
+fn check_raw(bytes: &[u8], expected: &[&[u8]]) {
+    let folder = folder();
+    let path = file(&folder, bytes);
+    let all = check_skips(&|| Box::new(RawCutter::open(&path, 0, 4).unwrap()));
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn raw_files_are_cut_by_length() {
+    check_raw(b"", &[]);
+    check_raw(b"abc", &[b"abc"]);
+    check_raw(b"abcd", &[b"abcd"]);
+    check_raw(b"abcdefghi", &[b"abcd", b"efgh", b"i"]);
+}
+
+fn check_lines(text: &str, expected: &[&str]) {
+    let folder = folder();
+    let path = file(&folder, text.as_bytes());
+    let all = check_skips(&|| Box::new(LineCutter::open(&path, 0, 8).unwrap()));
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn text_is_cut_at_line_ends() {
+    check_lines("", &[]);
+    check_lines("a\nb\nc\n", &["a\nb\nc\n"]);
+    check_lines("a\nb\ncde\nfg\n", &["a\nb\ncde\n", "fg\n"]);
+    check_lines("abc\ndefgh\ni", &["abc\n", "defgh\ni"]);
+    check_lines(
+        "a line longer than that\nb\n",
+        &["a line longer than that\n", "b\n"],
+    );
+    check_lines(
+        "x\na line longer than that",
+        &["x\n", "a line longer than that"],
+    );
+    check_lines("123456789\nab", &["123456789\n", "ab"]);
+    check_lines("\n\n\n\n\n\n\n\n\n", &["\n\n\n\n\n\n\n\n", "\n"]);
+}
+
+/// What comes when `text` is there: of a file that grows, and when it is asked for at a pause.
+fn check_growing(text: &str, growing: &[&str], pause: &[&str]) {
+    let folder = folder();
+    let path = file(&folder, text.as_bytes());
+    let mut cutter = LineCutter::open(&path, 0, 8).unwrap();
+    let mut take = |end| -> Vec<Bytes> {
+        std::iter::from_fn(|| cutter.next(end).unwrap())
+            .map(|cut| cut.bytes)
+            .collect()
+    };
+    assert_eq!(take(End::Growing), growing);
+    assert_eq!(take(End::Pause), pause);
+    let mut more = std::fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .unwrap();
+    more.write_all(b"!\n").unwrap();
+    let all = [growing, pause].concat().concat();
+    let rest = format!("{text}!\n")[all.len()..].to_owned();
+    assert_eq!(take(End::Final).concat(), rest.as_bytes());
+}
+
+#[test]
+fn a_growing_text_gives_full_packets_and_whole_lines_at_a_pause() {
+    check_growing("", &[], &[]);
+    check_growing("a\nb", &[], &["a\n"]);
+    check_growing("abc\ndef\nghi\nj", &["abc\ndef\n"], &["ghi\n"]);
+    check_growing("no line end in all of this", &[], &[]);
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn text_of(packet: &[u8]) -> Vec<u8> {
+    if !packet.starts_with(&[0x1f, 0x8b]) {
+        return packet.to_vec();
+    }
+    let mut text = Vec::new();
+    let read = MultiGzDecoder::new(packet).read_to_end(&mut text);
+    assert!(read.is_ok() || !text.is_empty(), "{read:?}");
+    text
+}
+
+fn numbered(lines: std::ops::Range<u32>) -> Vec<u8> {
+    lines
+        .flat_map(|n| format!("{{\"line\":{n}}}\n").into_bytes())
+        .collect()
+}
+
+/// Cuts members with a target of 64 bytes; `expected` says of each packet whether it is gzip.
+fn check_gzip(members: &[&[u8]], cut_off: usize, expected: &[bool]) {
+    let folder = folder();
+    let compressed: Vec<u8> = members.iter().flat_map(|text| gzip(text)).collect();
+    let path = file(&folder, &compressed[..compressed.len() - cut_off]);
+    let all = check_skips(&|| Box::new(GzipCutter::open(&path, 64).unwrap()));
+    let forms: Vec<bool> = all
+        .iter()
+        .map(|packet| packet.starts_with(&[0x1f, 0x8b]))
+        .collect();
+    assert_eq!(forms, expected);
+    let text: Vec<u8> = all.iter().flat_map(|packet| text_of(packet)).collect();
+    let whole = members.concat();
+    assert!(whole.starts_with(&text), "text changed");
+    assert!(cut_off > 0 || text == whole, "text lost");
+    for packet in &all[..all.len().saturating_sub(1)] {
+        assert_eq!(text_of(packet).last(), Some(&b'\n'));
+    }
+    if expected.iter().all(|is_gzip| *is_gzip) {
+        assert_eq!(
+            all.concat(),
+            compressed[..compressed.len() - cut_off],
+            "bytes as in the file"
+        );
+    }
+}
+
+#[test]
+fn gzip_members_stay_as_they_are_while_they_are_lines() {
+    let (small, other) = (numbered(0..3), numbered(3..9));
+    check_gzip(&[], 0, &[]);
+    check_gzip(&[b""], 0, &[true]);
+    check_gzip(&[&small], 0, &[true]);
+    check_gzip(&[&small, &small, &other, &small], 0, &[true, true, true]);
+    check_gzip(&[&small, b"", b"", &small, &other], 0, &[true, true]);
+    check_gzip(&[b"first half, ", b"second half\n", &small], 0, &[true]);
+}
+
+#[test]
+fn huge_members_are_cut_as_text() {
+    let (small, huge) = (numbered(0..3), numbered(100..140));
+    let texts = |count: usize| vec![false; count];
+    check_gzip(&[&huge], 0, &texts(10));
+    let forms = [vec![true], texts(10), vec![true]].concat();
+    check_gzip(&[&small, &huge, &small], 0, &forms);
+    let begun = [&huge[..], b"begun"].concat();
+    let forms = [texts(11), vec![true]].concat();
+    check_gzip(&[&begun, b" and ended\n", &small], 0, &forms);
+}
+
+#[test]
+fn a_torn_last_member_is_kept() {
+    let (small, other) = (numbered(0..3), numbered(3..9));
+    check_gzip(&[&other, &small], 4, &[true, true]);
+    check_gzip(&[&other, &small], 12, &[true, true]);
+    let folder = folder();
+    let path = file(&folder, &gzip(&small)[..15]);
+    let mut cutter = GzipCutter::open(&path, 64).unwrap();
+    packets(&mut cutter);
+    assert!(
+        cutter
+            .remark()
+            .unwrap()
+            .contains("ends inside the gzip member from 0")
+    );
+}
+
+#[test]
+fn damaged_gzip_says_where() {
+    let whole = [gzip(&numbered(0..3)), gzip(&numbered(3..6))].concat();
+    let second = gzip(&numbered(0..3)).len();
+    for (at, reason) in [
+        (0, "member begins"),
+        (second, "member begins"),
+        (whole.len() - 5, "sum"),
+    ] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let folder = folder();
+        let path = file(&folder, &bytes);
+        let mut cutter = GzipCutter::open(&path, 64).unwrap();
+        let error = loop {
+            match cutter.next(End::Final) {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("damage at {at} was not noticed"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(
+            error.contains(reason) && error.contains("--kind raw"),
+            "{error}"
+        );
+    }
+}
+
+/// A file of the corpus, or `None` after saying that there is none.
+fn corpus() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
+    if !folder.is_dir() {
+        println!("skipped: ../shared/corpora is not here");
+        return None;
+    }
+    Some(folder)
+}
+
+#[test]
+fn real_gzip_traces_keep_their_text() {
+    let Some(corpus) = corpus() else { return };
+    for folder in ["dft/cm1", "dft/dlio", "dft/polaris"] {
+        for entry in std::fs::read_dir(corpus.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            for target in [4096, PACKET_BYTES_TARGET] {
+                let all = packets(&mut GzipCutter::open(&path, target).unwrap());
+                let text: Vec<u8> = all.iter().flat_map(|packet| text_of(packet)).collect();
+                assert!(text == text_of(&bytes), "{} by {target}", path.display());
+            }
+        }
+    }
+}
+
+/// A folder with copies of files of a real trace.
+fn copied_trace(corpus: &Path, names: &[&str]) -> tempfile::TempDir {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("index")).unwrap();
+    for name in names {
+        let from = corpus.join("ctf/lttng-probe/ust/uid/0/64-bit").join(name);
+        std::fs::copy(from, folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_real_ctf_file_is_cut_into_its_packets() {
+    let Some(corpus) = corpus() else { return };
+    let by_index = ["chan_1", "index/chan_1.idx"];
+    let by_packets = ["chan_1", "metadata"];
+    for names in [by_index, by_packets] {
+        let folder = copied_trace(&corpus, &names);
+        let path = folder.path().join("chan_1");
+        let all = check_skips(&|| Box::new(CtfCutter::open(&path).unwrap()));
+        assert_eq!(all.len(), 3);
+        assert!(all.concat() == std::fs::read(&path).unwrap());
+        for packet in &all {
+            assert_eq!(packet[..4], 0xc1fc_1fc1_u32.to_le_bytes());
+        }
+    }
+}
+
+/// Changes a copy of the real trace; the lengths of its packets then, and what is said of it.
+fn check_faulty_ctf(change: &dyn Fn(&mut Vec<u8>), lengths: &[usize], remark: &str) {
+    let Some(corpus) = corpus() else { return };
+    let folder = copied_trace(&corpus, &["chan_1", "metadata", "index/chan_1.idx"]);
+    let path = folder.path().join("chan_1");
+    let mut bytes = std::fs::read(&path).unwrap();
+    change(&mut bytes);
+    std::fs::write(&path, &bytes).unwrap();
+    let mut cutter = CtfCutter::open(&path).unwrap();
+    let all = packets(&mut cutter);
+    assert_eq!(all.iter().map(Bytes::len).collect::<Vec<_>>(), lengths);
+    assert!(all.concat() == bytes, "all bytes are kept");
+    assert!(
+        cutter.remark().unwrap_or_default().contains(remark),
+        "{:?}",
+        cutter.remark()
+    );
+}
+
+#[test]
+fn a_faulty_ctf_file_keeps_its_bytes() {
+    let packet = 1_048_576;
+    let last = 3_039_232 - 2 * packet;
+    check_faulty_ctf(&|_| {}, &[packet, packet, last], "");
+    let torn = |bytes: &mut Vec<u8>| bytes.truncate(2 * packet + 100_000);
+    check_faulty_ctf(&torn, &[packet, packet, 100_000], "it says that it has");
+    let grown = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&[0; 5000]);
+    check_faulty_ctf(
+        &grown,
+        &[packet, packet, last, 5000],
+        "cannot be told from what follows",
+    );
+    let foreign = |bytes: &mut Vec<u8>| *bytes = vec![7; 5_000_000];
+    check_faulty_ctf(&foreign, &[5_000_000], "at offset 0 cannot be told");
+}
+
+#[test]
+fn a_real_rocksdb_trace_is_cut_between_records() {
+    let Some(corpus) = corpus() else { return };
+    let path = corpus.join("rocksdb/io_small_load.trace");
+    let all = check_skips(&|| Box::new(RocksdbCutter::open(&path, 0, 8 << 10).unwrap()));
+    assert_eq!(all.len(), 10);
+    let torn = corpus.join("rocksdb/io_cut_midrecord.trace");
+    let mut cutter = RocksdbCutter::open(&torn, 0, PACKET_BYTES_TARGET).unwrap();
+    assert_eq!(packets(&mut cutter).len(), 1);
+    assert!(cutter.remark().is_some());
+}
+
+/// Cuts to the end or to an error; the bytes of the packets before that.
+fn cut_anything(cutter: &mut dyn Cutter) -> usize {
+    let mut bytes = 0;
+    while let Ok(Some(cut)) = cutter.next(End::Final) {
+        assert!(!cut.bytes.is_empty());
+        bytes += cut.bytes.len();
+    }
+    bytes
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn foreign_bytes_are_cut_or_refused(
+        bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..3000),
+        at in 0..60usize,
+        flip in 1..=255u8,
+    ) {
+        let folder = folder();
+        let mut mutated = gzip(&numbered(0..40));
+        mutated[at] ^= flip;
+        for content in [bytes, mutated] {
+            let path = file(&folder, &content);
+            let whole = [
+                cut_anything(&mut RawCutter::open(&path, 0, 64).unwrap()),
+                cut_anything(&mut LineCutter::open(&path, 0, 64).unwrap()),
+                cut_anything(&mut CtfCutter::open(&path).unwrap()),
+            ];
+            proptest::prop_assert_eq!(whole, [content.len(); 3]);
+            cut_anything(&mut GzipCutter::open(&path, 64).unwrap());
+            cut_anything(&mut RocksdbCutter::open(&path, 0, 64).unwrap());
+        }
+    }
+}

@@ -1,0 +1,110 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::call::{Call, Client, Content};
+use super::storages::Page;
+use crate::ClientError;
+
+/// What an agent says about itself when it registers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AgentSpec {
+    /// Name for people.
+    pub name: String,
+    /// Host that the traces come from.
+    pub host: String,
+    /// Anything else worth keeping.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// An agent as the server knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Id, as in the paths.
+    pub id: String,
+    /// Its streams.
+    #[serde(default)]
+    pub streams: Vec<Stream>,
+    /// Whether trace metadata was sent.
+    #[serde(default)]
+    pub has_metadata: bool,
+    /// Name, host, attributes and whatever else the server says.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// A declared stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// Id, as in the paths.
+    pub id: String,
+    /// Kind of its packets.
+    pub kind: String,
+    /// Whatever else the server says.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// How a stream is declared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StreamSpec {
+    /// Kind of its packets, for ever.
+    pub kind: String,
+    /// Leaf type, or the server's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<String>,
+    /// Codec on disk, or the server's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
+}
+
+impl Client {
+    /// Registers an agent, or updates what is known of it.
+    pub async fn register_agent(&self, agent: &str, spec: &AgentSpec) -> Result<(), ClientError> {
+        let url = self.server().api(&["agents", agent]);
+        self.done(Call::new(Method::PUT, url).json(spec)).await
+    }
+
+    /// All agents, page by page.
+    pub async fn agents(&self) -> Result<Vec<Agent>, ClientError> {
+        let mut agents = Vec::new();
+        let mut cursor = None;
+        loop {
+            let url = super::storages::with_query(
+                self.server().api(&["agents"]),
+                &[("cursor", cursor.as_deref())],
+            );
+            let page: Page<Agent> = self.json(Call::new(Method::GET, url)).await?;
+            agents.extend(page.items);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(agents);
+            }
+        }
+    }
+
+    /// Replaces the trace metadata of an agent.
+    pub async fn set_agent_metadata(&self, agent: &str, text: Bytes) -> Result<(), ClientError> {
+        let url = self.server().api(&["agents", agent, "metadata"]);
+        let mut call = Call::new(Method::PUT, url);
+        call.content = Some(Content {
+            content_type: "application/octet-stream",
+            chunks: vec![text],
+        });
+        self.done(call).await
+    }
+
+    /// Declares a stream; the same declaration again changes nothing.
+    pub async fn declare_stream(
+        &self,
+        agent: &str,
+        stream: &str,
+        spec: &StreamSpec,
+    ) -> Result<(), ClientError> {
+        let url = self.server().api(&["agents", agent, "streams", stream]);
+        self.done(Call::new(Method::PUT, url).json(spec)).await
+    }
+}

@@ -1,0 +1,340 @@
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use jiff::Timestamp;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::{Method, Response};
+use serde::de::DeserializeOwned;
+
+use super::problem::Problem;
+use super::retry::{Retry, Setback, is_passing, retry_after};
+use super::server_url::ServerUrl;
+use crate::ClientError;
+
+/// Longest JSON answer that is read.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Longest body of a refusal that is read.
+const PROBLEM_BYTES_MAX: u64 = 4 << 20;
+/// An answer may take this long to begin and to go on: verifying a large storage is one request.
+const IDLE: Duration = Duration::from_secs(600);
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// A client of one server.
+#[derive(Debug, Clone)]
+pub struct Client {
+    server: ServerUrl,
+    token: Option<String>,
+    retry: Retry,
+    http: reqwest::Client,
+}
+
+/// What a request carries; kept whole, so that it can be sent again.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Content {
+    pub(super) content_type: &'static str,
+    pub(super) chunks: Vec<Bytes>,
+}
+
+/// One request, before it is sent.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    pub(super) url: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) content: Option<Content>,
+    /// Sending it twice means the same as sending it once.
+    pub(super) repeatable: bool,
+}
+
+/// A try that did not succeed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: ClientError,
+    /// Why trying again may help; `None` when it will not.
+    pub(super) setback: Option<Setback>,
+}
+
+/// What is left of a request's retry policy.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    retry: Retry,
+    attempt: u32,
+    waited: Duration,
+}
+
+impl Patience {
+    /// Waits after an answer that broke off or could not be begun; gives back any other error.
+    pub(crate) async fn wait_after_break(&mut self, error: ClientError) -> Result<(), ClientError> {
+        let setback = match error {
+            ClientError::Transport { .. } | ClientError::Cut { .. } => Some(Setback::Broken),
+            _ => None,
+        };
+        self.wait(Failed { error, setback }).await
+    }
+
+    /// Waits before the next try, or gives the error back when there shall be none.
+    pub(super) async fn wait(&mut self, failed: Failed) -> Result<(), ClientError> {
+        let delay = failed
+            .setback
+            .and_then(|setback| self.retry.delay(self.attempt, setback, self.waited));
+        let Some(delay) = delay else {
+            return Err(failed.error);
+        };
+        tokio::time::sleep(delay).await;
+        self.waited += delay;
+        self.attempt += 1;
+        Ok(())
+    }
+}
+
+impl Call {
+    /// A request without a body; all methods but POST are repeatable.
+    pub(super) fn new(method: Method, url: String) -> Self {
+        Self {
+            repeatable: method != Method::POST,
+            method,
+            url,
+            headers: Vec::new(),
+            content: None,
+        }
+    }
+
+    pub(super) fn json(mut self, body: &impl serde::Serialize) -> Self {
+        let bytes = serde_json::to_vec(body).expect("our own request bodies are plain data");
+        self.content = Some(Content {
+            content_type: "application/json",
+            chunks: vec![Bytes::from(bytes)],
+        });
+        self
+    }
+
+    pub(super) fn header(mut self, name: &'static str, value: String) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    pub(super) fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self
+    }
+}
+
+impl Client {
+    /// A client of `server` that shows `token`, where there is one, with every request.
+    pub fn new(
+        server: ServerUrl,
+        token: Option<String>,
+        retry: Retry,
+    ) -> Result<Self, ClientError> {
+        let http = reqwest::Client::builder()
+            // Servers are addressed directly: a proxy that buffers bodies would break flow control.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .read_timeout(IDLE)
+            .tcp_nodelay(true)
+            .user_agent(concat!("tracehold/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| ClientError::input(format!("http client: {}", causes(&error))))?;
+        Ok(Self {
+            server,
+            token,
+            retry,
+            http,
+        })
+    }
+
+    /// The server that is spoken to.
+    pub fn server(&self) -> &ServerUrl {
+        &self.server
+    }
+
+    /// Sends, and sends again while the server is busy or not reachable and the policy allows.
+    pub(super) async fn send(&self, call: Call) -> Result<Response, ClientError> {
+        let mut patience = self.patience();
+        loop {
+            match self.send_once(&call).await {
+                Ok(response) => return Ok(response),
+                Err(setback) => patience.wait(setback).await?,
+            }
+        }
+    }
+
+    /// The waits that a request, or a part of one that makes progress, may cost.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience {
+            retry: self.retry,
+            attempt: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// One try; an error says whether another one may help.
+    pub(super) async fn send_once(&self, call: &Call) -> Result<Response, Failed> {
+        match self.attempt(call).await {
+            Ok(response) if response.status().is_success() => Ok(response),
+            Ok(response) => {
+                let asked = wait_asked(response.headers());
+                let passing = is_passing(response.status().as_u16());
+                let mut problem = read_problem(response).await;
+                if problem.detail.is_empty() && problem.title.is_empty() {
+                    // The answer to a HEAD has no body that could say more.
+                    problem.detail = format!("{} {} was refused", call.method, call.url);
+                }
+                Err(Failed {
+                    error: ClientError::Refused(Box::new(problem)),
+                    setback: passing.then_some(Setback::Busy(asked)),
+                })
+            }
+            Err(error) => Err(Failed {
+                // Nothing of a request has arrived when no connection could be made.
+                setback: match error.is_connect() {
+                    true => Some(Setback::Unreachable),
+                    false => call.repeatable.then_some(Setback::Broken),
+                },
+                error: transport(call, &error),
+            }),
+        }
+    }
+
+    async fn attempt(&self, call: &Call) -> Result<Response, reqwest::Error> {
+        let mut request = self.http.request(call.method.clone(), &call.url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(content) = &call.content {
+            request = request
+                .header(CONTENT_TYPE, content.content_type)
+                .body(reqwest::Body::wrap(Chunks::new(content.chunks.clone())));
+        }
+        request.send().await
+    }
+
+    /// Sends and reads a JSON answer.
+    pub(super) async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        let url = call.url.clone();
+        let body = read_bounded(self.send(call).await?, ANSWER_BYTES_MAX).await?;
+        serde_json::from_slice(&body).map_err(|error| ClientError::Answer {
+            url,
+            what: format!("not the JSON that was expected: {error}"),
+        })
+    }
+
+    /// Sends a request whose answer says nothing beyond its status.
+    pub(super) async fn done(&self, call: Call) -> Result<(), ClientError> {
+        read_bounded(self.send(call).await?, ANSWER_BYTES_MAX).await?;
+        Ok(())
+    }
+}
+
+fn wait_asked(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    retry_after(value, Timestamp::now())
+}
+
+/// The body, refused when it is longer than `max`.
+pub(super) async fn read_bounded(mut response: Response, max: u64) -> Result<Vec<u8>, ClientError> {
+    let url = response.url().to_string();
+    let mut body = Vec::new();
+    loop {
+        let chunk = response
+            .chunk()
+            .await
+            .map_err(|error| ClientError::Transport {
+                method: "answer of".to_owned(),
+                url: url.clone(),
+                what: causes(&error),
+            })?;
+        let Some(chunk) = chunk else { return Ok(body) };
+        if body.len() as u64 + chunk.len() as u64 > max {
+            let what = format!("the answer is longer than {max} bytes");
+            return Err(ClientError::Answer { url, what });
+        }
+        body.extend_from_slice(&chunk);
+    }
+}
+
+async fn read_problem(response: Response) -> Problem {
+    let status = response.status().as_u16();
+    let content_type = response.headers().get(CONTENT_TYPE).cloned();
+    // The status alone is worth more than the reason why its explanation could not be read.
+    let body = read_bounded(response, PROBLEM_BYTES_MAX)
+        .await
+        .unwrap_or_default();
+    let content_type = content_type.as_ref().and_then(|value| value.to_str().ok());
+    Problem::from_answer(status, content_type, &body)
+}
+
+fn transport(call: &Call, error: &reqwest::Error) -> ClientError {
+    ClientError::Transport {
+        method: call.method.to_string(),
+        url: call.url.clone(),
+        what: match error.is_connect() {
+            true => format!("no connection to the server: {}", causes(error)),
+            false => causes(error),
+        },
+    }
+}
+
+/// The innermost two causes: the outer ones of the HTTP stack only repeat the address.
+pub(super) fn causes(error: &dyn Error) -> String {
+    let mut chain = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        chain.push(cause.to_string());
+        next = cause.source();
+    }
+    let from = chain
+        .len()
+        .saturating_sub(2)
+        .max(usize::from(chain.len() > 1));
+    let mut shown = chain.split_off(from);
+    shown.dedup();
+    shown.join(": ")
+}
+
+/// A body of known length made of shared buffers, so that nothing is copied to join them.
+struct Chunks {
+    rest: std::vec::IntoIter<Bytes>,
+    length: u64,
+}
+
+impl Chunks {
+    fn new(chunks: Vec<Bytes>) -> Self {
+        Self {
+            length: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+            rest: chunks.into_iter(),
+        }
+    }
+}
+
+impl Body for Chunks {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let chunk = self.rest.next();
+        if let Some(chunk) = &chunk {
+            self.length -= chunk.len() as u64;
+        }
+        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.len() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length)
+    }
+}

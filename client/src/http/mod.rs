@@ -1,0 +1,28 @@
+//! The server's operations as typed calls.
+//!
+//! A [`Client`] is cheap to clone and keeps its connections. Every call that may be repeated
+//! without changing its meaning is repeated by a [`Retry`] policy when the server is busy or
+//! unreachable; what the server refuses for good comes back as
+//! [`ClientError::Refused`](crate::ClientError).
+
+mod agents;
+mod call;
+mod files;
+mod multipart;
+mod packets;
+mod problem;
+mod retry;
+mod server_url;
+mod storages;
+
+pub use agents::{Agent, AgentSpec, Stream, StreamSpec};
+pub use call::Client;
+pub use files::{FileBytes, FileInfo};
+pub use packets::{NextSequence, PacketInfo, PushTarget, Receipt};
+pub use problem::Problem;
+pub use retry::{Retry, Setback};
+pub use server_url::{ServerUrl, StorageUrl};
+pub use storages::{Damage, NewStorage, Page, Storage, StorageFilter, VerifyReport};
+
+#[cfg(test)]
+mod tests;

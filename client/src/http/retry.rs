@@ -1,0 +1,148 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+
+/// How long and how often a request is repeated that the server was too busy for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Wait before the first repetition when the server names none; doubles each time.
+    pub delay_first: Duration,
+    /// Longest single wait, also when the server asks for a longer one.
+    pub delay_max: Duration,
+    /// All waits of one request together; when the next one does not fit, the refusal stands.
+    pub patience: Duration,
+    /// All waits together while no connection can be made.
+    pub patience_unreachable: Duration,
+}
+
+/// Why a request is to be repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setback {
+    /// The server is there and asked to come again later, perhaps after a given time.
+    Busy(Option<Duration>),
+    /// The connection broke in the middle.
+    Broken,
+    /// No connection could be made.
+    Unreachable,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            delay_first: Duration::from_millis(100),
+            delay_max: Duration::from_secs(10),
+            patience: Duration::from_secs(120),
+            patience_unreachable: Duration::ZERO,
+        }
+    }
+}
+
+impl Retry {
+    /// Never repeats.
+    pub const NEVER: Self = Self {
+        delay_first: Duration::ZERO,
+        delay_max: Duration::ZERO,
+        patience: Duration::ZERO,
+        patience_unreachable: Duration::ZERO,
+    };
+
+    /// For long work that shall survive a restart of the server.
+    pub fn patient() -> Self {
+        Self {
+            patience_unreachable: Duration::from_secs(60),
+            ..Self::default()
+        }
+    }
+
+    /// The wait before the next try, or `None` when it is time to give up.
+    ///
+    /// `attempt` counts from 0; `waited` is the sum of the waits so far.
+    pub fn delay(&self, attempt: u32, setback: Setback, waited: Duration) -> Option<Duration> {
+        let doubled = self.delay_first.saturating_mul(1 << attempt.min(20));
+        let (asked, patience) = match setback {
+            Setback::Busy(asked) => (asked, self.patience),
+            Setback::Broken => (None, self.patience),
+            Setback::Unreachable => (None, self.patience_unreachable),
+        };
+        let delay = asked.unwrap_or(doubled).max(self.delay_first);
+        let delay = delay.min(self.delay_max);
+        let fits = waited.saturating_add(delay) <= patience && !delay.is_zero();
+        fits.then_some(delay)
+    }
+}
+
+/// True for the answers that say "later", not "no": 429, 502, 503, 504 and 507.
+pub(super) fn is_passing(status: u16) -> bool {
+    matches!(status, 429 | 502 | 503 | 504 | 507)
+}
+
+/// The wait that a `Retry-After` value asks for: seconds, or a date to be compared with `now`.
+pub(super) fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    // RFC 9110 dates end in "GMT", an obsolete zone name that RFC 2822 parsers still know.
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    let seconds = date.duration_since(now).as_secs();
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_after(value: &str, expected: Option<u64>) {
+        let now: Timestamp = "2026-11-21T06:00:00Z".parse().unwrap();
+        let expected = expected.map(Duration::from_secs);
+        assert_eq!(retry_after(value, now), expected, "{value}");
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        check_after("0", Some(0));
+        check_after(" 17 ", Some(17));
+        check_after("Sat, 21 Nov 2026 06:01:30 GMT", Some(90));
+        check_after("Sat, 21 Nov 2026 05:00:00 GMT", Some(0));
+        check_after("soon", None);
+        check_after("-1", None);
+        check_after("99999999999999999999999", None);
+    }
+
+    fn check_delay(attempt: u32, setback: Setback, waited: u64, expected: Option<u64>) {
+        let retry = Retry {
+            delay_first: Duration::from_millis(100),
+            delay_max: Duration::from_secs(1),
+            patience: Duration::from_secs(3),
+            patience_unreachable: Duration::from_millis(500),
+        };
+        let delay = retry.delay(attempt, setback, Duration::from_millis(waited));
+        assert_eq!(
+            delay,
+            expected.map(Duration::from_millis),
+            "{attempt} {setback:?} {waited}"
+        );
+    }
+
+    #[test]
+    fn waits_grow_and_end() {
+        check_delay(0, Setback::Broken, 0, Some(100));
+        check_delay(1, Setback::Broken, 0, Some(200));
+        check_delay(30, Setback::Broken, 2000, Some(1000));
+        check_delay(30, Setback::Broken, 2001, None);
+        check_delay(2, Setback::Unreachable, 100, Some(400));
+        check_delay(2, Setback::Unreachable, 101, None);
+    }
+
+    #[test]
+    fn the_server_says_how_long_within_bounds() {
+        let busy = |millis| Setback::Busy(Some(Duration::from_millis(millis)));
+        check_delay(0, busy(700), 0, Some(700));
+        check_delay(0, busy(0), 0, Some(100));
+        check_delay(0, busy(60_000), 0, Some(1000));
+        check_delay(3, Setback::Busy(None), 0, Some(800));
+        let never = Retry::NEVER.delay(0, busy(700), Duration::ZERO);
+        assert_eq!(never, None);
+    }
+}

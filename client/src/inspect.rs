@@ -1,0 +1,378 @@
+//! Showing the files of a storage as JSON, whole and checked.
+//!
+//! What a file is, its first bytes say, not its name. A data file and an index part are written as
+//! they are read, packet by packet, so that files of any size can be shown.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use trace_format::agent_file::AgentFile;
+use trace_format::checksum::{crc32c, crc32c_append};
+use trace_format::data_file::{self, DataFileHeader, LeafPath};
+use trace_format::frame::{self, Facts, FrameHeader, Place};
+use trace_format::index_part::{
+    self, ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, Trailer,
+};
+use trace_format::limits::ENVELOPE_BODY_BYTES_MAX;
+use trace_format::local_file::LocalFile;
+use trace_format::storage_file::StorageFile;
+use trace_format::{FormatError, FormatErrorKind};
+
+use crate::ClientError;
+
+/// Long enough for the header of any file of ours.
+const HEAD_BYTES: u64 = 512;
+const READ_BYTES: usize = 1 << 20;
+
+/// Writes a file of ours as one JSON document.
+///
+/// Damage behind the header is part of the document, as `damage`, and then the result is false.
+pub fn inspect(path: &Path, out: &mut impl Write) -> Result<bool, InspectError> {
+    let failed = |error| InspectError::from(ClientError::file(path, error));
+    let mut file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut head = Vec::new();
+    (&mut file)
+        .take(HEAD_BYTES)
+        .read_to_end(&mut head)
+        .map_err(failed)?;
+    let mut inspection = Inspection {
+        path,
+        file,
+        length,
+        out,
+    };
+    if let Some(header) = known(path, DataFileHeader::decode(&head))? {
+        return inspection.data_file(&header);
+    }
+    if let Some(header) = known(path, IndexPartHeader::decode(&head))? {
+        return inspection.index_part(&header);
+    }
+    inspection.small_file()
+}
+
+/// Why a file could not be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// It could not be read, is none of ours, or is damaged where it says what it is.
+    #[error(transparent)]
+    Input(#[from] ClientError),
+    /// The document could not be written.
+    #[error(transparent)]
+    Output(#[from] io::Error),
+}
+
+/// The header, or `None` when the file is of another type.
+fn known<T>(path: &Path, decoded: Result<T, FormatError>) -> Result<Option<T>, InspectError> {
+    match decoded {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_of_another_type(&error) => Ok(None),
+        Err(error) => Err(damaged(path, &error)),
+    }
+}
+
+/// Fewer bytes than magic and version have belong to nothing; more of them are told apart.
+fn is_of_another_type(error: &FormatError) -> bool {
+    match error.kind {
+        FormatErrorKind::Magic => true,
+        FormatErrorKind::Truncated { available, .. } => available < 10,
+        _ => false,
+    }
+}
+
+fn damaged(path: &Path, error: &impl ToString) -> InspectError {
+    ClientError::damaged(path.display().to_string(), error.to_string()).into()
+}
+
+struct Inspection<'a, W> {
+    path: &'a Path,
+    file: File,
+    length: u64,
+    out: &'a mut W,
+}
+
+impl<W: Write> Inspection<'_, W> {
+    fn failed(&self) -> impl Fn(io::Error) -> InspectError + use<W> {
+        let path = self.path.to_owned();
+        move |error| ClientError::file(&path, error).into()
+    }
+
+    fn put(&mut self, value: &impl Serialize) -> Result<(), InspectError> {
+        serde_json::to_writer(&mut *self.out, value).map_err(io::Error::from)?;
+        Ok(())
+    }
+
+    fn read_at(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, InspectError> {
+        let mut bytes = Vec::with_capacity(length.min(READ_BYTES));
+        let read = self
+            .file
+            .seek(SeekFrom::Start(offset))
+            .and_then(|_| (&mut self.file).take(length as u64).read_to_end(&mut bytes));
+        read.map_err(self.failed())?;
+        Ok(bytes)
+    }
+
+    /// Storage, agent and local files: one record each.
+    fn small_file(&mut self) -> Result<bool, InspectError> {
+        if self.length > u64::from(ENVELOPE_BODY_BYTES_MAX) {
+            return Err(damaged(self.path, &"no file of a storage"));
+        }
+        let bytes = self.read_at(0, usize::try_from(self.length).unwrap_or(usize::MAX))?;
+        let document = if let Some(file) = known(self.path, StorageFile::decode(&bytes))? {
+            json!({ "role": "storage", "storage": file })
+        } else if let Some(file) = known(self.path, AgentFile::decode(&bytes))? {
+            json!({ "role": "agent", "agent": agent(file) })
+        } else if let Some(file) = known(self.path, LocalFile::decode(&bytes))? {
+            json!({ "role": "local", "local": file })
+        } else {
+            return Err(damaged(self.path, &"no file of a storage"));
+        };
+        self.put(&document)?;
+        self.out.write_all(b"\n")?;
+        Ok(true)
+    }
+
+    fn index_part(&mut self, header: &IndexPartHeader) -> Result<bool, InspectError> {
+        let damage = |error| damaged(self.path, &error);
+        let start = self.length.saturating_sub(TRAILER_BYTES as u64);
+        let bytes = self.read_at(start, TRAILER_BYTES)?;
+        let trailer = Trailer::decode(&bytes, self.length, header.storage).map_err(damage)?;
+        let bytes = self.read_at(trailer.footer_offset, trailer.footer_length as usize)?;
+        let footer = Footer::decode(&bytes, &trailer).map_err(damage)?;
+        let head = json!({
+            "storage": header.storage, "ordinal": header.ordinal, "created": header.created,
+        });
+        write!(self.out, r#"{{"role":"index","header":{head},"leaves":["#)?;
+        let mut is_whole = true;
+        for (number, entry) in footer.leaves.iter().enumerate() {
+            is_whole &= self.leaf(entry, number > 0)?;
+        }
+        self.out.write_all(b"]}\n")?;
+        Ok(is_whole)
+    }
+
+    fn leaf(&mut self, entry: &LeafEntry, follows: bool) -> Result<bool, InspectError> {
+        let range = entry.block_range();
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        debug_assert!(
+            length.is_multiple_of(index_part::ENTRY_BYTES),
+            "a block is entries"
+        );
+        let block = self.read_at(range.start, length)?;
+        let checked = entry
+            .check_block(&block)
+            .and_then(|()| ArrayBlock::new(&block));
+        if follows {
+            self.out.write_all(b",")?;
+        }
+        self.put_open_object(&leaf(entry))?;
+        self.out.write_all(br#","packets":["#)?;
+        let mut damage = checked.as_ref().err().cloned();
+        if let Ok(block) = &checked {
+            for index in 0..block.len() {
+                if index > 0 {
+                    self.out.write_all(b",")?;
+                }
+                match block.get(index) {
+                    Ok(entry) => self.put(&packet(&entry))?,
+                    Err(error) => {
+                        self.put(&Value::Null)?;
+                        damage.get_or_insert(error);
+                    }
+                }
+            }
+        }
+        self.out.write_all(b"]")?;
+        self.close_object(damage.map(|error| error.to_string()))
+    }
+
+    fn data_file(&mut self, header: &DataFileHeader) -> Result<bool, InspectError> {
+        let head = json!({
+            "role": "data",
+            "header": {
+                "storage": header.storage, "leaf": header.leaf.to_string(),
+                "leaf_type": header.leaf_type, "path": leaf_path(&header.path),
+                "created": header.created,
+            },
+        });
+        self.put_open_object(&head)?;
+        self.out.write_all(br#","frames":["#)?;
+        let mut place = Place {
+            storage: header.storage,
+            leaf: header.leaf,
+            offset: data_file::HEADER_BYTES as u64,
+        };
+        let seeked = self.file.seek(SeekFrom::Start(place.offset));
+        seeked.map_err(self.failed())?;
+        let file = self.file.try_clone().map_err(self.failed())?;
+        let mut frames = BufReader::with_capacity(READ_BYTES, file);
+        let mut buffer = vec![0; READ_BYTES];
+        let mut damage = None;
+        loop {
+            let (follows, offset) = (place.offset > data_file::HEADER_BYTES as u64, place.offset);
+            let next = next_frame(&mut frames, &mut place, &mut buffer).map_err(self.failed())?;
+            let header = match next {
+                Frame::End => break,
+                Frame::Damaged(error) => {
+                    damage = Some(error.to_string());
+                    break;
+                }
+                Frame::Whole(header) => header,
+                Frame::DamagedPayload(header, error) => {
+                    damage.get_or_insert(error.to_string());
+                    header
+                }
+            };
+            if follows {
+                self.out.write_all(b",")?;
+            }
+            self.put(&frame(&header, offset))?;
+        }
+        self.out.write_all(b"]")?;
+        let (end, length) = (place.offset, self.length);
+        write!(self.out, r#","frames_end":{end},"length":{length}"#)?;
+        let is_whole = self.close_object(damage)?;
+        self.out.write_all(b"\n")?;
+        Ok(is_whole)
+    }
+
+    /// An object to which members are still to be added.
+    fn put_open_object(&mut self, object: &Value) -> Result<(), InspectError> {
+        let text = object.to_string();
+        let open = text.strip_suffix('}').unwrap_or(&text);
+        Ok(self.out.write_all(open.as_bytes())?)
+    }
+
+    fn close_object(&mut self, damage: Option<String>) -> Result<bool, InspectError> {
+        if let Some(what) = &damage {
+            write!(self.out, r#","damage":{}"#, json!(what))?;
+        }
+        self.out.write_all(b"}")?;
+        Ok(damage.is_none())
+    }
+}
+
+enum Frame {
+    Whole(FrameHeader),
+    /// The header holds, the payload does not.
+    DamagedPayload(FrameHeader, FormatError),
+    Damaged(FormatError),
+    /// Nothing but zeros, or nothing at all, follows.
+    End,
+}
+
+/// Reads the frame at `place` and moves on to the next one.
+fn next_frame(file: &mut impl Read, place: &mut Place, buffer: &mut [u8]) -> io::Result<Frame> {
+    let mut bytes = Vec::with_capacity(frame::HEADER_BYTES);
+    file.take(frame::HEADER_BYTES as u64)
+        .read_to_end(&mut bytes)?;
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Ok(Frame::End);
+    }
+    let header = match FrameHeader::decode(&bytes, *place) {
+        Ok(header) => header,
+        Err(error) => return Ok(Frame::Damaged(error)),
+    };
+    let payload_offset = place.offset + frame::HEADER_BYTES as u64;
+    let (mut left, mut sum) = (header.stored_size as usize, crc32c(&[]));
+    while left > 0 {
+        let length = left.min(buffer.len());
+        let read = file.read(&mut buffer[..length])?;
+        if read == 0 {
+            let needed = u64::from(header.stored_size);
+            let available = needed - left as u64;
+            let kind = FormatErrorKind::Truncated { needed, available };
+            return Ok(Frame::Damaged(payload_error(payload_offset, kind)));
+        }
+        sum = crc32c_append(sum, &buffer[..read]);
+        left -= read;
+    }
+    let gap = header.frame_bytes() - frame::HEADER_BYTES as u64 - u64::from(header.stored_size);
+    io::copy(&mut file.take(gap), &mut io::sink())?;
+    place.offset += header.frame_bytes();
+    if sum == header.stored_checksum {
+        return Ok(Frame::Whole(header));
+    }
+    let kind = FormatErrorKind::Checksum {
+        stored: header.stored_checksum,
+        computed: sum,
+    };
+    let error = payload_error(payload_offset, kind);
+    Ok(Frame::DamagedPayload(header, error))
+}
+
+fn payload_error(offset: u64, kind: FormatErrorKind) -> FormatError {
+    FormatError {
+        what: "frame payload",
+        offset,
+        kind,
+    }
+}
+
+fn agent(file: AgentFile) -> Value {
+    let metadata = file
+        .metadata
+        .as_ref()
+        .map(|bytes| json!({ "bytes": bytes.len(), "text": std::str::from_utf8(bytes).ok() }));
+    json!({
+        "id": file.id, "name": file.name, "host": file.host, "attributes": file.attributes,
+        "streams": file.streams, "metadata": metadata,
+    })
+}
+
+fn leaf_path(path: &LeafPath) -> Value {
+    let bucket = path
+        .bucket
+        .map(|b| json!({ "begin": b.begin, "length": b.length }));
+    json!({
+        "agent": path.agent, "kind": path.kind, "stream": path.stream, "bucket": bucket,
+    })
+}
+
+fn leaf(entry: &LeafEntry) -> Value {
+    json!({
+        "leaf": entry.leaf.to_string(), "leaf_type": entry.leaf_type,
+        "path": leaf_path(&entry.path),
+        "covered": { "from": entry.covered.start, "to": entry.covered.end },
+        "covered_checksum": hex(entry.covered_checksum), "totals": entry.totals,
+        "numbers": {
+            "first": entry.numbers.first, "last": entry.numbers.last,
+            "first_sequence": entry.numbers.first_sequence,
+            "last_sequence": entry.numbers.last_sequence,
+        },
+    })
+}
+
+fn packet(entry: &PacketEntry) -> Value {
+    json!({
+        "number": entry.number, "offset": entry.offset, "stored_size": entry.stored_size,
+        "raw_size": entry.raw_size, "epoch": entry.epoch, "sequence": entry.sequence,
+        "codec": entry.codec, "raw_checksum": hex(entry.raw_checksum),
+        "facts": facts(&entry.facts),
+    })
+}
+
+fn frame(header: &FrameHeader, offset: u64) -> Value {
+    json!({
+        "offset": offset, "number": header.number, "epoch": header.epoch,
+        "sequence": header.sequence, "arrival": header.arrival, "codec": header.codec,
+        "stored_size": header.stored_size, "raw_size": header.raw_size,
+        "stored_checksum": hex(header.stored_checksum), "raw_checksum": hex(header.raw_checksum),
+        "facts": facts(&header.facts),
+    })
+}
+
+fn facts(facts: &Facts) -> Value {
+    json!({ "time_span": facts.time_span, "events": facts.events, "lost": facts.lost })
+}
+
+/// Checksums are compared by eye, and as numbers they would not line up.
+fn hex(checksum: u32) -> String {
+    format!("{checksum:08x}")
+}
+
+#[cfg(test)]
+mod tests;

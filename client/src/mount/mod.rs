@@ -1,0 +1,278 @@
+//! Bringing files of a finalized storage to this machine: a *mount* has its index and agent files,
+//! a *download* everything.
+//!
+//! The folder then holds the files under their own names, and a local storage file that says where
+//! they come from and which of them are complete. A file appears under its name only when its
+//! length and its CRC32C are those that the storage file gives; until then it has the ending `.tmp`
+//! and is continued where it ends. Running the same again fetches only what is missing.
+
+mod transfer;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use trace_format::StorageId;
+use trace_format::limits::ENVELOPE_BODY_BYTES_MAX;
+use trace_format::local_file::LocalFile;
+use trace_format::paths::{FileName, FileRole, UNPUBLISHED_ENDING};
+use trace_format::storage_file::{FileEntry, StorageFile, StorageState};
+
+use crate::ClientError;
+use crate::http::{Client, StorageUrl};
+use transfer::Transfer;
+
+/// Files fetched side by side.
+const FILES_MAX: usize = 4;
+
+/// Which files to bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Index and agent files, and chunk summaries: all that is needed to rule packets out.
+    Index,
+    /// Everything.
+    All,
+}
+
+/// What was brought, and what was there already.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct MountReport {
+    /// Files fetched.
+    pub fetched_files: u64,
+    /// Bytes fetched; less than the files have where some were continued.
+    pub fetched_bytes: u64,
+    /// Files that were complete already.
+    pub kept_files: u64,
+    /// Files of the storage that are not wanted by this extent.
+    pub left_out_files: u64,
+}
+
+/// Called with what is to come, and then with what arrived.
+pub type Progress = Arc<dyn Fn(MountProgress) + Send + Sync>;
+
+/// How far a mount or a download is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MountProgress {
+    /// So many bytes are wanted in all.
+    Wanted(u64),
+    /// So many more bytes are here.
+    Here(u64),
+}
+
+impl MountReport {
+    /// Counts a file and the bytes fetched of it, `None` when it was here.
+    fn add(&mut self, fetched: Option<u64>) {
+        match fetched {
+            None => self.kept_files += 1,
+            Some(bytes) => {
+                self.fetched_files += 1;
+                self.fetched_bytes += bytes;
+            }
+        }
+    }
+}
+
+impl Extent {
+    fn wants(self, role: FileRole) -> bool {
+        match role {
+            FileRole::Storage | FileRole::Agent | FileRole::Index | FileRole::ChunkIndex => true,
+            FileRole::Data | FileRole::Provenance => self == Self::All,
+            FileRole::Local => false,
+        }
+    }
+}
+
+/// Brings the files of `storage` into `folder`.
+pub async fn mount(
+    client: &Client,
+    storage: &StorageUrl,
+    folder: &Path,
+    extent: Extent,
+    progress: &Progress,
+) -> Result<MountReport, ClientError> {
+    let (description, bytes) = describe(client, storage).await?;
+    let id = description.id;
+    let files = checked_files(description.files, storage)?;
+    let (wanted, left_out): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| extent.wants(file.role));
+    let mut local = open_folder(folder, id, storage)?;
+    let mut report = MountReport {
+        left_out_files: left_out.len() as u64,
+        ..MountReport::default()
+    };
+    progress(MountProgress::Wanted(
+        wanted.iter().map(|file| file.length).sum(),
+    ));
+    let mut waiting = wanted.into_iter();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < FILES_MAX {
+            let Some(file) = waiting.next() else { break };
+            let transfer = Transfer {
+                client: client.clone(),
+                storage: storage.clone(),
+                path: folder.join(&file.name),
+                known_complete: local.complete.contains(&file.name),
+                file,
+                progress: Arc::clone(progress),
+            };
+            running.spawn(transfer.run());
+        }
+        let (name, fetched) = match running.join_next().await {
+            None => break,
+            Some(Ok(done)) => done?,
+            Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        report.add(fetched);
+        if !local.complete.contains(&name) {
+            local.complete.push(name);
+            local.complete.sort();
+            write_local(folder, &local)?;
+        }
+    }
+    // The storage file comes last: a folder that has one has the rest.
+    publish(&folder.join(FileName::Storage(id).to_string()), &bytes)?;
+    local.fetched = now_nanos();
+    write_local(folder, &local)?;
+    Ok(report)
+}
+
+/// The storage file of a finalized storage, and its bytes.
+async fn describe(
+    client: &Client,
+    storage: &StorageUrl,
+) -> Result<(StorageFile, Vec<u8>), ClientError> {
+    let id = storage.id.to_string().parse::<StorageId>();
+    let id = id.map_err(|error| ClientError::input(format!("{storage}: {error}")))?;
+    let name = FileName::Storage(id).to_string();
+    let place = || format!("{storage}/{name}");
+    let bytes = fetch_whole(client, storage, &name).await?;
+    let description = StorageFile::decode(&bytes)
+        .map_err(|error| ClientError::damaged(place(), error.to_string()))?;
+    if description.id != id {
+        let what = format!("it describes storage {}", description.id);
+        return Err(ClientError::damaged(place(), what));
+    }
+    if description.state != StorageState::Finalized {
+        return Err(ClientError::input(format!(
+            "storage {id} still changes; finalize it first (tracehold storage finalize {id})"
+        )));
+    }
+    Ok((description, bytes))
+}
+
+async fn fetch_whole(
+    client: &Client,
+    storage: &StorageUrl,
+    name: &str,
+) -> Result<Vec<u8>, ClientError> {
+    let mut whole = Vec::new();
+    let mut answer = client.file(storage, name, &[], None).await?;
+    while let Some((_, bytes)) = answer.next().await? {
+        if whole.len() + bytes.len() > ENVELOPE_BODY_BYTES_MAX as usize {
+            let what = format!("longer than {ENVELOPE_BODY_BYTES_MAX} bytes");
+            return Err(ClientError::damaged(format!("{storage}/{name}"), what));
+        }
+        whole.extend_from_slice(&bytes);
+    }
+    Ok(whole)
+}
+
+/// The files of a storage file, whose names come from afar and become paths here.
+fn checked_files(
+    files: Vec<FileEntry>,
+    storage: &StorageUrl,
+) -> Result<Vec<FileEntry>, ClientError> {
+    let mut names = BTreeSet::new();
+    for file in &files {
+        let role = file.name.parse::<FileName>().map(|name| name.role());
+        if role.ok() != Some(file.role) || !names.insert(&file.name) {
+            let what = format!(
+                "{:?} is no name of a file with the role {}",
+                file.name,
+                file.role.as_str()
+            );
+            return Err(ClientError::damaged(storage.to_string(), what));
+        }
+    }
+    Ok(files)
+}
+
+/// Makes the folder, or takes up what is there of the same storage.
+fn open_folder(
+    folder: &Path,
+    id: StorageId,
+    storage: &StorageUrl,
+) -> Result<LocalFile, ClientError> {
+    fs::create_dir_all(folder).map_err(|error| ClientError::file(folder, error))?;
+    let origin = storage.to_string();
+    let fresh = LocalFile {
+        storage: id,
+        origin: origin.clone(),
+        fetched: 0,
+        complete: Vec::new(),
+    };
+    let path = folder.join(FileName::Local(id).to_string());
+    match fs::read(&path) {
+        // The local file is only a memory of work done; a damaged one costs doing it again.
+        Ok(bytes) => Ok(LocalFile::decode(&bytes)
+            .map(|local| LocalFile { origin, ..local })
+            .unwrap_or(fresh)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            refuse_foreign(folder, id)?;
+            Ok(fresh)
+        }
+        Err(error) => Err(ClientError::file(&path, error)),
+    }
+}
+
+/// Two storages in one folder could not be told apart.
+fn refuse_foreign(folder: &Path, id: StorageId) -> Result<(), ClientError> {
+    let failed = |error| ClientError::file(folder, error);
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let name = name.to_string_lossy().parse::<FileName>();
+        let other = match name {
+            Ok(FileName::Local(other) | FileName::Storage(other)) if other != id => other,
+            _ => continue,
+        };
+        let what = format!("{} holds storage {other} already", folder.display());
+        return Err(ClientError::input(format!("{what}; choose another folder")));
+    }
+    Ok(())
+}
+
+fn write_local(folder: &Path, local: &LocalFile) -> Result<(), ClientError> {
+    let path = folder.join(FileName::Local(local.storage).to_string());
+    let bytes = local
+        .encode()
+        .map_err(|error| ClientError::damaged(path.display().to_string(), error.to_string()))?;
+    publish(&path, &bytes)
+}
+
+/// Writes a small file so that it is there whole or not at all.
+fn publish(path: &Path, bytes: &[u8]) -> Result<(), ClientError> {
+    let unpublished = unpublished(path);
+    let written = File::create(&unpublished).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&unpublished, path)
+    });
+    written.map_err(|error| ClientError::file(path, error))
+}
+
+fn unpublished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(UNPUBLISHED_ENDING);
+    PathBuf::from(name)
+}
+
+fn now_nanos() -> i64 {
+    i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use tokio::task::spawn_blocking;
+use trace_format::checksum::crc32c_append;
+use trace_format::storage_file::FileEntry;
+
+use super::{MountProgress, Progress, unpublished};
+use crate::ClientError;
+use crate::http::{Client, StorageUrl};
+
+const READ_BYTES: usize = 1 << 20;
+/// What arrives is gathered this far before it is written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// One file on its way here.
+pub(super) struct Transfer {
+    pub(super) client: Client,
+    pub(super) storage: StorageUrl,
+    pub(super) file: FileEntry,
+    pub(super) path: PathBuf,
+    /// The local file remembers that this file was complete and right.
+    pub(super) known_complete: bool,
+    pub(super) progress: Progress,
+}
+
+/// The part of a file that is here.
+#[derive(Debug)]
+struct Part {
+    file: File,
+    length: u64,
+    checksum: u32,
+}
+
+impl Transfer {
+    /// Gives the file's name, and the bytes that were fetched, or `None` when it was here already.
+    pub(super) async fn run(self) -> Result<(String, Option<u64>), ClientError> {
+        let fetched = match self.is_here().await? {
+            true => {
+                (self.progress)(MountProgress::Here(self.file.length));
+                None
+            }
+            false => Some(self.fetch().await?),
+        };
+        Ok((self.file.name, fetched))
+    }
+
+    /// Whether the file is here: of the right length, and read through unless that was done before.
+    async fn is_here(&self) -> Result<bool, ClientError> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) if metadata.len() != self.file.length => return Ok(false),
+            Ok(_) if self.known_complete => return Ok(true),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(ClientError::file(&self.path, error)),
+        }
+        let part = read_part(self.path.clone(), OpenOptions::new().read(true).clone()).await?;
+        Ok(part.checksum == self.file.checksum)
+    }
+
+    async fn fetch(&self) -> Result<u64, ClientError> {
+        let unpublished = unpublished(&self.path);
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        let mut part = read_part(unpublished.clone(), options).await?;
+        let mut fetched = 0;
+        let resumed = part.length > 0;
+        (self.progress)(MountProgress::Here(part.length.min(self.file.length)));
+        let mut patience = self.client.patience();
+        while part.length < self.file.length {
+            let before = part.length;
+            let outcome = self.fetch_rest(&mut part).await;
+            fetched += part.length - before;
+            if part.length > before {
+                patience = self.client.patience();
+            }
+            if let Err(error) = outcome {
+                patience.wait_after_break(error).await?;
+            }
+        }
+        let is_right = part.length == self.file.length && part.checksum == self.file.checksum;
+        if !is_right {
+            drop(part);
+            fs::remove_file(&unpublished)
+                .map_err(|error| ClientError::file(&unpublished, error))?;
+            let again = match resumed {
+                true => "; what was here before is thrown away, run the same again",
+                false => "; have the server verify the storage",
+            };
+            let what = format!("what arrived has another checksum than the file{again}");
+            let place = format!("{}/{}", self.storage, self.file.name);
+            return Err(ClientError::damaged(place, what));
+        }
+        let published = part
+            .file
+            .sync_all()
+            .and_then(|()| fs::rename(&unpublished, &self.path));
+        published.map_err(|error| ClientError::file(&self.path, error))?;
+        Ok(fetched)
+    }
+
+    /// One request for what is missing.
+    async fn fetch_rest(&self, part: &mut Part) -> Result<(), ClientError> {
+        let name = &self.file.name;
+        let mut answer = self
+            .client
+            .file_from(&self.storage, name, part.length)
+            .await?;
+        let mut gathered = Vec::with_capacity(WRITE_BYTES);
+        loop {
+            let next = answer.next().await;
+            if let Ok(Some((offset, bytes))) = &next {
+                let expected = part.length + gathered.len() as u64;
+                let end = offset + bytes.len() as u64;
+                if *offset != expected || end > self.file.length {
+                    let what = format!("bytes from {offset} to {end}, expected from {expected} on");
+                    return Err(ClientError::damaged(
+                        format!("{}/{name}", self.storage),
+                        what,
+                    ));
+                }
+                gathered.extend_from_slice(bytes);
+            }
+            let more = matches!(next, Ok(Some(_)));
+            if gathered.len() >= WRITE_BYTES || !more {
+                gathered = self.append(part, gathered).await?;
+            }
+            if !more {
+                return next.map(|_| ());
+            }
+        }
+    }
+
+    /// Writes and counts; gives the emptied buffer back.
+    async fn append(&self, part: &mut Part, mut bytes: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+        let failed = |error| ClientError::file(&self.path, error);
+        let mut file = part.file.try_clone().map_err(failed)?;
+        let (length, checksum) = (bytes.len() as u64, crc32c_append(part.checksum, &bytes));
+        let writing = spawn_blocking(move || {
+            let written = file.write_all(&bytes);
+            bytes.clear();
+            written.map(|()| bytes)
+        });
+        let bytes = match writing.await {
+            Ok(written) => written.map_err(failed)?,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        part.length += length;
+        part.checksum = checksum;
+        (self.progress)(MountProgress::Here(length));
+        Ok(bytes)
+    }
+}
+
+/// Opens a file and reads it through for its length and checksum.
+async fn read_part(path: PathBuf, options: OpenOptions) -> Result<Part, ClientError> {
+    let reading = spawn_blocking(move || {
+        read_through(&path, &options).map_err(|error| ClientError::file(&path, error))
+    });
+    match reading.await {
+        Ok(part) => part,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
+
+fn read_through(path: &Path, options: &OpenOptions) -> std::io::Result<Part> {
+    let mut part = Part {
+        file: options.open(path)?,
+        length: 0,
+        checksum: 0,
+    };
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match part.file.read(&mut buffer)? {
+            0 => return Ok(part),
+            read => {
+                part.length += read as u64;
+                part.checksum = crc32c_append(part.checksum, &buffer[..read]);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Follow;
+use super::journal::{Journal, Place};
+use super::plan::Source;
+use crate::ClientError;
+use crate::cutter::{Cut, Cutter, End};
+
+/// A packet on its way to the sender.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) bytes: Bytes,
+    /// Bytes of the file that this packet uses up.
+    pub(super) advance: u64,
+    /// Its share of the memory for packets; given back when the packet is acknowledged.
+    pub(super) share: OwnedSemaphorePermit,
+}
+
+/// How the feed of a file ended.
+#[derive(Debug)]
+pub(super) enum FeedEnd {
+    /// All of it was cut; with a remark about the file.
+    Complete(Option<String>),
+    /// Another file has taken its name, as log rotation does.
+    Replaced,
+}
+
+/// Cuts a file and hands the packets to a channel. Runs on a thread of its own.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pub(super) source: Arc<Source>,
+    /// The file as it was when its epoch was told.
+    pub(super) metadata: Metadata,
+    pub(super) packet_bytes: usize,
+    /// First packet to be sent.
+    pub(super) next: u64,
+    pub(super) parcels: Sender<Parcel>,
+    pub(super) budget: Arc<Semaphore>,
+    pub(super) budget_bytes: u32,
+    pub(super) runtime: Handle,
+}
+
+impl Feed {
+    /// Feeds a complete file.
+    pub(super) fn run(self) -> Result<FeedEnd, ClientError> {
+        let path = &self.source.path;
+        let mut cutter = self.source.cutter(0, self.packet_bytes)?;
+        let skipped = cutter.skip(self.next)?;
+        if skipped < self.next {
+            let what = format!(
+                "the server has {} packets of this file, but it has only {skipped}",
+                self.next
+            );
+            return Err(ClientError::damaged(path.display().to_string(), what));
+        }
+        let mut position = 0;
+        while let Some(cut) = cutter.next(End::Final)? {
+            if !self.hand_over(cut, &mut position) {
+                break;
+            }
+        }
+        let now = fs::metadata(path).map_err(|error| ClientError::file(path, error))?;
+        if now.len() != self.metadata.len() || now.mtime_nsec() != self.metadata.mtime_nsec() {
+            let what =
+                "the file changed while it was being pushed; push it again, or with --follow";
+            return Err(ClientError::damaged(path.display().to_string(), what));
+        }
+        Ok(FeedEnd::Complete(cutter.remark()))
+    }
+
+    /// Feeds a file that grows, from a known place on, until it shall stop or it is replaced.
+    pub(super) fn follow(
+        self,
+        journal: &mut Journal,
+        place: Place,
+        follow: &Follow,
+    ) -> Result<FeedEnd, ClientError> {
+        let mut cutter = self.source.cutter(place.offset, self.packet_bytes)?;
+        let mut sequence = place.sequence + cutter.skip_growing(self.next - place.sequence)?;
+        let mut position = place.offset;
+        let mut last_cut = Instant::now();
+        loop {
+            if let Some(cut) = cutter.next(End::Growing)? {
+                sequence += 1;
+                last_cut = Instant::now();
+                if !self.hand_over(cut, &mut position) {
+                    return Ok(FeedEnd::Complete(None));
+                }
+                continue;
+            }
+            let stopped = follow.stop.load(Ordering::Relaxed);
+            let replaced = self.is_replaced(position)?;
+            if stopped || replaced || last_cut.elapsed() >= follow.flush_after {
+                let end = if replaced { End::Final } else { End::Pause };
+                last_cut = Instant::now();
+                while let Some(cut) = cutter.next(end)? {
+                    sequence += 1;
+                    let offset = cut.position;
+                    journal.note(Place { sequence, offset })?;
+                    if !self.hand_over(cut, &mut position) {
+                        return Ok(FeedEnd::Complete(None));
+                    }
+                    if end == End::Pause {
+                        break;
+                    }
+                }
+            }
+            match (stopped, replaced) {
+                (true, _) => return Ok(FeedEnd::Complete(None)),
+                (false, true) => return Ok(FeedEnd::Replaced),
+                (false, false) => std::thread::sleep(follow.look_every),
+            }
+        }
+    }
+
+    /// Whether the path leads to another file by now. One that is shorter than what was read of it
+    /// is an error: what stood there can neither be cut again nor told from what stands there now.
+    fn is_replaced(&self, position: u64) -> Result<bool, ClientError> {
+        let path = &self.source.path;
+        match fs::metadata(path) {
+            Ok(now) => {
+                let same = now.ino() == self.metadata.ino() && now.dev() == self.metadata.dev();
+                if same && now.len() < position {
+                    let what = "the file became shorter while it was followed";
+                    return Err(ClientError::damaged(path.display().to_string(), what));
+                }
+                Ok(!same)
+            }
+            // Between two names of a rotation there is no file for a moment.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(ClientError::file(path, error)),
+        }
+    }
+
+    /// Waits for memory and hands a packet over; false when the sender has given up.
+    fn hand_over(&self, cut: Cut, position: &mut u64) -> bool {
+        let length = u32::try_from(cut.bytes.len()).unwrap_or(u32::MAX);
+        let share = Arc::clone(&self.budget).acquire_many_owned(length.min(self.budget_bytes));
+        let share = self.runtime.block_on(share);
+        let parcel = Parcel {
+            bytes: cut.bytes,
+            advance: cut.position.saturating_sub(*position),
+            share: share.expect("the budget is never closed"),
+        };
+        *position = cut.position;
+        self.parcels.blocking_send(parcel).is_ok()
+    }
+}
+
+/// Following goes over packets that were full when they were sent.
+trait SkipGrowing {
+    fn skip_growing(&mut self, count: u64) -> Result<u64, ClientError>;
+}
+
+impl SkipGrowing for Box<dyn Cutter> {
+    fn skip_growing(&mut self, count: u64) -> Result<u64, ClientError> {
+        for done in 0..count {
+            if self.next(End::Growing)?.is_none() {
+                return Err(ClientError::input(format!(
+                    "the server has {count} packets from the last known place on, the file only \
+                     {done}; it is not the file that was followed before"
+                )));
+            }
+        }
+        Ok(count)
+    }
+}

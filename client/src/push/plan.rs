@@ -1,0 +1,386 @@
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use trace_events::rocksdb::{self, TraceKind};
+use trace_format::limits::AGENT_METADATA_BYTES_MAX;
+use trace_format::{AgentId, Kind, StreamId};
+
+use super::naming::{dotted, host_name, id_text};
+use crate::ClientError;
+use crate::cutter::{CtfCutter, Cutter, GzipCutter, LineCutter, RawCutter, RocksdbCutter};
+
+/// Bytes of a file that are looked at to tell what it is.
+const PROBE_BYTES: u64 = 64 << 10;
+/// Folders are entered this deep: a link that leads back up must end somewhere.
+const FOLDER_DEPTH_MAX: usize = 32;
+const CTF_METADATA: &str = "metadata";
+
+/// How a file is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Anything.
+    Raw,
+    /// Text.
+    Lines,
+    /// Text in gzip members.
+    Gzip,
+    /// RocksDB trace.
+    Rocksdb,
+    /// CTF data stream file.
+    Ctf,
+}
+
+/// One file to be pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// Agent it belongs to.
+    pub agent: AgentId,
+    /// Stream that its packets become.
+    pub stream: StreamId,
+    /// Kind of those packets.
+    pub kind: Kind,
+    /// How it is cut.
+    pub form: Form,
+    /// Its length in bytes when it was looked at.
+    pub length: u64,
+}
+
+/// An agent to be registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedAgent {
+    /// Its id.
+    pub id: AgentId,
+    /// File with its trace metadata.
+    pub metadata: Option<PathBuf>,
+}
+
+/// What is to be pushed as what.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Agents, each once.
+    pub agents: Vec<PlannedAgent>,
+    /// Files in the order of their names.
+    pub sources: Vec<Source>,
+}
+
+/// What the caller wants to be different from what the files suggest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// Name of the agent; the machine's name otherwise.
+    pub agent: Option<String>,
+    /// Name of the stream, for a single file.
+    pub stream: Option<String>,
+    /// Kind of all files.
+    pub kind: Option<Kind>,
+}
+
+impl Form {
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Raw => 0,
+            Self::Lines => 1,
+            Self::Gzip => 2,
+            Self::Rocksdb => 3,
+            Self::Ctf => 4,
+        }
+    }
+
+    /// Whether cutting may begin at an offset where a packet ended, and follow what is appended.
+    pub fn can_follow(self) -> bool {
+        matches!(self, Self::Raw | Self::Lines | Self::Rocksdb)
+    }
+}
+
+impl Source {
+    /// A cutter of the file, from `offset` on where the form [can be followed](Form::can_follow).
+    pub fn cutter(&self, offset: u64, packet_bytes: usize) -> Result<Box<dyn Cutter>, ClientError> {
+        let path = &self.path;
+        Ok(match self.form {
+            Form::Raw => Box::new(RawCutter::open(path, offset, packet_bytes)?),
+            Form::Lines => Box::new(LineCutter::open(path, offset, packet_bytes)?),
+            Form::Gzip => Box::new(GzipCutter::open(path, packet_bytes)?),
+            Form::Rocksdb => Box::new(RocksdbCutter::open(path, offset, packet_bytes)?),
+            Form::Ctf => Box::new(CtfCutter::open(path)?),
+        })
+    }
+}
+
+impl Plan {
+    /// Looks at files and folders.
+    ///
+    /// A folder with a file `metadata` is a CTF trace: an agent with that metadata, each other file
+    /// a stream. Any other folder is entered. A file is a stream of the agent of this machine, of
+    /// the kind that its name and its first bytes tell.
+    pub fn of(paths: &[PathBuf], options: &PlanOptions) -> Result<Self, ClientError> {
+        let mut found = Found::default();
+        for path in paths {
+            let metadata = fs::metadata(path).map_err(|error| ClientError::file(path, error))?;
+            match metadata.is_dir() {
+                true => found.enter(path, Path::new(""), 0)?,
+                false => found.files.push((path.clone(), file_word(path))),
+            }
+        }
+        found.into_plan(paths, options)
+    }
+}
+
+/// What lies under the given paths.
+#[derive(Debug, Default)]
+struct Found {
+    /// Files and the word that their stream is named by.
+    files: Vec<(PathBuf, String)>,
+    traces: Vec<CtfTrace>,
+}
+
+/// A folder with a CTF trace.
+#[derive(Debug)]
+struct CtfTrace {
+    folder: PathBuf,
+    /// What the trace is called within what was given.
+    word: String,
+    files: Vec<PathBuf>,
+}
+
+impl Found {
+    fn enter(&mut self, folder: &Path, below: &Path, depth: usize) -> Result<(), ClientError> {
+        if depth > FOLDER_DEPTH_MAX {
+            let what = format!(
+                "{}: more than {FOLDER_DEPTH_MAX} folders deep",
+                folder.display()
+            );
+            return Err(ClientError::input(what));
+        }
+        let entries = sorted_entries(folder)?;
+        let is_trace = entries.iter().any(|(path, is_folder)| {
+            !is_folder && path.file_name().is_some_and(|name| name == CTF_METADATA)
+        });
+        if is_trace {
+            let word = match dotted(below) {
+                word if word.is_empty() => file_word(folder),
+                word => word,
+            };
+            let files = entries.into_iter().filter(|(path, is_folder)| {
+                !is_folder && path.file_name().is_some_and(|name| name != CTF_METADATA)
+            });
+            self.traces.push(CtfTrace {
+                folder: folder.to_owned(),
+                word,
+                files: files.map(|(path, _)| path).collect(),
+            });
+            return Ok(());
+        }
+        for (path, is_folder) in entries {
+            let below = below.join(path.file_name().unwrap_or_default());
+            match is_folder {
+                true => self.enter(&path, &below, depth + 1)?,
+                false => self.files.push((path, dotted(&below))),
+            }
+        }
+        Ok(())
+    }
+
+    fn into_plan(self, paths: &[PathBuf], options: &PlanOptions) -> Result<Plan, ClientError> {
+        let agent_text = options.agent.clone().unwrap_or_else(host_name);
+        let mut plan = Plan::default();
+        if !self.files.is_empty() {
+            let agent = agent_id(&agent_text, options)?;
+            plan.agents.push(PlannedAgent {
+                id: agent.clone(),
+                metadata: None,
+            });
+            for (path, word) in self.files {
+                let (kind, form) = kind_of(&path, options.kind)?;
+                plan.add(&agent, path, &word, kind, form)?;
+            }
+        }
+        let alone = self.traces.len() == 1 && plan.agents.is_empty();
+        for trace in self.traces {
+            if options.kind.is_some_and(|kind| kind != Kind::Ctf) {
+                let what = format!(
+                    "{} is a CTF trace; leave --kind out",
+                    trace.folder.display()
+                );
+                return Err(ClientError::input(what));
+            }
+            let agent = match alone && options.agent.is_some() {
+                true => agent_id(&agent_text, options)?,
+                false => agent_id(&id_text(&format!("{agent_text}-{}", trace.word)), options)?,
+            };
+            plan.agents.push(PlannedAgent {
+                id: agent.clone(),
+                metadata: Some(trace.folder.join(CTF_METADATA)),
+            });
+            for path in trace.files {
+                let word = file_word(&path);
+                plan.add(&agent, path, &word, Kind::Ctf, Form::Ctf)?;
+            }
+        }
+        plan.check(paths, options)
+    }
+}
+
+impl Plan {
+    fn add(
+        &mut self,
+        agent: &AgentId,
+        path: PathBuf,
+        word: &str,
+        kind: Kind,
+        form: Form,
+    ) -> Result<(), ClientError> {
+        let metadata = fs::metadata(&path).map_err(|error| ClientError::file(&path, error))?;
+        let stream = id_text(word).parse().map_err(|error| id_error(&error))?;
+        self.sources.push(Source {
+            path,
+            agent: agent.clone(),
+            stream,
+            kind,
+            form,
+            length: metadata.len(),
+        });
+        Ok(())
+    }
+
+    /// Gives a named stream its name, and refuses two files that would become one stream.
+    fn check(mut self, paths: &[PathBuf], options: &PlanOptions) -> Result<Self, ClientError> {
+        if let Some(stream) = &options.stream {
+            let [source] = self.sources.as_mut_slice() else {
+                let what = format!("--stream names one file, here are {}", self.sources.len());
+                return Err(ClientError::input(what));
+            };
+            source.stream = stream.parse().map_err(|error| id_error(&error))?;
+        }
+        if self.sources.is_empty() {
+            let paths: Vec<_> = paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            let what = format!("there is no file to push under {}", paths.join(", "));
+            return Err(ClientError::input(what));
+        }
+        let mut seen: BTreeMap<_, &Path> = BTreeMap::new();
+        for source in &self.sources {
+            if let Some(other) = seen.insert((&source.agent, &source.stream), &source.path) {
+                return Err(ClientError::input(format!(
+                    "{} and {} would both be stream {} of agent {}; push them one by one with \
+                     --stream, or the folder that holds both",
+                    other.display(),
+                    source.path.display(),
+                    source.stream,
+                    source.agent
+                )));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn agent_id(text: &str, options: &PlanOptions) -> Result<AgentId, ClientError> {
+    // A name that was given is taken as it is or refused; the machine's name is made to fit.
+    let text = match &options.agent {
+        Some(_) => text.to_owned(),
+        None => id_text(text),
+    };
+    text.parse().map_err(|error| id_error(&error))
+}
+
+fn id_error(error: &trace_format::IdError) -> ClientError {
+    ClientError::input(error.to_string())
+}
+
+fn file_word(path: &Path) -> String {
+    let whole = || fs::canonicalize(path).unwrap_or_default();
+    let name = match path.file_name() {
+        Some(name) => name.to_owned(),
+        // `.` and `..` have a name only once they are resolved.
+        None => whole().file_name().unwrap_or_default().to_owned(),
+    };
+    name.to_string_lossy().into_owned()
+}
+
+/// What lies in a folder, hidden files left out, sorted by name; true for folders.
+fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
+    let failed = |error| ClientError::file(folder, error);
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = entry.path();
+        let metadata = fs::metadata(&path).map_err(|error| ClientError::file(&path, error))?;
+        if metadata.is_dir() || metadata.is_file() {
+            entries.push((path, metadata.is_dir()));
+        }
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+/// What a single file is, told by its name and its first bytes.
+fn kind_of(path: &Path, wanted: Option<Kind>) -> Result<(Kind, Form), ClientError> {
+    let failed = |error| ClientError::file(path, error);
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(PROBE_BYTES)
+        .read_to_end(&mut head)
+        .map_err(failed)?;
+    let text_form = match head.starts_with(&[0x1f, 0x8b]) {
+        true => Form::Gzip,
+        false => Form::Lines,
+    };
+    let rocksdb = rocksdb_kind(&head);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_dft = name.ends_with(".pfw") || name.ends_with(".pfw.gz");
+    let kind = match (wanted, rocksdb) {
+        (Some(kind), _) | (None, Some(kind)) => kind,
+        (None, None) if is_dft => Kind::Dft,
+        (None, None) => Kind::Raw,
+    };
+    let form = match kind {
+        Kind::Dft => text_form,
+        Kind::RocksdbIo | Kind::RocksdbBlockCache => {
+            if rocksdb != Some(kind) {
+                let what = format!("{} is no trace of kind {kind}", path.display());
+                return Err(ClientError::input(what));
+            }
+            Form::Rocksdb
+        }
+        Kind::Ctf => Form::Ctf,
+        Kind::Raw => Form::Raw,
+        Kind::Otlp | Kind::IoTrace => {
+            let what = format!("packets of kind {kind} do not come from files");
+            return Err(ClientError::input(what));
+        }
+    };
+    Ok((kind, form))
+}
+
+/// The kind of RocksDB trace that begins with these bytes.
+fn rocksdb_kind(head: &[u8]) -> Option<Kind> {
+    let mut cutter = rocksdb::Cutter::new(usize::MAX);
+    // Damage further behind does not change what the file is.
+    let _ = cutter.push(head);
+    Some(match cutter.kind()? {
+        TraceKind::Io => Kind::RocksdbIo,
+        TraceKind::BlockCache => Kind::RocksdbBlockCache,
+    })
+}
+
+/// The trace metadata in a file, bounded.
+pub(super) fn read_metadata(path: &Path) -> Result<Vec<u8>, ClientError> {
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(|error| ClientError::file(path, error))?;
+    file.take(AGENT_METADATA_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| ClientError::file(path, error))?;
+    if text.len() > AGENT_METADATA_BYTES_MAX {
+        let what = format!("longer than the {AGENT_METADATA_BYTES_MAX} bytes that can be kept");
+        return Err(ClientError::damaged(path.display().to_string(), what));
+    }
+    Ok(text)
+}

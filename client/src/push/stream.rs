@@ -1,0 +1,210 @@
+use std::fs;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::epoch::{Edition, is_cut_differently, source_epoch};
+use super::feed::{Feed, FeedEnd, Parcel};
+use super::journal::Journal;
+use super::plan::Source;
+use super::{PushEvent, PushOptions, StreamReport, Watch};
+use crate::ClientError;
+use crate::http::{Client, PushTarget};
+
+/// A request carries at most this many bytes of packets, unless a single one is longer.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// And at most this many packets.
+const BATCH_PACKETS_MAX: usize = 4096;
+/// Packets that wait between the cutting thread and the sender; their bytes are bounded elsewhere.
+const PARCELS_MAX: usize = 1024;
+
+/// The push of one file.
+pub(super) struct StreamPush {
+    pub(super) client: Client,
+    pub(super) source: Arc<Source>,
+    pub(super) options: PushOptions,
+    pub(super) budget: Arc<Semaphore>,
+    pub(super) watch: Watch,
+}
+
+impl StreamPush {
+    pub(super) async fn run(self) -> Result<StreamReport, ClientError> {
+        let result = self.push_editions().await;
+        if let Err(error) = &result {
+            (self.watch)(PushEvent::Failed {
+                source: Arc::clone(&self.source),
+                what: error.to_string(),
+            });
+        }
+        result
+    }
+
+    /// Pushes the file, and when it is followed and replaced, the one that took its place.
+    async fn push_editions(&self) -> Result<StreamReport, ClientError> {
+        if self.options.follow.is_some() && !self.source.form.can_follow() {
+            let what = format!("{} cannot be followed", self.source.path.display());
+            return Err(ClientError::input(format!(
+                "{what}: only text, RocksDB traces and raw files are cut while they grow"
+            )));
+        }
+        loop {
+            let (report, end) = self.push_edition().await?;
+            match end {
+                FeedEnd::Complete(_) => return Ok(report),
+                FeedEnd::Replaced => (self.watch)(PushEvent::Ended(report)),
+            }
+        }
+    }
+
+    async fn push_edition(&self) -> Result<(StreamReport, FeedEnd), ClientError> {
+        let source = &self.source;
+        let metadata = fs::metadata(&source.path);
+        let metadata = metadata.map_err(|error| ClientError::file(&source.path, error))?;
+        let edition = match self.options.follow {
+            Some(_) => Edition::Growing,
+            None => Edition::Complete,
+        };
+        let epoch = source_epoch(&metadata, edition, source.form, self.options.packet_bytes)
+            .map_err(|error| ClientError::file(&source.path, error))?;
+        let target = PushTarget {
+            storage: self.options.storage,
+            agent: source.agent.to_string(),
+            stream: source.stream.to_string(),
+        };
+        let known = self.client.next_sequence(&target).await?;
+        let next = match known.epoch {
+            same if same == epoch => known.sequence,
+            other if is_cut_differently(other, epoch) => return Err(cut_differently(source)),
+            _ => 0,
+        };
+        (self.watch)(PushEvent::Begun {
+            source: Arc::clone(source),
+            sequence: next,
+        });
+        let (parcels, receiver) = channel(PARCELS_MAX);
+        let feed = Feed {
+            source: Arc::clone(source),
+            metadata,
+            packet_bytes: self.options.packet_bytes,
+            next,
+            parcels,
+            budget: Arc::clone(&self.budget),
+            budget_bytes: self.options.in_flight_bytes_max,
+            runtime: Handle::current(),
+        };
+        let cutting = self.cut(feed, &target, epoch)?;
+        let mut report = StreamReport {
+            path: source.path.clone(),
+            agent: target.agent.clone(),
+            stream: target.stream.clone(),
+            kind: source.kind,
+            epoch,
+            resumed_at: next,
+            packets: 0,
+            bytes: 0,
+            duplicates: 0,
+            not_durable: 0,
+            remark: None,
+        };
+        let sent = self.send(&target, receiver, &mut report).await;
+        // The cutting thread ends by itself once the receiver is gone.
+        let end = match cutting.await {
+            Ok(end) => end,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        sent?;
+        let end = end?;
+        if let FeedEnd::Complete(remark) = &end {
+            report.remark.clone_from(remark);
+        }
+        Ok((report, end))
+    }
+
+    fn cut(
+        &self,
+        feed: Feed,
+        target: &PushTarget,
+        epoch: u64,
+    ) -> Result<JoinHandle<Result<FeedEnd, ClientError>>, ClientError> {
+        let Some(follow) = self.options.follow.clone() else {
+            return Ok(spawn_blocking(move || feed.run()));
+        };
+        let server = self.client.server().to_string();
+        let opened = Journal::open(&follow.journals, target, &server, epoch, feed.next);
+        let (mut journal, place) = opened?;
+        Ok(spawn_blocking(move || {
+            feed.follow(&mut journal, place, &follow)
+        }))
+    }
+
+    /// Sends what the cutting thread hands over, in batches as large as what is waiting.
+    async fn send(
+        &self,
+        target: &PushTarget,
+        mut parcels: Receiver<Parcel>,
+        report: &mut StreamReport,
+    ) -> Result<(), ClientError> {
+        let mut batch = Vec::new();
+        let mut shares = Vec::new();
+        while let Some(first) = parcels.recv().await {
+            let mut next = Some(first);
+            let (mut bytes, mut advance) = (0, 0);
+            while let Some(parcel) = next {
+                bytes += parcel.bytes.len();
+                advance += parcel.advance;
+                batch.push(parcel.bytes);
+                shares.push(parcel.share);
+                let is_full = bytes >= BATCH_BYTES_MAX || batch.len() >= BATCH_PACKETS_MAX;
+                next = if is_full {
+                    None
+                } else {
+                    parcels.try_recv().ok()
+                };
+            }
+            let sequence = report.resumed_at + report.packets;
+            let pushed = self
+                .client
+                .push(target, report.epoch, sequence, &batch)
+                .await;
+            let receipts = pushed.map_err(|error| explained(error, &self.source))?;
+            report.packets += batch.len() as u64;
+            report.bytes += bytes as u64;
+            let count = |is: fn(&crate::http::Receipt) -> bool| {
+                receipts.iter().filter(|receipt| is(receipt)).count() as u64
+            };
+            report.duplicates += count(|receipt| receipt.duplicate);
+            report.not_durable += count(|receipt| !receipt.durable);
+            (self.watch)(PushEvent::Advanced { bytes: advance });
+            batch.clear();
+            shares.clear();
+        }
+        Ok(())
+    }
+}
+
+fn cut_differently(source: &Source) -> ClientError {
+    ClientError::input(format!(
+        "{} was pushed before, cut into packets of another length or by another version of this \
+         program; go on with the same --packet-bytes, or push it as another stream with --stream",
+        source.path.display()
+    ))
+}
+
+/// Adds what a stale epoch means here.
+fn explained(error: ClientError, source: &Source) -> ClientError {
+    match error {
+        ClientError::Refused(mut problem) if problem.code == "epoch_stale" => {
+            problem.remedy = format!(
+                "stream {} already has a newer edition of this file than {}; push this one with \
+                 --stream under another name",
+                source.stream,
+                source.path.display()
+            );
+            ClientError::Refused(problem)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,174 @@
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::Handle;
+
+use super::collect::Collector;
+use super::plan::{RangeRequest, plan};
+use crate::ClientError;
+use crate::http::{Client, StorageUrl};
+
+/// What was moved from servers, for all files that share it.
+#[derive(Debug, Default)]
+pub struct Transferred {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Transferred {
+    /// Requests sent, repetitions included.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of files that arrived.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A file of a finalized storage on a server.
+///
+/// Asking for ranges costs one multi-range request for each 200 of them, or 64 MiB; ranges that
+/// nearly touch are asked for as one. The entity tag of the first answer is demanded of all others,
+/// so that bytes of two files are never mixed.
+#[derive(Debug)]
+pub struct RemoteFile {
+    client: Client,
+    storage: StorageUrl,
+    name: String,
+    runtime: Handle,
+    etag: OnceLock<String>,
+    transferred: Arc<Transferred>,
+}
+
+impl RemoteFile {
+    /// The file `name` of a storage. `runtime` is where requests run; whoever fetches must not.
+    pub fn new(
+        client: Client,
+        storage: StorageUrl,
+        name: String,
+        runtime: Handle,
+        transferred: Arc<Transferred>,
+    ) -> Self {
+        Self {
+            client,
+            storage,
+            name,
+            runtime,
+            etag: OnceLock::new(),
+            transferred,
+        }
+    }
+
+    /// Address of the file.
+    pub fn url(&self) -> String {
+        format!("{}/{}", self.storage, self.name)
+    }
+
+    /// The bytes of each range; ranges are sorted and do not overlap.
+    pub async fn read(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let mut found = Vec::with_capacity(ranges.len());
+        for request in plan(ranges) {
+            let wanted = &ranges[request.wanted.clone()];
+            let mut patience = self.client.patience();
+            let buffers = loop {
+                match self.request(&request, wanted).await {
+                    Ok(buffers) => break buffers,
+                    Err(Failure::Io(error)) => return Err(error),
+                    // What arrived before a break is asked for again: requests are bounded.
+                    Err(Failure::Client(error)) => {
+                        let waited = patience.wait_after_break(error).await;
+                        waited.map_err(io_error)?;
+                    }
+                }
+            };
+            found.extend(buffers);
+        }
+        Ok(found)
+    }
+
+    async fn request(
+        &self,
+        request: &RangeRequest,
+        wanted: &[Range<u64>],
+    ) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut collector = Collector::new(wanted);
+        if request.asked.is_empty() {
+            return Ok(collector.finish()?);
+        }
+        self.transferred.requests.fetch_add(1, Ordering::Relaxed);
+        let etag = self.etag.get().map(String::as_str);
+        let asked = &request.asked;
+        let mut answer = self
+            .client
+            .file(&self.storage, &self.name, asked, etag)
+            .await?;
+        if let Some(etag) = answer.etag() {
+            self.etag.get_or_init(|| etag.to_owned());
+        }
+        while !collector.is_complete() {
+            let Some((offset, bytes)) = answer.next().await? else {
+                break;
+            };
+            let length = bytes.len() as u64;
+            self.transferred.bytes.fetch_add(length, Ordering::Relaxed);
+            collector.take(offset, &bytes)?;
+        }
+        // The end of the answer leaves the connection ready for the next request; a server that
+        // sends the whole file instead is not listened to any longer.
+        if !answer.is_whole_file() {
+            while answer.next().await?.is_some() {}
+        }
+        Ok(collector.finish()?)
+    }
+
+    /// [`Self::read`] for threads that are not of the runtime.
+    pub fn read_blocking(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        self.runtime.block_on(self.read(ranges))
+    }
+}
+
+#[derive(Debug)]
+enum Failure {
+    Client(ClientError),
+    Io(io::Error),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn io_error(error: ClientError) -> io::Error {
+    let kind = match &error {
+        ClientError::Refused(problem) => match problem.status {
+            401 | 403 => io::ErrorKind::PermissionDenied,
+            404 => io::ErrorKind::NotFound,
+            416 => io::ErrorKind::UnexpectedEof,
+            _ => io::ErrorKind::Other,
+        },
+        ClientError::Cut { .. } => io::ErrorKind::UnexpectedEof,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+impl trace_read::Fetch for RemoteFile {
+    fn place(&self) -> String {
+        self.url()
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        self.read_blocking(ranges)
+    }
+}

@@ -1,0 +1,149 @@
+//! The verbs `decode` and `analyze` over the RocksDB traces of the corpus.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The folder of real traces; `None`, with a line about it, where it is not.
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn corpus() -> Option<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
+    if !folder.exists() {
+        println!("skipped: ../shared/corpora is not here");
+        return None;
+    }
+    Some(folder.join("rocksdb"))
+}
+
+fn tracehold(arguments: &[&str], path: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tracehold"));
+    command
+        .args(arguments)
+        .arg(path)
+        .output()
+        .expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program prints text")
+}
+
+#[test]
+fn decode_prints_what_rocksdbs_tools_print() {
+    let Some(folder) = corpus() else { return };
+    for (trace, expected) in [
+        ("io_small.trace", "io_small.txt"),
+        ("io_variants.trace", "io_variants.txt"),
+        ("bc_small.trace", "bc_small.csv"),
+        ("bc_variants.trace", "bc_variants.csv"),
+    ] {
+        let output = tracehold(&["decode"], &folder.join(trace));
+        assert_eq!(output.status.code(), Some(0), "{trace}");
+        assert!(
+            output.stdout == std::fs::read(folder.join(expected)).unwrap(),
+            "{trace}"
+        );
+    }
+}
+
+#[test]
+fn decode_prints_one_object_an_event() {
+    let Some(folder) = corpus() else { return };
+    let output = tracehold(
+        &["decode", "--format", "ndjson"],
+        &folder.join("io_small.trace"),
+    );
+    let lines = text(&output.stdout);
+    assert_eq!(lines.lines().count(), 557);
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(first["name"], "GetFileSize");
+    assert_eq!(first["cat"], "wal");
+    assert_eq!(first["dur"], 80);
+    assert_eq!(first["args"]["file_name"], "000025.log");
+}
+
+#[test]
+fn a_torn_tail_is_said_and_found() {
+    let Some(folder) = corpus() else { return };
+    for verb in ["decode", "analyze"] {
+        let output = tracehold(&[verb], &folder.join("io_cut_midrecord.trace"));
+        assert_eq!(output.status.code(), Some(1), "{verb}");
+        assert!(text(&output.stderr).contains("the trace is torn"), "{verb}");
+        assert!(text(&output.stdout).contains("Append"), "{verb}");
+    }
+}
+
+#[test]
+fn other_files_are_refused_by_name() {
+    let Some(folder) = corpus() else { return };
+    for (verb, file, word) in [
+        ("analyze", "FORMAT.md", "magic text"),
+        ("decode", "query_small.trace", "query trace"),
+        ("analyze", "query_small.trace", "query trace"),
+    ] {
+        let output = tracehold(&[verb], &folder.join(file));
+        assert_eq!(output.status.code(), Some(1), "{verb} {file}");
+        assert!(
+            text(&output.stderr).contains(word),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn analyze_writes_files_pictures_and_exports() {
+    let Some(folder) = corpus() else { return };
+    let out = tempfile::tempdir().unwrap();
+    let path = |name: &str| out.path().join(name).display().to_string();
+    let (results, picture) = (path("results"), path("picture.svg"));
+    for (trace, export, first_byte) in [
+        ("io_small.trace", "fio", b'f'),
+        ("io_small.trace", "csv", b's'),
+        ("io_small.trace", "oracle-general", 0),
+        ("bc_small.trace", "csv", b'1'),
+        ("bc_small.trace", "oracle-general", 0),
+    ] {
+        let export = format!("{export}={}", path("export"));
+        let arguments = ["analyze", "--json", "--all", "--cache-sizes", "64K,1M"];
+        let outputs = ["--out", &results, "--plot", &picture, "--export", &export];
+        let output = tracehold(&[&arguments[..], &outputs].concat(), &folder.join(trace));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(report.is_object());
+        assert!(
+            std::fs::read_to_string(&picture)
+                .unwrap()
+                .starts_with("<svg")
+        );
+        assert_eq!(
+            std::fs::read(path("export")).unwrap()[0],
+            first_byte,
+            "{trace} {export}"
+        );
+    }
+    for name in [
+        "0_1180_mrc",
+        "all_reuse_distance",
+        "summary.txt",
+        "io_latency.csv",
+    ] {
+        assert!(out.path().join("results").join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn wrong_questions_are_wrong_use() {
+    let Some(folder) = corpus() else { return };
+    for arguments in [
+        &["analyze", "--reuse-distance", "colour"][..],
+        &["analyze", "--cache-sizes", "0"],
+        &["analyze", "--callers", "Nobody"],
+        &["analyze", "--curves-only"],
+        &["analyze", "--export", "fio=/dev/null"],
+        &["analyze", "--export", "parquet=x"],
+        &["analyze", "--skew", "all", "--skew-buckets", "5,1"],
+    ] {
+        let output = tracehold(arguments, &folder.join("bc_small.trace"));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
