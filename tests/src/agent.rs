@@ -1,0 +1,220 @@
+//! An agent that pushes packets and remembers what was acknowledged.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, Problem};
+use crate::http::{Request, Response};
+
+/// The type of a body that is one packet.
+const ONE_PACKET: &str = "application/octet-stream";
+
+/// The type of a body that is many packets.
+const MANY_PACKETS: &str = "application/vnd.tracehold.packets";
+
+/// What the server says of one packet it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The producer's epoch.
+    pub epoch: u64,
+    /// The producer's sequence.
+    pub sequence: u64,
+    /// The packet's own number in the storage.
+    pub number: u64,
+    /// Whether it is on the disk.
+    pub durable: bool,
+    /// Whether it was there before.
+    pub duplicate: bool,
+    /// The data file, with the offset and the size of the stored bytes.
+    pub place: Option<(String, u64, u64)>,
+}
+
+impl Receipt {
+    /// The receipts of an answer.
+    ///
+    /// # Panics
+    /// When there are none, or one lacks a field.
+    pub fn all(answer: &Value) -> Vec<Self> {
+        let number = |receipt: &Value, field: &str| match receipt[field].as_u64() {
+            Some(number) => number,
+            None => panic!("no {field} in the receipt {receipt}"),
+        };
+        let flag = |receipt: &Value, field: &str| match receipt[field].as_bool() {
+            Some(flag) => flag,
+            None => panic!("no {field} in the receipt {receipt}"),
+        };
+        let receipts = answer["receipts"]
+            .as_array()
+            .expect("a push answers receipts");
+        let receipt = |receipt: &Value| Self {
+            epoch: number(receipt, "epoch"),
+            sequence: number(receipt, "sequence"),
+            number: number(receipt, "number"),
+            durable: flag(receipt, "durable"),
+            duplicate: flag(receipt, "duplicate"),
+            place: receipt["file"].as_str().map(|file| {
+                (
+                    file.to_owned(),
+                    number(receipt, "offset"),
+                    number(receipt, "size"),
+                )
+            }),
+        };
+        receipts.iter().map(receipt).collect()
+    }
+}
+
+/// One stream of one agent that goes straight into a storage.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// The path that packets are posted to.
+    path: String,
+    /// The producer's epoch.
+    pub epoch: u64,
+}
+
+impl Agent {
+    /// Registers the agent and declares the stream, of kind `raw`, with these options.
+    pub fn declare(api: &mut Api, storage: &str, agent: &str, stream: &str, codec: &str) -> Self {
+        api.done(
+            "PUT",
+            &format!("/agents/{agent}"),
+            Some(&json!({ "name": agent, "host": "test" })),
+        );
+        let spec = json!({ "kind": "raw", "codec": codec });
+        api.done(
+            "PUT",
+            &format!("/agents/{agent}/streams/{stream}"),
+            Some(&spec),
+        );
+        Self::new(storage, agent, stream)
+    }
+
+    /// A stream that is declared already.
+    pub fn new(storage: &str, agent: &str, stream: &str) -> Self {
+        let path = format!("/api/v1/storages/{storage}/agents/{agent}/streams/{stream}/packets");
+        Self { path, epoch: 1 }
+    }
+
+    /// The path that packets are posted to.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Posts one packet; gives the plain answer.
+    ///
+    /// # Errors
+    /// When the connection breaks: the server may or may not have the packet.
+    pub fn post(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> io::Result<Response> {
+        let request = Request::new("POST", &self.path)
+            .header("content-type", ONE_PACKET)
+            .header("tracehold-epoch", self.epoch)
+            .header("tracehold-sequence", sequence)
+            .body(packet);
+        api.send(&request)
+    }
+
+    /// Posts one packet that must be taken.
+    pub fn push(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> Receipt {
+        let response = self
+            .post(api, sequence, packet)
+            .expect("the server answers");
+        assert_eq!(
+            response.status,
+            200,
+            "packet {sequence}: {}",
+            response.brief()
+        );
+        let mut receipts = Receipt::all(&response.json());
+        assert_eq!(
+            receipts.len(),
+            1,
+            "one packet, one receipt: {}",
+            response.brief()
+        );
+        let receipt = receipts.remove(0);
+        assert_eq!((receipt.epoch, receipt.sequence), (self.epoch, sequence));
+        assert!(receipt.durable, "200 means durable: {receipt:?}");
+        receipt
+    }
+
+    /// Posts one packet that must be refused.
+    pub fn refused(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> Problem {
+        Problem::of(
+            &self
+                .post(api, sequence, packet)
+                .expect("the server answers"),
+        )
+    }
+
+    /// Posts many packets in one body; gives the plain answer.
+    ///
+    /// # Errors
+    /// When the connection breaks: the server may have any of them.
+    pub fn post_many(
+        &self,
+        api: &mut Api,
+        first: u64,
+        packets: &[Vec<u8>],
+    ) -> io::Result<Response> {
+        let mut body = Vec::new();
+        for (sequence, packet) in (first..).zip(packets) {
+            body.extend_from_slice(&batch_header(packet, self.epoch, sequence));
+            body.extend_from_slice(packet);
+        }
+        let request = Request::new("POST", &self.path)
+            .header("content-type", MANY_PACKETS)
+            .body(&body);
+        api.send(&request)
+    }
+
+    /// The sequence that the server wants next.
+    pub fn next_sequence(&self, api: &mut Api) -> u64 {
+        let request = Request::new("HEAD", &self.path).header("tracehold-epoch", self.epoch);
+        let response = api.send(&request).expect("the server answers");
+        let next = response.header("tracehold-next-sequence");
+        match next.and_then(|text| text.parse().ok()) {
+            Some(next) => next,
+            None => panic!("no next sequence in {}", response.brief()),
+        }
+    }
+}
+
+/// What stands before each packet of a body of many: length and CRC32C of the payload (u32), epoch
+/// and sequence (u64), all little-endian.
+pub(crate) fn batch_header(packet: &[u8], epoch: u64, sequence: u64) -> [u8; 24] {
+    let length = u32::try_from(packet.len()).expect("test packets are small");
+    let mut header = [0; 24];
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4..8].copy_from_slice(&crc32c(packet).to_le_bytes());
+    header[8..16].copy_from_slice(&epoch.to_le_bytes());
+    header[16..].copy_from_slice(&sequence.to_le_bytes());
+    header
+}
+
+/// CRC32C (Castagnoli), bit by bit: slow, and independent of the server's.
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |crc: u32| {
+        if crc & 1 == 1 {
+            (crc >> 1) ^ 0x82f6_3b78
+        } else {
+            crc >> 1
+        }
+    };
+    !bytes.iter().fold(!0, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| step(crc))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_castagnoli() {
+        // RFC 3720, appendix B.4.
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+}

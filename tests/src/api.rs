@@ -1,0 +1,208 @@
+//! The server's API, one method a call, over one connection.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::http::{Connection, Request, Response};
+use crate::multipart::{Part, parts};
+
+/// A refusal: a problem document (RFC 9457) with a stable code.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The status of the answer.
+    pub status: u16,
+    /// What programs tell problems apart by.
+    pub code: String,
+    /// The whole document.
+    pub document: Value,
+    /// `Retry-After`, where it was sent.
+    pub retry_after: Option<u64>,
+}
+
+impl Problem {
+    /// Reads a refusal and holds it to what every problem document promises.
+    ///
+    /// # Panics
+    /// When the answer is no problem document, or lacks one of its fields.
+    pub fn of(response: &Response) -> Self {
+        let brief = response.brief();
+        assert!(response.status >= 400, "no refusal: {brief}");
+        let kind = response.header("content-type").unwrap_or_default();
+        assert!(
+            kind.starts_with("application/problem+json"),
+            "no problem document: {brief}"
+        );
+        let document = response.json();
+        let text = |field: &str| document[field].as_str().unwrap_or_default().to_owned();
+        for field in ["title", "code", "cause", "remedy"] {
+            assert!(!text(field).is_empty(), "no {field} in {brief}");
+        }
+        assert_eq!(
+            document["status"], response.status,
+            "the statuses differ: {brief}"
+        );
+        Self {
+            status: response.status,
+            code: text("code"),
+            retry_after: response
+                .header("retry-after")
+                .and_then(|text| text.parse().ok()),
+            document,
+        }
+    }
+}
+
+/// The server's API over one connection. Answers that are no success are panics, except where a
+/// method gives the plain answer.
+#[derive(Debug)]
+pub struct Api {
+    connection: Connection,
+}
+
+impl Api {
+    /// The API over this connection.
+    pub fn new(connection: Connection) -> Self {
+        Self { connection }
+    }
+
+    /// Sends any request.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn send(&mut self, request: &Request<'_>) -> io::Result<Response> {
+        self.connection.send(request)
+    }
+
+    /// A call with an optional JSON body below `/api/v1`; gives the plain answer.
+    pub fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Response {
+        let path = format!("/api/v1{path}");
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let mut request = Request::new(method, &path).body(body.as_bytes());
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        match self.send(&request) {
+            Ok(response) => response,
+            Err(error) => panic!("{method} {path}: {error}"),
+        }
+    }
+
+    /// A call that must succeed; gives its JSON, `null` for an empty body.
+    pub fn done(&mut self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let response = self.call(method, path, body);
+        let is_success = (200..300).contains(&response.status);
+        assert!(is_success, "{method} {path}: {}", response.brief());
+        if response.body.is_empty() {
+            Value::Null
+        } else {
+            response.json()
+        }
+    }
+
+    /// A call that must be refused.
+    pub fn refused(&mut self, method: &str, path: &str, body: Option<&Value>) -> Problem {
+        Problem::of(&self.call(method, path, body))
+    }
+
+    /// Creates an open storage and gives its id.
+    pub fn create_storage(&mut self, name: &str) -> String {
+        let storage = self.done(
+            "POST",
+            "/storages",
+            Some(&json!({ "name": name, "open": true })),
+        );
+        let id = storage["id"]
+            .as_str()
+            .expect("a storage has an id")
+            .to_owned();
+        if storage["state"] == "CREATED" {
+            self.done("POST", &format!("/storages/{id}/open"), None);
+        }
+        id
+    }
+
+    /// A storage as the server describes it.
+    pub fn storage(&mut self, id: &str) -> Value {
+        self.done("GET", &format!("/storages/{id}"), None)
+    }
+
+    /// The state of a storage.
+    pub fn state(&mut self, id: &str) -> String {
+        self.storage(id)["state"]
+            .as_str()
+            .expect("a storage has a state")
+            .to_owned()
+    }
+
+    /// Finalizes a storage.
+    pub fn finalize(&mut self, id: &str) -> Value {
+        self.done("POST", &format!("/storages/{id}/finalize"), None)
+    }
+
+    /// The write status of a storage.
+    pub fn status(&mut self, id: &str) -> Value {
+        self.done("GET", &format!("/storages/{id}/status"), None)
+    }
+
+    /// The files of a storage: name, role and length.
+    pub fn files(&mut self, id: &str) -> Vec<(String, String, u64)> {
+        let list = self.done("GET", &format!("/storages/{id}/files"), None);
+        let files = list["files"].as_array().expect("a list of files");
+        let text = |file: &Value, field: &str| file[field].as_str().unwrap_or_default().to_owned();
+        let length = |file: &Value| file["length"].as_u64().expect("a file has a length");
+        files
+            .iter()
+            .map(|file| (text(file, "name"), text(file, "role"), length(file)))
+            .collect()
+    }
+
+    /// Re-reads everything; gives what is damaged.
+    pub fn verify(&mut self, id: &str) -> Vec<Value> {
+        let report = self.done("POST", &format!("/storages/{id}/verify"), None);
+        report["damage"]
+            .as_array()
+            .expect("a report lists the damage")
+            .clone()
+    }
+
+    /// The bytes of a packet as the agent sent them.
+    pub fn packet(&mut self, id: &str, number: u64) -> Vec<u8> {
+        let response = self.call("GET", &format!("/storages/{id}/packets/{number}"), None);
+        assert_eq!(
+            response.status,
+            200,
+            "packet {number}: {}",
+            response.brief()
+        );
+        response.body
+    }
+
+    /// Byte ranges (half-open) of a file of a storage by one request, in the order asked.
+    pub fn ranges(&mut self, id: &str, file: &str, ranges: &[(u64, u64)]) -> Vec<Part> {
+        let list: Vec<String> = ranges
+            .iter()
+            .map(|(begin, end)| format!("{begin}-{}", end - 1))
+            .collect();
+        let path = format!("/storage/{id}/{file}");
+        let request =
+            Request::new("GET", &path).header("range", format!("bytes={}", list.join(",")));
+        parts(&self.send(&request).expect("the server answers"))
+    }
+
+    /// The value of a metric without labels, or the sum over all its labels; 0 when it is unknown.
+    pub fn metric(&mut self, name: &str) -> f64 {
+        let response = self
+            .send(&Request::new("GET", "/metrics"))
+            .expect("the server answers");
+        let text = String::from_utf8(response.body).expect("metrics are text");
+        let is_of_name = |line: &&str| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with([' ', '{']))
+        };
+        let values = text.lines().filter(is_of_name);
+        values
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+}

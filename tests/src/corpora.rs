@@ -1,0 +1,26 @@
+//! Real traces, which lie beside the repository where they are there at all.
+
+use std::path::{Path, PathBuf};
+
+/// The folder of real traces, or none in a fresh clone: then the reason is printed and the case
+/// that asked passes. Where the folder is there, a missing file is a failure of that case.
+pub fn corpora() -> Option<PathBuf> {
+    beside("corpora")
+}
+
+/// The folder of checking programs that come with the real traces.
+pub fn tools() -> Option<PathBuf> {
+    beside("tools")
+}
+
+#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+fn beside(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared")
+        .join(name);
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: ../shared/{name} is not here");
+    None
+}

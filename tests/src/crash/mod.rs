@@ -1,0 +1,194 @@
+//! The crash run: kill the server at random moments, start it again, and hold it to its promises.
+//!
+//! A storage lives through many kills: during ingest and the index flushes that a small tree
+//! limit forces all the time, during recovery, during finalization, and during deletion. After
+//! each, the judge (see [`model`]) compares what the server says with what it had acknowledged.
+//! Killing a process cannot lose what the kernel already took: losses of the disk itself are the
+//! business of block-level replay.
+
+mod model;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::payload::Random;
+use crate::server::{Server, Settings};
+use model::Life;
+
+/// What to do, and for how long.
+#[derive(Clone, Debug)]
+pub struct CrashPlan {
+    /// Where the server keeps its data; empty or new.
+    pub folder: PathBuf,
+    /// How the server is started.
+    pub settings: Settings,
+    /// How often it is killed.
+    pub kills: u32,
+    /// The same seed, the same plan; the moments still differ a little, as threads do.
+    pub seed: u64,
+    /// A kill comes at most this long after the work began.
+    pub delay_max: Duration,
+}
+
+/// The configuration of a crash run: limits so small that index parts are written all the time.
+pub fn crash_settings() -> Settings {
+    Settings::with_config(
+        "[storage]\nlive_index_packets_max = 64\nuncovered_bytes_max = 4194304\n\
+         preallocation_bytes_max = 1048576\nopen_files_max = 3\n",
+    )
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub struct CrashReport {
+    /// Kills while packets were pushed.
+    pub kills_ingest: u32,
+    /// Kills while a storage was finalized.
+    pub kills_finalize: u32,
+    /// Kills while the server started.
+    pub kills_recovery: u32,
+    /// Kills while a storage was deleted.
+    pub kills_delete: u32,
+    /// Packets acknowledged over all storages; each was read back at least once.
+    pub acknowledged: u64,
+    /// Packets that were kept although the kill came before their acknowledgement.
+    pub kept_without_ack: u64,
+    /// Storages that went through all their states.
+    pub storages: u32,
+    /// The slowest start.
+    pub ready_after_max: Duration,
+}
+
+impl CrashReport {
+    /// All kills.
+    pub fn kills(&self) -> u32 {
+        self.kills_ingest + self.kills_finalize + self.kills_recovery + self.kills_delete
+    }
+}
+
+/// Where the next kill falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    Ingest,
+    Recovery,
+    Finalize,
+    Delete,
+}
+
+/// Runs the plan; `tell` hears of each kill.
+///
+/// # Panics
+/// When an acknowledged packet is lost, doubled or changed, or the server needs help to start.
+pub fn crash(plan: &CrashPlan, mut tell: impl FnMut(&CrashReport)) -> CrashReport {
+    let mut random = Random::new(plan.seed);
+    let mut report = CrashReport::default();
+    let mut server = Server::start(&plan.folder, &plan.settings);
+    let mut life = Life::begin(&mut server.api(), 0);
+    while report.kills() < plan.kills {
+        let delay = Duration::from_micros(random.below(plan.delay_max.as_micros() as u64 + 1));
+        match moment(&mut random) {
+            Moment::Ingest => {
+                ingest_and_kill(&mut server, &mut life, delay);
+                report.kills_ingest += 1;
+            }
+            Moment::Recovery => {
+                ingest_and_kill(&mut server, &mut life, delay);
+                report.kills_ingest += 1;
+                // Starting takes some milliseconds: a long delay would fall behind all of it.
+                server.restart_and_kill(delay / 16);
+                report.kills_recovery += 1;
+            }
+            Moment::Finalize => {
+                finalize_and_kill(&mut server, &mut life, delay);
+                report.kills_finalize += 1;
+            }
+            Moment::Delete => {
+                if !life.is_finalized() {
+                    life.finalize(&mut server.api());
+                }
+                delete_and_kill(&mut server, &life, delay / 16);
+                report.kills_delete += 1;
+            }
+        }
+        server.restart();
+        report.ready_after_max = report.ready_after_max.max(server.ready_after());
+        life.judge(&mut server.api());
+        // A storage that lived long takes longer to finalize than the next kill leaves it.
+        let is_enough = random.below(if life.is_finalized() { 2 } else { 12 }) == 0;
+        if is_enough || life.is_gone() {
+            end_of_life(&mut server, &mut life, &mut report);
+        }
+        tell(&report);
+    }
+    if !life.is_gone() {
+        end_of_life(&mut server, &mut life, &mut report);
+    }
+    report
+}
+
+fn moment(random: &mut Random) -> Moment {
+    match random.below(10) {
+        0..=4 => Moment::Ingest,
+        5..=6 => Moment::Recovery,
+        7..=8 => Moment::Finalize,
+        _ => Moment::Delete,
+    }
+}
+
+/// The last and complete check of a storage; then a new one begins.
+fn end_of_life(server: &mut Server, life: &mut Life, report: &mut CrashReport) {
+    let mut api = server.api();
+    life.judge_whole(&mut api);
+    report.acknowledged += life.acknowledged();
+    report.kept_without_ack += life.kept_without_ack();
+    report.storages += 1;
+    *life = Life::begin(&mut api, u64::from(report.storages));
+}
+
+fn ingest_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
+    let stop = AtomicBool::new(false);
+    let address = server.address();
+    thread::scope(|scope| {
+        for stream in life.streams_mut() {
+            scope.spawn(|| stream.push_until(address, &stop));
+        }
+        thread::sleep(delay);
+        server.kill();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Packets still arrive when finalization begins; from some moment on they are refused.
+fn finalize_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
+    let stop = AtomicBool::new(false);
+    let address = server.address();
+    let storage = life.storage().to_owned();
+    let finalized = AtomicBool::new(life.is_finalized());
+    thread::scope(|scope| {
+        for stream in life.streams_mut() {
+            scope.spawn(|| stream.push_until(address, &stop));
+        }
+        scope.spawn(|| {
+            if model::finalize(address, &storage) {
+                finalized.store(true, Ordering::Relaxed);
+            }
+        });
+        thread::sleep(delay);
+        server.kill();
+        stop.store(true, Ordering::Relaxed);
+    });
+    if finalized.into_inner() {
+        life.finalization_was_acknowledged();
+    }
+}
+
+fn delete_and_kill(server: &mut Server, life: &Life, delay: Duration) {
+    let address = server.address();
+    thread::scope(|scope| {
+        scope.spawn(|| model::delete(address, life.storage()));
+        thread::sleep(delay);
+        server.kill();
+    });
+}

@@ -1,0 +1,406 @@
+//! A load of pushes that costs little itself: one thread and one kept-alive connection a stream,
+//! bodies made once, and of each answer only the status looked at.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::agent::{Agent, batch_header};
+use crate::api::Api;
+use crate::http::Connection;
+use crate::payload::payload;
+
+/// Different packets a stream sends in turn, so that no cache sees the same bytes all the time.
+const PAYLOAD_COUNT: u64 = 8;
+
+/// What one request carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// One packet of this many bytes.
+    One(usize),
+    /// Many packets: bytes of each, packets in a request.
+    Many(usize, usize),
+}
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// The next as soon as the last was answered.
+    Full,
+    /// This many requests a second over all connections, whether or not answers come: the time of
+    /// an answer counts from when the request was due.
+    PerSecond(f64),
+}
+
+/// A load on one storage.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The server.
+    pub address: SocketAddr,
+    /// The storage that packets are pushed into.
+    pub storage: String,
+    /// Streams, with one connection each.
+    pub streams: usize,
+    /// What a request carries.
+    pub body: Body,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// The codec of the streams: `none` or `zstd`.
+    pub codec: &'static str,
+    /// How long.
+    pub duration: Duration,
+}
+
+/// What a load came to.
+#[derive(Clone, Debug)]
+pub struct LoadReport {
+    /// Packets acknowledged.
+    pub packets: u64,
+    /// Payload bytes acknowledged.
+    pub bytes: u64,
+    /// From the first request to the last answer.
+    pub seconds: f64,
+    /// Microseconds from a request to its answer, ascending.
+    pub latencies: Vec<u32>,
+}
+
+impl LoadReport {
+    /// Payload bytes a second.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a rate is shown with four digits"
+    )]
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes as f64 / self.seconds
+    }
+
+    /// Packets a second.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a rate is shown with four digits"
+    )]
+    pub fn packets_per_second(&self) -> f64 {
+        self.packets as f64 / self.seconds
+    }
+
+    /// Requests a second.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a rate is shown with four digits"
+    )]
+    pub fn requests_per_second(&self) -> f64 {
+        self.latencies.len() as f64 / self.seconds
+    }
+
+    /// The time of an answer, in milliseconds, that this share (0 to 1) of all did not exceed.
+    pub fn latency_ms(&self, share: f64) -> f64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a count of requests is a small positive number"
+        )]
+        let rank = (self.latencies.len() as f64 * share).ceil() as usize;
+        let latency = self.latencies.get(rank.saturating_sub(1)).copied();
+        latency.map_or(f64::NAN, |micros| f64::from(micros) / 1000.0)
+    }
+}
+
+impl Load {
+    /// Runs the load to its end.
+    ///
+    /// # Panics
+    /// When the server refuses a packet or closes a connection.
+    pub fn run(&self) -> LoadReport {
+        let streams: Vec<Stream> = (0..self.streams)
+            .map(|number| self.stream(number))
+            .collect();
+        let begin = Instant::now();
+        let reports: Vec<StreamReport> = thread::scope(|scope| {
+            let spawn = |stream: Stream| scope.spawn(move || stream.run(self, begin));
+            let threads: Vec<_> = streams.into_iter().map(spawn).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, StreamReport>| {
+                thread.join().expect("the reason stands above")
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let seconds = begin.elapsed().as_secs_f64();
+        let mut latencies: Vec<u32> = reports
+            .iter()
+            .flat_map(|report| report.latencies.iter().copied())
+            .collect();
+        latencies.sort_unstable();
+        LoadReport {
+            packets: reports.iter().map(|report| report.packets).sum(),
+            bytes: reports.iter().map(|report| report.bytes).sum(),
+            seconds,
+            latencies,
+        }
+    }
+
+    /// Declares a stream and finds out where it goes on.
+    fn stream(&self, number: usize) -> Stream {
+        let mut api = Api::new(Connection::open(self.address).expect("a ready server accepts"));
+        let name = format!("load-{number}");
+        let agent = Agent::declare(&mut api, &self.storage, "load", &name, self.codec);
+        let next = agent.next_sequence(&mut api);
+        let number = u64::try_from(number).expect("few streams");
+        Stream::new(self, &agent, number, next)
+    }
+}
+
+struct StreamReport {
+    packets: u64,
+    bytes: u64,
+    latencies: Vec<u32>,
+}
+
+/// One stream and its prepared requests.
+struct Stream {
+    number: usize,
+    head: Vec<u8>,
+    is_batch: bool,
+    bodies: Vec<PreparedBody>,
+    next: u64,
+}
+
+/// A body whose sequences are filled in before it is sent.
+struct PreparedBody {
+    bytes: Vec<u8>,
+    /// Where the sequences of a batch stand.
+    sequences: Vec<usize>,
+    packets: u64,
+    payload_bytes: u64,
+}
+
+impl Stream {
+    fn new(load: &Load, agent: &Agent, number: u64, next: u64) -> Self {
+        let bodies: Vec<PreparedBody> = (0..PAYLOAD_COUNT)
+            .map(|turn| PreparedBody::new(load.body, number, turn))
+            .collect();
+        let is_batch = matches!(load.body, Body::Many(..));
+        let kind = if is_batch {
+            "vnd.tracehold.packets"
+        } else {
+            "octet-stream"
+        };
+        let head = format!(
+            "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/{kind}\r\n\
+             content-length: {}\r\ntracehold-epoch: {}\r\n",
+            agent.path(),
+            bodies[0].bytes.len(),
+            agent.epoch,
+        );
+        let number = usize::try_from(number).expect("few streams");
+        Self {
+            number,
+            head: head.into_bytes(),
+            is_batch,
+            bodies,
+            next,
+        }
+    }
+
+    fn run(mut self, load: &Load, begin: Instant) -> StreamReport {
+        let mut line = Line::open(load.address).expect("a ready server accepts");
+        let mut report = StreamReport {
+            packets: 0,
+            bytes: 0,
+            latencies: Vec::new(),
+        };
+        for turn in 0_u32.. {
+            let due = self.due(load, begin, turn);
+            let now = Instant::now();
+            if due.max(now).duration_since(begin) >= load.duration {
+                break;
+            }
+            if let Some(wait) = due.checked_duration_since(now) {
+                thread::sleep(wait);
+            }
+            let sent = if load.pace == Pace::Full { now } else { due };
+            let (packets, bytes) = self.push(&mut line);
+            report.packets += packets;
+            report.bytes += bytes;
+            let micros = u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX);
+            report.latencies.push(micros);
+        }
+        report
+    }
+
+    /// When the request of this turn is to be sent; streams are spread over one interval.
+    fn due(&self, load: &Load, begin: Instant, turn: u32) -> Instant {
+        let Pace::PerSecond(rate) = load.pace else {
+            return begin;
+        };
+        let streams = f64::from(u32::try_from(load.streams).expect("few streams"));
+        let own = f64::from(u32::try_from(self.number).expect("few streams"));
+        let interval = streams / rate;
+        begin + Duration::from_secs_f64(interval * (f64::from(turn) + own / streams))
+    }
+
+    fn push(&mut self, line: &mut Line) -> (u64, u64) {
+        let mut head = self.head.clone();
+        if !self.is_batch {
+            write!(head, "tracehold-sequence: {}\r\n", self.next).expect("a vector takes all");
+        }
+        head.extend_from_slice(b"\r\n");
+        let turn = usize::try_from(self.next % PAYLOAD_COUNT).expect("a small number");
+        let body = &mut self.bodies[turn];
+        body.number_from(self.next);
+        let status = line
+            .exchange(&head, &body.bytes)
+            .expect("the server answers");
+        if status != 200 {
+            panic!("a push was answered with {status}: {}", line.answer_text());
+        }
+        self.next += body.packets;
+        (body.packets, body.payload_bytes)
+    }
+}
+
+impl PreparedBody {
+    fn new(body: Body, stream: u64, turn: u64) -> Self {
+        let (length, count) = match body {
+            Body::One(length) => {
+                let bytes = payload(stream, turn, length);
+                let payload_bytes = bytes.len() as u64;
+                return Self {
+                    bytes,
+                    sequences: Vec::new(),
+                    packets: 1,
+                    payload_bytes,
+                };
+            }
+            Body::Many(length, count) => (length, count as u64),
+        };
+        let mut prepared = Self {
+            bytes: Vec::new(),
+            sequences: Vec::new(),
+            packets: count,
+            payload_bytes: 0,
+        };
+        for packet in 0..count {
+            let packet = payload(stream, turn * count + packet, length);
+            // The sequence is the last of the four fields of a header.
+            prepared.sequences.push(prepared.bytes.len() + 16);
+            prepared
+                .bytes
+                .extend_from_slice(&batch_header(&packet, 1, 0));
+            prepared.bytes.extend_from_slice(&packet);
+            prepared.payload_bytes += packet.len() as u64;
+        }
+        prepared
+    }
+
+    fn number_from(&mut self, first: u64) {
+        for (sequence, &at) in (first..).zip(&self.sequences) {
+            self.bytes[at..at + 8].copy_from_slice(&sequence.to_le_bytes());
+        }
+    }
+}
+
+/// A connection that reads answers into one buffer and looks at their frame only.
+struct Line {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+impl Line {
+    fn open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Self {
+            stream,
+            buffer: vec![0; 16 * 1024],
+            filled: 0,
+        })
+    }
+
+    /// Sends a request and gives the status of the answer, which stays in the buffer.
+    fn exchange(&mut self, head: &[u8], body: &[u8]) -> io::Result<u16> {
+        let mut slices = [IoSlice::new(head), IoSlice::new(body)];
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let count = self.stream.write_vectored(rest)?;
+            IoSlice::advance_slices(&mut rest, count);
+        }
+        self.filled = 0;
+        let mut whole = None;
+        while whole.is_none_or(|whole| self.filled < whole) {
+            if self.filled == self.buffer.len() {
+                self.buffer.resize(self.filled * 2, 0);
+            }
+            let count = self.stream.read(&mut self.buffer[self.filled..])?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.filled += count;
+            whole = whole.or_else(|| answer_length(&self.buffer[..self.filled]));
+        }
+        let status = std::str::from_utf8(&self.buffer[9..12]).ok();
+        status
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn answer_text(&self) -> String {
+        String::from_utf8_lossy(&self.buffer[..self.filled]).into_owned()
+    }
+}
+
+/// Length of an answer with its head, once the head is complete.
+fn answer_length(answer: &[u8]) -> Option<usize> {
+    let head = answer.windows(4).position(|seen| seen == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&answer[..head]).ok()?;
+    let length = text
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .find_map(|(name, value)| {
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.parse::<usize>().ok())?
+        });
+    Some(head + length.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_ranked() {
+        let latencies = (1..=100).map(|ms| ms * 1000).collect();
+        let report = LoadReport {
+            packets: 0,
+            bytes: 0,
+            seconds: 1.0,
+            latencies,
+        };
+        assert_eq!(report.latency_ms(0.5), 50.0);
+        assert_eq!(report.latency_ms(0.99), 99.0);
+        assert_eq!(report.latency_ms(1.0), 100.0);
+    }
+
+    #[test]
+    fn a_batch_is_numbered_before_it_is_sent() {
+        let mut body = PreparedBody::new(Body::Many(10, 3), 1, 0);
+        body.number_from(7);
+        assert_eq!(
+            (body.bytes.len(), body.packets, body.payload_bytes),
+            (3 * 34, 3, 30)
+        );
+        let sequence = |packet: usize| body.bytes[packet * 34 + 16];
+        assert_eq!([sequence(0), sequence(1), sequence(2)], [7, 8, 9]);
+    }
+
+    #[test]
+    fn the_length_of_an_answer_is_known_with_its_head() {
+        assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\nContent-Le"), None);
+        assert_eq!(
+            answer_length(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"),
+            Some(43)
+        );
+    }
+}

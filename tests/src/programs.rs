@@ -1,0 +1,62 @@
+//! Where the programs under test are.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Names a folder with programs that are built already; `cargo xtask test` sets it.
+const VARIABLE: &str = "PROGRAMS_UNDER_TEST";
+
+/// The server's program.
+pub fn traceholdd() -> PathBuf {
+    folder().join("traceholdd")
+}
+
+/// The command's program.
+pub fn tracehold() -> PathBuf {
+    folder().join("tracehold")
+}
+
+/// Runs the command to its end with these arguments.
+pub fn run_tracehold(arguments: &[String]) -> Output {
+    let mut command = Command::new(tracehold());
+    // The caller's own server and token are none of a test's business.
+    command
+        .args(arguments)
+        .env_remove("TRACEHOLD_SERVER")
+        .env_remove("TRACEHOLD_TOKEN");
+    command.output().expect("the program was built")
+}
+
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| match std::env::var_os(VARIABLE) {
+        Some(folder) => PathBuf::from(folder),
+        None => build(),
+    })
+}
+
+/// Builds both programs in the profile that tests run in, and says where they are.
+fn build() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "server",
+            "--package",
+            "client",
+            "--bins",
+        ])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the programs under test do not build");
+    // A test program lies in `target/debug/deps`.
+    let own = std::env::current_exe().expect("a running program has a path");
+    let deps = own.parent().expect("a program lies in a folder");
+    deps.parent()
+        .expect("cargo's folders lie in its target folder")
+        .to_owned()
+}

@@ -1,0 +1,113 @@
+//! A disk that runs full: refused with 507, readable all the time, and going on by itself.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use harness::{Agent, Api, Server, Settings, payload};
+
+const DISK_MIB: usize = 192;
+
+/// Below 20 % (38 MiB) ingest stops, above 40 % (77 MiB) it goes on.
+const CONFIG: &str = "[storage]\nio = \"blocking\"\npreallocation_bytes_max = 1048576\n\
+                      disk_stop_free_bytes = 1048576\ndisk_stop_free_percent = 20\n\
+                      disk_resume_free_percent = 40\n";
+
+/// A small file system in memory; unmounted when it is dropped.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// None where this user may not mount.
+    #[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+    fn mount(folder: &'a Path) -> Option<Self> {
+        let size = format!("size={DISK_MIB}m");
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        if !mounted {
+            println!("skipped: mounting a small disk is not allowed here");
+        }
+        mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        // Lazily, so that a server that still ends does not keep it.
+        Command::new("umount").arg("-l").arg(self.0).status().ok();
+    }
+}
+
+#[test]
+fn ingest_stops_on_a_low_disk_and_goes_on_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(folder.path()) else {
+        return;
+    };
+    let server = Server::start(folder.path(), &Settings::with_config(CONFIG));
+    let mut api = server.api();
+    let other = api.create_storage("to be deleted");
+    let storage = api.create_storage("low");
+    let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
+    let first = agent.next_sequence(&mut api);
+    let kept = agent.push(&mut api, first, &payload(1, 1, 100_000));
+
+    let push_next = |api: &mut Api| {
+        let next = agent.next_sequence(api);
+        agent.post(api, next, b"more").unwrap()
+    };
+
+    let filler = folder.path().join("filler");
+    fs::write(&filler, vec![1; (DISK_MIB - 20) << 20]).unwrap();
+    // Packets are taken until the server has looked at the disk.
+    let refusal = poll(|| {
+        let response = push_next(&mut api);
+        (response.status == 507).then_some(response)
+    });
+    assert!(
+        refusal.header("retry-after").is_some(),
+        "{}",
+        refusal.brief()
+    );
+    assert_eq!(
+        api.packet(&storage, kept.number),
+        payload(1, 1, 100_000),
+        "reads go on"
+    );
+    api.done("DELETE", &format!("/storages/{other}"), None);
+
+    // Between the two limits nothing changes: no flapping.
+    fs::write(&filler, vec![1; (DISK_MIB - 60) << 20]).unwrap();
+    let waited = Instant::now();
+    while waited.elapsed() < Duration::from_secs(3) {
+        assert_eq!(push_next(&mut api).status, 507, "too early");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+
+    fs::remove_file(&filler).unwrap();
+    let taken = poll(|| {
+        let response = push_next(&mut api);
+        (response.status == 200).then_some(response)
+    });
+    assert!(taken.json()["receipts"][0]["durable"].as_bool().unwrap());
+    api.finalize(&storage);
+    assert!(api.verify(&storage).is_empty());
+}
+
+/// Asks until there is an answer, for a while: free space is looked at once a second.
+fn poll<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "nothing changed within 20 s"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,18 @@
+//! The end-to-end suite: the real programs on real input, and on everything that goes wrong.
+//!
+//! One binary, one module a promise. What the modules share lies in the library beside it.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends at the first thing that is not as it must be"
+)]
+
+mod bad_input;
+mod crashes;
+mod disk_low;
+mod mounted;
+mod ranges;
+mod real_traces;
+mod restart;
+mod shutdown;
+mod smuggling;
+mod write_status;

@@ -1,0 +1,119 @@
+//! What a server knows after it was started again.
+
+use std::fs;
+
+use harness::{Agent, Server, Settings, payload};
+use serde_json::json;
+
+const STORAGES: u64 = 60;
+
+#[test]
+fn many_finalized_storages_are_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let mut storages = Vec::new();
+    for number in 0..STORAGES {
+        let storage = api.create_storage(&format!("finalized-{number}"));
+        let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
+        let first = agent.next_sequence(&mut api);
+        let receipt = agent.push(&mut api, first, &payload(number, 0, 500));
+        api.finalize(&storage);
+        storages.push((storage, receipt.number));
+    }
+    server.kill();
+    server.restart();
+    check_all(&server, &storages);
+
+    // The catalog holds nothing of its own: without it all is found in the folders.
+    server.kill();
+    for entry in fs::read_dir(server.data()).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .contains("catalog")
+        {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+    server.restart();
+    check_all(&server, &storages);
+}
+
+fn check_all(server: &Server, storages: &[(String, u64)]) {
+    let mut api = server.api();
+    let mut names = Vec::new();
+    let mut path = "/storages?state=FINALIZED".to_owned();
+    loop {
+        let page = api.done("GET", &path, None);
+        let items = page["items"].as_array().unwrap();
+        names.extend(
+            items
+                .iter()
+                .map(|item| item["name"].as_str().unwrap().to_owned()),
+        );
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        path = format!("/storages?state=FINALIZED&cursor={next}");
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(u64::try_from(names.len()).unwrap(), STORAGES);
+    for (number, (storage, packet)) in (0..).zip(storages) {
+        assert_eq!(api.packet(storage, *packet), payload(number, 0, 500));
+    }
+}
+
+#[test]
+fn names_labels_and_agents_survive_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("before");
+    let change = json!({ "name": "after", "labels": { "run": "17" } });
+    api.done("PATCH", &format!("/storages/{storage}"), Some(&change));
+    api.done(
+        "PUT",
+        "/agents/host",
+        Some(&json!({ "name": "the host", "host": "h" })),
+    );
+    server.kill();
+    server.restart();
+    let mut api = server.api();
+    let shown = api.storage(&storage);
+    assert_eq!(
+        (&shown["name"], &shown["labels"]["run"]),
+        (&json!("after"), &json!("17"))
+    );
+    let agents = api.done("GET", "/agents", None);
+    assert_eq!(agents["items"][0]["id"], "host");
+    assert_eq!(agents["items"][0]["name"], "the host");
+}
+
+#[test]
+fn creating_twice_with_one_key_gives_one_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let create = |server: &Server| {
+        let request = harness::Request::new("POST", "/api/v1/storages")
+            .header("content-type", "application/json")
+            .header("idempotency-key", "0190a0e4-0000-7000-8000-000000000001")
+            .body(br#"{"name":"once"}"#);
+        let response = server.api().send(&request).unwrap();
+        assert!(matches!(response.status, 200 | 201), "{}", response.brief());
+        response.json()["id"].as_str().unwrap().to_owned()
+    };
+    let first = create(&server);
+    assert_eq!(create(&server), first);
+    server.kill();
+    server.restart();
+    assert_eq!(
+        create(&server),
+        first,
+        "the key is remembered across a kill"
+    );
+}
