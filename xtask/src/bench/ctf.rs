@@ -1,0 +1,217 @@
+//! Decoding a real LTTng-UST trace, against Babeltrace 2 on the same trace.
+//!
+//! The reader to beat is yactfr, which no package manager installs. It took 0.55 of the CPU time of
+//! Debian's `babeltrace2 -o dummy` on such a trace, so that is what our figures are compared with.
+
+use std::path::{Path, PathBuf};
+
+use super::paired::{Figures, Side, Target, Verdict, alternate, conclude, cpu_seconds};
+use super::table::Table;
+use crate::failure::{Failure, Outcome};
+use crate::install::{self, Origin, Tool};
+use crate::options::Options;
+use crate::process::{cargo, command, measure, root, run, target};
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        program: "babeltrace2",
+        from: Origin::Apt(&["babeltrace2"]),
+        needed_for: "being compared with",
+    },
+    Tool {
+        program: "lttng",
+        from: Origin::Apt(&["lttng-tools", "liblttng-ust-dev", "gcc"]),
+        needed_for: "recording the trace",
+    },
+];
+
+const YACTFR_OF_BABELTRACE: f64 = 0.55;
+const ELEMENTS_RATIO_MIN: f64 = 3.0;
+const EVENTS_RATIO_MIN: f64 = 6.0;
+const TIME_AND_NAME_PER_SECOND_MIN: f64 = 20e6;
+const THREADS_RATIO_MIN: f64 = 1.8;
+const TEXT_RATIO_MIN: f64 = 8.0;
+const PEAK_MIB_MAX: f64 = 32.0;
+
+/// `--trace FOLDER` takes a recorded trace, `--text no` leaves out the text of both.
+pub(super) fn run_bench(options: &Options) -> Outcome {
+    install::ensure(TOOLS)?;
+    let default = target().join("bench/ctf-trace");
+    let trace: PathBuf = options.get("trace", default.display().to_string())?.into();
+    record(&trace)?;
+    let folder = trace_folder(&trace).ok_or_else(|| no_trace(&trace))?;
+    run(&mut cargo(&[
+        "build",
+        "--release",
+        "-p",
+        "ctf",
+        "--example",
+        "speed",
+    ]))?;
+    let mut verdicts = Vec::new();
+    decoding(options, &folder, &mut verdicts)?;
+    threads(options, &folder, &mut verdicts)?;
+    if options.get("text", "yes".to_owned())? == "yes" {
+        text(options, &folder, &mut verdicts)?;
+    }
+    conclude(&verdicts);
+    Ok(())
+}
+
+/// Records 4.8 million events of 350 MB, unless it was done before.
+fn record(trace: &Path) -> Outcome {
+    if trace_folder(trace).is_some() {
+        return Ok(());
+    }
+    let generator = root().join("../shared/tools/lttng/gen.sh");
+    if !generator.is_file() {
+        return Err(no_trace(trace));
+    }
+    let generator = generator.display().to_string();
+    run(&mut command(
+        "bash",
+        &[&generator, &trace.display().to_string()],
+    ))
+}
+
+fn no_trace(trace: &Path) -> Failure {
+    Failure::Run(format!(
+        "no trace in {}: give one with --trace FOLDER",
+        trace.display()
+    ))
+}
+
+/// The folder with the metadata, at any depth.
+fn trace_folder(folder: &Path) -> Option<PathBuf> {
+    if folder.join("metadata").is_file() {
+        return Some(folder.to_owned());
+    }
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    entries.sort();
+    entries
+        .iter()
+        .filter(|path| path.is_dir())
+        .find_map(|path| trace_folder(path))
+}
+
+fn ours(folder: &Path, mode: &str, threads: &str) -> std::process::Command {
+    let program = target()
+        .join("release/examples/speed")
+        .display()
+        .to_string();
+    command(&program, &[&folder.display().to_string(), mode, threads])
+}
+
+fn decoding(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
+    let path = folder.display().to_string();
+    let peak = std::cell::Cell::new(0);
+    let events = std::cell::Cell::new(0.0);
+    let side = |name, mode: &'static str| Side {
+        name,
+        run: Box::new(|| {
+            let usage = measure(&mut ours(folder, mode, "1"))?;
+            peak.set(usage.peak_rss.max(peak.get()));
+            let count = usage
+                .stdout
+                .split(' ')
+                .next()
+                .and_then(|count| count.parse().ok());
+            events.set(count.unwrap_or(f64::NAN));
+            Ok(cpu_seconds(&usage))
+        }),
+    };
+    let mut sides = [
+        side("elements", "elements"),
+        side("events, every field", "events"),
+        side("events, time and name", "time"),
+        Side {
+            name: "babeltrace2 -o dummy",
+            run: Box::new(|| {
+                let dummy = measure(&mut command("babeltrace2", &["-o", "dummy", &path]))?;
+                Ok(cpu_seconds(&dummy))
+            }),
+        },
+    ];
+    let figures = alternate(options.runs()?, &mut sides)?;
+    drop(sides);
+    print!("{}", Table::of_figures("CPU s", &figures));
+    let times = |ours: &Figures| YACTFR_OF_BABELTRACE * figures[3].ratio(ours);
+    let per_second = events.get() / figures[2].median();
+    let mib = peak.get() as f64 / f64::from(1 << 20);
+    verdicts.extend([
+        Verdict::new(
+            "elements, times yactfr",
+            Target::AtLeast(ELEMENTS_RATIO_MIN),
+            times(&figures[0]),
+        ),
+        Verdict::new(
+            "events, times yactfr",
+            Target::AtLeast(EVENTS_RATIO_MIN),
+            times(&figures[1]),
+        ),
+        Verdict::new(
+            "time and name, events a CPU second",
+            Target::AtLeast(TIME_AND_NAME_PER_SECOND_MIN),
+            per_second,
+        ),
+        Verdict::new("peak memory, MiB", Target::AtMost(PEAK_MIB_MAX), mib),
+    ]);
+    Ok(())
+}
+
+fn threads(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
+    let side = |name, threads: &'static str| Side {
+        name,
+        run: Box::new(move || {
+            Ok(measure(&mut ours(folder, "events", threads))?
+                .wall
+                .as_secs_f64())
+        }),
+    };
+    let figures = alternate(
+        options.runs()?,
+        &mut [side("one thread", "1"), side("two", "2")],
+    )?;
+    print!("{}", Table::of_figures("wall s", &figures));
+    verdicts.push(Verdict::new(
+        "two threads, times one",
+        Target::AtLeast(THREADS_RATIO_MIN),
+        figures[0].ratio(&figures[1]),
+    ));
+    Ok(())
+}
+
+fn text(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
+    run(&mut cargo(&["build", "--release", "-p", "client"]))?;
+    let program = target().join("release/tracehold");
+    let side = |name, script: String| Side {
+        name,
+        // The text is longer than the trace: nobody may have to keep it.
+        run: Box::new(move || {
+            let mut shell = command("sh", &["-c", &script]);
+            Ok(cpu_seconds(&measure(shell.env("TZ", "UTC"))?))
+        }),
+    };
+    let path = folder.display();
+    let decode = format!(
+        "'{}' decode '{path}' --format text > /dev/null",
+        program.display()
+    );
+    let babeltrace = format!("babeltrace2 --clock-gmt '{path}' > /dev/null");
+    let mut sides = [
+        side("tracehold decode", decode),
+        side("babeltrace2", babeltrace),
+    ];
+    let figures = alternate(options.runs()?, &mut sides)?;
+    drop(sides);
+    print!("{}", Table::of_figures("CPU s", &figures));
+    verdicts.push(Verdict::new(
+        "text, times babeltrace2",
+        Target::AtLeast(TEXT_RATIO_MIN),
+        figures[1].ratio(&figures[0]),
+    ));
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! `cargo xtask bench NAME`: every benchmark is one file here and one line in [`BENCHES`].
+//!
+//! A benchmark compares two ways to do the same work in one run, alternating (see [`paired`]), and
+//! prints the ratio of the medians: on a shared machine only ratios of one run mean anything. It
+//! says for each target whether it is met; a missed target is not a failure of the job, because a
+//! timed test that fails at random teaches everyone to ignore it.
+
+mod ctf;
+mod index;
+mod ingest;
+mod paired;
+mod range;
+mod restart;
+mod rocksdb;
+mod table;
+
+use crate::failure::{Failure, Outcome};
+use crate::options::Options;
+
+/// One benchmark.
+struct Bench {
+    name: &'static str,
+    /// What is compared with what, in one line.
+    about: &'static str,
+    run: fn(&Options) -> Outcome,
+}
+
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "ctf",
+        about: "elements, events and text of a real LTTng-UST trace against Babeltrace 2",
+        run: ctf::run_bench,
+    },
+    Bench {
+        name: "index",
+        about: "indexing and querying DFTracer files against zcat, dftracer-utils and DuckDB",
+        run: index::run_bench,
+    },
+    Bench {
+        name: "ingest",
+        about: "durable pushes against discarded bodies and against fio on the same disk",
+        run: ingest::run_bench,
+    },
+    Bench {
+        name: "range",
+        about: "byte ranges of a finalized data file against nginx",
+        run: range::run_bench,
+    },
+    Bench {
+        name: "restart",
+        about: "time to ready with many finalized storages, and with an uncovered tail",
+        run: restart::run_bench,
+    },
+    Bench {
+        name: "rocksdb",
+        about: "RocksDB's traces: text, CSV and analysis against the rates of its own tools",
+        run: rocksdb::run_bench,
+    },
+];
+
+/// `NAME [--runs N] [--KEY VALUE]…` runs one; without arguments they are listed.
+pub(crate) fn run_job(arguments: &[String]) -> Outcome {
+    let Some((name, rest)) = arguments.split_first() else {
+        for bench in BENCHES {
+            println!("{:10} {}", bench.name, bench.about);
+        }
+        return Ok(());
+    };
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
+        let names: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+        let known = names.join(", ");
+        return Err(Failure::Usage(format!(
+            "no benchmark {name:?}; there are: {known}"
+        )));
+    };
+    println!("{}: {}", bench.name, bench.about);
+    (bench.run)(&Options::parse(rest)?)
+}

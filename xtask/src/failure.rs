@@ -1,0 +1,45 @@
+//! Why a job ended badly.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What every job returns.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a job ended badly: said once, by `main`.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The arguments make no sense.
+    Usage(String),
+    /// A program could not be started or waited for.
+    Start {
+        program: String,
+        source: std::io::Error,
+    },
+    /// A program ended with a status other than 0.
+    Exit { command: String, status: String },
+    /// A file could not be read or written.
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// A program printed what this job cannot read.
+    Answer { command: String, why: String },
+    /// A job looked for faults and found some; they are printed already.
+    Found { what: &'static str, count: usize },
+    /// A run against the real server went wrong.
+    Run(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Run(text) => f.write_str(text),
+            Self::Start { program, source } => write!(f, "cannot run {program}: {source}"),
+            Self::Exit { command, status } => write!(f, "`{command}` ended with {status}"),
+            Self::File { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Answer { command, why } => write!(f, "`{command}` gave an odd answer: {why}"),
+            Self::Found { what, count } => write!(f, "{what}: {count} found"),
+        }
+    }
+}

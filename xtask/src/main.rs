@@ -1,0 +1,73 @@
+//! Jobs of the repository: `cargo xtask check`, `test`, `tidy`, `bench`, `crash`, `power`, `fuzz`.
+//!
+//! Every job is plain Rust over child processes, so that it runs the same on a developer's machine
+//! and in CI. A job prints what it does and exits with 1 when it found something wrong.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line program"
+)]
+#![allow(dead_code, reason = "the benchmarks that use the rest land one by one")]
+
+mod bench;
+mod check;
+mod crash;
+mod failure;
+mod fuzz;
+mod install;
+mod options;
+mod power;
+mod process;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+use failure::{Failure, Outcome};
+
+const USAGE: &str = "\
+cargo xtask JOB
+
+  check                     formatting, lints with warnings denied, tidy, all tests
+  test [FILTER]             install what the tests need, then run every test
+  tidy [--bless]            the rules of the repository; --bless records new golden files
+  bench [NAME] [OPTIONS]    a benchmark by name, or the list of them
+  crash [--kills N] [--seed S] [--delay-ms D]
+                            kill the server at random moments and look for lost packets (500)
+  power [--states N] [--seed S] [--seconds T]
+                            check the disks that a power cut may leave behind (200)
+  fuzz [NAME [SECONDS]]     run a fuzz target (60 s), or list them
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Outcome {
+    let (job, rest) = arguments
+        .split_first()
+        .ok_or_else(|| Failure::Usage(USAGE.to_owned()))?;
+    match job.as_str() {
+        "check" => check::run_job(rest),
+        "test" => suite::run_job(rest),
+        "tidy" => tidy::run_job(rest),
+        "bench" => bench::run_job(rest),
+        "crash" => crash::run_job(rest),
+        "power" => power::run_job(rest),
+        "fuzz" => fuzz::run_job(rest),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(Failure::Usage(format!(
+            "there is no job named {job:?}\n{USAGE}"
+        ))),
+    }
+}

@@ -1,0 +1,74 @@
+//! Versions of dependencies stand in the root manifest only.
+
+use super::Finding;
+use super::source::Text;
+
+/// A package with a workspace of its own cannot inherit.
+const OWN_WORKSPACE: &[&str] = &["Cargo.toml", "fuzz/Cargo.toml"];
+
+/// Every dependency line of a member has to inherit from the workspace.
+pub(super) fn findings(texts: &[Text]) -> Vec<Finding> {
+    texts
+        .iter()
+        .filter(|text| text.path.ends_with("Cargo.toml"))
+        .filter(|text| !OWN_WORKSPACE.contains(&text.path.as_str()))
+        .flat_map(manifest_findings)
+        .collect()
+}
+
+fn manifest_findings(manifest: &Text) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut in_dependencies = false;
+    for (number, line) in manifest.content.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(table) = line.strip_prefix('[') {
+            in_dependencies = table.trim_end_matches(']').ends_with("dependencies");
+        } else if in_dependencies && !line.is_empty() && !inherits(line) {
+            let what = "say `name.workspace = true`; versions stand in the root Cargo.toml";
+            findings.push(Finding::new(&manifest.path, number + 1, what));
+        }
+    }
+    findings
+}
+
+fn inherits(line: &str) -> bool {
+    let compact: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+    compact.contains(".workspace=true")
+        || compact.contains("workspace=true,")
+        || compact.contains("workspace=true}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, content: &str, expected: &[usize]) {
+        let text = Text {
+            path: path.to_owned(),
+            content: content.to_owned(),
+        };
+        let lines: Vec<usize> = findings(&[text])
+            .iter()
+            .map(|finding| finding.line)
+            .collect();
+        assert_eq!(lines, expected, "of {content:?}");
+    }
+
+    #[test]
+    fn a_version_outside_the_root_is_found() {
+        let inherited =
+            "[dependencies]\na.workspace = true\nb = { workspace = true, features = [] }";
+        check("x/Cargo.toml", inherited, &[]);
+        check(
+            "x/Cargo.toml",
+            "[dependencies]\n# why\na = \"1\"\n[lints]\nworkspace = 1",
+            &[3],
+        );
+        check(
+            "x/Cargo.toml",
+            "[target.'cfg(unix)'.dev-dependencies]\na = { path = \"..\" }",
+            &[2],
+        );
+        check("Cargo.toml", "[workspace.dependencies]\na = \"1\"", &[]);
+    }
+}

@@ -1,0 +1,132 @@
+//! `cargo xtask tidy`: the taste of this repository, checked by a machine.
+//!
+//! Each rule is one file: data at its top, one function from sources to findings, and its tests.
+
+mod budgets;
+mod floors;
+mod golden;
+mod manifests;
+mod modules;
+mod patterns;
+mod seals;
+mod source;
+mod words;
+
+use std::fmt;
+use std::path::Path;
+
+use crate::failure::{Failure, Outcome};
+use crate::process::{command, output, root};
+use source::{Source, Text};
+
+/// One thing that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// The file, from the root of the repository.
+    pub path: String,
+    /// The line, from 1; 0 for the file as a whole.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub what: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
+
+/// Applies every rule; with `--bless` first records golden files that are new.
+pub(crate) fn run_job(arguments: &[String]) -> Outcome {
+    let root = root();
+    match arguments {
+        [] => {}
+        [word] if word == "--bless" => golden::bless(&root)?,
+        _ => {
+            return Err(Failure::Usage(format!(
+                "tidy takes --bless, not {arguments:?}"
+            )));
+        }
+    }
+    let mut findings = findings(&root)?;
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => Err(Failure::Found {
+            what: "untidy places",
+            count,
+        }),
+    }
+}
+
+fn findings(root: &Path) -> Outcome<Vec<Finding>> {
+    let texts = texts(root)?;
+    let sources: Vec<Source> = texts
+        .iter()
+        .filter(|text| text.path.ends_with(".rs"))
+        .map(|text| Source::new(&text.path, &text.content))
+        .collect();
+    let metadata = [
+        "metadata",
+        "--no-deps",
+        "--format-version",
+        "1",
+        "--offline",
+    ];
+    let metadata = output(&mut crate::process::cargo(&metadata))?;
+    Ok([
+        floors::findings(&metadata)?,
+        manifests::findings(&texts),
+        budgets::findings(&sources),
+        modules::findings(&sources),
+        patterns::findings(&sources),
+        seals::findings(&sources),
+        words::findings(&texts),
+        golden::findings(root)?,
+    ]
+    .concat())
+}
+
+/// Every text file that git knows or would add.
+fn texts(root: &Path) -> Outcome<Vec<Text>> {
+    let list = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let list = output(&mut command("git", &list))?;
+    let mut texts = Vec::new();
+    for path in list.split_terminator('\0') {
+        let full = root.join(path);
+        // A file that is deleted but not yet committed is still listed.
+        if !full.is_file() {
+            continue;
+        }
+        let bytes = std::fs::read(&full).map_err(|source| Failure::File { path: full, source })?;
+        if let Ok(content) = String::from_utf8(bytes) {
+            texts.push(Text {
+                path: path.to_owned(),
+                content,
+            });
+        }
+    }
+    Ok(texts)
+}

@@ -1,0 +1,102 @@
+//! Crates without a keeper are imported by one module each, so that each can be replaced in one
+//! change.
+
+use super::Finding;
+use super::source::{Source, word_at};
+
+/// Import name, and where the one module lies that may use it: a file, or a folder with a `/`.
+const SEALS: &[(&str, &str)] = &[
+    ("sled", "storage-core/src/catalog"),
+    ("tokio_uring", "storage-core/src/io/uring"),
+    ("bincode", "trace-format/src/"),
+];
+
+/// Uses outside the module, and modules that have become two.
+pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
+    SEALS
+        .iter()
+        .flat_map(|(name, place)| seal_findings(sources, name, place))
+        .collect()
+}
+
+fn seal_findings(sources: &[Source], name: &str, place: &str) -> Vec<Finding> {
+    let path = format!("{name}::");
+    let uses = |line: &String| {
+        line.contains(&path) && word_at(line, name).is_some()
+            || word_at(line, "use").is_some() && word_at(line, name).is_some()
+    };
+    let users = sources.iter().filter_map(|source| {
+        let line = source.code.iter().position(uses)?;
+        Some((source, line + 1))
+    });
+    let mut home: Option<&str> = None;
+    let mut findings = Vec::new();
+    for (source, line) in users {
+        let in_place = source.path.starts_with(place);
+        match home {
+            _ if !in_place => {
+                let what = format!("{name} is sealed in {place}: go through that module");
+                findings.push(Finding::new(&source.path, line, what));
+            }
+            // A place that ends in `/` is a crate: any one file of it, but only one.
+            Some(home) if place.ends_with('/') => {
+                let what = format!("{name} is imported by {home} already: one module is enough");
+                findings.push(Finding::new(&source.path, line, what));
+            }
+            _ => home = Some(&source.path),
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(files: &[(&str, &str)], expected: &[&str]) {
+        let sources: Vec<Source> = files
+            .iter()
+            .map(|(path, content)| Source::new(path, content))
+            .collect();
+        let found: Vec<String> = findings(&sources)
+            .into_iter()
+            .map(|finding| finding.to_string())
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_sealed_crate_has_one_module() {
+        check(
+            &[
+                ("storage-core/src/catalog.rs", "use sled::Db;"),
+                (
+                    "storage-core/src/catalog/labels.rs",
+                    "fn f(a: &sled::Tree) {}",
+                ),
+                (
+                    "trace-format/src/body.rs",
+                    "bincode::serde::encode_to_vec(a)",
+                ),
+                (
+                    "server/src/main.rs",
+                    "// sled::Db is not used here\nlet sledge = 1;",
+                ),
+            ],
+            &[],
+        );
+        let what = "is sealed in storage-core/src/catalog: go through that module";
+        check(
+            &[("server/src/main.rs", "fn f() {}\nuse sled;")],
+            &[&format!("server/src/main.rs:2: sled {what}")],
+        );
+        let what = "bincode is imported by trace-format/src/a.rs already: one module is enough";
+        check(
+            &[
+                ("trace-format/src/a.rs", "use bincode::Encode;"),
+                ("trace-format/src/b.rs", "use bincode::Decode;"),
+            ],
+            &[&format!("trace-format/src/b.rs:1: {what}")],
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! Words that must not stand in a file of the repository: paths of one machine, hosts of package
+//! registries, notes on who or what wrote a text.
+
+use super::Finding;
+use super::source::Text;
+
+/// The words in two halves, so that this list does not find itself.
+const WORDS: &[(&str, &str, &str)] = &[
+    ("/wor", "k/main", "a path of one machine"),
+    ("/wor", "k/shared", "a path of one machine: say ../shared"),
+    ("/wor", "k/wt-", "a path of one machine"),
+    ("/roo", "t/", "a path of one machine"),
+    ("/hom", "e/", "a path of one machine"),
+    ("index.", "crates.io", "the host of a package registry"),
+    ("static.", "crates.io", "the host of a package registry"),
+    ("deb.", "debian.org", "the host of a package registry"),
+    ("pypi.", "org", "the host of a package registry"),
+    ("registry.", "npmjs.org", "the host of a package registry"),
+    ("co-authored", "-by:", "who wrote it stands in the history"),
+    ("generated", " with [", "who wrote it stands in the history"),
+];
+
+/// Cargo writes this one itself and names its registry.
+const EXEMPT: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
+
+/// Looks at every line of every text, upper and lower case alike.
+pub(super) fn findings(texts: &[Text]) -> Vec<Finding> {
+    texts
+        .iter()
+        .filter(|text| !EXEMPT.contains(&text.path.as_str()))
+        .flat_map(text_findings)
+        .collect()
+}
+
+fn text_findings(text: &Text) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, line) in text.content.lines().enumerate() {
+        let lower = line.to_lowercase();
+        for (start, end, why) in WORDS {
+            let word = [*start, *end].concat();
+            if lower.contains(&word) {
+                let what = format!("{word:?} must not stand here: {why}");
+                findings.push(Finding::new(&text.path, number + 1, what));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, content: &str, expected: &[usize]) {
+        let text = Text {
+            path: path.to_owned(),
+            content: content.to_owned(),
+        };
+        let lines: Vec<usize> = findings(&[text])
+            .iter()
+            .map(|finding| finding.line)
+            .collect();
+        assert_eq!(lines, expected, "of {content:?}");
+    }
+
+    #[test]
+    fn every_word_of_the_list_is_found() {
+        for (start, end, _) in WORDS {
+            check("docs/a.md", &format!("fine\nsee {start}{end} there"), &[2]);
+            check(
+                "docs/a.md",
+                &format!("see {}{end}", start.to_uppercase()),
+                &[1],
+            );
+        }
+    }
+
+    #[test]
+    fn other_words_pass() {
+        check("docs/a.md", "../shared/corpora, the network, homework", &[]);
+        check("Cargo.lock", &["index.", "crates.io"].concat(), &[]);
+    }
+}
