@@ -1,0 +1,13 @@
+//! Trace metadata, in any of its three forms: refused with a place, or a trace class that compiles.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    match ctf::parse_metadata(bytes) {
+        Ok(class) => {
+            let _ = ctf::Procedure::new(class);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+});

@@ -1,0 +1,32 @@
+//! Storage, agent and local files: the input is the body, the envelope around it is made to fit.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trace_format::agent_file::AgentFile;
+use trace_format::checksum::crc32c;
+use trace_format::local_file::LocalFile;
+use trace_format::storage_file::StorageFile;
+
+fn wrapped(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("libFuzzer's inputs are small");
+    let mut bytes = magic.to_vec();
+    bytes.extend_from_slice(&trace_format::FORMAT_VERSION.to_le_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(&crc32c(body).to_le_bytes());
+    bytes.extend_from_slice(&crc32c(&bytes.clone()).to_le_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+fuzz_target!(|body: &[u8]| {
+    if let Ok(file) = StorageFile::decode(&wrapped(b"THSTORAG", body)) {
+        assert_eq!(StorageFile::decode(&file.encode().unwrap()), Ok(file));
+    }
+    if let Ok(file) = AgentFile::decode(&wrapped(b"THAGENT\0", body)) {
+        assert_eq!(AgentFile::decode(&file.encode().unwrap()), Ok(file));
+    }
+    if let Ok(file) = LocalFile::decode(&wrapped(b"THLOCAL\0", body)) {
+        assert_eq!(LocalFile::decode(&file.encode().unwrap()), Ok(file));
+    }
+});

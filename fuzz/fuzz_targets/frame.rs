@@ -1,0 +1,46 @@
+//! Headers of data files and frames. The input's own checksums are repaired first: a checksum would
+//! otherwise keep every mutation from what lies behind it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trace_format::checksum::{crc32c, crc32c_append};
+use trace_format::data_file::{self, DataFileHeader};
+use trace_format::frame::{self, FrameHeader, Place};
+use trace_format::{LeafId, StorageId};
+
+fuzz_target!(|input: &[u8]| {
+    let place = Place {
+        storage: StorageId::from_bytes([7; 16]),
+        leaf: LeafId(9),
+        offset: 4096,
+    };
+    let mut bytes = input.to_vec();
+    if let Some(header) = bytes.get_mut(..frame::HEADER_BYTES) {
+        let end = frame::HEADER_BYTES - 4;
+        let domain = [&[7; 16][..], &9_u64.to_le_bytes(), &4096_u64.to_le_bytes()].concat();
+        let sum = crc32c_append(crc32c(&header[..end]), &domain);
+        header[end..].copy_from_slice(&sum.to_le_bytes());
+    }
+    if let Ok(header) = FrameHeader::decode(&bytes, place) {
+        // What was read is what would be written.
+        assert_eq!(
+            FrameHeader::decode(&header.encode(place), place).as_ref(),
+            Ok(&header)
+        );
+        assert!(header.frame_bytes() >= frame::HEADER_BYTES as u64);
+        let payload = &bytes[frame::HEADER_BYTES..];
+        let _checked = header.check_payload(payload, place.offset);
+    }
+    let mut bytes = input.to_vec();
+    if let Some(header) = bytes.get_mut(..data_file::HEADER_BYTES) {
+        let end = data_file::HEADER_BYTES - 4;
+        let sum = crc32c(&header[..end]);
+        header[end..].copy_from_slice(&sum.to_le_bytes());
+    }
+    if let Ok(header) = DataFileHeader::decode(&bytes) {
+        assert_eq!(
+            DataFileHeader::decode(&header.encode()).as_ref(),
+            Ok(&header)
+        );
+    }
+});

@@ -1,0 +1,60 @@
+//! Gzip files that are scanned, and every piece of them inflated on its own; then the bytes as a
+//! piece of an index that lies.
+#![no_main]
+
+use std::ops::ControlFlow;
+
+use libfuzzer_sys::fuzz_target;
+use trace_events::gzip::{
+    Entry, Inflater, Piece, PieceEnd, ScanOptions, TextBuffer, TextSink, scan,
+};
+
+#[derive(Default)]
+struct Collected {
+    entries: Vec<Entry>,
+    text: Vec<u8>,
+}
+
+const TEXT_BYTES_MAX: usize = 4 << 20;
+
+impl TextSink for Collected {
+    fn entry(&mut self, entry: Entry) {
+        assert_eq!(entry.text_offset, self.text.len() as u64);
+        self.entries.push(entry);
+    }
+
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        self.text.extend_from_slice(text);
+        match self.text.len() > TEXT_BYTES_MAX {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&[spacing, skip, len], file)) = input.split_first_chunk() else { return };
+    let mut collected = Collected::default();
+    let options = ScanOptions { spacing_bytes: Some(u64::from(spacing) * 64) };
+    let scanned = scan(file, options, &mut collected).expect("memory can be read");
+    let mut text = TextBuffer::new();
+    for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
+        let start = piece.entry.byte_offset() as usize;
+        let Some(bytes) = file.get(start..piece.end.byte_offset() as usize) else { continue };
+        if Inflater::default().piece(&piece, bytes, &mut text).is_ok() {
+            let start = piece.entry.text_offset as usize;
+            assert!(collected.text[start..].starts_with(text.text()));
+        }
+    }
+    let bits = file.len() as u64 * 8;
+    let entry = Entry {
+        bit_offset: u64::from(skip % 8),
+        text_offset: 0,
+        window: Some(file[..file.len().min(100)].into()),
+    };
+    let end = PieceEnd::Block { bit_offset: bits.saturating_sub(u64::from(len % 8)) };
+    let piece = Piece { entry: &entry, end, text_len: u64::from(len) * 16 };
+    if Inflater::default().piece(&piece, file, &mut text).is_ok() {
+        assert_eq!(text.text().len() as u64, piece.text_len);
+    }
+});

@@ -1,0 +1,50 @@
+//! Footers and blocks of index parts. The input is a footer; header, trailer and checksums around
+//! it are made to fit.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trace_format::StorageId;
+use trace_format::checksum::crc32c;
+use trace_format::index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, Trailer};
+
+/// Bytes of blocks that lie before the footer.
+const BLOCK_BYTES: u64 = 1 << 16;
+
+fuzz_target!(|input: &[u8]| {
+    let storage = StorageId::from_bytes([7; 16]);
+    let _header = IndexPartHeader::decode(input);
+    let _trailer = Trailer::decode(input, input.len() as u64, storage);
+    let Some((count, footer)) = input.split_first() else {
+        return;
+    };
+    let Ok(footer_length) = u32::try_from(footer.len()) else {
+        return;
+    };
+    let trailer = Trailer {
+        footer_offset: BLOCK_BYTES,
+        footer_length,
+        footer_checksum: crc32c(footer),
+        leaf_count: u32::from(*count),
+    };
+    let file_length = BLOCK_BYTES + u64::from(footer_length) + TRAILER_BYTES as u64;
+    assert_eq!(
+        Trailer::decode(&trailer.encode(storage), file_length, storage),
+        Ok(trailer)
+    );
+    if let Ok(decoded) = Footer::decode(footer, &trailer) {
+        for leaf in &decoded.leaves {
+            assert_eq!(decoded.leaf(leaf.leaf), Some(leaf));
+            assert!(leaf.block_range().end <= BLOCK_BYTES);
+        }
+    }
+    if let Ok(block) = ArrayBlock::new(footer) {
+        for index in 0..block.len() {
+            if let Ok(entry) = block.get(index) {
+                let _descriptor = entry.descriptor(trace_format::LeafId(1));
+            }
+            let _span = block.time_span(index);
+        }
+        let _number = block.find_number(u64::from(*count));
+        let _sequence = block.find_sequence(1, u64::from(*count));
+    }
+});

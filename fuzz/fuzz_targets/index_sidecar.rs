@@ -1,0 +1,41 @@
+//! Sidecars: the first byte says whether the rest is a whole file, or the body of a part, which
+//! checksums guard in a file.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trace_index::{BlockKind, Provenance, Sidecar, fuzzing};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((door, bytes)) = input.split_first() else {
+        return;
+    };
+    match door % 8 {
+        0 => {
+            if let Ok(index) = Sidecar::read(bytes) {
+                let written = index.encode().expect("what was read is loaded whole");
+                assert_eq!(Sidecar::read(&written).as_ref(), Ok(&index));
+            }
+        }
+        1 => {
+            let _ = Provenance::read(bytes);
+        }
+        2 => {
+            fuzzing::footer(bytes);
+        }
+        3 => {
+            fuzzing::provenance(bytes);
+        }
+        4 => {
+            fuzzing::block(BlockKind::Statistics, bytes);
+        }
+        5 => {
+            fuzzing::block(BlockKind::Sketches, bytes);
+        }
+        6 => {
+            fuzzing::block(BlockKind::Limits, bytes);
+        }
+        _ => {
+            fuzzing::block(BlockKind::Filters, bytes);
+        }
+    }
+});
