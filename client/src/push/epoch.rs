@@ -50,6 +50,11 @@ pub fn source_epoch(
     Ok(nanos & !CUTTING_BITS | u64::from(sum[0] | 1))
 }
 
+/// The epoch after this one, of a file that has the same time but is another.
+pub(super) fn next_epoch(epoch: u64) -> u64 {
+    epoch.saturating_add(CUTTING_BITS + 1)
+}
+
 /// Whether two epochs are of the same edition of a file, cut in two ways.
 pub(super) fn is_cut_differently(known: u64, epoch: u64) -> bool {
     known != epoch && known & !CUTTING_BITS == epoch & !CUTTING_BITS

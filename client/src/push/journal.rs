@@ -13,6 +13,10 @@ use crate::http::PushTarget;
 /// Each such place is written down, and synced, before the packet is sent: `SEQUENCE OFFSET` on a
 /// line says that this packet begins at this offset of the file. From a place on, cutting is
 /// deterministic again up to the next one. Which packets arrived is known by the server alone.
+///
+/// The first line, `inode NUMBER`, names the file: a file system that counts its times in ticks of
+/// some milliseconds can give two files of one name the same time of creation, and so the same
+/// epoch.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
@@ -34,6 +38,22 @@ const START: Place = Place {
 };
 
 impl Journal {
+    /// Whether the journal kept for `epoch` is that of another file than the one with this inode.
+    pub(super) fn is_of_another_file(
+        folder: &Path,
+        target: &PushTarget,
+        server: &str,
+        epoch: u64,
+        inode: u64,
+    ) -> Result<bool, ClientError> {
+        let path = path_of(folder, target, server, epoch);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(inode_of(&text).is_some_and(|noted| noted != inode)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(ClientError::file(&path, error)),
+        }
+    }
+
     /// Opens the journal of a file pushed to `target` under `epoch`, and gives the place from which
     /// packet `next` is reached by cutting. Later places, of packets that never arrived, are
     /// forgotten.
@@ -42,11 +62,10 @@ impl Journal {
         target: &PushTarget,
         server: &str,
         epoch: u64,
+        inode: u64,
         next: u64,
     ) -> Result<(Self, Place), ClientError> {
-        let key = format!("{server} {target:?} {epoch}");
-        let name = format!("{:08x}-{}.places", crc32c(key.as_bytes()), target.stream);
-        let path = folder.join(name);
+        let path = path_of(folder, target, server, epoch);
         let failed = |error| ClientError::file(&path, error);
         fs::create_dir_all(folder).map_err(|error| ClientError::file(folder, error))?;
         let text = match fs::read_to_string(&path) {
@@ -67,7 +86,10 @@ impl Journal {
         let places = places.filter(|place| place.sequence <= next);
         let kept: Vec<Place> = std::iter::once(START).chain(places).collect();
         let last = *kept.last().expect("the start is always there");
-        let lines: String = kept.iter().skip(1).map(line).collect();
+        let places = kept.iter().skip(1).map(line);
+        let lines: String = std::iter::once(format!("inode {inode}\n"))
+            .chain(places)
+            .collect();
         let fresh = path.with_extension("tmp");
         let file = File::create(&fresh).map_err(failed)?;
         let mut journal = Self { path, file };
@@ -89,6 +111,16 @@ impl Journal {
     }
 }
 
+fn path_of(folder: &Path, target: &PushTarget, server: &str, epoch: u64) -> PathBuf {
+    let key = format!("{server} {target:?} {epoch}");
+    let name = format!("{:08x}-{}.places", crc32c(key.as_bytes()), target.stream);
+    folder.join(name)
+}
+
+fn inode_of(text: &str) -> Option<u64> {
+    text.lines().next()?.strip_prefix("inode ")?.parse().ok()
+}
+
 fn line(place: &Place) -> String {
     format!("{} {}\n", place.sequence, place.offset)
 }
@@ -106,13 +138,40 @@ fn parse(line: &str) -> Option<Place> {
 mod tests {
     use super::*;
 
-    fn open(folder: &Path, next: u64) -> Result<(Journal, Place), ClientError> {
-        let target = PushTarget {
+    const INODE: u64 = 12;
+
+    fn target() -> PushTarget {
+        PushTarget {
             storage: None,
             agent: "a".to_owned(),
             stream: "s".to_owned(),
+        }
+    }
+
+    fn open(folder: &Path, next: u64) -> Result<(Journal, Place), ClientError> {
+        Journal::open(folder, &target(), "http://h", 7, INODE, next)
+    }
+
+    #[test]
+    fn a_journal_knows_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_of_another = |epoch, inode| {
+            let folder = folder.path();
+            Journal::is_of_another_file(folder, &target(), "http://h", epoch, inode).unwrap()
         };
-        Journal::open(folder, &target, "http://h", 7, next)
+        assert!(!is_of_another(7, INODE + 1), "there is none yet");
+        let (mut journal, _) = open(folder.path(), 0).unwrap();
+        let place = Place {
+            sequence: 1,
+            offset: 9,
+        };
+        journal.note(place).unwrap();
+        drop(open(folder.path(), 1).unwrap());
+        assert!(is_of_another(7, INODE + 1) && !is_of_another(7, INODE));
+        assert!(
+            !is_of_another(8, INODE + 1),
+            "another epoch, another journal"
+        );
     }
 
     #[test]

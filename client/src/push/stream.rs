@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -6,7 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::epoch::{Edition, is_cut_differently, source_epoch};
+use super::epoch::{Edition, is_cut_differently, next_epoch, source_epoch};
 use super::feed::{Feed, FeedEnd, Parcel};
 use super::journal::Journal;
 use super::plan::Source;
@@ -67,13 +68,22 @@ impl StreamPush {
             Some(_) => Edition::Growing,
             None => Edition::Complete,
         };
-        let epoch = source_epoch(&metadata, edition, source.form, self.options.packet_bytes)
+        let mut epoch = source_epoch(&metadata, edition, source.form, self.options.packet_bytes)
             .map_err(|error| ClientError::file(&source.path, error))?;
         let target = PushTarget {
             storage: self.options.storage,
             agent: source.agent.to_string(),
             stream: source.stream.to_string(),
         };
+        if let Some(follow) = &self.options.follow {
+            let (server, inode) = (self.client.server().to_string(), metadata.ino());
+            let of_another = |epoch| {
+                Journal::is_of_another_file(&follow.journals, &target, &server, epoch, inode)
+            };
+            while of_another(epoch)? {
+                epoch = next_epoch(epoch);
+            }
+        }
         let known = self.client.next_sequence(&target).await?;
         let next = match known.epoch {
             same if same == epoch => known.sequence,
@@ -133,7 +143,8 @@ impl StreamPush {
             return Ok(spawn_blocking(move || feed.run()));
         };
         let server = self.client.server().to_string();
-        let opened = Journal::open(&follow.journals, target, &server, epoch, feed.next);
+        let (inode, next) = (feed.metadata.ino(), feed.next);
+        let opened = Journal::open(&follow.journals, target, &server, epoch, inode, next);
         let (mut journal, place) = opened?;
         Ok(spawn_blocking(move || {
             feed.follow(&mut journal, place, &follow)
