@@ -14,9 +14,11 @@ pub mod dft;
 mod error;
 mod event;
 pub mod gzip;
+mod kind;
 mod origin;
 pub mod rocksdb;
 
 pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
+pub use kind::{StreamContext, bare_unit, decoder_for, dimensions, has_events};
 pub use origin::{EventWithOrigin, Origin, OriginFields};

@@ -30,8 +30,8 @@ mod source;
 
 pub use aggregate::{GROUPS_MAX, GroupRow, count, group_by};
 pub use dft::{
-    BuildOptions, Built, DIMENSIONS, DftFile, DftSet, Indexed, Update, build, identity,
-    sidecar_path, update_sidecar, write_sidecar,
+    BuildOptions, Built, DftFile, DftSet, Indexed, Update, build, identity, sidecar_path,
+    update_sidecar, write_sidecar,
 };
 pub use error::ReadError;
 pub use evidence::Evidence;

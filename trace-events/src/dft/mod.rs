@@ -14,8 +14,10 @@ mod arguments;
 mod decoder;
 mod event;
 mod line;
+mod lines;
 mod metadata;
 mod names;
+mod packet;
 mod parsed;
 mod scalar;
 mod time;
@@ -23,7 +25,21 @@ mod time;
 #[cfg(test)]
 mod tests;
 
+/// Fields that are indexed besides `name` and `cat` unless others are asked for.
+pub const DIMENSIONS: [&str; 8] = [
+    "pid",
+    "tid",
+    "hhash",
+    "fhash",
+    "cmd_hash",
+    "exec_hash",
+    "fname",
+    "hostname",
+];
+
 pub use decoder::{DftDecoder, DftVisitor};
+pub use lines::{LINE_BYTES_MAX, Lines, Part};
 pub use metadata::Metadata;
 pub use names::{HASH_FIELDS, HashField, HashKind, HashNames, HashValue, Names};
+pub use packet::{Declared, PacketDecoder};
 pub use time::TimeUnit;

@@ -5,7 +5,9 @@ use std::io::Read;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-use trace_events::dft::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
+use trace_events::dft::{
+    DIMENSIONS, DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit,
+};
 use trace_events::gzip::{Entry, ScanOptions, TextSink, scan};
 use trace_events::{Decoded, Event};
 use trace_index::{
@@ -15,20 +17,7 @@ use trace_query::FieldTable;
 
 use super::attachment::{self, FileFacts};
 use super::head::head_of;
-use super::lines::{Lines, Part};
 use crate::{LocalFile, ReadError};
-
-/// Fields that are indexed besides `name` and `cat` unless others are asked for.
-pub const DIMENSIONS: [&str; 8] = [
-    "pid",
-    "tid",
-    "hhash",
-    "fhash",
-    "cmd_hash",
-    "exec_hash",
-    "fname",
-    "hostname",
-];
 
 /// How a file is indexed.
 #[derive(Debug, Clone, PartialEq)]

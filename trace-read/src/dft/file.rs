@@ -301,7 +301,7 @@ impl DftFile {
             end += more.len() as u64;
             let line_end = memchr::memchr(b'\n', &more).map_or(more.len(), |newline| newline + 1);
             text.extend_from_slice(&more[..line_end]);
-            if text.len() as u64 > SLICE_BYTES + super::lines::LINE_BYTES_MAX as u64 {
+            if text.len() as u64 > SLICE_BYTES + trace_events::dft::LINE_BYTES_MAX as u64 {
                 break;
             }
         }

@@ -4,7 +4,6 @@ mod attachment;
 mod build;
 mod file;
 mod head;
-mod lines;
 mod localize;
 mod scan;
 mod set;
@@ -15,7 +14,7 @@ mod visit;
 #[cfg(test)]
 mod tests;
 
-pub use build::{BuildOptions, Built, DIMENSIONS, build};
+pub use build::{BuildOptions, Built, build};
 pub use file::DftFile;
 pub use set::DftSet;
 pub use sidecar::{identity, sidecar_path, write_sidecar};

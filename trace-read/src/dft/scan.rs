@@ -4,12 +4,13 @@ use std::io::{self, Read};
 use std::ops::{ControlFlow, Range};
 
 use trace_events::Event;
-use trace_events::dft::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
+use trace_events::dft::{
+    DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit,
+};
 use trace_events::gzip::{Entry, ScanOptions, Scanned, TextSink, scan};
 use trace_query::FieldTable;
 
 use super::file::DftFile;
-use super::lines::{Lines, Part};
 use super::visit::Events;
 use crate::{Fetch, ReadError};
 

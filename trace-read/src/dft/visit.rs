@@ -2,10 +2,9 @@
 
 use std::ops::{ControlFlow, Range};
 
-use trace_events::dft::{DftDecoder, DftVisitor, Metadata};
+use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Part};
 use trace_events::{EachEvent, Event};
 
-use super::lines::Part;
 use crate::source::Counters;
 
 /// Decodes text, gives its events on and counts what it held.

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 /// A longer line is no record: it is stepped over without being kept.
-pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
+pub const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// A part of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part<'t> {
+pub enum Part<'t> {
     /// Whole lines, each with its line end but for the last of the text.
     Lines(&'t [u8]),
     /// So many bytes of a line that is too long; `true` with its end.
@@ -16,14 +16,14 @@ pub(super) enum Part<'t> {
 
 /// Cuts slices of text into whole lines; copies only a line that two slices share.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub struct Lines {
     carry: Vec<u8>,
     skipping: bool,
 }
 
 impl Lines {
     /// Takes the next slice.
-    pub(super) fn feed(
+    pub fn feed(
         &mut self,
         text: &[u8],
         mut each: impl FnMut(Part<'_>) -> ControlFlow<()>,
@@ -53,7 +53,7 @@ impl Lines {
     }
 
     /// Whether a line has begun whose end did not come yet.
-    pub(super) fn inside_line(&self) -> bool {
+    pub fn inside_line(&self) -> bool {
         self.skipping || !self.carry.is_empty()
     }
 
@@ -80,10 +80,7 @@ impl Lines {
     }
 
     /// Ends the text: gives the last line, which has no line end.
-    pub(super) fn finish(
-        &mut self,
-        mut each: impl FnMut(Part<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    pub fn finish(&mut self, mut each: impl FnMut(Part<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
         self.skipping = false;
         let carry = std::mem::take(&mut self.carry);
         if carry.is_empty() {
