@@ -12,10 +12,11 @@ struct Room {
     may_import: &'static [&'static str],
 }
 
-const GROUND: &[&str] = &["ctf", "trace-format", "trace-query"];
+const GROUND: &[&str] = &["ctf", "io-trace", "trace-format", "trace-query"];
 
 const READING: &[&str] = &[
     "ctf",
+    "io-trace",
     "trace-events",
     "trace-format",
     "trace-index",
@@ -40,6 +41,12 @@ const ROOMS: &[Room] = &[
         floor: 0,
         may_import: &[],
     },
+    // Below the storages, because their doors to the disk call it.
+    Room {
+        name: "io-trace",
+        floor: 0,
+        may_import: &[],
+    },
     Room {
         name: "trace-events",
         floor: 1,
@@ -53,7 +60,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "storage-core",
         floor: 2,
-        may_import: &["trace-format"],
+        may_import: &["io-trace", "trace-format"],
     },
     Room {
         name: "trace-read",
@@ -70,6 +77,7 @@ const ROOMS: &[Room] = &[
         floor: 3,
         may_import: &[
             "ctf",
+            "io-trace",
             "storage-core",
             "trace-events",
             "trace-format",
@@ -88,6 +96,7 @@ const ROOMS: &[Room] = &[
         floor: 3,
         may_import: &[
             "ctf",
+            "io-trace",
             "trace-analysis",
             "trace-events",
             "trace-format",
@@ -101,6 +110,7 @@ const ROOMS: &[Room] = &[
         floor: 4,
         may_import: &[
             "ctf",
+            "io-trace",
             "migrations",
             "recording",
             "storage-core",

@@ -1,0 +1,85 @@
+//! What is to be recorded.
+
+use std::fmt;
+
+use crate::{FileTag, Operation, file::mix};
+
+/// Operations on neighbouring bytes are sampled together, in stretches of this many bytes.
+pub(crate) const SAMPLED_BYTES: u64 = 64 << 10;
+
+/// Settings that make no sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsError(pub(crate) &'static str);
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+/// What is to be recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Of each operation, by its number, one in so many is recorded; 0 records none.
+    pub one_in: [u32; Operation::COUNT],
+    /// Of the stretches of 64 KiB of all files, one in so many is recorded, with every operation
+    /// that begins in it. Operations without a place in a file are not touched by this.
+    pub blocks_one_in: u32,
+    /// Only these storages; all when it is empty.
+    pub storages: Vec<[u8; 16]>,
+    /// The storage that the trace itself goes to: never recorded.
+    pub own_storage: Option<[u8; 16]>,
+    /// Records that a thread's buffer holds at most.
+    pub thread_records_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            one_in: [1; Operation::COUNT],
+            blocks_one_in: 1,
+            storages: Vec::new(),
+            own_storage: None,
+            thread_records_max: 16 << 10,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses settings that would record nothing.
+    ///
+    /// # Errors
+    /// When no operation, no block or no record is wanted.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if self.one_in.iter().all(|&one_in| one_in == 0) {
+            return Err(SettingsError("no operation is to be recorded"));
+        }
+        if self.blocks_one_in == 0 {
+            return Err(SettingsError("one in 0 blocks is none; 1 takes all"));
+        }
+        match self.thread_records_max {
+            0 => Err(SettingsError("a buffer must hold at least one record")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the file is one that is recorded.
+    pub(crate) fn takes_file(&self, file: &FileTag) -> bool {
+        let storage = file.storage();
+        if storage.is_some() && storage == self.own_storage {
+            return false;
+        }
+        self.storages.is_empty() || storage.is_some_and(|id| self.storages.contains(&id))
+    }
+
+    /// Whether the stretch with `offset` is one that is recorded; the same for every operation.
+    pub(crate) fn takes_block(&self, file: &FileTag, offset: Option<u64>) -> bool {
+        let Some(offset) = offset.filter(|_| self.blocks_one_in > 1) else {
+            return true;
+        };
+        let hash = mix(file.hash() ^ (offset / SAMPLED_BYTES));
+        hash <= u64::MAX / u64::from(self.blocks_one_in)
+    }
+}
