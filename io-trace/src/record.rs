@@ -5,7 +5,11 @@ use std::sync::Arc;
 use crate::FileTag;
 
 macro_rules! names {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* }) => {
+    (
+        $(#[$meta:meta])* $name:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)*
+        }
+    ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -140,8 +144,10 @@ pub struct Block {
     pub leaf: u64,
     /// Entries in it.
     pub entries: u64,
-    /// Whether storage and block can no longer change.
+    /// Whether the block can no longer change.
     pub immutable: bool,
+    /// Whether the one entry that was wanted is in it; `None` when several may be.
+    pub found: Option<bool>,
 }
 
 /// What an operation touched and how it went.

@@ -190,7 +190,7 @@ impl Tracer {
         }
         let seen = buffer.seen[number];
         buffer.seen[number] = seen.wrapping_add(1);
-        if seen % one_in != 0 {
+        if !seen.is_multiple_of(one_in) {
             return;
         }
         if buffer.records.len() >= settings.thread_records_max {

@@ -14,6 +14,7 @@
 //! | `tree` | where packets are |
 //! | `scan`, `recovery`, `verify` | what data files say without an index |
 //! | `catalog` | a quick start with many storages |
+//! | `traced` | how files are named when I/O is traced |
 //!
 //! *Invariant:* nothing here looks inside a payload.
 
@@ -37,6 +38,7 @@ mod space;
 mod state;
 mod status;
 mod storage;
+mod traced;
 mod tree;
 mod verify;
 mod writer;

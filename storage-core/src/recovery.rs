@@ -115,7 +115,9 @@ fn scan_all(jobs: &[LeafScan]) -> Vec<(&LeafScan, Result<LeafFound, StorageError
     // More than cores: most of the time a thread waits for the disk.
     let threads = (4 * cores).min(SCAN_THREAD_COUNT_MAX).min(jobs.len());
     let next = AtomicUsize::new(0);
+    let traced = io_trace::current();
     let scan = || {
+        let _inside = traced.clone().map(io_trace::Scope::enter);
         let mut done = Vec::new();
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             done.push((job, job.run()));

@@ -1,6 +1,6 @@
 //! Walks the frames of a data file: for recovery, for verification, and for plain leaves.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, path::Path};
+use std::{io, ops::Range, path::Path};
 
 use rustix::{
     fs::{Advice, SeekFrom},
@@ -13,7 +13,7 @@ use trace_format::{
     index_part::PacketEntry,
 };
 
-use crate::door::Tail;
+use crate::{door::Tail, read::ReadFile};
 
 /// Bytes that are read at once.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -44,7 +44,7 @@ pub(crate) enum ScanError {
 
 /// Walks frames one after another.
 pub(crate) struct FrameScanner {
-    file: File,
+    file: ReadFile,
     storage: StorageId,
     leaf: LeafId,
     end: u64,
@@ -64,10 +64,10 @@ impl FrameScanner {
         tail: Tail,
         end: u64,
     ) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = ReadFile::open(path)?;
         // Only a hint: where it is not taken, reading ahead is shorter.
-        let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-        let end = end.min(file.metadata()?.len());
+        let _ = rustix::fs::fadvise(file.file(), 0, None, Advice::Sequential);
+        let end = end.min(file.length()?);
         Ok(Self {
             file,
             storage,
@@ -165,7 +165,7 @@ impl FrameScanner {
         let window_end = self.window_start + self.window.len() as u64;
         if offset < self.window_start || offset + length as u64 > window_end {
             self.window.resize(WINDOW_BYTES.min(left), 0);
-            self.file.read_exact_at(&mut self.window, offset)?;
+            self.file.fill(&mut self.window, offset)?;
             self.window_start = offset;
         }
         let at = usize::try_from(offset - self.window_start).map_err(io::Error::other)?;
@@ -214,7 +214,7 @@ impl FrameScanner {
     /// Where data begins at or behind `from`, as far as the file system can tell; `None` when only
     /// a hole follows.
     fn next_data(&self, from: u64) -> io::Result<Option<u64>> {
-        match rustix::fs::seek(&self.file, SeekFrom::Data(from)) {
+        match rustix::fs::seek(self.file.file(), SeekFrom::Data(from)) {
             Ok(data) => Ok(Some(data)),
             Err(Errno::NXIO) => Ok(None),
             // A file system that does not know says so.
@@ -237,6 +237,8 @@ impl FrameScanner {
 #[cfg(test)]
 mod tests {
     use trace_format::{Codec, frame::Facts};
+
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 

@@ -2,8 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::Read,
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
@@ -22,7 +20,7 @@ use trace_format::{
 use crate::{
     StorageError, codec,
     door::Tail,
-    read::{read_at, read_small},
+    read::{ReadFile, read_at, read_small, read_whole},
     scan::{FrameScanner, ScanError, Scanned},
     storage::{Storage, StorageReader},
     tree::{Selection, merge},
@@ -185,7 +183,7 @@ impl Verification<'_> {
                 }
                 Err(_) => None,
             },
-            FileRole::Agent => std::fs::read(path)
+            FileRole::Agent => read_whole(path)
                 .ok()
                 .and_then(|bytes| AgentFile::decode(&bytes).err()),
             _ => None,
@@ -343,17 +341,20 @@ impl Verification<'_> {
 }
 
 fn length_and_checksum(path: &Path, sums: bool) -> std::io::Result<(u64, u32)> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+    let file = ReadFile::open(path)?;
+    let length = file.length()?;
     if !sums {
         return Ok((length, 0));
     }
     let mut checksum = 0;
     let mut window = vec![0; 256 << 10];
-    loop {
-        match file.read(&mut window)? {
-            0 => return Ok((length, checksum)),
-            read => checksum = crc32c_append(checksum, &window[..read]),
-        }
+    let mut at = 0;
+    while at < length {
+        let left = usize::try_from(length - at).unwrap_or(usize::MAX);
+        let part = &mut window[..left.min(256 << 10)];
+        file.fill(part, at)?;
+        checksum = crc32c_append(checksum, part);
+        at += part.len() as u64;
     }
+    Ok((length, checksum))
 }

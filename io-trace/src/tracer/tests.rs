@@ -185,7 +185,8 @@ proptest! {
         let (records, _) = drained(&tracer);
         let blocks: std::collections::HashSet<_> =
             records.iter().filter_map(|r| Some(r.access.offset? >> 16)).collect();
-        let expected = 2 * offsets.iter().filter(|offset| blocks.contains(&(*offset >> 16))).count();
+        let is_taken = |offset: &&u64| blocks.contains(&(**offset >> 16));
+        let expected = 2 * offsets.iter().filter(is_taken).count();
         prop_assert_eq!(records.len(), expected);
         if one_in == 1 {
             prop_assert_eq!(records.len(), 2 * offsets.len());

@@ -15,6 +15,7 @@
 
 use std::{collections::VecDeque, future::Future, io, pin::Pin, rc::Rc, sync::Arc};
 
+use io_trace::{Cause, Scope};
 use rustix::io::Errno;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -183,7 +184,9 @@ impl<B: BlockIo> Channel<B> {
         }
         drop(file);
         if let Some((reply, cuts)) = ending {
-            self.end(state, reply, cuts).await;
+            let cause = if cuts { Cause::Finalize } else { Cause::Ingest };
+            let scope = Scope::within(&self.config.tracer, cause);
+            scope.around(self.end(state, reply, cuts)).await;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
+use io_trace::{Cause, Scope};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -104,24 +105,37 @@ impl<B: BlockIo> Dispatcher<B> {
                 folder,
                 name,
                 bytes,
+                scope,
                 reply,
             } => {
                 let io = Rc::clone(&self.io);
                 let counters = Arc::clone(&self.counters);
-                self.channels.spawn_local(async move {
+                self.spawn(scope, async move {
                     let result = publish(&*io, &folder, &name, &bytes).await;
                     counters.files_published.add(u64::from(result.is_ok()));
                     let _ = reply.send(result);
                 });
             }
-            DoorRequest::SyncFolder { folder, reply } => {
+            DoorRequest::SyncFolder {
+                folder,
+                scope,
+                reply,
+            } => {
                 let io = Rc::clone(&self.io);
-                self.channels.spawn_local(async move {
+                self.spawn(scope, async move {
                     let _ = reply.send(io.sync_folder(&folder).await);
                 });
             }
             DoorRequest::Stop => {}
         }
+    }
+
+    /// Starts work beside this task, inside a scope of the I/O trace.
+    fn spawn(&mut self, scope: Option<Scope>, work: impl Future<Output = ()> + 'static) {
+        match scope {
+            Some(scope) => self.channels.spawn_local(scope.around(work)),
+            None => self.channels.spawn_local(work),
+        };
     }
 
     /// The open channel of a leaf; opens it, and closes the least recently used one, as needed.
@@ -142,7 +156,8 @@ impl<B: BlockIo> Dispatcher<B> {
                 Arc::clone(spec),
                 known,
             );
-            self.channels.spawn_local(channel.run(inbox));
+            let ingest = Scope::within(&self.config.tracer, Cause::Ingest);
+            self.spawn(Some(ingest), channel.run(inbox));
             self.open.insert(
                 leaf,
                 Open {

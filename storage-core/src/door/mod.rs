@@ -13,6 +13,7 @@ mod tail;
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use io_trace::{Scope, Tracer, current};
 use tokio::sync::{mpsc, oneshot};
 use trace_format::{LeafId, StorageId, data_file::DataFileHeader, frame::FrameHeader};
 
@@ -22,7 +23,7 @@ use crate::{
     config::IoChoice,
     counters::Counters,
     io::{
-        BlockIo, BlockingIo,
+        BlockIo, BlockingIo, TracedIo,
         uring::{self, UringIo},
     },
     poison::Poison,
@@ -40,6 +41,7 @@ pub(crate) struct DoorConfig {
     pub(crate) open_channel_count_max: usize,
     pub(crate) channel_idle: Duration,
     pub(crate) preallocation_bytes_max: u64,
+    pub(crate) tracer: Arc<Tracer>,
     #[cfg(test)]
     pub(crate) faults: Option<Arc<crate::io::faulty::FaultPlan>>,
 }
@@ -126,11 +128,15 @@ pub(crate) enum DoorRequest {
         folder: PathBuf,
         name: String,
         bytes: Bytes,
+        /// Why, for the I/O trace.
+        scope: Option<Scope>,
         reply: oneshot::Sender<io::Result<()>>,
     },
     /// Make the names in a folder durable.
     SyncFolder {
         folder: PathBuf,
+        /// Why, for the I/O trace.
+        scope: Option<Scope>,
         reply: oneshot::Sender<io::Result<()>>,
     },
     /// Finish every channel and stop.
@@ -183,6 +189,7 @@ impl Door {
             folder,
             name,
             bytes,
+            scope: current(),
             reply,
         };
         self.send(request).await.map_err(io::Error::other)?;
@@ -192,7 +199,11 @@ impl Door {
     /// Makes the names in a folder durable.
     pub(crate) async fn sync_folder(&self, folder: PathBuf) -> io::Result<()> {
         let (reply, done) = oneshot::channel();
-        let request = DoorRequest::SyncFolder { folder, reply };
+        let request = DoorRequest::SyncFolder {
+            folder,
+            scope: current(),
+            reply,
+        };
         self.send(request).await.map_err(io::Error::other)?;
         done.await.map_err(io::Error::other)?
     }
@@ -254,6 +265,7 @@ fn run_uring(
         match UringIo::new(config.buffer_count) {
             Ok(io) => {
                 let _ = ready.send(Ok("io_uring"));
+                let io = TracedIo::new(io, Arc::clone(&config.tracer));
                 dispatch::run(io, config, Arc::clone(counters), inbox).await;
                 Ok(())
             }
@@ -296,5 +308,6 @@ pub(crate) fn run_current_thread<B: BlockIo>(
     };
     started();
     let local = tokio::task::LocalSet::new();
+    let io = TracedIo::new(io, Arc::clone(&config.tracer));
     local.block_on(&runtime, dispatch::run(io, config, counters, inbox));
 }

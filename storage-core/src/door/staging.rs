@@ -114,7 +114,9 @@ impl<B: BlockIo> Writer<B> {
             .map_err(fault)?;
         let start = tail.length / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         let length = (tail.length - start) as usize;
-        let read = tokio::task::spawn_blocking(move || crate::read::read_at(&path, start, length));
+        let read = crate::traced::on_thread(io_trace::current(), move || {
+            crate::read::read_at(&path, start, length)
+        });
         let last_block = read.await.map_err(io::Error::other).and_then(|read| read);
         Ok(OpenFile {
             file: Rc::new(file),

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use io_trace::{Cause, Operation};
 use tokio::sync::oneshot;
 use trace_format::{
     StorageId,
@@ -18,6 +19,7 @@ use crate::{
     clock::{now_ns, random_10},
     state::may_move,
     storage::{Storage, publish_file},
+    traced::operation,
     tree::IndexTree,
     writer::{Services, WriterMessage},
 };
@@ -114,7 +116,7 @@ impl Engine {
             let folder = folder.clone();
             move || std::fs::create_dir(&folder).map_err(StorageError::io("create", folder))
         };
-        blocking(make).await?;
+        self.blocking(Cause::Manage, make).await?;
         let published = match publish_file(&folder, &file, door, catalog).await {
             Ok(()) => {
                 let synced = door.sync_folder(self.inner.storages_folder.clone()).await;
@@ -250,7 +252,10 @@ impl Engine {
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
         let moved = {
             let (from, to) = (from.clone(), to.clone());
-            blocking(move || std::fs::rename(&from, to).map_err(StorageError::io("move", from)))
+            self.blocking(Cause::Manage, move || {
+                operation(Operation::Rename, &to, || std::fs::rename(&from, &to))
+                    .map_err(StorageError::io("move", from))
+            })
         };
         if let Err(error) = moved.await {
             // It is still there, and the next start serves it again.
@@ -259,9 +264,10 @@ impl Engine {
         }
         let synced = self.services().door.sync_folder(root.clone()).await;
         let catalog = Arc::clone(&self.services().catalog);
-        let removed = blocking(move || {
+        let removed = self.blocking(Cause::Manage, move || {
             catalog.forget(id);
-            std::fs::remove_dir_all(&to).map_err(StorageError::io("remove", to))
+            operation(Operation::Unlink, &to, || std::fs::remove_dir_all(&to))
+                .map_err(StorageError::io("remove", to))
         });
         if let Err(error) = removed.await {
             tracing::warn!(%error, "the next start removes the rest of a deleted storage");
@@ -272,15 +278,6 @@ impl Engine {
             .retain(|_, storage| *storage != id);
         synced.map_err(StorageError::io("sync", root))
     }
-}
-
-/// Runs work that blocks.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
-) -> Result<T, StorageError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| StorageError::Stopping)?
 }
 
 fn check_length(what: &'static str, text: &str, max: usize) -> Result<(), StorageError> {

@@ -15,6 +15,7 @@ use std::{
     sync::Arc,
 };
 
+use io_trace::{Cause, Scope, Tracer};
 use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use trace_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
@@ -27,6 +28,7 @@ pub use reading::{FileInfo, PacketInfo, Page, ServedFile};
 use crate::{
     Agent, AgentSpec, ByteBudget, Counters, StorageError,
     storage::{Storage, StorageStatus},
+    traced::on_thread,
     tree::BlockCache,
     writer::Services,
 };
@@ -81,6 +83,29 @@ impl Engine {
     #[must_use]
     pub fn budget(&self) -> &ByteBudget {
         &self.inner.budget
+    }
+
+    /// What records the I/O of this engine when it is started.
+    #[must_use]
+    pub fn tracer(&self) -> &Arc<Tracer> {
+        &self.services().tracer
+    }
+
+    /// The scope for work that is done for `cause`, while I/O is traced.
+    fn scope(&self, cause: Cause) -> Option<Scope> {
+        let tracer = self.tracer();
+        tracer.is_on().then(|| Scope::within(tracer, cause))
+    }
+
+    /// Runs work that blocks, for `cause`.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        cause: Cause,
+        work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        on_thread(self.scope(cause), work)
+            .await
+            .map_err(|_| StorageError::Stopping)?
     }
 
     /// Name of the implementation that writes: `io_uring` or `blocking`.

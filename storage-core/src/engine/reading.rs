@@ -2,10 +2,12 @@
 
 use std::{
     fs::File,
+    path::Path,
     sync::{Arc, atomic::Ordering},
 };
 
 use bytes::Bytes;
+use io_trace::{Cause, FileTag, Operation, Scope};
 use trace_format::{
     AgentId, Descriptor, Kind, StorageId, StreamId,
     index_part::PacketEntry,
@@ -13,14 +15,15 @@ use trace_format::{
     storage_file::{FileEntry, StorageFile, StorageState},
 };
 
-use super::{Engine, lifecycle::blocking, start::remove_leftovers};
+use super::{Engine, start::remove_leftovers};
 use crate::{
     Progress, Selection, StorageError, VerifyReport,
     clock::{now_ns, random_u64},
     codec,
-    read::read_at,
+    read::{read_at, read_whole},
     recovery::{load_parts, recover},
     storage::{Storage, StorageReader},
+    traced::{operation, tag},
     tree::{Found, IndexPart, IndexTree, merge, resolve},
     verify::verify,
     writer::Services,
@@ -71,6 +74,8 @@ pub struct FileInfo {
 pub struct ServedFile {
     /// The open file.
     pub file: Arc<File>,
+    /// Its name in the I/O trace, to which reads are to be told.
+    pub tag: FileTag,
     /// What it is.
     pub role: FileRole,
     /// Length in bytes.
@@ -99,10 +104,15 @@ impl Engine {
         let names: Vec<_> = parts.map(|file| file.name.clone()).collect();
         let (folder, id) = (storage.folder.clone(), storage.id);
         let is_listed = !names.is_empty();
-        let loaded = blocking(move || Ok(load_parts(&folder, id, &names))).await?;
+        let loaded = self
+            .blocking(Cause::Query, move || Ok(load_parts(&folder, id, &names)))
+            .await?;
         let tree = match loaded {
             Some(tree) if is_listed => tree,
-            _ => self.rebuild_index(storage).await?,
+            _ => {
+                let scope = Scope::within(self.tracer(), Cause::Recovery);
+                scope.around(self.rebuild_index(storage)).await?
+            }
         };
         *storage.tree.write() = Some(tree);
         self.forget_oldest_tree(id);
@@ -125,7 +135,9 @@ impl Engine {
     /// Rebuilds the index of a finalized storage from its frames, and puts it into place.
     async fn rebuild_index(&self, storage: &Arc<Storage>) -> Result<IndexTree, StorageError> {
         let (folder, id) = (storage.folder.clone(), storage.id);
-        let recovered = blocking(move || recover(&folder, id, 0)).await?;
+        let recovered = self
+            .blocking(Cause::Recovery, move || recover(&folder, id, 0))
+            .await?;
         if let Some(damage) = recovered.damage {
             return Err(damage);
         }
@@ -133,7 +145,9 @@ impl Engine {
         let mut written = None;
         if let Some(sealed) = tree.seal(now_ns()) {
             let header = sealed.header();
-            let (bytes, footer) = blocking(move || Ok(sealed.encode())).await?;
+            let (bytes, footer) = self
+                .blocking(Cause::Recovery, move || Ok(sealed.encode()))
+                .await?;
             let bytes = Bytes::from(bytes);
             let name = FileName::Index(random_u64()).to_string();
             let path = storage.folder.join(&name);
@@ -170,7 +184,8 @@ impl Engine {
     pub async fn packet(&self, id: StorageId, number: u64) -> Result<PacketInfo, StorageError> {
         let storage = self.find(id)?;
         self.load_tree(&storage).await?;
-        blocking(move || find_packet(&storage, number)).await
+        self.blocking(Cause::Query, move || find_packet(&storage, number))
+            .await
     }
 
     /// The bytes of a packet as the agent sent them, checked.
@@ -180,7 +195,7 @@ impl Engine {
     pub async fn read_packet(&self, id: StorageId, number: u64) -> Result<Bytes, StorageError> {
         let storage = self.find(id)?;
         self.load_tree(&storage).await?;
-        blocking(move || {
+        self.blocking(Cause::Query, move || {
             let packet = find_packet(&storage, number)?;
             read_payload(&storage, &packet)
         })
@@ -197,7 +212,8 @@ impl Engine {
         packet: PacketInfo,
     ) -> Result<Bytes, StorageError> {
         let storage = self.find(id)?;
-        blocking(move || read_payload(&storage, &packet)).await
+        self.blocking(Cause::Query, move || read_payload(&storage, &packet))
+            .await
     }
 
     /// The packets that `selection` cannot rule out, sorted by number.
@@ -211,7 +227,7 @@ impl Engine {
     ) -> Result<Page<PacketInfo>, StorageError> {
         let storage = self.find(id)?;
         self.load_tree(&storage).await?;
-        blocking(move || {
+        self.blocking(Cause::Query, move || {
             let runs = storage
                 .tree
                 .read()
@@ -244,8 +260,8 @@ impl Engine {
         let storage = self.find(id)?;
         let file = storage.info();
         let own_path = storage.path(&FileName::Storage(id));
-        let own = blocking(move || {
-            let bytes = std::fs::read(&own_path).map_err(StorageError::io("read", own_path))?;
+        let own = self.blocking(Cause::Query, move || {
+            let bytes = read_whole(&own_path).map_err(StorageError::io("read", own_path))?;
             Ok((bytes.len() as u64, trace_format::checksum::crc32c(&bytes)))
         });
         let (length, checksum) = own.await?;
@@ -291,30 +307,33 @@ impl Engine {
         }
         let modified = info.finalized.unwrap_or(info.created);
         let path = storage.folder.join(name);
+        let tag = tag(self.tracer(), &path);
         let role = parsed.role();
         if parsed == FileName::Storage(id) {
             // Labels may change, so the storage file itself is summed each time; it is small.
-            return blocking(move || {
-                let bytes = std::fs::read(&path).map_err(StorageError::io("read", &path))?;
-                let file = File::open(&path).map_err(StorageError::io("open", &path))?;
-                let checksum = trace_format::checksum::crc32c(&bytes);
-                let length = bytes.len() as u64;
-                Ok(ServedFile {
-                    file: Arc::new(file),
-                    role,
-                    length,
-                    checksum,
-                    modified,
+            return self
+                .blocking(Cause::Range, move || {
+                    let bytes = read_whole(&path).map_err(StorageError::io("read", &path))?;
+                    let file = open_served(&path)?;
+                    let checksum = trace_format::checksum::crc32c(&bytes);
+                    let length = bytes.len() as u64;
+                    Ok(ServedFile {
+                        file: Arc::new(file),
+                        tag,
+                        role,
+                        length,
+                        checksum,
+                        modified,
+                    })
                 })
-            })
-            .await;
+                .await;
         }
         let listed = info.files.into_iter().find(|file| file.name == name);
         let FileEntry {
             length, checksum, ..
         } = listed.ok_or_else(not_found)?;
-        blocking(move || {
-            let file = File::open(&path).map_err(StorageError::io("open", &path))?;
+        self.blocking(Cause::Range, move || {
+            let file = open_served(&path)?;
             let found = file
                 .metadata()
                 .map_err(StorageError::io("look at", &path))?
@@ -333,6 +352,7 @@ impl Engine {
             }
             Ok(ServedFile {
                 file: Arc::new(file),
+                tag,
                 role,
                 length,
                 checksum,
@@ -354,8 +374,13 @@ impl Engine {
         let storage = self.find(id)?;
         progress.bytes_done.store(0, Ordering::Relaxed);
         self.load_tree(&storage).await?;
-        blocking(move || verify(&storage, &progress)).await
+        self.blocking(Cause::Verify, move || verify(&storage, &progress))
+            .await
     }
+}
+
+fn open_served(path: &Path) -> Result<File, StorageError> {
+    operation(Operation::Open, path, || File::open(path)).map_err(StorageError::io("open", path))
 }
 
 fn find_packet(storage: &Storage, number: u64) -> Result<PacketInfo, StorageError> {

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use io_trace::{Operation, Tracer, current};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock, syncfs};
 use tokio::{sync::oneshot, task::JoinSet};
@@ -27,6 +28,7 @@ use crate::{
     space::Space,
     state::after_restart,
     storage::{Storage, publish_file},
+    traced::{on_thread, operation},
     tree::{BlockCache, IndexTree},
     writer::{Services, Writer, WriterMessage},
 };
@@ -206,6 +208,7 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
     let storages = config.data_dir.join(STORAGES_FOLDER);
     std::fs::create_dir_all(&storages).map_err(StorageError::io("create", &storages))?;
     let lock = lock_folder(&config.data_dir)?;
+    let tracer = Arc::new(Tracer::default());
     let door_config = DoorConfig {
         choice: config.io,
         buffer_count: config.io_buffer_count,
@@ -213,6 +216,7 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
         open_channel_count_max: config.open_channel_count_max,
         channel_idle: config.channel_idle,
         preallocation_bytes_max: config.preallocation_bytes_max,
+        tracer: Arc::clone(&tracer),
         #[cfg(test)]
         faults: config.faults.clone(),
     };
@@ -237,6 +241,7 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
         agents: Arc::new(agents),
         catalog: Arc::new(catalog),
         counters: Arc::clone(counters),
+        tracer,
         space: Arc::new(Space::new(
             &config.data_dir,
             config.disk_low,
@@ -354,11 +359,12 @@ fn is_unpublished_only(folder: &Path) -> bool {
 pub(super) async fn remove_leftovers(paths: Vec<PathBuf>) {
     let remove = move || {
         for path in paths {
-            if let Err(error) = std::fs::remove_file(&path) {
+            let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
+            if let Err(error) = removed {
                 tracing::warn!(%error, path = %path.display(), "a leftover stays");
             }
         }
     };
     // A panic in there would have been logged; what stays is found again at the next start.
-    let _ = tokio::task::spawn_blocking(remove).await;
+    let _ = on_thread(current(), remove).await;
 }

@@ -3,7 +3,7 @@
 use std::{future::Future, os::unix::fs::MetadataExt, path::Path, sync::Arc, task::Poll};
 
 use super::{
-    BLOCK_BYTES, BUFFER_BYTES, BlockIo, BlockingIo, OpenHow,
+    BLOCK_BYTES, BUFFER_BYTES, BlockIo, BlockingIo, OpenHow, TracedIo,
     faulty::{FaultPlan, FaultyIo},
     uring::{self, UringIo},
 };
@@ -161,6 +161,21 @@ async fn faulty_io_without_a_fault_conforms() {
         Arc::<FaultPlan>::default(),
     ))
     .await;
+}
+
+#[tokio::test]
+async fn traced_io_conforms_on_and_off() {
+    for is_on in [false, true] {
+        let tracer = Arc::<io_trace::Tracer>::default();
+        if is_on {
+            tracer.start(io_trace::Settings::default()).unwrap();
+        }
+        let io = BlockingIo::new(BUFFER_COUNT);
+        conform(TracedIo::new(io, Arc::clone(&tracer))).await;
+        let mut records = Vec::new();
+        tracer.drain(&mut records);
+        assert_eq!(records.is_empty(), !is_on);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod buffer;
 mod conformance;
 #[cfg(test)]
 pub(crate) mod faulty;
+mod traced;
 pub(crate) mod uring;
 
 use std::{
@@ -23,6 +24,7 @@ use std::{
 
 pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
+pub(crate) use traced::TracedIo;
 
 /// Offsets, lengths and addresses of direct writes are multiples of this many bytes.
 pub(crate) const BLOCK_BYTES: usize = 4096;

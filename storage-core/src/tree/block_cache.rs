@@ -5,14 +5,15 @@ use std::{
     sync::Arc,
 };
 
+use io_trace::{Access, BlockType, FileTag, Operation};
 use parking_lot::Mutex;
 use trace_format::{
     LeafId,
-    index_part::{ArrayBlock, PacketEntry},
+    index_part::{ArrayBlock, LeafEntry, PacketEntry},
 };
 
 use super::{IndexPart, time_index::TimeIndex};
-use crate::{StorageError, counters::Counters};
+use crate::{StorageError, counters::Counters, traced::tag_in_scope};
 
 /// A block that was read and checked.
 #[derive(Debug)]
@@ -80,22 +81,87 @@ impl BlockCache {
 
     /// The block of a leaf, from memory or from disk.
     pub(crate) fn get(&self, part: &IndexPart, leaf: LeafId) -> Result<Arc<Block>, StorageError> {
-        let key = (part.cache_key, leaf);
-        if let Some(block) = self.find(key) {
-            self.counters.index_cache_hits.add(1);
-            return Ok(block);
-        }
-        self.counters.index_cache_misses.add(1);
-        let entry = part
-            .footer
-            .leaf(leaf)
-            .expect("a segment of a part is in its footer");
-        let block = Arc::new(Block::new(part.read_block(entry)?));
-        self.keep(key, &block);
-        Ok(block)
+        self.look_up(part, leaf, |_| None).map(|(block, _)| block)
     }
 
-    fn find(&self, key: Key) -> Option<Arc<Block>> {
+    /// The block of a leaf, and where in it `find` finds an entry.
+    pub(crate) fn find(
+        &self,
+        part: &IndexPart,
+        leaf: LeafId,
+        find: impl FnOnce(&Block) -> Option<usize>,
+    ) -> Result<(Arc<Block>, Option<usize>), StorageError> {
+        let (block, at) = self.look_up(part, leaf, |block| Some(find(block)))?;
+        Ok((block, at.flatten()))
+    }
+
+    fn look_up(
+        &self,
+        part: &IndexPart,
+        leaf: LeafId,
+        find: impl FnOnce(&Block) -> Option<Option<usize>>,
+    ) -> Result<(Arc<Block>, Option<Option<usize>>), StorageError> {
+        let key = (part.cache_key, leaf);
+        let tag = tag_in_scope(&part.path);
+        let started = tag.as_ref().map(FileTag::begin);
+        let entry = || {
+            let entry = part.footer.leaf(leaf);
+            entry.expect("a segment of a part is in its footer")
+        };
+        let kept = self.kept(key);
+        let is_hit = kept.is_some();
+        let block = match kept {
+            Some(block) => {
+                self.counters.index_cache_hits.add(1);
+                block
+            }
+            None => {
+                self.counters.index_cache_misses.add(1);
+                let block = Arc::new(Block::new(part.read_block(entry())?));
+                self.keep(key, &block);
+                block
+            }
+        };
+        let found = find(&block);
+        if let (Some(tag), Some(started)) = (tag, started) {
+            let is_found = found.as_ref().map(Option::is_some);
+            tag.end(started, Operation::Lookup, || {
+                self.access(entry(), leaf, &block, is_hit, is_found)
+            });
+        }
+        Ok((block, found))
+    }
+
+    /// What the I/O trace tells of a look-up.
+    fn access(
+        &self,
+        entry: &LeafEntry,
+        leaf: LeafId,
+        block: &Block,
+        is_hit: bool,
+        is_found: Option<bool>,
+    ) -> Access {
+        let range = entry.block_range();
+        Access {
+            offset: Some(range.start),
+            asked: range.end - range.start,
+            done: block.bytes.len() as u64,
+            errno: 0,
+            cache_hit: Some(is_hit),
+            block: Some(io_trace::Block {
+                block_type: BlockType::Index,
+                size: block.cost(),
+                not_inserted: block.cost() > self.bytes_max,
+                leaf: leaf.0,
+                entries: block.entries().len() as u64,
+                // An index part is never written again.
+                immutable: true,
+                found: is_found,
+            }),
+        }
+    }
+
+    fn kept(&self, key: Key) -> Option<Arc<Block>> {
         let mut kept = self.kept.lock();
         let kept = &mut *kept;
         let (last_use, block) = kept.blocks.get_mut(&key)?;

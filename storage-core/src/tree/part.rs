@@ -1,7 +1,6 @@
 //! An index part on disk.
 
 use std::{
-    fs::File,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -11,7 +10,7 @@ use trace_format::{
     index_part::{Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, TRAILER_BYTES, Trailer},
 };
 
-use crate::{StorageError, read::read_file_at};
+use crate::{StorageError, read::ReadFile};
 
 /// The footer of an index part; its blocks stay on disk.
 #[derive(Debug)]
@@ -39,13 +38,11 @@ impl IndexPart {
 
     /// Reads header and footer of the part of `storage` at `path`.
     pub(crate) fn open(path: &Path, storage: StorageId) -> Result<Self, StorageError> {
-        let file = File::open(path).map_err(StorageError::io("open", path))?;
-        let length = file
-            .metadata()
-            .map_err(StorageError::io("look at", path))?
-            .len();
+        let file = ReadFile::open(path).map_err(StorageError::io("open", path))?;
+        let length = file.length().map_err(StorageError::io("look at", path))?;
         let read = |offset, bytes: usize| {
-            read_file_at(&file, offset, bytes).map_err(StorageError::io("read", path))
+            file.read(offset, bytes)
+                .map_err(StorageError::io("read", path))
         };
         let damaged = |error| StorageError::damaged(path)(error);
         let needed = (HEADER_BYTES + TRAILER_BYTES) as u64;

@@ -318,8 +318,8 @@ pub(crate) fn resolve(
                 path,
                 place: Place::Block(part),
             } => {
-                let block = read.cache().get(&part, leaf)?;
-                if let Some(at) = find(&block) {
+                let (block, at) = read.cache().find(&part, leaf, &find)?;
+                if let Some(at) = at {
                     return Ok(Some(Found {
                         leaf,
                         path,

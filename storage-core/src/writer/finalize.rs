@@ -116,7 +116,8 @@ impl Writer {
         };
         let sum = move || {
             let entries = paths.into_iter().map(|path| {
-                let bytes = std::fs::read(&path).map_err(StorageError::io("read", &path))?;
+                let bytes =
+                    crate::read::read_whole(&path).map_err(StorageError::io("read", &path))?;
                 let name = path
                     .file_name()
                     .unwrap_or_default()
@@ -131,7 +132,7 @@ impl Writer {
             });
             entries.collect()
         };
-        tokio::task::spawn_blocking(sum)
+        crate::traced::on_thread(io_trace::current(), sum)
             .await
             .map_err(|_| StorageError::Stopping)?
     }

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use io_trace::{Cause, Scope};
 use tokio::time::Instant;
 use trace_format::{
     index_part::{Footer, IndexPartHeader},
@@ -49,7 +50,8 @@ impl Writer {
     fn write_part(&self, sealed: Sealed) -> Boxed<Flushed> {
         let door = self.services.door.clone();
         let folder = self.storage.folder.clone();
-        Box::pin(async move {
+        let scope = Scope::within(&self.services.tracer, Cause::Flush);
+        Box::pin(scope.around(async move {
             let header = sealed.header();
             let encoded = tokio::task::spawn_blocking(move || sealed.encode()).await;
             let (bytes, footer) = encoded.map_err(|_| StorageError::Stopping)?;
@@ -58,7 +60,7 @@ impl Writer {
             let published = door.publish(folder, name, bytes.into()).await;
             published.map_err(StorageError::io("write", &path))?;
             Ok((path, header, footer))
-        })
+        }))
     }
 
     pub(super) async fn on_flushed(&mut self, flushed: Flushed) {

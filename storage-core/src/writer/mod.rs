@@ -24,6 +24,7 @@ use futures_util::{
     Future,
     stream::{FuturesOrdered, FuturesUnordered, StreamExt},
 };
+use io_trace::{Cause, Scope, Tracer};
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -79,6 +80,7 @@ pub(crate) struct Services {
     pub(crate) agents: Arc<Agents>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) tracer: Arc<Tracer>,
     pub(crate) space: Arc<Space>,
 }
 
@@ -164,7 +166,8 @@ impl Writer {
             if ending.is_some() && self.is_drained() {
                 match ending.take() {
                     Some(Ending::Finalize(reply)) => {
-                        let result = self.finalize().await;
+                        let scope = Scope::within(&self.services.tracer, Cause::Finalize);
+                        let result = scope.around(self.finalize()).await;
                         let is_done = result.is_ok();
                         // Whoever asked may have gone away; the outcome stands on disk.
                         let _ = reply.send(result);

@@ -1,0 +1,133 @@
+//! How files of the data folder are named in the I/O trace, and operations on whole files.
+
+use std::{io, path::Path, sync::Arc};
+
+use io_trace::{Access, FileClass, FileTag, Operation, Scope, Tracer, current, errno};
+use trace_format::{
+    StorageId,
+    paths::{AGENTS_FOLDER, FileName, FileRole, UNPUBLISHED_ENDING},
+};
+
+/// The tag of the file or folder at `path`. It is named below the folder of all storages, or below
+/// the data folder.
+pub(crate) fn tag(tracer: &Arc<Tracer>, path: &Path) -> FileTag {
+    let text = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let name = text(path);
+    if let Ok(id) = name.parse::<StorageId>() {
+        return FileTag::new(tracer, name, FileClass::Folder, Some(*id.as_bytes()));
+    }
+    let parent = path.parent().map(text).unwrap_or_default();
+    let published = name.strip_suffix(UNPUBLISHED_ENDING).unwrap_or(&name);
+    let class = match published.parse::<FileName>() {
+        Ok(name) => class_of(name.role()),
+        Err(_) => FileClass::Other,
+    };
+    let storage = parent.parse::<StorageId>().ok();
+    if storage.is_none() && parent != AGENTS_FOLDER {
+        return FileTag::new(tracer, name, class, None);
+    }
+    let id = storage.map(|id| *id.as_bytes());
+    FileTag::new(tracer, format!("{parent}/{name}"), class, id)
+}
+
+fn class_of(role: FileRole) -> FileClass {
+    match role {
+        FileRole::Storage => FileClass::Storage,
+        FileRole::Agent => FileClass::Agent,
+        FileRole::Index => FileClass::Index,
+        FileRole::Data => FileClass::Data,
+        FileRole::ChunkIndex => FileClass::ChunkIndex,
+        FileRole::Provenance => FileClass::Provenance,
+        FileRole::Local => FileClass::Other,
+    }
+}
+
+/// The tag of `path` for the tracer of the scope around, while that is on.
+pub(crate) fn tag_in_scope(path: &Path) -> Option<FileTag> {
+    let scope = current().filter(|scope| scope.tracer.is_on())?;
+    Some(tag(&scope.tracer, path))
+}
+
+/// Does `work`, an operation on the whole of what is at `path`.
+pub(crate) fn operation<T>(
+    operation: Operation,
+    path: &Path,
+    work: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    let Some(tag) = tag_in_scope(path) else {
+        return work();
+    };
+    let started = tag.begin();
+    let result = work();
+    tag.end(started, operation, || Access {
+        errno: errno(&result),
+        ..Access::default()
+    });
+    result
+}
+
+/// Runs work that blocks on a thread for it, inside `scope`.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    scope: Option<Scope>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, tokio::task::JoinError> {
+    tokio::task::spawn_blocking(move || {
+        let _inside = scope.map(Scope::enter);
+        work()
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_by_their_storage_and_class() {
+        let tracer = Arc::default();
+        let id = StorageId::new(7, [7; 10]);
+        for (path, named, class, is_of_storage) in [
+            (
+                format!("/d/storages/{id}"),
+                id.to_string(),
+                FileClass::Folder,
+                true,
+            ),
+            (
+                format!("/d/storages/{id}/0000000000000001.itdata"),
+                format!("{id}/0000000000000001.itdata"),
+                FileClass::Data,
+                true,
+            ),
+            (
+                format!("/d/storages/{id}/0000000000000001.index.tmp"),
+                format!("{id}/0000000000000001.index.tmp"),
+                FileClass::Index,
+                true,
+            ),
+            (
+                "/d/agents/a.agent".to_owned(),
+                "agents/a.agent".to_owned(),
+                FileClass::Agent,
+                false,
+            ),
+            (
+                "/d/storages".to_owned(),
+                "storages".to_owned(),
+                FileClass::Other,
+                false,
+            ),
+        ] {
+            let tag = tag(&tracer, Path::new(&path));
+            assert_eq!((tag.path(), tag.class()), (named.as_str(), class), "{path}");
+            assert_eq!(
+                tag.storage(),
+                is_of_storage.then_some(*id.as_bytes()),
+                "{path}"
+            );
+        }
+    }
+}
