@@ -168,16 +168,20 @@ fn events(plan: &Plan, data: &[u8], counts: &mut Counts) -> Result<(), Failure> 
         while let Some(event) = reader.next_event()? {
             counts.events += 1;
             counts.integer(event.clock().unwrap_or_default());
-            event.all_fields().for_each(|datum| match datum.value {
-                Value::Unsigned(value) | Value::BitArray(value) | Value::BitMap(value) => {
-                    counts.integer(value);
-                }
-                Value::Signed(value) => counts.integer(value.cast_unsigned()),
-                Value::Float(value) => counts.integer(value.to_bits()),
-                Value::Bool(value) => counts.integer(value.into()),
-                Value::Text(bytes) | Value::Blob(bytes) => counts.integer(bytes.len() as u64),
-                _ => {}
+            // Two numbers that go from value to value stay in registers.
+            let start = (counts.values, counts.sum);
+            let (values, sum) = event.all_fields().fold(start, |(values, sum), datum| {
+                let value = match datum.value {
+                    Value::Unsigned(value) | Value::BitArray(value) | Value::BitMap(value) => value,
+                    Value::Signed(value) => value.cast_unsigned(),
+                    Value::Float(value) => value.to_bits(),
+                    Value::Bool(value) => value.into(),
+                    Value::Text(bytes) | Value::Blob(bytes) => bytes.len() as u64,
+                    _ => return (values, sum),
+                };
+                (values + 1, sum.wrapping_add(value))
             });
+            (counts.values, counts.sum) = (values, sum);
         }
     }
     Ok(())

@@ -64,6 +64,9 @@ impl<'a> Machine<'a> {
     }
 
     /// Makes elements until `batch` is full; gives how many, and what stopped it before.
+    ///
+    /// A batch ends with the packet info and with the packet, so that what the machine knows of the
+    /// packet is so for all elements of the batch.
     pub(super) fn fill(&mut self, batch: &mut [Entry<'a>]) -> (usize, Option<Stop>) {
         let mut filled = 0;
         while filled < batch.len() {
@@ -80,6 +83,9 @@ impl<'a> Machine<'a> {
                         element: self.element,
                     };
                     filled += 1;
+                    if matches!(self.element, Element::PacketInfo | Element::PacketEnd) {
+                        break;
+                    }
                 }
                 Ok(Some(Step::End)) => return (filled, Some(Stop::End)),
                 Ok(None) => {}

@@ -116,7 +116,9 @@ pub enum Element<'a> {
     /// The UUID of the metadata as the packet has it.
     MetadataUuid(Uuid),
     StreamInfo(StreamInfo<'a>),
-    PacketInfo(PacketInfo),
+    /// What the packet says about itself is known:
+    /// [`ElementReader::packet_info`](super::ElementReader::packet_info) has it.
+    PacketInfo,
     /// The class of an event record; none when the stream class has no event classes.
     EventInfo(Option<&'a EventClass>),
     /// Cycles of the default clock from here on.
@@ -160,6 +162,11 @@ pub enum Element<'a> {
     UnsignedOptionalBegin(Field<'a>, bool, u64),
     UnsignedOptionalEnd(Field<'a>),
 }
+
+const _: () = assert!(
+    size_of::<Element<'_>>() <= 32,
+    "an element is half a cache line at most: forty of them are written for an event record"
+);
 
 #[cfg(test)]
 mod tests;

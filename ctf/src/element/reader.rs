@@ -1,8 +1,8 @@
 //! The reader of elements: batches, positions, and the way to other packets.
 
-use super::Element;
 use super::fill::{BATCH, Entry, Machine, Stop};
 use super::position::{Position, UNKNOWN};
+use super::{Element, PacketInfo};
 use crate::machine::DecodeError;
 use crate::procedure::Procedure;
 
@@ -115,6 +115,12 @@ impl<'a> ElementReader<'a> {
         self.given
             .checked_sub(1)
             .map_or(self.last_offset, |last| self.batch[last].offset)
+    }
+
+    /// What the current packet says about itself; complete from [`Element::PacketInfo`] up to
+    /// [`Element::PacketEnd`].
+    pub fn packet_info(&self) -> &PacketInfo {
+        &self.machine.position.info
     }
 
     /// The state of the reader after the element that was given last, as a value to keep.

@@ -7,10 +7,23 @@ use crate::class::{ByteOrder, EventClass, SlotId, StreamClass};
 use crate::machine::{align_up, bits};
 use crate::procedure::{Count, FixedKind, FixedRead, Instr, NodeId, Procedure};
 
+/// What came of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    /// An element.
+    Element,
+    /// No element.
+    Nothing,
+    /// It was not executed.
+    Stop,
+}
+
 /// What the loop keeps in registers, and what it reads.
 struct Run<'m, 'a> {
     procedure: &'a Procedure,
     bytes: &'a [u8],
+    /// Bits from the beginning of the data to the packet.
+    base: u64,
     limit: u64,
     whole: bool,
     class: Option<&'a StreamClass>,
@@ -30,6 +43,7 @@ impl<'a> Machine<'a> {
         let mut run = Run {
             procedure: self.procedure,
             bytes: self.bytes,
+            base,
             limit: self.limit,
             whole: self.window == u64::MAX,
             class: self.stream_info.class,
@@ -38,51 +52,7 @@ impl<'a> Machine<'a> {
             head,
             integer,
         };
-        let mut filled = 0;
-        while let Some(entry) = batch.get_mut(filled) {
-            let Some(instr) = code.get(run.at as usize) else {
-                break;
-            };
-            let begin = run.head;
-            let element = match instr {
-                Instr::Save { slot } => {
-                    run.save(*slot);
-                    continue;
-                }
-                Instr::SetId => {
-                    run.position.id = run.integer;
-                    run.at += 1;
-                    continue;
-                }
-                Instr::Jump { to } => {
-                    run.at = *to;
-                    continue;
-                }
-                Instr::NextElement { body } => match run.next_element(*body) {
-                    true => continue,
-                    false => break,
-                },
-                Instr::SelectEvent { dynamic: true } => match run.select_event() {
-                    true => continue,
-                    false => break,
-                },
-                Instr::EnterEvent => match run.enter_event() {
-                    true => continue,
-                    false => break,
-                },
-                Instr::RawData if run.position.remaining == 0 => {
-                    run.at += 1;
-                    continue;
-                }
-                instr => run.element(instr),
-            };
-            let Some((padding, element)) = element else {
-                break;
-            };
-            entry.offset = base + begin + padding;
-            entry.element = element;
-            filled += 1;
-        }
+        let filled = run.fill(code, batch);
         (run.position.at, run.position.head) = (run.at, run.head);
         run.position.integer = run.integer;
         run.position.mark += filled as u64;
@@ -90,76 +60,79 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Padding bits before the element, and the element.
-type Found<'a> = Option<(u64, Element<'a>)>;
-
 impl<'a> Run<'_, 'a> {
+    /// One place where it is found out what an instruction is, and each element written where it
+    /// stays: both count, forty times an event record.
     #[inline(always)]
-    fn element(&mut self, instr: &Instr) -> Found<'a> {
-        match instr {
-            Instr::Unsigned(read) => self.unsigned(read),
-            Instr::Signed(read) => self.signed(read),
-            Instr::UnsignedElements(read) => self.unsigned_element(read),
-            Instr::Fixed(read) => self.float(read),
-            Instr::BeginStruct { node, alignment } => {
-                self.begin(*alignment, Element::StructBegin(self.field(*node)))
+    fn fill(&mut self, code: &[Instr], batch: &mut [Entry<'a>]) -> usize {
+        let mut filled = 0;
+        while let Some(entry) = batch.get_mut(filled)
+            && let Some(instr) = code.get(self.at as usize)
+        {
+            let is_given = match *instr {
+                Instr::Unsigned(ref read) => self.unsigned(entry, read),
+                Instr::Signed(ref read) => self.signed(entry, read),
+                Instr::UnsignedElements(ref read) => {
+                    match self.elements(read, &mut batch[filled..]) {
+                        0 => break,
+                        given => {
+                            filled += given;
+                            continue;
+                        }
+                    }
+                }
+                Instr::Fixed(ref read) => self.float(entry, read),
+                Instr::BeginStruct { node, alignment } => {
+                    let field = self.field(node);
+                    self.begin(entry, alignment, Element::StructBegin(field))
+                }
+                Instr::EndStruct { node } => self.mark(entry, Element::StructEnd(self.field(node))),
+                Instr::BeginScope { scope, alignment } => {
+                    self.begin(entry, alignment, Element::ScopeBegin(scope))
+                }
+                Instr::EndScope { scope } => self.mark(entry, Element::ScopeEnd(scope)),
+                Instr::BeginVariant { node, slot, table } => self.variant(entry, node, slot, table),
+                Instr::EndVariant {
+                    node,
+                    signed: false,
+                } => self.mark(entry, Element::UnsignedVariantEnd(self.field(node))),
+                Instr::UpdateClock {
+                    length: length @ 1..,
+                } => self.update_clock(entry, length),
+                Instr::BeginString { node, count } => self.string(entry, node, count),
+                Instr::RawData if self.position.remaining == 0 => self.skip(),
+                Instr::RawData => self.raw_data(entry),
+                Instr::EndString { node, dynamic } => self.end_string(entry, node, dynamic),
+                Instr::BeginText { node } => self.begin_text(entry, node),
+                Instr::TextUntilNull { unit: 1 } => self.text(entry),
+                Instr::EndText { node } => {
+                    self.mark(entry, Element::NullTerminatedStringEnd(self.field(node)))
+                }
+                Instr::BeginArray {
+                    node,
+                    alignment,
+                    count,
+                    after,
+                } => self.array(entry, node, (alignment, count, after)),
+                Instr::EndArray { node, dynamic } => self.end_array(entry, node, dynamic),
+                Instr::NextRecord { alignment } => self.next_record(entry, alignment),
+                Instr::EventInfo => self.mark(entry, Element::EventInfo(self.event())),
+                Instr::EndRecord => self.end_record(entry),
+                Instr::Save { slot } => self.save(slot),
+                Instr::SetId => self.set_id(),
+                Instr::Jump { to } => self.jump(to),
+                Instr::NextElement { body } => self.next_element(body),
+                Instr::SelectEvent { dynamic: true } => self.select_event(),
+                Instr::EnterEvent => self.enter_event(),
+                _ => Done::Stop,
+            };
+            match is_given {
+                Done::Element => filled += 1,
+                Done::Nothing => {}
+                Done::Stop => break,
             }
-            Instr::EndStruct { node } => self.mark(Element::StructEnd(self.field(*node))),
-            Instr::BeginScope { scope, alignment } => {
-                self.begin(*alignment, Element::ScopeBegin(*scope))
-            }
-            Instr::EndScope { scope } => self.mark(Element::ScopeEnd(*scope)),
-            Instr::BeginVariant { node, slot, table } => self.variant(*node, *slot, *table),
-            Instr::EndVariant {
-                node,
-                signed: false,
-            } => self.mark(Element::UnsignedVariantEnd(self.field(*node))),
-            Instr::UpdateClock {
-                length: length @ 1..,
-            } => {
-                let clock = self.position.clock;
-                let clock = bits::update_clock(clock, self.integer, u32::from(*length));
-                self.position.clock = clock;
-                self.mark(Element::ClockValue(clock))
-            }
-            Instr::BeginString { node, count } => self.string(*node, *count),
-            Instr::RawData => self.raw_data(),
-            Instr::EndString { node, dynamic } => {
-                let field = self.field(*node);
-                self.mark(match dynamic {
-                    true => Element::DynamicStringEnd(field),
-                    false => Element::StaticStringEnd(field),
-                })
-            }
-            Instr::BeginText { node } => {
-                (self.position.unit, self.position.unit_bytes) = (0, 0);
-                self.begin(8, Element::NullTerminatedStringBegin(self.field(*node)))
-            }
-            Instr::TextUntilNull { unit: 1 } => self.text(),
-            Instr::EndText { node } => {
-                self.mark(Element::NullTerminatedStringEnd(self.field(*node)))
-            }
-            Instr::BeginArray {
-                node,
-                alignment,
-                count,
-                after,
-            } => self.array(*node, *alignment, *count, *after),
-            Instr::EndArray { node, dynamic } => {
-                let field = self.field(*node);
-                self.mark(match dynamic {
-                    true => Element::DynamicArrayEnd(field),
-                    false => Element::StaticArrayEnd(field),
-                })
-            }
-            Instr::NextRecord { alignment } => self.next_record(*alignment),
-            Instr::EventInfo => {
-                let event = self.event();
-                self.mark(Element::EventInfo(event))
-            }
-            Instr::EndRecord => self.end_record(),
-            _ => None,
         }
+        filled
     }
 
     #[inline(always)]
@@ -167,25 +140,32 @@ impl<'a> Run<'_, 'a> {
         Field::new(self.procedure, node)
     }
 
+    /// Gives an element that begins `head` bits from the beginning of the packet.
     #[inline(always)]
-    fn mark(&mut self, element: Element<'a>) -> Found<'a> {
-        self.at += 1;
-        Some((0, element))
+    fn give(&self, entry: &mut Entry<'a>, head: u64, element: Element<'a>) -> Done {
+        entry.offset = self.base + head;
+        entry.element = element;
+        Done::Element
     }
 
     #[inline(always)]
-    fn begin(&mut self, alignment: u32, element: Element<'a>) -> Found<'a> {
+    fn mark(&mut self, entry: &mut Entry<'a>, element: Element<'a>) -> Done {
+        self.at += 1;
+        self.give(entry, self.head, element)
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, entry: &mut Entry<'a>, alignment: u32, element: Element<'a>) -> Done {
         let begin = align_up(self.head, alignment);
         if begin > self.limit {
-            return None;
+            return Done::Stop;
         }
-        let padding = begin - self.head;
         self.head = begin;
-        self.at += 1;
-        Some((padding, element))
+        self.mark(entry, element)
     }
 
-    /// A fixed-length field of whole bytes in natural bit order, with eight bytes to load.
+    /// A fixed-length field of whole bytes in natural bit order, with eight bytes to load: where
+    /// it begins, and a word with the field at the top.
     #[inline(always)]
     fn load(&mut self, read: &FixedRead) -> Option<(u64, u64)> {
         let length = u32::from(read.length);
@@ -195,88 +175,166 @@ impl<'a> Run<'_, 'a> {
             return None;
         }
         let word = *self.bytes.get((begin >> 3) as usize..)?.first_chunk()?;
-        let value = match read.order {
+        let top = match read.order {
             ByteOrder::Little => u64::from_le_bytes(word) << (64 - length),
             ByteOrder::Big => u64::from_be_bytes(word),
         };
-        let padding = begin - self.head;
         self.head = end;
-        // The field is at the top of the word: a shift keeps only it, and can extend its sign.
-        let value = match read.order {
-            ByteOrder::Little => value,
-            ByteOrder::Big => value >> (64 - length) << (64 - length),
+        Some((begin, top))
+    }
+
+    #[inline(always)]
+    fn unsigned(&mut self, entry: &mut Entry<'a>, read: &FixedRead) -> Done {
+        let Some((begin, top)) = self.load(read) else {
+            return Done::Stop;
         };
-        Some((padding, value))
-    }
-
-    #[inline(always)]
-    fn unsigned(&mut self, read: &FixedRead) -> Found<'a> {
-        let (padding, top) = self.load(read)?;
-        self.integer = top >> (64 - u32::from(read.length));
+        let value = top >> (64 - u32::from(read.length));
+        self.integer = value;
         self.at += 1;
-        Some((
-            padding,
-            Element::FixedUnsigned(self.field(read.node), self.integer),
-        ))
+        self.give(
+            entry,
+            begin,
+            Element::FixedUnsigned(self.field(read.node), value),
+        )
     }
 
     #[inline(always)]
-    fn signed(&mut self, read: &FixedRead) -> Found<'a> {
-        let (padding, top) = self.load(read)?;
+    fn signed(&mut self, entry: &mut Entry<'a>, read: &FixedRead) -> Done {
+        let Some((begin, top)) = self.load(read) else {
+            return Done::Stop;
+        };
         let value = top.cast_signed() >> (64 - u32::from(read.length));
         self.integer = value.cast_unsigned();
         self.at += 1;
-        Some((padding, Element::FixedSigned(self.field(read.node), value)))
+        self.give(
+            entry,
+            begin,
+            Element::FixedSigned(self.field(read.node), value),
+        )
     }
 
+    /// Elements of an array of unsigned integers, as many as `batch` takes; gives how many.
     #[inline(always)]
-    fn unsigned_element(&mut self, read: &FixedRead) -> Found<'a> {
-        let array = self.position.arrays.last()?.0;
-        let (padding, top) = self.load(read)?;
-        if array == 1 {
+    fn elements(&mut self, read: &FixedRead, batch: &mut [Entry<'a>]) -> usize {
+        let Some(&(left, _)) = self.position.arrays.last() else {
+            return 0;
+        };
+        let count = batch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let batch = &mut batch[..count];
+        let is_octets = read.length == 8 && read.alignment <= 8 && !read.reversed;
+        let given = match is_octets && self.head & 7 == 0 {
+            true => self.octets(read.node, batch),
+            false => self.words(read, batch),
+        };
+        let left = left - given as u64;
+        if left == 0 {
             self.position.arrays.pop();
             self.at += 1;
-        } else {
-            self.position.arrays.last_mut()?.0 = array - 1;
+        } else if let Some(array) = self.position.arrays.last_mut() {
+            array.0 = left;
         }
-        let value = top >> (64 - u32::from(read.length));
-        Some((
-            padding,
-            Element::FixedUnsigned(self.field(read.node), value),
-        ))
+        given
     }
 
     #[inline(always)]
-    fn float(&mut self, read: &FixedRead) -> Found<'a> {
+    fn octets(&mut self, node: NodeId, batch: &mut [Entry<'a>]) -> usize {
+        let content = self.bytes.get(..(self.limit >> 3) as usize);
+        let rest = content.and_then(|content| content.get((self.head >> 3) as usize..));
+        let field = self.field(node);
+        let mut offset = self.base + self.head;
+        let mut given = 0;
+        for (entry, &octet) in batch.iter_mut().zip(rest.unwrap_or_default()) {
+            entry.offset = offset;
+            entry.element = Element::FixedUnsigned(field, octet.into());
+            offset += 8;
+            given += 1;
+        }
+        self.head = offset - self.base;
+        given
+    }
+
+    #[inline(always)]
+    fn words(&mut self, read: &FixedRead, batch: &mut [Entry<'a>]) -> usize {
+        let mut given = 0;
+        for entry in batch {
+            let Some((begin, top)) = self.load(read) else {
+                break;
+            };
+            let value = top >> (64 - u32::from(read.length));
+            let element = Element::FixedUnsigned(self.field(read.node), value);
+            self.give(entry, begin, element);
+            given += 1;
+        }
+        given
+    }
+
+    #[inline(always)]
+    fn float(&mut self, entry: &mut Entry<'a>, read: &FixedRead) -> Done {
         let is_double = match read.kind {
             FixedKind::Float32 => false,
             FixedKind::Float64 => true,
-            _ => return None,
+            _ => return Done::Stop,
         };
-        let (padding, top) = self.load(read)?;
+        let Some((begin, top)) = self.load(read) else {
+            return Done::Stop;
+        };
         self.at += 1;
         let value = match is_double {
             true => f64::from_bits(top),
             false => f64::from(f32::from_bits((top >> 32) as u32)),
         };
-        Some((padding, Element::FixedFloat(self.field(read.node), value)))
+        self.give(
+            entry,
+            begin,
+            Element::FixedFloat(self.field(read.node), value),
+        )
     }
 
     #[inline(always)]
-    fn save(&mut self, slot: SlotId) {
-        self.position.saved[slot.0 as usize] = self.integer;
+    fn skip(&mut self) -> Done {
         self.at += 1;
+        Done::Nothing
     }
 
     #[inline(always)]
-    fn variant(&mut self, node: NodeId, slot: SlotId, table: u32) -> Found<'a> {
+    fn jump(&mut self, to: u32) -> Done {
+        self.at = to;
+        Done::Nothing
+    }
+
+    #[inline(always)]
+    fn save(&mut self, slot: SlotId) -> Done {
+        self.position.saved[slot.0 as usize] = self.integer;
+        self.skip()
+    }
+
+    #[inline(always)]
+    fn set_id(&mut self) -> Done {
+        self.position.id = self.integer;
+        self.skip()
+    }
+
+    #[inline(always)]
+    fn update_clock(&mut self, entry: &mut Entry<'a>, length: u8) -> Done {
+        let clock = bits::update_clock(self.position.clock, self.integer, u32::from(length));
+        self.position.clock = clock;
+        self.mark(entry, Element::ClockValue(clock))
+    }
+
+    #[inline(always)]
+    fn variant(&mut self, entry: &mut Entry<'a>, node: NodeId, slot: SlotId, table: u32) -> Done {
         let table = self.procedure.table(table);
         let raw = self.position.saved[slot.0 as usize];
-        if table.is_signed() {
-            return None;
-        }
-        self.at = table.addresses[table.select(raw)? as usize];
-        Some((0, Element::UnsignedVariantBegin(self.field(node), raw)))
+        let option = match table.is_signed() {
+            true => None,
+            false => table.select(raw),
+        };
+        let Some(option) = option else {
+            return Done::Stop;
+        };
+        self.at = table.addresses[option as usize];
+        let element = Element::UnsignedVariantBegin(self.field(node), raw);
+        self.give(entry, self.head, element)
     }
 
     #[inline(always)]
@@ -288,72 +346,114 @@ impl<'a> Run<'_, 'a> {
     }
 
     #[inline(always)]
-    fn string(&mut self, node: NodeId, count: Count) -> Found<'a> {
+    fn string(&mut self, entry: &mut Entry<'a>, node: NodeId, count: Count) -> Done {
         let length = self.count(count);
         let field = self.field(node);
-        let found = self.begin(
+        self.position.remaining = length;
+        self.begin(
+            entry,
             8,
             match count {
                 Count::Static(_) => Element::StaticStringBegin(field, length),
                 Count::Saved(_) => Element::DynamicStringBegin(field, length),
             },
-        )?;
-        self.position.remaining = length;
-        Some(found)
+        )
     }
 
     #[inline(always)]
-    fn raw_data(&mut self) -> Found<'a> {
+    fn raw_data(&mut self, entry: &mut Entry<'a>) -> Done {
         let length = self.position.remaining;
         if !self.whole || length > (self.limit - self.head) / 8 {
-            return None;
+            return Done::Stop;
         }
         let begin = (self.head >> 3) as usize;
-        let bytes = self.bytes.get(begin..begin + length as usize)?;
-        self.head += length * 8;
+        let Some(bytes) = self.bytes.get(begin..begin + length as usize) else {
+            return Done::Stop;
+        };
         self.position.remaining = 0;
-        self.mark(Element::RawData(bytes))
+        let done = self.mark(entry, Element::RawData(bytes));
+        self.head += length * 8;
+        done
     }
 
     #[inline(always)]
-    fn text(&mut self) -> Found<'a> {
-        if !self.whole {
-            return None;
-        }
+    fn end_string(&mut self, entry: &mut Entry<'a>, node: NodeId, dynamic: bool) -> Done {
+        let field = self.field(node);
+        self.mark(
+            entry,
+            match dynamic {
+                true => Element::DynamicStringEnd(field),
+                false => Element::StaticStringEnd(field),
+            },
+        )
+    }
+
+    #[inline(always)]
+    fn begin_text(&mut self, entry: &mut Entry<'a>, node: NodeId) -> Done {
+        (self.position.unit, self.position.unit_bytes) = (0, 0);
+        let element = Element::NullTerminatedStringBegin(self.field(node));
+        self.begin(entry, 8, element)
+    }
+
+    #[inline(always)]
+    fn text(&mut self, entry: &mut Entry<'a>) -> Done {
         let content = self
             .bytes
-            .get((self.head >> 3) as usize..(self.limit >> 3) as usize)?;
-        let end = memchr::memchr(0, content)? + 1;
-        self.head += end as u64 * 8;
-        self.mark(Element::RawData(&content[..end]))
+            .get((self.head >> 3) as usize..(self.limit >> 3) as usize);
+        let content = content.filter(|_| self.whole).unwrap_or_default();
+        let Some(end) = memchr::memchr(0, content) else {
+            return Done::Stop;
+        };
+        let done = self.mark(entry, Element::RawData(&content[..=end]));
+        self.head += (end as u64 + 1) * 8;
+        done
     }
 
     #[inline(always)]
-    fn array(&mut self, node: NodeId, alignment: u32, count: Count, after: u32) -> Found<'a> {
+    fn array(
+        &mut self,
+        entry: &mut Entry<'a>,
+        node: NodeId,
+        (alignment, count, after): (u32, Count, u32),
+    ) -> Done {
         let length = self.count(count);
         let field = self.field(node);
-        let found = self.begin(
+        let done = self.begin(
+            entry,
             alignment,
             match count {
                 Count::Static(_) => Element::StaticArrayBegin(field, length),
                 Count::Saved(_) => Element::DynamicArrayBegin(field, length),
             },
-        )?;
-        match length {
-            0 => self.at = after,
-            _ => self.position.arrays.push((length, self.head)),
+        );
+        match (done, length) {
+            (Done::Element, 0) => self.at = after,
+            (Done::Element, _) => self.position.arrays.push((length, self.head)),
+            _ => {}
         }
-        Some(found)
+        done
     }
 
-    /// False when the last element had no bits, which must be counted.
     #[inline(always)]
-    fn next_element(&mut self, body: u32) -> bool {
+    fn end_array(&mut self, entry: &mut Entry<'a>, node: NodeId, dynamic: bool) -> Done {
+        let field = self.field(node);
+        self.mark(
+            entry,
+            match dynamic {
+                true => Element::DynamicArrayEnd(field),
+                false => Element::StaticArrayEnd(field),
+            },
+        )
+    }
+
+    /// Stops when the last element had no bits, which must be counted.
+    #[inline(always)]
+    fn next_element(&mut self, body: u32) -> Done {
         let Some(array) = self.position.arrays.last_mut() else {
-            return false;
+            return Done::Stop;
         };
         if array.1 == self.head {
-            return false;
+            return Done::Stop;
         }
         array.0 -= 1;
         array.1 = self.head;
@@ -364,29 +464,32 @@ impl<'a> Run<'_, 'a> {
             self.position.idle = 0;
             self.at = body;
         }
-        true
+        Done::Nothing
     }
 
     #[inline(always)]
-    fn next_record(&mut self, alignment: u32) -> Found<'a> {
+    fn next_record(&mut self, entry: &mut Entry<'a>, alignment: u32) -> Done {
         if self.head >= self.limit || self.head == self.position.record {
-            return None;
+            return Done::Stop;
         }
-        let found = self.begin(alignment, Element::RecordBegin)?;
-        self.position.record = self.head;
-        self.position.idle = 0;
-        Some(found)
+        let done = self.begin(entry, alignment, Element::RecordBegin);
+        if done == Done::Element {
+            self.position.record = self.head;
+            self.position.idle = 0;
+        }
+        done
     }
 
     #[inline(always)]
-    fn select_event(&mut self) -> bool {
+    fn select_event(&mut self) -> Done {
         let class = self
             .class
             .and_then(|class| class.find_event_class(self.position.id));
-        let Some(index) = class else { return false };
+        let Some(index) = class else {
+            return Done::Stop;
+        };
         self.position.event = Some(index.0);
-        self.at += 1;
-        true
+        self.skip()
     }
 
     #[inline(always)]
@@ -397,26 +500,25 @@ impl<'a> Run<'_, 'a> {
     }
 
     #[inline(always)]
-    fn enter_event(&mut self) -> bool {
+    fn enter_event(&mut self) -> Done {
         let (Some(stream), Some(event)) = (self.position.stream, self.position.event) else {
-            return false;
+            return Done::Stop;
         };
-        let events = self
-            .procedure
-            .streams()
-            .get(stream as usize)
-            .map(|code| &code.events);
-        let Some(&at) = events.and_then(|events| events.get(event as usize)) else {
-            return false;
-        };
-        self.at = at;
-        true
+        let stream = self.procedure.streams().get(stream as usize);
+        match stream.and_then(|code| code.events.get(event as usize)) {
+            Some(&at) => self.jump(at),
+            None => Done::Stop,
+        }
     }
 
     #[inline(always)]
-    fn end_record(&mut self) -> Found<'a> {
-        let stream = self.position.stream?;
-        self.at = self.procedure.streams().get(stream as usize)?.record;
-        Some((0, Element::RecordEnd))
+    fn end_record(&mut self, entry: &mut Entry<'a>) -> Done {
+        let stream = self.position.stream.map(|stream| stream as usize);
+        let code = stream.and_then(|stream| self.procedure.streams().get(stream));
+        let Some(code) = code else {
+            return Done::Stop;
+        };
+        self.at = code.record;
+        self.give(entry, self.head, Element::RecordEnd)
     }
 }

@@ -287,7 +287,7 @@ impl<'a> Machine<'a> {
                 let known = |length: u64| (length != UNKNOWN).then_some(length);
                 self.position.info.total_length = known(self.position.total);
                 self.position.info.content_length = known(self.position.content);
-                Element::PacketInfo(self.position.info)
+                Element::PacketInfo
             }
             Instr::NextRecord { alignment } => return self.next_record(alignment),
             Instr::SelectEvent { dynamic } => {

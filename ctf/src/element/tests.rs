@@ -29,7 +29,7 @@ fn text(reader: &mut ElementReader<'_>) -> String {
     let (mut out, mut writer) = (String::new(), ElementText::new());
     loop {
         match reader.next_element() {
-            Ok(Some(&element)) => writer.element(&mut out, reader.offset(), &element).unwrap(),
+            Ok(Some(&element)) => writer.element(&mut out, reader, &element).unwrap(),
             Ok(None) => return out,
             Err(error) => {
                 writer.error(&mut out, &error).unwrap();
@@ -151,7 +151,7 @@ fn packets_can_be_sought_and_skipped() {
     let mut reader = ElementReader::new(&procedure, &data);
     let mut begins = Vec::new();
     while let Some(element) = reader.next_element().unwrap() {
-        if matches!(element, super::Element::PacketInfo(_)) {
+        if matches!(element, super::Element::PacketInfo) {
             begins.push(reader.position().packet_offset());
             assert!(reader.skip_packet());
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Element, Field, PacketInfo};
+use super::{Element, ElementReader, Field, PacketInfo};
 use crate::class::ByteOrder;
 use crate::machine::{DecodeError, DecodeFault};
 
@@ -24,7 +24,7 @@ impl ElementText {
         Self::default()
     }
 
-    /// Writes the line of `element`, which begins at bit `offset` of the data.
+    /// Writes the line of `element`, which `reader` gave last.
     ///
     /// # Errors
     ///
@@ -32,21 +32,24 @@ impl ElementText {
     pub fn element(
         &mut self,
         out: &mut impl Write,
-        offset: u64,
+        reader: &ElementReader<'_>,
         element: &Element<'_>,
     ) -> fmt::Result {
         if is_end(element) {
             self.level = self.level.saturating_sub(1);
             self.in_blob = false;
         }
-        write!(out, "{offset:6} ")?;
+        write!(out, "{:6} ", reader.offset())?;
         for _ in 0..self.level {
             out.write_str("  ")?;
         }
         if is_end(element) {
             return out.write_str("}\n");
         }
-        self.line(out, element)?;
+        match element {
+            Element::PacketInfo => packet_info(out, reader.packet_info())?,
+            element => self.line(out, element)?,
+        }
         if is_begin(element) {
             self.level += 1;
             out.write_str(" {")?;
@@ -79,7 +82,6 @@ impl ElementText {
                 optional(out, ":T", info.class.map(|class| class.id))?;
                 optional(out, ":I", info.id)
             }
-            Element::PacketInfo(info) => packet_info(out, &info),
             Element::EventInfo(None) => out.write_str("ERI"),
             Element::EventInfo(Some(class)) => {
                 write!(out, "ERI:T{}", class.id)?;

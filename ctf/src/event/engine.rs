@@ -2,7 +2,7 @@
 
 use super::op::{Effect, Op, Uses};
 use super::plan::Inner;
-use super::token::{Item, Token, TokenKind};
+use super::token::{Load, Token, TokenKind};
 use crate::class::ByteOrder;
 use crate::machine::{align_up, bits};
 use crate::procedure::{Count, FixedKind, NodeId};
@@ -117,36 +117,37 @@ impl<'a> Engine<'a> {
             let op = ops.get(at).ok_or(Stuck)?;
             at += 1;
             match *op {
-                Op::Run { alignment, bits } => {
-                    run = align_up(self.head, alignment);
-                    let end = run + u64::from(bits);
-                    if end > self.limit {
-                        return Err(Stuck);
+                Op::Run { alignment, bits } => run = self.run(alignment, bits)?,
+                Op::RunInteger {
+                    alignment,
+                    bits,
+                    ref load,
+                    wanted,
+                    uses,
+                } => {
+                    run = self.run(alignment, bits)?;
+                    self.integer(run, load, wanted, uses);
+                }
+                Op::RunItems {
+                    scope,
+                    alignment,
+                    bits,
+                    first,
+                    count,
+                } => {
+                    if let Some(scope) = scope {
+                        self.scopes[scope.index()] = self.tokens.len() as u32;
                     }
-                    self.head = end;
+                    run = self.run(alignment, bits)?;
+                    self.push(TokenKind::Items, NodeId(first), run, count.into());
                 }
                 Op::Integer {
                     ref load,
                     wanted,
                     uses,
-                } => {
-                    let value = load.read(self.bytes, run + u64::from(load.at));
-                    let is_bool = load.kind == FixedKind::Bool;
-                    self.integer = if is_bool {
-                        u64::from(value != 0)
-                    } else {
-                        value
-                    };
-                    if wanted {
-                        self.push(load.token_kind(), load.node, value, 0);
-                    }
-                    if uses != Uses::default() {
-                        self.use_integer(uses);
-                    }
-                }
+                } => self.integer(run, load, wanted, uses),
                 Op::Items { first, count } => {
-                    let items = plan.items.get(first as usize..(first + count) as usize);
-                    self.items(run, items.ok_or(Stuck)?);
+                    self.push(TokenKind::Items, NodeId(first), run, count.into());
                 }
                 Op::UpdateClock { length } => {
                     let length = if length == 0 {
@@ -229,18 +230,14 @@ impl<'a> Engine<'a> {
                     }
                 }
                 Op::SetOrder { order } => self.order = Some(order),
-                ref op => self.rare(op, run)?,
+                ref op => self.rare(op)?,
             }
         }
     }
 
     #[inline(never)]
-    fn rare(&mut self, op: &Op, run: u64) -> Result<(), Stuck> {
+    fn rare(&mut self, op: &Op) -> Result<(), Stuck> {
         match *op {
-            Op::Elements { at, count, packing } => {
-                let begin = run + u64::from(at);
-                self.push(TokenKind::Packed, NodeId(packing), begin, count.into());
-            }
             Op::Variable {
                 node,
                 signed,
@@ -263,22 +260,31 @@ impl<'a> Engine<'a> {
         });
     }
 
-    /// Gives the tokens of `items`, without a jump that depends on what they are.
+    /// Aligns the head and moves it over a run; gives where the run begins.
     #[inline(always)]
-    fn items(&mut self, run: u64, items: &[Item]) {
-        let bytes = self.bytes;
-        self.tokens.reserve(items.len());
-        for item in items {
-            let load = &item.load;
-            let bit = run + u64::from(load.at);
-            let loaded = load.read(bytes, bit);
-            self.tokens.push(Token {
-                value: if item.is_loaded { loaded } else { bit >> 3 },
-                length: item.bytes.into(),
-                node: load.node,
-                kind: item.kind,
-            });
+    fn run(&mut self, alignment: u32, bits: u32) -> Result<u64, Stuck> {
+        let run = align_up(self.head, alignment);
+        let end = run + u64::from(bits);
+        if end > self.limit {
+            return Err(Stuck);
         }
+        self.head = end;
+        Ok(run)
+    }
+
+    #[inline(always)]
+    fn integer(&mut self, run: u64, load: &Load, wanted: bool, uses: Uses) {
+        let value = load.read(self.bytes, run + u64::from(load.at));
+        let is_bool = load.kind == FixedKind::Bool;
+        self.integer = if is_bool {
+            u64::from(value != 0)
+        } else {
+            value
+        };
+        if wanted {
+            self.push(load.token_kind(), load.node, value, 0);
+        }
+        self.use_integer(uses);
     }
 
     #[inline(always)]

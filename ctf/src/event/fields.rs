@@ -1,7 +1,7 @@
 //! Walks over decoded values.
 
 use super::plan::Inner;
-use super::token::{Packing, Token, TokenKind};
+use super::token::{Item, Packing, Token, TokenKind};
 use crate::element::Field;
 use crate::procedure::NodeId;
 
@@ -92,11 +92,16 @@ struct Elements<'a> {
 
 /// An iterator over decoded values in the order of the packet. Values inside structures, arrays,
 /// optionals and variants stand between their beginning and end.
+///
+/// Fields at known places of a run are loaded here, when they are looked at.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     plan: &'a Inner,
     bytes: &'a [u8],
     tokens: std::slice::Iter<'a, Token>,
+    /// What is left of the run that is walked, and the bit offset of the run in the packet.
+    items: std::slice::Iter<'a, Item>,
+    run: u64,
     elements: Option<Elements<'a>>,
 }
 
@@ -106,20 +111,22 @@ impl<'a> Fields<'a> {
             plan,
             bytes,
             tokens: tokens.iter(),
+            items: [].iter(),
+            run: 0,
             elements: None,
         }
     }
 
-    #[inline]
-    fn datum(&self, node: NodeId, value: Value<'a>) -> Option<Datum<'a>> {
-        Some(Datum {
+    #[inline(always)]
+    fn datum(&self, node: NodeId, value: Value<'a>) -> Datum<'a> {
+        Datum {
             field: Field::new(&self.plan.procedure, node),
             value,
-        })
+        }
     }
 
     #[inline]
-    fn element(&mut self, elements: Elements<'a>) -> Option<Datum<'a>> {
+    fn element(&mut self, elements: Elements<'a>) -> Datum<'a> {
         let Elements { packing, at, left } = elements;
         let Some(left) = left.checked_sub(1) else {
             self.elements = None;
@@ -136,6 +143,7 @@ impl<'a> Fields<'a> {
         self.datum(load.node, scalar(load.token_kind(), value))
     }
 
+    /// A packed array with its beginning.
     #[inline(always)]
     fn fold_elements<B>(
         &self,
@@ -143,41 +151,123 @@ impl<'a> Fields<'a> {
         init: B,
         f: &mut impl FnMut(B, Datum<'a>) -> B,
     ) -> B {
-        let Elements {
-            packing,
-            mut at,
-            left,
-        } = elements;
+        let begin = Value::ArrayBegin(elements.left);
+        let folded = f(init, self.datum(elements.packing.node, begin));
+        self.fold_left(elements, folded, f)
+    }
+
+    /// What is left of a packed array.
+    #[inline(always)]
+    fn fold_left<B>(
+        &self,
+        elements: Elements<'a>,
+        init: B,
+        f: &mut impl FnMut(B, Datum<'a>) -> B,
+    ) -> B {
+        let Elements { packing, at, left } = elements;
         let load = packing.load;
-        let procedure = &self.plan.procedure;
-        let (field, kind) = (Field::new(procedure, load.node), load.token_kind());
+        let kind = load.token_kind();
         let mut folded = init;
-        for _ in 0..left {
-            let value = scalar(kind, load.read(self.bytes, at));
-            folded = f(folded, Datum { field, value });
-            at += u64::from(packing.stride);
+        match self.octets(elements) {
+            Some(octets) => {
+                for &octet in octets {
+                    let value = Value::Unsigned(octet.into());
+                    folded = f(folded, self.datum(load.node, value));
+                }
+            }
+            None => {
+                for index in 0..left {
+                    let bit = at + index * u64::from(packing.stride);
+                    let value = scalar(kind, load.read(self.bytes, bit));
+                    folded = f(folded, self.datum(load.node, value));
+                }
+            }
         }
-        let field = Field::new(procedure, packing.node);
-        f(
-            folded,
-            Datum {
-                field,
-                value: Value::ArrayEnd,
-            },
-        )
+        f(folded, self.datum(packing.node, Value::ArrayEnd))
+    }
+
+    /// The elements when each of them is one byte without a sign.
+    #[inline]
+    fn octets(&self, elements: Elements<'a>) -> Option<&'a [u8]> {
+        let Elements { packing, at, left } = elements;
+        let is_octet = packing.load.is_octet() && packing.stride == 8 && at & 7 == 0;
+        let begin = usize::try_from(at >> 3).ok().filter(|_| is_octet)?;
+        self.bytes
+            .get(begin..begin.checked_add(usize::try_from(left).ok()?)?)
     }
 
     #[inline]
-    fn slice(&self, token: &Token) -> &'a [u8] {
-        let begin = token.value as usize;
+    fn slice(&self, begin: u64, length: u64) -> &'a [u8] {
+        let begin = begin as usize;
         // The engine checked it against the content.
         self.bytes
-            .get(begin..begin + token.length as usize)
+            .get(begin..begin + length as usize)
             .unwrap_or_default()
+    }
+
+    /// The elements of a packed array, of which the beginning comes first.
+    #[inline]
+    fn packed(&self, index: NodeId, at: u64, left: u64) -> Elements<'a> {
+        let packing = &self.plan.packings[index.index()];
+        Elements { packing, at, left }
+    }
+
+    /// The items of a token.
+    #[inline(always)]
+    fn items_of(&self, token: &Token) -> &'a [Item] {
+        let first = token.node.index();
+        let items = self.plan.items.get(first..first + token.length as usize);
+        items.unwrap_or_default()
+    }
+
+    /// The value of an item that is not a packed array.
+    #[inline(always)]
+    fn of_item(&self, run: u64, item: &Item) -> Datum<'a> {
+        let bit = run + u64::from(item.load.at);
+        let value = match item.kind {
+            TokenKind::Text => Value::Text(self.slice(bit >> 3, item.count.into())),
+            TokenKind::Blob => Value::Blob(self.slice(bit >> 3, item.count.into())),
+            TokenKind::StructBegin => Value::StructBegin,
+            TokenKind::StructEnd => Value::StructEnd,
+            TokenKind::ArrayEnd => Value::ArrayEnd,
+            TokenKind::VariantEnd => Value::VariantEnd,
+            TokenKind::OptionalEnd => Value::OptionalEnd,
+            kind => scalar(kind, item.load.read(self.bytes, bit)),
+        };
+        self.datum(item.load.node, value)
+    }
+
+    /// The value of a token that is neither a run of items nor a packed array.
+    #[inline(always)]
+    fn of_token(&self, token: &Token) -> Datum<'a> {
+        let value = match token.kind {
+            TokenKind::Text => Value::Text(self.slice(token.value, token.length)),
+            TokenKind::Blob => Value::Blob(self.slice(token.value, token.length)),
+            TokenKind::StructBegin => Value::StructBegin,
+            TokenKind::StructEnd => Value::StructEnd,
+            TokenKind::ArrayBegin => Value::ArrayBegin(token.length),
+            TokenKind::ArrayEnd => Value::ArrayEnd,
+            TokenKind::VariantBegin => Value::VariantBegin {
+                option: token.length as u32,
+                selector: token.value,
+            },
+            TokenKind::VariantEnd => Value::VariantEnd,
+            TokenKind::OptionalBegin => Value::OptionalBegin(token.length != 0),
+            TokenKind::OptionalEnd => Value::OptionalEnd,
+            kind => scalar(kind, token.value),
+        };
+        self.datum(token.node, value)
+    }
+
+    /// Begins a packed array.
+    #[inline]
+    fn begin_packed(&mut self, elements: Elements<'a>) -> Datum<'a> {
+        self.elements = Some(elements);
+        self.datum(elements.packing.node, Value::ArrayBegin(elements.left))
     }
 }
 
-#[inline]
+#[inline(always)]
 fn scalar<'a>(kind: TokenKind, value: u64) -> Value<'a> {
     match kind {
         TokenKind::Signed => Value::Signed(value.cast_signed()),
@@ -196,49 +286,75 @@ impl<'a> Iterator for Fields<'a> {
     #[inline]
     fn next(&mut self) -> Option<Datum<'a>> {
         if let Some(elements) = self.elements {
-            return self.element(elements);
+            return Some(self.element(elements));
         }
-        let token = self.tokens.next()?;
-        let value = match token.kind {
-            TokenKind::Text => Value::Text(self.slice(token)),
-            TokenKind::Blob => Value::Blob(self.slice(token)),
-            TokenKind::StructBegin => Value::StructBegin,
-            TokenKind::StructEnd => Value::StructEnd,
-            TokenKind::ArrayBegin => Value::ArrayBegin(token.length),
-            TokenKind::ArrayEnd => Value::ArrayEnd,
-            TokenKind::Packed => {
-                let packing = &self.plan.packings[token.node.index()];
-                self.elements = Some(Elements {
-                    packing,
-                    at: token.value,
-                    left: token.length,
+        loop {
+            if let Some(item) = self.items.next() {
+                return Some(match item.kind {
+                    TokenKind::Packed => {
+                        let at = self.run + u64::from(item.load.at);
+                        let elements = self.packed(item.load.node, at, item.count.into());
+                        self.begin_packed(elements)
+                    }
+                    _ => self.of_item(self.run, item),
                 });
-                return self.datum(packing.node, Value::ArrayBegin(token.length));
             }
-            TokenKind::VariantBegin => Value::VariantBegin {
-                option: token.length as u32,
-                selector: token.value,
-            },
-            TokenKind::VariantEnd => Value::VariantEnd,
-            TokenKind::OptionalBegin => Value::OptionalBegin(token.length != 0),
-            TokenKind::OptionalEnd => Value::OptionalEnd,
-            kind => scalar(kind, token.value),
-        };
-        self.datum(token.node, value)
+            let token = self.tokens.next()?;
+            match token.kind {
+                TokenKind::Items => {
+                    self.items = self.items_of(token).iter();
+                    self.run = token.value;
+                }
+                TokenKind::Packed => {
+                    let elements = self.packed(token.node, token.value, token.length);
+                    return Some(self.begin_packed(elements));
+                }
+                _ => return Some(self.of_token(token)),
+            }
+        }
     }
 
-    /// Faster than calling [`Self::next`] until the end: elements of arrays need no state between
-    /// them.
+    /// Faster than calling [`Self::next`] until the end: runs and arrays need no state between
+    /// their values.
     #[inline]
     fn fold<B, F: FnMut(B, Datum<'a>) -> B>(mut self, init: B, mut f: F) -> B {
         let mut folded = init;
+        if let Some(elements) = self.elements.take() {
+            folded = self.fold_left(elements, folded, &mut f);
+        }
+        let (mut items, mut run) = (self.items.as_slice(), self.run);
         loop {
-            if let Some(elements) = self.elements.take() {
-                folded = self.fold_elements(elements, folded, &mut f);
+            for item in items {
+                let at = run + u64::from(item.load.at);
+                // The frequent kinds by themselves, so that it need not be found out twice what
+                // they are: here and by who looks at the value.
+                folded = match item.kind {
+                    TokenKind::Unsigned => {
+                        let value = Value::Unsigned(item.load.read(self.bytes, at));
+                        f(folded, self.datum(item.load.node, value))
+                    }
+                    TokenKind::Signed => {
+                        let value = item.load.read(self.bytes, at).cast_signed();
+                        f(folded, self.datum(item.load.node, Value::Signed(value)))
+                    }
+                    TokenKind::Packed => {
+                        let elements = self.packed(item.load.node, at, item.count.into());
+                        self.fold_elements(elements, folded, &mut f)
+                    }
+                    _ => f(folded, self.of_item(run, item)),
+                };
             }
-            match self.next() {
-                Some(datum) => folded = f(folded, datum),
-                None => return folded,
+            items = &[];
+            let Some(token) = self.tokens.next() else {
+                return folded;
+            };
+            match token.kind {
+                TokenKind::Items => (items, run) = (self.items_of(token), token.value),
+                TokenKind::Packed => {
+                    let elements = self.packed(token.node, token.value, token.length);
+                    folded = self.fold_elements(elements, folded, &mut f);
+                }
+                _ => folded = f(folded, self.of_token(token)),
             }
         }
     }

@@ -350,7 +350,9 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let mut uses = Uses::default();
         while let Some(instr) = self.procedure.code().get(self.at) {
             match *instr {
-                Instr::Save { slot } if uses.slot == 0 => uses.slot = slot.0 + 1,
+                Instr::Save { slot } if uses.slot == 0 && slot.0 < u16::MAX.into() => {
+                    uses.slot = slot.0 as u16 + 1;
+                }
                 Instr::SetId if !uses.is_id => uses.is_id = true,
                 Instr::UpdateClock { length } if uses.clock == 0 && length > 0 => {
                     uses.clock = length;
@@ -369,7 +371,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 let length = length as u32;
                 let at = self.runs.stretch(8, length * 8);
                 if wanted {
-                    self.runs.bytes(node, at, length, kind);
+                    self.runs.several(node, at, length, kind);
                 }
             }
             count => self.runs.whole_bytes(Op::Data {
@@ -442,14 +444,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             _ => return None,
         };
         let stride = u32::from(read.length).next_multiple_of(read.alignment);
-        let load = Load {
-            node: read.node,
-            at: 0,
-            length: read.length,
-            order: read.order,
-            reversed: read.reversed,
-            kind: read.kind,
-        };
+        let load = Load::new(read, 0);
         Some((
             Packing {
                 node,
@@ -471,12 +466,8 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             && let Some(at) = self.runs.elements(&packing, bits)
         {
             if wanted {
-                let count = elements as u32;
-                self.runs.keep(Op::Elements {
-                    at,
-                    count,
-                    packing: index,
-                });
+                let (index, count) = (NodeId(index), elements as u32);
+                self.runs.several(index, at, count, TokenKind::Packed);
             }
             return;
         }
@@ -501,11 +492,14 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let end = self.tables[table as usize].end;
         self.runs.push(op(table));
         let known = self.runs.known();
-        let (mut jumps, mut addresses) = (Vec::new(), Vec::new());
+        let mut jumps = Vec::new();
+        let mut addresses = vec![0; options.len()];
         let mut after: Option<Known> = None;
-        for (index, &from) in options.iter().enumerate() {
+        // The first option comes last, where it needs no jump: it is the frequent one in the event
+        // headers of every producer.
+        for (index, &from) in options.iter().enumerate().rev() {
             self.runs.begin(known);
-            addresses.push(self.runs.here());
+            addresses[index] = self.runs.here();
             // Every option ends with a jump to the end of the variant.
             let until = options.get(index + 1).copied().unwrap_or(end) as usize - 1;
             self.at = from as usize;
@@ -514,8 +508,10 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             {
                 self.datum(instr);
             }
-            jumps.push(self.runs.here());
-            self.runs.push(Op::Jump { to: 0 });
+            if index > 0 {
+                jumps.push(self.runs.here());
+                self.runs.push(Op::Jump { to: 0 });
+            }
             let here = self.runs.known();
             after = Some(after.map_or(here, |known| known.meet(here)));
         }

@@ -8,12 +8,32 @@ use crate::procedure::{Count, NodeId};
 ///
 /// A *run* is a stretch of fields whose offsets from its beginning are known: it is aligned and
 /// checked once, and its fields are then loaded from where they must be, or not at all.
+///
+/// The tag stands by itself and small fields come first: finding the code of an operation takes one
+/// load, and operations stay small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Op {
     /// Aligns the head; the run begins there; the head goes behind it.
     Run {
         alignment: u32,
         bits: u32,
+    },
+    /// `Run` and `Integer`.
+    RunInteger {
+        wanted: bool,
+        uses: Uses,
+        alignment: u32,
+        bits: u32,
+        load: Load,
+    },
+    /// `BeginScope` (when there is a scope), `Run` and `Items`.
+    RunItems {
+        scope: Option<Scope>,
+        alignment: u32,
+        bits: u32,
+        first: u32,
+        count: u32,
     },
     /// The field at this offset in the run may share a byte with the last field of another run.
     CheckOrder {
@@ -26,20 +46,14 @@ pub(super) enum Op {
     },
     /// Loads an integer for what follows, with a token when it is wanted.
     Integer {
-        load: Load,
         wanted: bool,
         uses: Uses,
+        load: Load,
     },
-    /// Gives the tokens of some items of the run.
+    /// Gives some items of the run.
     Items {
         first: u32,
         count: u32,
-    },
-    /// A packed array at a known place in the run.
-    Elements {
-        at: u32,
-        count: u32,
-        packing: u32,
     },
     Variable {
         node: NodeId,
@@ -52,21 +66,21 @@ pub(super) enum Op {
         wanted: bool,
     },
     Data {
+        kind: Option<TokenKind>,
         node: NodeId,
         count: Count,
-        kind: Option<TokenKind>,
     },
     Packed {
+        wanted: bool,
         packing: u32,
         count: Count,
-        wanted: bool,
     },
     Array {
+        wanted: bool,
         node: NodeId,
         alignment: u32,
-        count: Count,
         after: u32,
-        wanted: bool,
+        count: Count,
     },
     Next {
         body: u32,
@@ -108,11 +122,16 @@ pub(super) enum Op {
     Fail,
 }
 
+const _: () = assert!(
+    size_of::<Op>() <= 32,
+    "an operation is half a cache line at most"
+);
+
 /// The frequent uses of an integer, done where it is loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Uses {
     /// The slot it is saved in, plus one; 0 for none.
-    pub(super) slot: u32,
+    pub(super) slot: u16,
     /// It is an id.
     pub(super) is_id: bool,
     /// Bits of a timestamp; 0 for none.

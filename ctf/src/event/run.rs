@@ -97,37 +97,22 @@ impl Runs {
         (self.ops.into(), self.items.into())
     }
 
-    /// Gives the token of a field of the run.
+    /// Gives the value of a field of the run.
     pub(super) fn item(&mut self, load: Load) {
         let kind = load.token_kind();
-        self.push_item(Item {
-            load,
-            kind,
-            is_loaded: true,
-            bytes: 0,
-        });
+        let count = 0;
+        self.push_item(Item { load, kind, count });
     }
 
-    /// Gives the token of `bytes` bytes at the offset `at` in the run.
-    pub(super) fn bytes(&mut self, node: NodeId, at: u32, bytes: u32, kind: TokenKind) {
+    /// Gives `count` bytes or elements at the offset `at` in the run.
+    pub(super) fn several(&mut self, node: NodeId, at: u32, count: u32, kind: TokenKind) {
         let load = Load::nothing(node, at);
-        self.push_item(Item {
-            load,
-            kind,
-            is_loaded: false,
-            bytes,
-        });
+        self.push_item(Item { load, kind, count });
     }
 
-    /// Gives the token of a boundary.
+    /// Gives a boundary.
     pub(super) fn mark(&mut self, node: NodeId, kind: TokenKind) {
-        let load = Load::nothing(node, 0);
-        self.push_item(Item {
-            load,
-            kind,
-            is_loaded: false,
-            bytes: 0,
-        });
+        self.several(node, 0, 0, kind);
     }
 
     fn push_item(&mut self, item: Item) {
@@ -185,11 +170,55 @@ impl Runs {
         if let Op::Run { bits, .. } = &mut self.ops[run] {
             *bits = self.bits as u32;
         }
+        self.fuse(run);
         if let Some(order) = self.order
             && self.mixed
             && self.known.bit() != Some(0)
         {
             self.ops.push(Op::SetOrder { order });
+        }
+    }
+
+    /// Makes one operation of the run at `run` and what follows it: fewer operations are fewer jumps
+    /// to foretell. No address points behind `run` yet.
+    fn fuse(&mut self, run: usize) {
+        let Op::Run { alignment, bits } = self.ops[run] else {
+            return;
+        };
+        match self.ops.get(run + 1) {
+            Some(&Op::Integer { load, wanted, uses }) => {
+                self.ops.remove(run + 1);
+                self.ops[run] = Op::RunInteger {
+                    alignment,
+                    bits,
+                    load,
+                    wanted,
+                    uses,
+                };
+            }
+            Some(&Op::Items { first, count }) => {
+                self.ops.remove(run + 1);
+                self.ops[run] = Op::RunItems {
+                    scope: None,
+                    alignment,
+                    bits,
+                    first,
+                    count,
+                };
+                self.fuse_scope(run);
+            }
+            _ => {}
+        }
+    }
+
+    fn fuse_scope(&mut self, run: usize) {
+        let before = run.checked_sub(1).filter(|before| *before >= self.label);
+        let Some(before) = before else { return };
+        if let (Op::BeginScope { scope: begun }, Op::RunItems { scope, .. }) =
+            (self.ops[before], &mut self.ops[run])
+        {
+            *scope = Some(begun);
+            self.ops.remove(before);
         }
     }
 
@@ -247,14 +276,7 @@ impl Runs {
             }
         }
         self.order = Some(read.order);
-        Load {
-            node: read.node,
-            at,
-            length: read.length,
-            order: read.order,
-            reversed: read.reversed,
-            kind: read.kind,
-        }
+        Load::new(read, at)
     }
 
     /// Adds `bits` bits of a packed array to the run, unless bytes might be shared by two orders.

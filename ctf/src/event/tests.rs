@@ -38,7 +38,10 @@ fn by_elements(procedure: &Procedure, data: &[u8], lines_max: usize) -> Story {
         };
         match element {
             Element::PacketBegin => clock = None,
-            Element::PacketInfo(info) => story.lines.push(format!("packet {info:?}")),
+            Element::PacketInfo => {
+                let info = reader.packet_info();
+                story.lines.push(format!("packet {info:?}"));
+            }
             Element::RecordBegin => record.clear(),
             Element::EventInfo(class) => {
                 record.insert(0, format!("event {:?}", class.map(|c| c.id)))

@@ -2,7 +2,7 @@
 
 use crate::class::ByteOrder;
 use crate::machine::bits;
-use crate::procedure::{FixedKind, NodeId};
+use crate::procedure::{FixedKind, FixedRead, NodeId};
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub(super) enum TokenKind {
     /// An array whose elements are decoded when they are looked at: `value` is the bit offset of
     /// the first one in the packet, `length` their number, `node` the index of the packing.
     Packed,
+    /// Items at known places of a run: `value` is the bit offset of the run in the packet, `node`
+    /// the index of the first one, `length` their number.
+    Items,
     /// `value` is the selector, `length` the index of the option.
     VariantBegin,
     VariantEnd,
@@ -44,7 +47,7 @@ pub(super) struct Token {
 
 const _: () = assert!(
     size_of::<Token>() == 24,
-    "tokens are written for every field"
+    "tokens are written for every event record"
 );
 
 /// Where a fixed-length field lies in a run, and what it is.
@@ -56,11 +59,42 @@ pub(super) struct Load {
     /// 1 to 64.
     pub(super) length: u8,
     pub(super) order: ByteOrder,
-    pub(super) reversed: bool,
+    /// How many of the bits of a byte the field may begin at so that one word holds it; 0 when its
+    /// bits are in reversed order.
+    quick: u8,
     pub(super) kind: FixedKind,
 }
 
 impl Load {
+    /// The field `at` bits from the beginning of its run.
+    pub(super) fn new(read: &FixedRead, at: u32) -> Self {
+        let quick = if read.reversed {
+            0
+        } else {
+            8.min(65 - read.length)
+        };
+        Self {
+            node: read.node,
+            at,
+            length: read.length,
+            order: read.order,
+            quick,
+            kind: read.kind,
+        }
+    }
+
+    /// Nothing is loaded.
+    pub(super) fn nothing(node: NodeId, at: u32) -> Self {
+        Self {
+            node,
+            at,
+            length: 1,
+            order: ByteOrder::Little,
+            quick: 0,
+            kind: FixedKind::Unsigned,
+        }
+    }
+
     /// What the token of the field is.
     pub(super) fn token_kind(&self) -> TokenKind {
         match self.kind {
@@ -74,26 +108,29 @@ impl Load {
         }
     }
 
+    /// True when it is a byte without a sign, as long as it begins between bytes.
+    pub(super) fn is_octet(&self) -> bool {
+        self.length == 8 && self.quick > 0 && self.kind == FixedKind::Unsigned
+    }
+
     /// The bits of the field at `bit`, as 64 bits with the sign of a signed integer; zero when they
     /// are not in `bytes`, which the callers checked.
     #[inline(always)]
     pub(super) fn read(&self, bytes: &[u8], bit: u64) -> u64 {
-        let length = u32::from(self.length);
         let shift = (bit & 7) as u32;
         let word = bytes
             .get((bit >> 3) as usize..)
             .and_then(|rest| rest.first_chunk::<8>());
-        let Some(&word) = word else {
+        let Some(&word) = word.filter(|_| shift < u32::from(self.quick)) else {
             return self.read_slowly(bytes, bit);
         };
-        if shift + length > 64 || self.reversed {
-            return self.read_slowly(bytes, bit);
-        }
-        let top = match self.order {
-            ByteOrder::Little => u64::from_le_bytes(word) << (64 - length - shift),
-            ByteOrder::Big => u64::from_be_bytes(word) << shift,
-        };
-        let unused = 64 - length;
+        // The field goes to the top of the word, from where a shift keeps only it. Nothing here is
+        // a jump: what comes next in a trace cannot be foretold.
+        let unused = 64 - u32::from(self.length);
+        let is_big = self.order == ByteOrder::Big;
+        let word = u64::from_le_bytes(word);
+        let word = if is_big { word.swap_bytes() } else { word };
+        let top = word << (if is_big { shift } else { unused - shift } & 63);
         let signed = (top.cast_signed() >> unused).cast_unsigned();
         if self.kind == FixedKind::Signed {
             signed
@@ -105,38 +142,24 @@ impl Load {
     /// At the end of the data, across nine bytes, or in reversed bit order.
     #[inline(never)]
     fn read_slowly(&self, bytes: &[u8], bit: u64) -> u64 {
-        let length = u32::from(self.length);
-        let value = bits::read(bytes, bit, length, self.order, self.reversed).unwrap_or_default();
+        let (length, reversed) = (u32::from(self.length), self.quick == 0);
+        let value = bits::read(bytes, bit, length, self.order, reversed).unwrap_or_default();
         match self.kind {
             FixedKind::Signed => bits::sign_extend(value, length).cast_unsigned(),
             _ => value,
         }
     }
-
-    /// Nothing is loaded.
-    pub(super) fn nothing(node: NodeId, at: u32) -> Self {
-        let (order, kind) = (ByteOrder::Little, FixedKind::Unsigned);
-        Self {
-            node,
-            at,
-            length: 1,
-            order,
-            reversed: false,
-            kind,
-        }
-    }
 }
 
-/// A token at a known place in a run: a load, bytes, or a boundary.
+/// A value or boundary at a known place in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
+    /// Where it is and, for a field of fixed length, how it is loaded. The node of a packed array
+    /// is the index of the packing.
     pub(super) load: Load,
-    /// What the token is.
     pub(super) kind: TokenKind,
-    /// Whether its value is loaded; else it is a byte offset (or without a meaning).
-    pub(super) is_loaded: bool,
-    /// Bytes of text or of a BLOB.
-    pub(super) bytes: u32,
+    /// Bytes of text or of a BLOB, elements of a packed array.
+    pub(super) count: u32,
 }
 
 /// The elements of an array of fixed-length fields.

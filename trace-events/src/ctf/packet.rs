@@ -23,7 +23,7 @@ pub struct PacketFacts {
 pub fn packet_facts(procedure: &Procedure, data: &[u8]) -> Result<PacketFacts, DecodeError> {
     let mut reader = ElementReader::new(procedure, data);
     let mut facts = PacketFacts::default();
-    while let Some(element) = reader.next_element()? {
+    while let Some(&element) = reader.next_element()? {
         match element {
             Element::StreamInfo(info) => {
                 let trace = procedure.trace_class();
@@ -32,8 +32,8 @@ pub fn packet_facts(procedure: &Procedure, data: &[u8]) -> Result<PacketFacts, D
                     .and_then(|class| trace.find_stream_class(class.id));
                 facts.stream = info.id;
             }
-            Element::ClockValue(cycles) => facts.begin_clock = Some(*cycles),
-            Element::PacketInfo(info) => facts.info = *info,
+            Element::ClockValue(cycles) => facts.begin_clock = Some(cycles),
+            Element::PacketInfo => facts.info = *reader.packet_info(),
             Element::RecordBegin | Element::ContentEnd | Element::PacketEnd => break,
             _ => {}
         }

@@ -132,7 +132,7 @@ fn elements_of(
         match reader.next_element() {
             Ok(Some(element)) => {
                 let element = *element;
-                written(writer.element(&mut text, reader.offset(), &element));
+                written(writer.element(&mut text, &reader, &element));
             }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
