@@ -11,7 +11,9 @@ mod tsdl;
 pub mod write;
 
 pub use element::{Element, ElementReader, ElementText, Field, PacketInfo, Position, StreamInfo};
-pub use event::{Candidate, Datum, Event, EventReader, Fields, Lost, PacketFacts, Plan, Value};
+pub use event::{
+    Candidate, Datum, Event, EventPosition, EventReader, Fields, Lost, PacketFacts, Plan, Value,
+};
 pub use machine::{DecodeError, DecodeFault};
 pub use metadata::{
     Leniency, MetadataError, MetadataErrorKind, MetadataFrame, MetadataWarning, PacketizedMetadata,

@@ -49,8 +49,8 @@ pub(super) struct Engine<'a> {
     integer: u64,
     integer_length: u32,
     uuid_bytes: [u8; 16],
-    order: Option<ByteOrder>,
-    saved: Vec<u64>,
+    pub(super) order: Option<ByteOrder>,
+    pub(super) saved: Vec<u64>,
     /// Elements left, and the head when the element began.
     arrays: Vec<(u64, u64)>,
     idle: u32,

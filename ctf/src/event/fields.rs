@@ -90,6 +90,17 @@ struct Elements<'a> {
     left: u64,
 }
 
+impl<'a> Elements<'a> {
+    /// The elements when each of them is one byte without a sign.
+    #[inline]
+    fn octets(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let load = &self.packing.load;
+        let is_octet = load.is_octet() && self.packing.stride == 8 && self.at & 7 == 0;
+        let begin = usize::try_from(self.at >> 3).ok().filter(|_| is_octet)?;
+        bytes.get(begin..begin.checked_add(usize::try_from(self.left).ok()?)?)
+    }
+}
+
 /// An iterator over decoded values in the order of the packet. Values inside structures, arrays,
 /// optionals and variants stand between their beginning and end.
 ///
@@ -115,6 +126,16 @@ impl<'a> Fields<'a> {
             run: 0,
             elements: None,
         }
+    }
+
+    /// All elements of the array that just began, when each of them is a byte without a sign; the
+    /// next value is the end of the array then.
+    #[inline]
+    pub fn take_octets(&mut self) -> Option<&'a [u8]> {
+        let elements = self.elements.as_mut()?;
+        let octets = elements.octets(self.bytes)?;
+        elements.left = 0;
+        Some(octets)
     }
 
     #[inline(always)]
@@ -168,7 +189,7 @@ impl<'a> Fields<'a> {
         let load = packing.load;
         let kind = load.token_kind();
         let mut folded = init;
-        match self.octets(elements) {
+        match elements.octets(self.bytes) {
             Some(octets) => {
                 for &octet in octets {
                     let value = Value::Unsigned(octet.into());
@@ -184,16 +205,6 @@ impl<'a> Fields<'a> {
             }
         }
         f(folded, self.datum(packing.node, Value::ArrayEnd))
-    }
-
-    /// The elements when each of them is one byte without a sign.
-    #[inline]
-    fn octets(&self, elements: Elements<'a>) -> Option<&'a [u8]> {
-        let Elements { packing, at, left } = elements;
-        let is_octet = packing.load.is_octet() && packing.stride == 8 && at & 7 == 0;
-        let begin = usize::try_from(at >> 3).ok().filter(|_| is_octet)?;
-        self.bytes
-            .get(begin..begin.checked_add(usize::try_from(left).ok()?)?)
     }
 
     #[inline]

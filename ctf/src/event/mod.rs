@@ -20,7 +20,7 @@ pub use fields::{Datum, Fields, Value};
 pub use packet::PacketFacts;
 pub use plan::{Candidate, Plan};
 use reader::scope_of;
-pub use reader::{EventReader, Lost};
+pub use reader::{EventPosition, EventReader, Lost};
 
 /// An event record as far as the plan wants it. It lives until the reader goes on.
 #[derive(Clone, Copy, Debug)]

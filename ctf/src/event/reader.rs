@@ -6,7 +6,7 @@ use super::engine::{Engine, NO_SCOPE, Stuck, TOKENS_MAX, UNKNOWN};
 use super::packet::PacketFacts;
 use super::plan::{Inner, Plan};
 use super::{Event, Fields};
-use crate::class::{ClockClass, Scope, StreamClass, StreamClassIndex};
+use crate::class::{ByteOrder, ClockClass, Scope, StreamClass, StreamClassIndex};
 use crate::element::ElementReader;
 use crate::machine::{DecodeError, DecodeFault, align_up};
 
@@ -22,6 +22,32 @@ pub struct Lost {
     pub from: u64,
     /// Where reading goes on, in bits from the beginning of the data.
     pub to: u64,
+}
+
+/// A place between two event records, as a plain value.
+///
+/// It can be cloned, kept, and given to any reader of the same plan and data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventPosition {
+    packet: usize,
+    head: u64,
+    clock: u64,
+    has_clock: bool,
+    order: Option<ByteOrder>,
+    saved: Box<[u64]>,
+    idle: u32,
+}
+
+impl EventPosition {
+    /// Offset of the packet in the data, in bytes.
+    pub fn packet_offset(&self) -> usize {
+        self.packet
+    }
+
+    /// Where it is, in bits from the beginning of the data.
+    pub fn offset(&self) -> u64 {
+        self.packet as u64 * 8 + self.head
+    }
 }
 
 /// Where the reader is in a packet.
@@ -281,6 +307,40 @@ impl<'a> EventReader<'a> {
     pub fn seek(&mut self, offset: usize) {
         self.state = State::Before(offset);
         self.error = None;
+    }
+
+    /// The place after the event record that was read last; nothing when the reader is not in a
+    /// packet, or cannot go on in it.
+    pub fn position(&self) -> Option<EventPosition> {
+        (self.state == State::Inside).then(|| EventPosition {
+            packet: self.facts.offset,
+            head: self.engine.head,
+            clock: self.engine.clock,
+            has_clock: self.engine.has_clock,
+            order: self.engine.order,
+            saved: self.engine.saved.as_slice().into(),
+            idle: self.idle,
+        })
+    }
+
+    /// Goes to a place; the next event record is the one after it.
+    ///
+    /// # Errors
+    ///
+    /// A [`DecodeError`] when the data is not the one the place is from: the header and context of
+    /// its packet cannot be decoded.
+    pub fn restore(&mut self, position: &EventPosition) -> Result<(), DecodeError> {
+        self.seek(position.packet);
+        self.next_packet()?;
+        let engine = &mut self.engine;
+        engine.head = position.head.min(engine.limit);
+        (engine.clock, engine.has_clock) = (position.clock, position.has_clock);
+        engine.order = position.order;
+        for (slot, value) in engine.saved.iter_mut().zip(&position.saved) {
+            *slot = *value;
+        }
+        self.idle = position.idle;
+        Ok(())
     }
 
     /// The values of a scope of the current packet: its header or its context.

@@ -179,8 +179,8 @@ impl Runs {
         }
     }
 
-    /// Makes one operation of the run at `run` and what follows it: fewer operations are fewer jumps
-    /// to foretell. No address points behind `run` yet.
+    /// Makes one operation of the run at `run` and what follows it: fewer operations are fewer
+    /// jumps to foretell. No address points behind `run` yet.
     fn fuse(&mut self, run: usize) {
         let Op::Run { alignment, bits } = self.ops[run] else {
             return;

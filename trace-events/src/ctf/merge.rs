@@ -5,7 +5,7 @@ use super::events::{CtfDecoder, in_packet};
 use super::folder::{PacketEntry, TraceFolder, TraceStream};
 use super::text::{Block, LineWriter, Progress, TextPlan};
 use crate::{Decoder, Event};
-use ctf::Position;
+use ctf::EventPosition;
 use serde_json::{Map, Value as Json};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -105,7 +105,7 @@ struct Cursor<'t> {
     decoder: Option<CtfDecoder>,
     /// The next packet, and where to go on in the current one.
     packet: usize,
-    position: Option<Box<Position>>,
+    position: Option<EventPosition>,
     open: Option<(usize, File)>,
     data: Vec<u8>,
     block: Block,
@@ -193,10 +193,7 @@ impl<'t> Cursor<'t> {
             })?;
             return Ok(());
         }
-        match self
-            .plan
-            .decode(&self.data, from.as_deref(), &mut self.block)
-        {
+        match self.plan.decode(&self.data, from.as_ref(), &mut self.block) {
             Ok(Progress::At(position)) => self.position = Some(position),
             Ok(Progress::Done) => {}
             Err(error) => return Err(in_packet(error)),
@@ -266,7 +263,7 @@ pub fn write_events(
                 heap.push(Reverse((line.time, index)));
                 break;
             }
-            lines.push(&mut out, &cursor.plan, &cursor.block, line);
+            lines.push(&mut out, &cursor.block, line);
             written.events += 1;
             if out.len() >= OUTPUT_BYTES {
                 output.write_all(&out)?;

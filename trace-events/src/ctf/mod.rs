@@ -19,7 +19,7 @@ pub use merge::{
     EventFormat, OnFault, TimeWindow, WriteError, WriteOptions, Written, write_events,
 };
 pub use packet::{PacketFacts, packet_facts};
-pub use text::{Block, Line, LineWriter, Progress, TextPlan};
+pub use text::TextPlan;
 
 #[cfg(test)]
 mod tests;

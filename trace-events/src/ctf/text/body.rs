@@ -1,160 +1,79 @@
-//! The text of the fields of event records, from the elements of their packet.
+//! The text of the fields of event records.
 
+use super::array::{push_decimal_octets, push_hexadecimal_octets, push_index};
 use super::number::{push_float, push_hexadecimal, push_unsigned};
 use super::plan::{NodeText, Plan, Style};
 use super::strings::{push_escaped, to_utf8, until_null};
-use ctf::class::{Encoding, Scope};
-use ctf::{Element, Field, Procedure};
+use ctf::class::{DisplayBase, Encoding, TraceClass};
+use ctf::{Datum, Field, Fields, Value};
 
-/// Writes elements as text. It keeps the packet context of the current packet, which stands in
-/// the line of each of its events.
+/// Writes the values of one root structure at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyWriter {
-    out: Vec<u8>,
-    packet_context: Vec<u8>,
+    /// The text so far; the texts of events follow each other.
+    pub(super) out: Vec<u8>,
     /// Index of the next element of each open array.
     arrays: Vec<u64>,
     /// The optional that was begun last is not there: its end follows directly.
     is_absent: bool,
-    /// In a header, of which nothing is shown.
-    in_header: bool,
-    in_packet_context: bool,
-    /// Where the text of the packet context begins.
-    packet_context_start: usize,
-    /// Something of the current event was written.
-    has_scope: bool,
-    string: Option<Text>,
-    bytes: Vec<u8>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text {
-    String(Encoding),
-    /// The null character was found: what follows is not shown, but the closing quote is.
-    Ended,
-    Blob,
-    /// Nothing of it is shown.
-    Hidden,
+/// What does not change from event to event.
+#[derive(Clone, Copy)]
+pub(super) struct Texts<'p> {
+    pub(super) plan: &'p Plan,
+    pub(super) trace: &'p TraceClass,
 }
 
 impl BodyWriter {
-    /// The text so far; the texts of events follow each other.
-    pub(super) fn text(&self) -> &[u8] {
-        &self.out
-    }
-
-    pub(super) fn push(&mut self, text: &[u8]) {
-        self.out.extend_from_slice(text);
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.out.clear();
-    }
-
-    /// Forgets what was open when a packet could not be decoded any further.
-    pub(super) fn abandon(&mut self, length: usize) {
-        self.out.truncate(length);
-        self.arrays.clear();
-        (self.is_absent, self.in_header, self.in_packet_context) = (false, false, false);
-        self.string = None;
-    }
-
-    pub(super) fn begin_packet(&mut self) {
-        self.packet_context.clear();
-    }
-
-    /// Begins an event record.
+    /// Writes a root structure.
     #[inline]
-    pub(super) fn begin_record(&mut self) {
-        self.has_scope = !self.packet_context.is_empty();
-        self.out.extend_from_slice(&self.packet_context);
+    pub(super) fn root(&mut self, texts: Texts<'_>, fields: Fields<'_>) {
+        self.out.push(b'{');
+        self.values(texts, fields);
+        self.out.extend_from_slice(b" }");
     }
 
     #[inline]
-    pub(super) fn begin_scope(&mut self, scope: Scope) {
-        self.in_header = matches!(scope, Scope::PacketHeader | Scope::EventHeader);
-        self.in_packet_context = scope == Scope::PacketContext;
-        self.packet_context_start = self.out.len();
-    }
-
-    #[inline]
-    pub(super) fn end_scope(&mut self) {
-        if self.in_packet_context {
-            self.packet_context.clear();
-            self.packet_context
-                .extend_from_slice(&self.out[self.packet_context_start..]);
-            self.out.truncate(self.packet_context_start);
-        }
-        (self.in_header, self.in_packet_context) = (false, false);
-    }
-
-    /// Writes one element of a field.
-    #[inline]
-    pub(super) fn element(&mut self, element: &Element<'_>, plan: &Plan, procedure: &Procedure) {
-        if self.in_header {
-            return;
-        }
-        match *element {
-            Element::FixedUnsigned(field, value) | Element::VariableUnsigned(field, value) => {
-                self.integer(plan, procedure, field, (value, false));
-            }
-            Element::FixedSigned(field, value) | Element::VariableSigned(field, value) => {
-                self.integer(plan, procedure, field, (value.cast_unsigned(), true));
-            }
-            Element::RawData(bytes) => self.raw_data(bytes),
-            Element::NullTerminatedStringBegin(field)
-            | Element::StaticStringBegin(field, _)
-            | Element::DynamicStringBegin(field, _) => self.begin_string(plan, field),
-            Element::NullTerminatedStringEnd(_)
-            | Element::StaticStringEnd(_)
-            | Element::DynamicStringEnd(_) => self.end_string(),
-            Element::StructBegin(field) => self.begin_struct(plan, field),
-            Element::StructEnd(field) => self.end(plan, field, b" }"),
-            Element::StaticArrayBegin(field, _) | Element::DynamicArrayBegin(field, _) => {
-                self.begin(plan, field, b"[");
-                self.arrays.push(0);
-            }
-            Element::StaticArrayEnd(field) | Element::DynamicArrayEnd(field) => {
-                self.arrays.pop();
-                self.end(plan, field, b" ]");
-            }
-            _ => self.rare(element, plan),
-        }
-    }
-
-    fn rare(&mut self, element: &Element<'_>, plan: &Plan) {
-        match *element {
-            Element::FixedFloat(field, value) => self.float(plan, field, value),
-            Element::FixedBool(field, value) => {
-                self.begin(plan, field, if value { b"true" } else { b"false" });
-            }
-            Element::FixedBitArray(field, value) => self.bit_array(plan, field, value),
-            Element::FixedBitMap(field, value) => self.bit_map(plan, field, value),
-            Element::StaticBlobBegin(field, _) | Element::DynamicBlobBegin(field, _) => {
-                let is_shown = self.begin_value(plan, field).is_some();
-                self.string = Some(if is_shown { Text::Blob } else { Text::Hidden });
-                if is_shown {
-                    self.out.push(b'{');
+    fn values(&mut self, texts: Texts<'_>, mut fields: Fields<'_>) {
+        while let Some(datum) = fields.next() {
+            match datum.value {
+                Value::Unsigned(value) => self.integer(texts, datum.field, value, false),
+                Value::Signed(value) => {
+                    self.integer(texts, datum.field, value.cast_unsigned(), true);
                 }
+                Value::Text(bytes) => self.text(texts.plan, datum.field, bytes),
+                Value::ArrayBegin(_) => {
+                    self.begin(texts.plan, datum.field, b"[");
+                    self.arrays.push(0);
+                    self.octets(texts.plan, datum.field, &mut fields);
+                }
+                Value::ArrayEnd => {
+                    self.arrays.pop();
+                    self.end(texts.plan, datum.field, b" ]");
+                }
+                Value::StructBegin => self.begin(texts.plan, datum.field, b"{"),
+                Value::StructEnd => self.end(texts.plan, datum.field, b" }"),
+                _ => self.rare(texts.plan, &datum),
             }
-            Element::StaticBlobEnd(field) | Element::DynamicBlobEnd(field) => {
-                self.string = None;
-                self.end(plan, field, b" }");
+        }
+    }
+
+    fn rare(&mut self, plan: &Plan, datum: &Datum<'_>) {
+        let field = datum.field;
+        match datum.value {
+            Value::Float(value) => self.float(plan, field, value),
+            Value::Bool(value) => self.begin(plan, field, if value { b"true" } else { b"false" }),
+            Value::BitArray(value) => self.bit_array(plan, field, value),
+            Value::BitMap(value) => self.bit_map(plan, field, value),
+            Value::Blob(bytes) => self.blob(plan, field, bytes),
+            Value::VariantBegin { .. } => self.begin(plan, field, b"{ "),
+            Value::VariantEnd => self.end(plan, field, b" }"),
+            Value::OptionalBegin(is_there) => {
+                self.is_absent = !is_there;
+                self.begin(plan, field, if is_there { b"{ " } else { b"<none>" });
             }
-            Element::UnsignedVariantBegin(field, _) | Element::SignedVariantBegin(field, _) => {
-                self.begin(plan, field, b"{ ");
-            }
-            Element::UnsignedVariantEnd(field) | Element::SignedVariantEnd(field) => {
-                self.end(plan, field, b" }");
-            }
-            Element::BoolOptionalBegin(field, is_there)
-            | Element::UnsignedOptionalBegin(field, is_there, _)
-            | Element::SignedOptionalBegin(field, is_there, _) => {
-                self.begin_optional(plan, field, is_there);
-            }
-            Element::BoolOptionalEnd(field)
-            | Element::UnsignedOptionalEnd(field)
-            | Element::SignedOptionalEnd(field) => self.end_optional(plan, field),
+            Value::OptionalEnd => self.end_optional(plan, field),
             _ => {}
         }
     }
@@ -166,10 +85,12 @@ impl BodyWriter {
         if !node.visible {
             return None;
         }
-        if node.in_array {
-            self.begin_element();
-        } else {
-            self.out.extend_from_slice(plan.prefix(node));
+        match self.arrays.last_mut() {
+            Some(index) if node.in_array => {
+                push_index(&mut self.out, *index);
+                *index += 1;
+            }
+            _ => plan.push_prefix(&mut self.out, node),
         }
         Some(node)
     }
@@ -182,19 +103,72 @@ impl BodyWriter {
         }
     }
 
+    #[inline]
+    fn end(&mut self, plan: &Plan, field: Field<'_>, text: &[u8]) {
+        if plan.node(field.id()).visible {
+            self.out.extend_from_slice(text);
+        }
+    }
+
     /// Writes an integer: its raw bits and whether it is signed.
     #[inline]
-    fn integer(
-        &mut self,
-        plan: &Plan,
-        procedure: &Procedure,
-        field: Field<'_>,
-        (raw, is_signed): (u64, bool),
-    ) {
-        if let Some(node) = self.begin_value(plan, field) {
-            let trace = procedure.trace_class();
-            plan.push_integer(&mut self.out, &node.style, trace, raw, is_signed);
+    fn integer(&mut self, texts: Texts<'_>, field: Field<'_>, raw: u64, is_signed: bool) {
+        let Some(node) = self.begin_value(texts.plan, field) else {
+            return;
+        };
+        match node.style {
+            // The frequent ones by themselves.
+            Style::Unsigned {
+                base: DisplayBase::Decimal,
+                ..
+            } => push_unsigned(&mut self.out, raw),
+            _ => texts
+                .plan
+                .push_integer(&mut self.out, &node.style, texts.trace, raw, is_signed),
         }
+    }
+
+    /// Writes all elements of the array that just began when they are bytes; those of a buffer or
+    /// an address are many.
+    #[inline]
+    fn octets(&mut self, plan: &Plan, array: Field<'_>, fields: &mut Fields<'_>) {
+        let push = match plan.octets(array.id()) {
+            Some(DisplayBase::Hexadecimal) => push_hexadecimal_octets,
+            Some(DisplayBase::Decimal) => push_decimal_octets,
+            _ => return,
+        };
+        if let Some(octets) = fields.take_octets() {
+            push(&mut self.out, octets);
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, plan: &Plan, field: Field<'_>, bytes: &[u8]) {
+        let Some(Style::String(encoding)) = self.begin_value(plan, field).map(|node| &node.style)
+        else {
+            return;
+        };
+        self.out.push(b'"');
+        let text = until_null(bytes, *encoding);
+        match encoding {
+            Encoding::Utf8 => push_escaped(&mut self.out, text),
+            encoding => push_escaped(&mut self.out, &to_utf8(text, *encoding)),
+        }
+        self.out.push(b'"');
+    }
+
+    fn blob(&mut self, plan: &Plan, field: Field<'_>, bytes: &[u8]) {
+        if self.begin_value(plan, field).is_none() {
+            return;
+        }
+        self.out.push(b'{');
+        for byte in bytes {
+            let digits = b"0123456789abcdef";
+            let high = digits[usize::from(byte >> 4)];
+            self.out
+                .extend_from_slice(&[b' ', high, digits[usize::from(byte & 0xf)]]);
+        }
+        self.out.extend_from_slice(b" }");
     }
 
     fn float(&mut self, plan: &Plan, field: Field<'_>, value: f64) {
@@ -203,91 +177,16 @@ impl BodyWriter {
         }
     }
 
+    fn end_optional(&mut self, plan: &Plan, field: Field<'_>) {
+        if !std::mem::take(&mut self.is_absent) {
+            self.end(plan, field, b" }");
+        }
+    }
+
     fn bit_array(&mut self, plan: &Plan, field: Field<'_>, value: u64) {
         if self.begin_value(plan, field).is_some() {
             self.out.extend_from_slice(b"0x");
             push_hexadecimal(&mut self.out, value);
-        }
-    }
-
-    #[inline]
-    fn begin_element(&mut self) {
-        if let Some(index) = self.arrays.last_mut() {
-            self.out
-                .extend_from_slice(if *index == 0 { b" [" } else { b", [" });
-            push_unsigned(&mut self.out, *index);
-            self.out.extend_from_slice(b"] = ");
-            *index += 1;
-        }
-    }
-
-    #[inline]
-    fn end(&mut self, plan: &Plan, field: Field<'_>, text: &[u8]) {
-        if plan.node(field.id()).visible {
-            self.out.extend_from_slice(text);
-        }
-    }
-
-    #[inline]
-    fn begin_struct(&mut self, plan: &Plan, field: Field<'_>) {
-        let is_root = field.node().parent().is_none();
-        let node = plan.node(field.id());
-        if is_root && node.visible {
-            if self.has_scope && !self.in_packet_context {
-                self.out.extend_from_slice(b", ");
-            }
-            self.has_scope |= !self.in_packet_context;
-        }
-        self.begin(plan, field, b"{");
-    }
-
-    #[inline]
-    fn begin_string(&mut self, plan: &Plan, field: Field<'_>) {
-        self.string = Some(
-            match self.begin_value(plan, field).map(|node| &node.style) {
-                Some(Style::String(encoding)) => {
-                    self.out.push(b'"');
-                    Text::String(*encoding)
-                }
-                _ => Text::Hidden,
-            },
-        );
-    }
-
-    #[inline]
-    fn raw_data(&mut self, bytes: &[u8]) {
-        match self.string {
-            Some(Text::String(Encoding::Utf8)) => {
-                let text = until_null(bytes, Encoding::Utf8);
-                push_escaped(&mut self.out, text);
-                if text.len() < bytes.len() {
-                    self.string = Some(Text::Ended);
-                }
-            }
-            Some(Text::String(_)) => self.bytes.extend_from_slice(bytes),
-            Some(Text::Blob) => {
-                for byte in bytes {
-                    let digits = b"0123456789abcdef";
-                    let high = digits[usize::from(byte >> 4)];
-                    self.out
-                        .extend_from_slice(&[b' ', high, digits[usize::from(byte & 0xf)]]);
-                }
-            }
-            Some(Text::Ended | Text::Hidden) | None => {}
-        }
-    }
-
-    #[inline]
-    fn end_string(&mut self) {
-        match self.string.take() {
-            Some(Text::Ended | Text::String(Encoding::Utf8)) => self.out.push(b'"'),
-            Some(Text::String(encoding)) => {
-                let text = to_utf8(until_null(&self.bytes, encoding), encoding);
-                push_escaped(&mut self.out, &text);
-                self.bytes.clear();
-                self.out.push(b'"');
-            }
-            Some(Text::Blob | Text::Hidden) | None => {}
         }
     }
 
@@ -310,17 +209,6 @@ impl BodyWriter {
         }
         if !is_first {
             self.out.extend_from_slice(b" }");
-        }
-    }
-
-    fn begin_optional(&mut self, plan: &Plan, field: Field<'_>, is_there: bool) {
-        self.is_absent = !is_there;
-        self.begin(plan, field, if is_there { b"{ " } else { b"<none>" });
-    }
-
-    fn end_optional(&mut self, plan: &Plan, field: Field<'_>) {
-        if !std::mem::take(&mut self.is_absent) {
-            self.end(plan, field, b" }");
         }
     }
 }

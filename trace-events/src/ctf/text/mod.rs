@@ -1,18 +1,19 @@
 //! Events as text, byte for byte what `babeltrace2 --clock-gmt` prints.
 //!
-//! The text of an event does not depend on other events but for the time since the one before it.
-//! So each stream makes the *bodies* of its events in blocks, whatever the order in which the
-//! streams will be merged, and a line is put together when its turn comes.
+//! The line of an event does not depend on other events but for the time since the one before it.
+//! So each stream makes the lines of its events in blocks, whatever the order in which the streams
+//! will be merged, and only that time is filled in when the turn of a line comes.
 
+mod array;
 mod body;
 mod number;
 mod plan;
 mod strings;
 mod time;
 
-use body::BodyWriter;
-use ctf::class::{EnvironmentValue, EventClass, StreamClassIndex, TraceClass};
-use ctf::{DecodeError, Element, ElementReader, Position, Procedure};
+use body::{BodyWriter, Texts};
+use ctf::class::{EnvironmentValue, EventClass, Scope, StreamClassIndex, TraceClass};
+use ctf::{DecodeError, Event, EventPosition, EventReader, NodeId, Procedure};
 pub(super) use number::{push_float, push_signed, push_unsigned};
 use plan::Plan;
 pub(super) use strings::to_utf8;
@@ -20,84 +21,86 @@ pub(super) use time::{Clock, TimeText, push_duration};
 
 /// Bytes of text after which a block ends with the current event.
 const BLOCK_BYTES: usize = 256 * 1024;
+/// Holds the place of the time since the line before, and is what the first line has.
+const NO_DELTA: &[u8; 11] = b"?.?????????";
+/// Scopes of an event that are shown, after the packet context.
+const SCOPES: [Scope; 3] = [
+    Scope::EventCommonContext,
+    Scope::EventSpecificContext,
+    Scope::EventPayload,
+];
 
 /// What the text of all events of a trace has in common.
 #[derive(Debug)]
 pub struct TextPlan {
     procedure: Procedure,
     plan: Plan,
-    /// `hostname:procname:(vpid) name: ` of every event class.
-    heads: Vec<Box<[u8]>>,
+    /// Decodes what is shown.
+    events: ctf::Plan,
     /// By the index of the stream class.
     streams: Vec<StreamText>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct StreamText {
-    /// Index of the head of its first event class.
-    heads: u32,
+    /// `hostname:procname:(vpid) name: ` of every event class.
+    heads: Vec<Box<[u8]>>,
     clock: Option<Clock>,
 }
 
 /// An event of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub(super) struct Line {
     /// Nanoseconds since the origin of the clock, when the stream has one.
-    pub time: Option<i64>,
-    head: u32,
+    pub(super) time: Option<i64>,
     start: usize,
     end: usize,
+    /// Where the time since the line before stands, from the beginning of the line.
+    delta: Option<u32>,
 }
 
-/// The head of a line that stands for itself.
-const WHOLE: u32 = u32::MAX;
-
-/// Events of one stream, decoded and not yet written. The bodies of one packet may be spread over
+/// Events of one stream, decoded and not yet written. Those of one packet may be spread over
 /// several blocks.
 #[derive(Debug, Default)]
-pub struct Block {
+pub(super) struct Block {
     writer: BodyWriter,
     lines: Vec<Line>,
-    class: Option<StreamClassIndex>,
-    cycles: u64,
+    time: TimeText,
+    /// The text of the packet context, which is in the line of each event.
+    packet_context: Vec<u8>,
 }
 
 impl Block {
     /// The events, in the order of the stream.
-    pub fn lines(&self) -> &[Line] {
+    pub(super) fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Forgets the events, not the packet.
-    pub fn clear(&mut self) {
-        self.writer.clear();
+    /// Forgets the events.
+    pub(super) fn clear(&mut self) {
+        self.writer.out.clear();
         self.lines.clear();
     }
 
     /// Adds an event whose line is `text` as it stands.
-    pub fn push_whole(&mut self, time: Option<i64>, text: &[u8]) {
-        let start = self.writer.text().len();
-        self.writer.push(text);
-        let end = self.writer.text().len();
+    pub(super) fn push_whole(&mut self, time: Option<i64>, text: &[u8]) {
+        let start = self.writer.out.len();
+        self.writer.out.extend_from_slice(text);
+        self.writer.out.push(b'\n');
         self.lines.push(Line {
             time,
-            head: WHOLE,
             start,
-            end,
+            end: self.writer.out.len(),
+            delta: None,
         });
-    }
-
-    /// True when the block has as many events as a block should have.
-    pub fn is_full(&self) -> bool {
-        self.writer.text().len() >= BLOCK_BYTES
     }
 }
 
 /// How far a packet was decoded.
 #[derive(Clone, Debug)]
-pub enum Progress {
-    /// Up to this event of the packet.
-    At(Box<Position>),
+pub(super) enum Progress {
+    /// Up to here.
+    At(EventPosition),
     /// To its end.
     Done,
 }
@@ -108,27 +111,22 @@ impl TextPlan {
         let plan = Plan::new(&procedure);
         let trace = procedure.trace_class();
         let origin = origin_text(trace);
-        let mut heads = vec![head(&origin, None)];
-        let mut streams = Vec::new();
-        for stream in trace.stream_classes() {
-            let clock = stream
-                .default_clock
-                .map(|id| Clock::new(trace.clock_class(id)));
-            streams.push(StreamText {
-                heads: heads.len() as u32,
-                clock,
-            });
-            heads.extend(
-                stream
-                    .event_classes()
-                    .iter()
-                    .map(|event| head(&origin, Some(event))),
-            );
-        }
+        let stream = |stream: &ctf::class::StreamClass| {
+            let classes = stream.event_classes().iter();
+            let clock = stream.default_clock;
+            StreamText {
+                heads: classes.map(|event| head(&origin, event)).collect(),
+                clock: clock.map(|id| Clock::new(trace.clock_class(id))),
+            }
+        };
+        let streams = trace.stream_classes().iter().map(stream).collect();
+        let events = ctf::Plan::new(&procedure, |field| {
+            SCOPES.contains(&field.scope) && plan.is_shown(field.node)
+        });
         Self {
             procedure,
             plan,
-            heads,
+            events,
             streams,
         }
     }
@@ -148,118 +146,136 @@ impl TextPlan {
     ///
     /// # Errors
     /// When the packet cannot be decoded any further; the events before are in the block.
-    pub fn decode(
+    pub(super) fn decode(
         &self,
         data: &[u8],
-        from: Option<&Position>,
+        from: Option<&EventPosition>,
         block: &mut Block,
     ) -> Result<Progress, DecodeError> {
-        let mut reader = ElementReader::new(&self.procedure, data);
+        let mut reader = EventReader::new(&self.events, data);
         match from {
-            Some(position) => reader.restore(position),
-            None => (block.class, block.cycles) = (None, 0),
+            Some(position) => reader.restore(position)?,
+            None => {
+                reader.next_packet()?;
+            }
         }
-        let done = self.run(&mut reader, block);
-        if done.is_err() {
-            block
-                .writer
-                .abandon(block.lines.last().map_or(0, |line| line.end));
-        }
-        done
-    }
-
-    fn run(
-        &self,
-        reader: &mut ElementReader<'_>,
-        block: &mut Block,
-    ) -> Result<Progress, DecodeError> {
-        let (plan, procedure) = (&self.plan, &self.procedure);
-        let trace = procedure.trace_class();
-        let mut start = block.writer.text().len();
-        let mut head = 0;
-        let mut clock = self.clock(block.class);
-        while let Some(element) = reader.next_element()? {
-            match element {
-                Element::ScopeBegin(scope) => block.writer.begin_scope(*scope),
-                Element::ScopeEnd(_) => block.writer.end_scope(),
-                Element::ClockValue(cycles) => block.cycles = *cycles,
-                Element::EventInfo(class) => head = self.head_index(trace, block.class, *class),
-                Element::RecordBegin => {
-                    start = block.writer.text().len();
-                    block.writer.begin_record();
-                }
-                Element::RecordEnd => {
-                    let end = block.writer.text().len();
-                    let time = clock.map(|clock| clock.nanoseconds(block.cycles));
-                    block.lines.push(Line {
-                        time,
-                        head,
-                        start,
-                        end,
-                    });
-                    if end >= BLOCK_BYTES {
-                        return Ok(Progress::At(Box::new(reader.position())));
-                    }
-                }
-                Element::StreamInfo(info) => {
-                    block.class = info
-                        .class
-                        .and_then(|class| trace.find_stream_class(class.id));
-                    clock = self.clock(block.class);
-                }
-                Element::PacketBegin => block.writer.begin_packet(),
-                other => block.writer.element(other, plan, procedure),
+        self.packet_context(&reader, block);
+        let Some(class) = reader.packet().stream_class else {
+            return Ok(Progress::Done);
+        };
+        let stream = &self.streams[class.0 as usize];
+        while let Some(event) = reader.next_event()? {
+            self.line(stream, &event, block);
+            if block.writer.out.len() >= BLOCK_BYTES {
+                return Ok(reader.position().map_or(Progress::Done, Progress::At));
             }
         }
         Ok(Progress::Done)
     }
 
+    /// Makes the text of the packet context; nothing when nothing of it is shown.
+    fn packet_context(&self, reader: &EventReader<'_>, block: &mut Block) {
+        block.packet_context.clear();
+        if !reader.has_packet_scope(Scope::PacketContext) {
+            return;
+        }
+        let fields = reader.packet_fields(Scope::PacketContext);
+        let first = fields.clone().next().map(|datum| datum.field.id());
+        if !first.is_none_or(|field| self.plan.is_shown(self.root(field))) {
+            return;
+        }
+        let length = block.writer.out.len();
+        block.writer.root(self.texts(), fields);
+        block
+            .packet_context
+            .extend_from_slice(&block.writer.out[length..]);
+        block.writer.out.truncate(length);
+    }
+
+    fn texts(&self) -> Texts<'_> {
+        Texts {
+            plan: &self.plan,
+            trace: self.procedure.trace_class(),
+        }
+    }
+
+    /// The root structure that holds `field`.
+    fn root(&self, mut field: NodeId) -> NodeId {
+        while let Some(parent) = self.procedure.node(field).parent() {
+            field = parent;
+        }
+        field
+    }
+
     #[inline]
-    fn head_index(
-        &self,
-        trace: &TraceClass,
-        stream: Option<StreamClassIndex>,
-        event: Option<&EventClass>,
-    ) -> u32 {
-        let (Some(stream), Some(event)) = (stream, event) else {
-            return 0;
-        };
-        let index = trace.stream_class(stream).find_event_class(event.id);
-        index.map_or(0, |index| self.streams[stream.0 as usize].heads + index.0)
+    fn line(&self, stream: &StreamText, event: &Event<'_>, block: &mut Block) {
+        let writer = &mut block.writer;
+        let start = writer.out.len();
+        // A clock without a timestamp is at zero.
+        let cycles = event.clock().unwrap_or(0);
+        let time = stream.clock.map(|clock| clock.nanoseconds(cycles));
+        let mut delta = None;
+        if let Some(time) = time {
+            writer.out.push(b'[');
+            block.time.push(&mut writer.out, time);
+            writer.out.extend_from_slice(b"] (+");
+            delta = Some((writer.out.len() - start) as u32);
+            writer.out.extend_from_slice(NO_DELTA);
+            writer.out.extend_from_slice(b") ");
+        }
+        let head = &stream.heads[event.class_index().0 as usize];
+        writer.out.extend_from_slice(head);
+        writer.out.extend_from_slice(&block.packet_context);
+        let mut has_scope = !block.packet_context.is_empty();
+        for scope in SCOPES {
+            // Of a root structure of which nothing is shown, nothing is decoded.
+            if !event.has_scope(scope) {
+                continue;
+            }
+            if has_scope {
+                writer.out.extend_from_slice(b", ");
+            }
+            has_scope = true;
+            writer.root(self.texts(), event.fields(scope));
+        }
+        writer.out.push(b'\n');
+        block.lines.push(Line {
+            time,
+            start,
+            end: writer.out.len(),
+            delta,
+        });
     }
 }
 
 /// Puts the lines of events together. The time since the line before is in each of them.
 #[derive(Clone, Debug, Default)]
-pub struct LineWriter {
+pub(super) struct LineWriter {
     last: Option<i64>,
-    time: TimeText,
 }
 
 impl LineWriter {
     /// Appends the line of an event of `block`.
     #[inline]
-    pub fn push(&mut self, out: &mut Vec<u8>, plan: &TextPlan, block: &Block, line: &Line) {
-        let text = &block.writer.text()[line.start..line.end];
-        if line.head == WHOLE {
-            out.extend_from_slice(text);
-            out.push(b'\n');
+    pub(super) fn push(&mut self, out: &mut Vec<u8>, block: &Block, line: &Line) {
+        let start = out.len();
+        out.extend_from_slice(&block.writer.out[line.start..line.end]);
+        let (Some(time), Some(delta)) = (line.time, line.delta) else {
             return;
-        }
-        if let Some(time) = line.time {
-            out.push(b'[');
-            self.time.push(out, time);
-            out.extend_from_slice(b"] (+");
-            match self.last {
-                None => out.extend_from_slice(b"?.?????????"),
-                Some(last) => push_duration(out, time.wrapping_sub(last).cast_unsigned()),
+        };
+        let Some(last) = self.last.replace(time) else {
+            return;
+        };
+        let at = start + delta as usize;
+        let nanoseconds = time.wrapping_sub(last).cast_unsigned();
+        match time::short_duration(nanoseconds) {
+            Some(text) => out[at..at + NO_DELTA.len()].copy_from_slice(&text),
+            None => {
+                let mut text = Vec::new();
+                push_duration(&mut text, nanoseconds);
+                out.splice(at..at + NO_DELTA.len(), text);
             }
-            out.extend_from_slice(b") ");
-            self.last = Some(time);
         }
-        out.extend_from_slice(&plan.heads[line.head as usize]);
-        out.extend_from_slice(text);
-        out.push(b'\n');
     }
 }
 
@@ -288,9 +304,7 @@ fn origin_text(trace: &TraceClass) -> Vec<u8> {
     text
 }
 
-fn head(origin: &[u8], event: Option<&EventClass>) -> Box<[u8]> {
-    let name = event
-        .and_then(|event| event.identity.name.as_deref())
-        .unwrap_or("<unknown>");
+fn head(origin: &[u8], event: &EventClass) -> Box<[u8]> {
+    let name = event.identity.name.as_deref().unwrap_or("<unknown>");
     [origin, name.as_bytes(), b": "].concat().into()
 }

@@ -1,39 +1,44 @@
 //! Numbers as C prints them.
 
-/// All pairs of decimal digits.
-const PAIRS: [u8; 200] = pairs();
+/// Eight decimal digits as text, the first of them in the lowest byte. `value` is less than a
+/// hundred million. The digits are found two, then four, then eight at once, without a jump.
+#[inline]
+fn eight_digits(value: u32) -> u64 {
+    eight_bcd(value) + 0x3030_3030_3030_3030
+}
 
-const fn pairs() -> [u8; 200] {
-    let mut table = [0; 200];
-    let mut value = 0;
-    while value < 100 {
-        table[value * 2] = b'0' + (value / 10) as u8;
-        table[value * 2 + 1] = b'0' + (value % 10) as u8;
-        value += 1;
-    }
-    table
+#[inline]
+fn eight_bcd(value: u32) -> u64 {
+    let value = u64::from(value);
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | (fours - hundreds * 100) << 16;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - tens * 10) << 8
+}
+
+/// Appends the first `length` of the bytes of `text`.
+#[inline]
+fn push_word(out: &mut Vec<u8>, text: u64, length: usize) {
+    let end = out.len() + length;
+    // A copy of known length and a cut are cheaper than a copy of unknown length.
+    out.extend_from_slice(&text.to_le_bytes());
+    out.truncate(end);
 }
 
 /// `%lu`
 #[inline]
-pub(in crate::ctf) fn push_unsigned(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    while value >= 100 {
-        let pair = (value % 100) as usize * 2;
-        value /= 100;
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+pub(in crate::ctf) fn push_unsigned(out: &mut Vec<u8>, value: u64) {
+    const LOW: u64 = 100_000_000;
+    if value < LOW {
+        let digits = eight_bcd(value as u32);
+        let zeros = ((digits | 1 << 63).trailing_zeros() / 8).min(7);
+        let text = (digits + 0x3030_3030_3030_3030) >> (zeros * 8);
+        push_word(out, text, 8 - zeros as usize);
+        return;
     }
-    if value >= 10 {
-        let pair = value as usize * 2;
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    } else {
-        at -= 1;
-        digits[at] = b'0' + value as u8;
-    }
-    out.extend_from_slice(&digits[at..]);
+    push_unsigned(out, value / LOW);
+    push_word(out, eight_digits((value % LOW) as u32), 8);
 }
 
 /// `%ld`
@@ -48,11 +53,24 @@ pub(in crate::ctf) fn push_signed(out: &mut Vec<u8>, value: i64) {
 /// `%lX`
 #[inline]
 pub(crate) fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
-    let digits = 16 - ((value | 1).leading_zeros() as usize) / 4;
-    for index in (0..digits).rev() {
-        let nibble = (value >> (index * 4)) & 0xf;
-        out.push(b"0123456789ABCDEF"[nibble as usize]);
+    if value >> 32 != 0 {
+        push_hexadecimal(out, value >> 32);
+        push_word(out, eight_nibbles(value as u32), 8);
+        return;
     }
+    let zeros = ((value as u32 | 1).leading_zeros() / 4) as usize;
+    push_word(out, eight_nibbles(value as u32) >> (zeros * 8), 8 - zeros);
+}
+
+/// Eight hexadecimal digits as text, the first of them in the lowest byte.
+#[inline]
+fn eight_nibbles(value: u32) -> u64 {
+    let pairs = u64::from(value);
+    let pairs = (pairs | pairs << 16) & 0x0000_ffff_0000_ffff;
+    let bytes = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (bytes | bytes << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = (nibbles + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    (nibbles + 0x3030_3030_3030_3030 + letters * u64::from(b'A' - b'9' - 1)).swap_bytes()
 }
 
 /// `%lo`
@@ -72,22 +90,16 @@ pub(crate) fn push_binary(out: &mut Vec<u8>, value: u64, bits: u32) {
 
 /// Nine digits, as a fraction of a second has them. `value` is less than a billion.
 #[inline]
-pub(crate) fn push_nine_digits(out: &mut Vec<u8>, value: u32) {
-    let mut digits = [0_u8; 9];
-    let mut rest = value;
-    for at in [7, 5, 3, 1] {
-        let pair = (rest % 100) as usize * 2;
-        rest /= 100;
-        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    }
-    digits[0] = b'0' + (rest % 10) as u8;
-    out.extend_from_slice(&digits);
+pub(crate) fn nine_digits(value: u32) -> [u8; 9] {
+    let mut text = [b'0' + (value / 100_000_000) as u8; 9];
+    let rest = eight_digits(value % 100_000_000);
+    text[1..].copy_from_slice(&rest.to_le_bytes());
+    text
 }
 
 /// Two digits. `value` is less than 100.
 pub(crate) fn push_two_digits(out: &mut Vec<u8>, value: u32) {
-    let pair = (value % 100) as usize * 2;
-    out.extend_from_slice(&PAIRS[pair..pair + 2]);
+    out.extend_from_slice(&[b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]);
 }
 
 /// `%g`: six significant digits, the shorter of the two notations, no zeros at the end.
@@ -229,7 +241,10 @@ mod tests {
         assert_eq!(text(|out| push_hexadecimal(out, 0)), "0");
         assert_eq!(text(|out| push_octal(out, 0o755)), "755");
         assert_eq!(text(|out| push_binary(out, 5, 4)), "0101");
-        assert_eq!(text(|out| push_nine_digits(out, 12_345)), "000012345");
+        assert_eq!(
+            text(|out| out.extend_from_slice(&nine_digits(12_345))),
+            "000012345"
+        );
     }
 
     proptest! {
@@ -238,6 +253,11 @@ mod tests {
             prop_assert_eq!(text(|out| push_unsigned(out, value)), value.to_string());
             prop_assert_eq!(text(|out| push_hexadecimal(out, value)), format!("{value:X}"));
             prop_assert_eq!(text(|out| push_octal(out, value)), format!("{value:o}"));
+            let low = value >> (value % 64);
+            prop_assert_eq!(text(|out| push_unsigned(out, low)), low.to_string());
+            prop_assert_eq!(text(|out| push_hexadecimal(out, low)), format!("{low:X}"));
+            let fraction = (value % 1_000_000_000) as u32;
+            prop_assert_eq!(text(|out| out.extend_from_slice(&nine_digits(fraction))), format!("{fraction:09}"));
         }
 
         #[test]

@@ -36,8 +36,19 @@ pub(super) struct NodeText {
     pub(super) visible: bool,
     /// The element of an array: its prefix has its index.
     pub(super) in_array: bool,
-    prefix: (u32, u32),
+    prefix: Prefix,
     pub(super) style: Style,
+}
+
+/// Bytes of a prefix that is copied as a whole.
+const SHORT: usize = 32;
+
+/// The text before a value: a name is rarely long.
+#[derive(Clone, Copy, Debug)]
+enum Prefix {
+    Short([u8; SHORT], u8),
+    /// Where it is in the plan's literals.
+    Long(u32, u32),
 }
 
 /// Labels of an enumeration: `( "A", "B" : container = `.
@@ -72,18 +83,17 @@ impl Plan {
                     .field(procedure.node(id).class())
                     .kind
             });
-            let start = plan.literals.len() as u32;
+            let mut prefix = Vec::new();
             if let (Some(name), Some(parent), true) =
                 (node.display_name(), node.parent(), visible[index])
             {
                 let shown = &mut shown_members[parent.index()];
-                plan.literals
-                    .extend_from_slice(if *shown == 0 { b" " } else { b", " });
+                prefix.extend_from_slice(if *shown == 0 { b" " } else { b", " });
                 *shown += 1;
-                plan.literals.extend_from_slice(name.as_bytes());
-                plan.literals.extend_from_slice(b" = ");
+                prefix.extend_from_slice(name.as_bytes());
+                prefix.extend_from_slice(b" = ");
             }
-            let prefix = (start, plan.literals.len() as u32);
+            let prefix = plan.keep(&prefix);
             let style = plan.style(procedure.trace_class(), node.class());
             plan.nodes.push(NodeText {
                 visible: visible[index],
@@ -134,16 +144,53 @@ impl Plan {
         }
     }
 
-    /// The text before the value of `node`.
+    fn keep(&mut self, prefix: &[u8]) -> Prefix {
+        let mut short = [0; SHORT];
+        if let Some(start) = short.get_mut(..prefix.len()) {
+            start.copy_from_slice(prefix);
+            return Prefix::Short(short, prefix.len() as u8);
+        }
+        let start = self.literals.len() as u32;
+        self.literals.extend_from_slice(prefix);
+        Prefix::Long(start, self.literals.len() as u32)
+    }
+
+    /// Appends the text before the value of `node`.
     #[inline]
-    pub(super) fn prefix(&self, node: &NodeText) -> &[u8] {
-        &self.literals[node.prefix.0 as usize..node.prefix.1 as usize]
+    pub(super) fn push_prefix(&self, out: &mut Vec<u8>, node: &NodeText) {
+        match &node.prefix {
+            Prefix::Short(text, length) => {
+                let end = out.len() + usize::from(*length);
+                out.extend_from_slice(text);
+                out.truncate(end);
+            }
+            Prefix::Long(start, end) => {
+                out.extend_from_slice(&self.literals[*start as usize..*end as usize]);
+            }
+        }
     }
 
     /// The node `id`.
     #[inline]
     pub(super) fn node(&self, id: NodeId) -> &NodeText {
         &self.nodes[id.index()]
+    }
+
+    /// How the elements of the array `id` are written when they are unsigned integers of eight
+    /// bits that are shown and have no labels.
+    #[inline]
+    pub(super) fn octets(&self, id: NodeId) -> Option<DisplayBase> {
+        // The nodes inside a node follow it.
+        let element = self.nodes.get(id.index() + 1)?;
+        match element.style {
+            Style::Unsigned { base, bits: 8 } if element.visible && element.in_array => Some(base),
+            _ => None,
+        }
+    }
+
+    /// Whether `field` of an event record is shown.
+    pub(super) fn is_shown(&self, field: NodeId) -> bool {
+        self.nodes[field.index()].visible
     }
 
     /// Writes the integer `raw` of a node with `style`.
@@ -177,20 +224,29 @@ impl Plan {
     }
 }
 
+fn push_label(out: &mut Vec<u8>, label: &str) {
+    out.push(b'"');
+    push_escaped(out, label.as_bytes());
+    out.push(b'"');
+}
+
 fn push_labels(out: &mut Vec<u8>, kind: &FieldKind, raw: u64) {
     fn push_all<T: Copy + Ord>(out: &mut Vec<u8>, mappings: &Mappings<T>, value: T) {
-        let mut is_first = true;
-        // Babeltrace keeps labels by name.
-        let mut labels: Vec<&str> = mappings.names_of(value).collect();
-        labels.sort_unstable();
-        for label in labels {
-            out.extend_from_slice(if is_first { b"\"" } else { b", \"" });
-            is_first = false;
-            push_escaped(out, label.as_bytes());
-            out.push(b'"');
-        }
-        if is_first {
-            out.extend_from_slice(b"<unknown>");
+        let mut found = mappings.names_of(value);
+        match (found.next(), found.next()) {
+            (None, _) => out.extend_from_slice(b"<unknown>"),
+            (Some(label), None) => push_label(out, label),
+            _ => {
+                // Babeltrace keeps labels by name.
+                let mut labels: Vec<&str> = mappings.names_of(value).collect();
+                labels.sort_unstable();
+                for (index, label) in labels.into_iter().enumerate() {
+                    if index > 0 {
+                        out.extend_from_slice(b", ");
+                    }
+                    push_label(out, label);
+                }
+            }
         }
     }
     out.extend_from_slice(b"( ");

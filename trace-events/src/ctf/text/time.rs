@@ -1,6 +1,6 @@
 //! Times of day, and the clock of a stream.
 
-use super::number::{push_nine_digits, push_two_digits, push_unsigned};
+use super::number::{nine_digits, push_two_digits, push_unsigned};
 use ctf::class::ClockClass;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
@@ -70,7 +70,7 @@ impl TimeText {
             }
             out.extend_from_slice(&self.text);
         }
-        push_nine_digits(out, fraction as u32);
+        out.extend_from_slice(&nine_digits(fraction as u32));
     }
 }
 
@@ -78,7 +78,20 @@ impl TimeText {
 pub(crate) fn push_duration(out: &mut Vec<u8>, nanoseconds: u64) {
     push_unsigned(out, nanoseconds / NS_PER_SECOND);
     out.push(b'.');
-    push_nine_digits(out, (nanoseconds % NS_PER_SECOND) as u32);
+    out.extend_from_slice(&nine_digits((nanoseconds % NS_PER_SECOND) as u32));
+}
+
+/// The same when it is shorter than ten seconds, as it is between most events.
+#[inline]
+pub(super) fn short_duration(nanoseconds: u64) -> Option<[u8; 11]> {
+    let second = nanoseconds / NS_PER_SECOND;
+    if second > 9 {
+        return None;
+    }
+    let mut text = [b'.'; 11];
+    text[0] = b'0' + second as u8;
+    text[2..].copy_from_slice(&nine_digits((nanoseconds % NS_PER_SECOND) as u32));
+    Some(text)
 }
 
 #[cfg(test)]
@@ -98,6 +111,22 @@ mod tests {
         check(86_400_000_000_001, "00:00:00.000000001");
         check(-1, "-0.000000001");
         check(i64::MAX, "23:47:16.854775807");
+    }
+
+    #[test]
+    fn durations() {
+        let check = |nanoseconds: u64, expected: &str| {
+            let mut out = Vec::new();
+            push_duration(&mut out, nanoseconds);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            let short = short_duration(nanoseconds).map(|text| text.to_vec());
+            let is_short = (expected.len() == 11).then(|| expected.as_bytes().to_vec());
+            assert_eq!(short, is_short);
+        };
+        check(0, "0.000000000");
+        check(9_999_999_999, "9.999999999");
+        check(10_000_000_000, "10.000000000");
+        check(u64::MAX, "18446744073.709551615");
     }
 
     #[test]
