@@ -68,22 +68,14 @@ impl StreamPush {
             Some(_) => Edition::Growing,
             None => Edition::Complete,
         };
-        let mut epoch = source_epoch(&metadata, edition, source.form, self.options.packet_bytes)
+        let epoch = source_epoch(&metadata, edition, source.form, self.options.packet_bytes)
             .map_err(|error| ClientError::file(&source.path, error))?;
         let target = PushTarget {
             storage: self.options.storage,
             agent: source.agent.to_string(),
             stream: source.stream.to_string(),
         };
-        if let Some(follow) = &self.options.follow {
-            let (server, inode) = (self.client.server().to_string(), metadata.ino());
-            let of_another = |epoch| {
-                Journal::is_of_another_file(&follow.journals, &target, &server, epoch, inode)
-            };
-            while of_another(epoch)? {
-                epoch = next_epoch(epoch);
-            }
-        }
+        let epoch = self.epoch_of_file(epoch, &metadata, &target)?;
         let known = self.client.next_sequence(&target).await?;
         let next = match known.epoch {
             same if same == epoch => known.sequence,
@@ -131,6 +123,23 @@ impl StreamPush {
             report.remark.clone_from(remark);
         }
         Ok((report, end))
+    }
+
+    /// The epoch of a followed file: `epoch`, unless another file was followed under it.
+    fn epoch_of_file(
+        &self,
+        mut epoch: u64,
+        metadata: &fs::Metadata,
+        target: &PushTarget,
+    ) -> Result<u64, ClientError> {
+        let Some(follow) = &self.options.follow else {
+            return Ok(epoch);
+        };
+        let (server, inode) = (self.client.server().to_string(), metadata.ino());
+        while Journal::is_of_another_file(&follow.journals, target, &server, epoch, inode)? {
+            epoch = next_epoch(epoch);
+        }
+        Ok(epoch)
     }
 
     fn cut(
