@@ -83,7 +83,7 @@ impl EngineConfig {
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
             io: IoChoice::Auto,
             io_buffer_count: 64,
-            commit_window: Duration::from_millis(1),
+            commit_window: Duration::ZERO,
             open_channel_count_max: 512,
             channel_idle: Duration::from_secs(10),
             preallocation_bytes_max: 64 << 20,

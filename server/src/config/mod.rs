@@ -207,7 +207,7 @@ impl Default for StorageConfig {
             io: Io::Auto,
             serializers: 0,
             zstd_level: 1,
-            commit_window_microseconds: 1000,
+            commit_window_microseconds: 0,
             open_files_max: 512,
             preallocation_bytes_max: 64 << 20,
             live_index_packets_max: 256 << 10,
