@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::framing::Verdict;
+use super::send_queue::SendQueue;
 use super::stream::GuardedStream;
 use crate::config::HttpConfig;
 use crate::gate::Gate;
@@ -150,9 +151,12 @@ async fn connection(
     }
     let _open = gate.metrics().connection_opened();
     let verdict = Arc::new(Verdict::default());
-    let stream = GuardedStream::new(stream, Arc::clone(&verdict), write_stall);
+    let files = Arc::new(SendQueue::default());
+    let (watched, sent) = (Arc::clone(&verdict), Arc::clone(&files));
+    let stream = GuardedStream::new(stream, watched, sent, write_stall);
     let requests = AtomicU64::new(0);
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: hyper::Request<_>| {
+        request.extensions_mut().insert(Arc::clone(&files));
         let index = requests.fetch_add(1, Ordering::Relaxed);
         let ambiguous = verdict.is_ambiguous(index);
         let gate = Arc::clone(&gate);

@@ -5,8 +5,10 @@
 
 mod accept;
 mod framing;
+mod send_queue;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use accept::{Stage, serve};
+pub(crate) use send_queue::{STAND_IN_BYTES_MAX, SendQueue};

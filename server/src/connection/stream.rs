@@ -1,16 +1,18 @@
 //! One TCP connection with the limits that hyper does not keep.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::framing::{Framing, Verdict};
+use super::send_queue::{SendQueue, is_stand_in};
 
 /// How long, and how much, a client that still sends is listened to after the answer that ends the
 /// connection. Closing at once would make the kernel send a reset, which can destroy the answer
@@ -24,6 +26,7 @@ pub(super) struct GuardedStream {
     inner: TcpStream,
     framing: Framing,
     verdict: Arc<Verdict>,
+    files: Arc<SendQueue>,
     write_stall: Duration,
     /// Kept between stalls: a timer is made once a connection at most.
     timer: Option<Pin<Box<Sleep>>>,
@@ -37,11 +40,17 @@ struct Linger {
 }
 
 impl GuardedStream {
-    pub(super) fn new(inner: TcpStream, verdict: Arc<Verdict>, write_stall: Duration) -> Self {
+    pub(super) fn new(
+        inner: TcpStream,
+        verdict: Arc<Verdict>,
+        files: Arc<SendQueue>,
+        write_stall: Duration,
+    ) -> Self {
         Self {
             inner,
             framing: Framing::default(),
             verdict,
+            files,
             write_stall,
             timer: None,
             timer_runs: false,
@@ -62,6 +71,45 @@ impl GuardedStream {
         match &mut self.timer {
             Some(timer) => timer.as_mut().poll(cx),
             None => Poll::Pending,
+        }
+    }
+
+    /// Sends what the first of `slices` that stand for the same source stand for: memory, or bytes
+    /// of a file.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stand_in = slices.iter().position(|slice| is_stand_in(slice));
+        match stand_in {
+            None => return Pin::new(&mut self.inner).poll_write_vectored(cx, slices),
+            Some(0) => {}
+            // The head of an answer waits for the file bytes that follow: they go out together.
+            Some(count) => {
+                return self.poll_call(cx, |this| {
+                    let mut control = SendAncillaryBuffer::default();
+                    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+                    Ok(sendmsg(&this.inner, &slices[..count], &mut control, flags)?)
+                });
+            }
+        }
+        self.poll_call(cx, |this| this.files.send(&this.inner, &slices[0]))
+    }
+
+    /// Makes a call that would block again once the socket has room.
+    fn poll_call(
+        &mut self,
+        cx: &mut Context<'_>,
+        call: impl Fn(&Self) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.inner.poll_write_ready(cx))?;
+            match self.inner.try_io(Interest::WRITABLE, || call(self)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return Poll::Ready(outcome),
+            }
         }
     }
 
@@ -123,16 +171,16 @@ impl AsyncWrite for GuardedStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        let outcome = self.poll_send(cx, &[IoSlice::new(bytes)]);
         self.guard_write(outcome, cx)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
+        slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        let outcome = self.poll_send(cx, slices);
         self.guard_write(outcome, cx)
     }
 

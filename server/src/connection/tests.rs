@@ -1,13 +1,15 @@
 //! Requests as bytes on a socket, and what comes back.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http_body_util::BodyExt;
+use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -19,6 +21,23 @@ use crate::gate::Gate;
 use crate::ingest::IngestError;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
+use crate::range::{Buffers, Content, Resource, respond};
+
+const FILE_BYTES: usize = 3 << 20;
+
+/// No two stretches of it are alike.
+#[expect(clippy::disallowed_methods, reason = "a test serves its own file")]
+static FILE: LazyLock<NamedTempFile> = LazyLock::new(|| {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), file_bytes()).unwrap();
+    file
+});
+
+fn file_bytes() -> Vec<u8> {
+    (0..FILE_BYTES as u32 / 4)
+        .flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect()
+}
 
 struct Server {
     address: SocketAddr,
@@ -46,7 +65,18 @@ async fn pauses() -> &'static str {
 impl Server {
     async fn start(http: HttpConfig) -> Self {
         let metrics = Arc::new(Metrics::default());
+        let content = Content::File {
+            file: Arc::new(FILE.reopen().unwrap()),
+            length: FILE_BYTES as u64,
+        };
+        let file = Arc::new(Resource::new(content, "x", None, true));
+        let buffers = Buffers::new(1 << 20, Arc::clone(&metrics));
+        let ranges = get(move |request: Request| async move {
+            let (method, headers) = (request.method(), request.headers());
+            respond(method, headers, &file, &buffers, request.extensions().get()).await
+        });
         let router = Router::new()
+            .route("/file", ranges)
             .route("/length", post(length))
             .route("/panics", get(panics))
             .route("/pauses", get(pauses));
@@ -205,4 +235,68 @@ async fn draining_answers_what_is_in_flight_and_drops_what_is_idle() {
     server.task.await.unwrap();
     drop(idle);
     assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+/// Answers asked for all at once come back to back: what the kernel sends of the file must fall
+/// exactly between what hyper writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipelined_ranges_of_any_length_hold_the_right_bytes() {
+    let server = Server::start(HttpConfig::default()).await;
+    let wanted = file_bytes();
+    let lengths = [
+        1,
+        4096,
+        16 << 10,
+        65_536,
+        65_537,
+        256 << 10,
+        (1 << 20) + 7,
+        3,
+    ];
+    let ranges: Vec<_> = (0..64_usize)
+        .map(|number| {
+            let length = lengths[number % lengths.len()];
+            let first = (number * 45_003) % (FILE_BYTES - length);
+            first..first + length
+        })
+        .collect();
+    let mut requests = String::new();
+    for range in &ranges {
+        let (first, last) = (range.start, range.end - 1);
+        let field = format!("Range: bytes={first}-{last}\r\n");
+        requests.push_str(&format!("GET /file HTTP/1.1\r\nHost: x\r\n{field}\r\n"));
+    }
+    requests.push_str("GET /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (mut from, mut to) = stream.into_split();
+    let asking = tokio::spawn(async move { to.write_all(requests.as_bytes()).await.map(|()| to) });
+    let mut answers = Vec::new();
+    from.read_to_end(&mut answers).await.unwrap();
+    drop(asking.await.unwrap().unwrap());
+    let mut rest = answers.as_slice();
+    for range in ranges.into_iter().chain(Some(0..FILE_BYTES)) {
+        let end = memchr::memmem::find(rest, b"\r\n\r\n").unwrap() + 4;
+        let (body, behind) = rest[end..].split_at(range.len());
+        assert!(body == &wanted[range.clone()], "{range:?} came back wrong");
+        rest = behind;
+    }
+    assert!(rest.is_empty());
+}
+
+/// What is missing of a file is neither made up nor taken from elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "a test serves its own file")]
+async fn a_body_breaks_off_where_its_file_ends() {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![7; 300_000]).unwrap();
+    let content = Content::File {
+        file: Arc::new(file.reopen().unwrap()),
+        length: 600_000,
+    };
+    let resource = Resource::new(content, "x", None, true);
+    let buffers = Buffers::new(1 << 20, Arc::default());
+    let (method, headers) = (http::Method::GET, http::HeaderMap::new());
+    let files = Arc::default();
+    let answer = respond(&method, &headers, &resource, &buffers, Some(&files)).await;
+    assert!(answer.into_body().collect().await.is_err());
 }

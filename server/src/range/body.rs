@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::buffers::{Buffer, Buffers};
 use super::file::{read_cached, read_whole};
 use super::plan::ByteRange;
+use crate::connection::{STAND_IN_BYTES_MAX, SendQueue};
 
 /// A stretch of a body.
 #[derive(Debug)]
@@ -43,10 +44,37 @@ pub(super) struct FileBody {
     left: u64,
     waiting: Option<JoinHandle<io::Result<Buffer>>>,
     buffers: Arc<Buffers>,
+    /// Where the connection lets the kernel send file bytes.
+    files: Option<Arc<SendQueue>>,
+    /// Whether the next piece was just seen to be sendable.
+    is_at_hand: bool,
+}
+
+/// From this length on, letting the kernel send costs less than copying.
+const SENDABLE_BYTES_MIN: u64 = 16 << 10;
+
+/// Whether the kernel can send the first piece of `range` without waiting for the disk: it is worth
+/// it, and its pages are in memory as far as a look at one in sixteen, and at the last, can tell.
+pub(super) fn is_sendable(file: &File, range: ByteRange) -> bool {
+    const LOOK_EVERY: usize = 64 << 10;
+    if range.length() < SENDABLE_BYTES_MIN {
+        return false;
+    }
+    let last = range
+        .last
+        .min(range.first + (STAND_IN_BYTES_MAX as u64 - 1));
+    let mut byte = [0];
+    let mut is_at_hand = |at| matches!(read_cached(file, &mut byte, at), Ok(1));
+    (range.first..last).step_by(LOOK_EVERY).all(&mut is_at_hand) && is_at_hand(last)
 }
 
 impl FileBody {
-    pub(super) fn new(file: Arc<File>, stretches: Vec<Stretch>, buffers: Arc<Buffers>) -> Self {
+    pub(super) fn new(
+        file: Arc<File>,
+        stretches: Vec<Stretch>,
+        buffers: Arc<Buffers>,
+        files: Option<&Arc<SendQueue>>,
+    ) -> Self {
         let left = stretches.iter().map(Stretch::length).sum();
         let stretches = stretches.into_iter();
         Self {
@@ -56,6 +84,16 @@ impl FileBody {
             left,
             waiting: None,
             buffers,
+            files: files.cloned(),
+            is_at_hand: false,
+        }
+    }
+
+    /// Spares the look at the first piece, which [`is_sendable`] found to be at hand.
+    pub(super) fn at_hand(self) -> Self {
+        Self {
+            is_at_hand: true,
+            ..self
         }
     }
 
@@ -100,6 +138,15 @@ impl FileBody {
                 }
             },
         };
+        if self.waiting.is_none()
+            && let Some(files) = &self.files
+            && (std::mem::take(&mut self.is_at_hand) || is_sendable(&self.file, range))
+        {
+            let length = usize::try_from(range.length()).unwrap_or(usize::MAX);
+            let piece = files.stand_in(&self.file, range.first, length);
+            self.go_on_behind(range, piece.len());
+            return Poll::Ready(Some(Ok(piece)));
+        }
         let buffer = match self.waiting {
             Some(_) => ready!(self.poll_waiting(cx)),
             None => ready!(self.read(range, cx)),
@@ -112,12 +159,15 @@ impl FileBody {
                 return Poll::Ready(Some(Err(error)));
             }
         };
-        let next = range.first + buffer.as_ref().len() as u64;
-        self.current = (next <= range.last).then_some(ByteRange {
-            first: next,
-            last: range.last,
-        });
+        self.go_on_behind(range, buffer.as_ref().len());
         Poll::Ready(Some(Ok(buffer.into_bytes())))
+    }
+
+    /// Leaves of the current stretch what lies behind the first `length` bytes of `range`.
+    fn go_on_behind(&mut self, range: ByteRange, length: usize) {
+        let first = range.first + length as u64;
+        let last = range.last;
+        self.current = (first <= last).then_some(ByteRange { first, last });
     }
 }
 

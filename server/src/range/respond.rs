@@ -14,12 +14,13 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::body::{FileBody, Stretch};
+use super::body::{FileBody, Stretch, is_sendable};
 use super::buffers::{Buffer, Buffers, LARGE};
 use super::conditions::date_value;
 use super::file::{read_cached, read_whole};
 use super::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use super::plan::{ByteRange, Plan, Validators, plan};
+use crate::connection::SendQueue;
 use crate::metrics::RangeOutcome;
 use crate::problem::Problem;
 
@@ -85,6 +86,7 @@ pub(crate) async fn respond(
     headers: &HeaderMap,
     resource: &Resource,
     buffers: &Arc<Buffers>,
+    files: Option<&Arc<SendQueue>>,
 ) -> Response {
     let length = resource.length();
     let modified = resource.modified.as_ref().map(|(seconds, _)| *seconds);
@@ -108,11 +110,12 @@ pub(crate) async fn respond(
             None => status_only(StatusCode::OK),
             Some(last) => {
                 let whole = ByteRange { first: 0, last };
-                one(StatusCode::OK, resource, whole, buffers).await
+                one(StatusCode::OK, resource, whole, buffers, files).await
             }
         },
         Plan::Part(range) => {
-            let mut response = one(StatusCode::PARTIAL_CONTENT, resource, range, buffers).await;
+            let partial = StatusCode::PARTIAL_CONTENT;
+            let mut response = one(partial, resource, range, buffers, files).await;
             let text = format!("bytes {}-{}/{length}", range.first, range.last);
             put(
                 &mut response,
@@ -121,7 +124,7 @@ pub(crate) async fn respond(
             );
             response
         }
-        Plan::Parts(ranges) => several(resource, &ranges, length, buffers).await,
+        Plan::Parts(ranges) => several(resource, &ranges, length, buffers, files).await,
     };
     if !response.status().is_client_error() && !response.status().is_server_error() {
         describe(&mut response, resource);
@@ -228,10 +231,16 @@ async fn one(
     resource: &Resource,
     range: ByteRange,
     buffers: &Arc<Buffers>,
+    files: Option<&Arc<SendQueue>>,
 ) -> Response {
     buffers.metrics().range_bytes.inc_by(range.length());
     let body = match &resource.content {
         Content::Memory(bytes) => Body::from(slice(bytes, range)),
+        Content::File { file, .. } if files.is_some() && is_sendable(file, range) => {
+            let stretches = vec![Stretch::File(range)];
+            let (file, buffers) = (Arc::clone(file), Arc::clone(buffers));
+            Body::new(FileBody::new(file, stretches, buffers, files).at_hand())
+        }
         Content::File { file, .. } => match small(range.length(), buffers) {
             Some(buffer) => {
                 let fill = Fill {
@@ -245,11 +254,8 @@ async fn one(
             }
             None => {
                 let stretches = vec![Stretch::File(range)];
-                Body::new(FileBody::new(
-                    Arc::clone(file),
-                    stretches,
-                    Arc::clone(buffers),
-                ))
+                let buffers = Arc::clone(buffers);
+                Body::new(FileBody::new(Arc::clone(file), stretches, buffers, files))
             }
         },
     };
@@ -262,6 +268,7 @@ async fn several(
     ranges: &[ByteRange],
     length: u64,
     buffers: &Arc<Buffers>,
+    files: Option<&Arc<SendQueue>>,
 ) -> Response {
     let sum: u64 = ranges.iter().map(|range| range.length()).sum();
     buffers.metrics().range_bytes.inc_by(sum);
@@ -283,11 +290,8 @@ async fn several(
             }
             None => {
                 let stretches = stretches(&multipart, ranges);
-                Body::new(FileBody::new(
-                    Arc::clone(file),
-                    stretches,
-                    Arc::clone(buffers),
-                ))
+                let buffers = Arc::clone(buffers);
+                Body::new(FileBody::new(Arc::clone(file), stretches, buffers, files))
             }
         },
     };

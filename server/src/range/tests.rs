@@ -51,6 +51,7 @@ async fn read(
         request.headers(),
         &resource,
         &folder.buffers,
+        request.extensions().get(),
     )
     .await
 }

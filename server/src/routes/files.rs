@@ -89,7 +89,9 @@ pub(super) async fn read(
         Some(resource) => resource,
         None => open(&app, id, &name).await?,
     };
-    Ok(respond(request.method(), request.headers(), &resource, &app.buffers).await)
+    let (method, headers) = (request.method(), request.headers());
+    let files = request.extensions().get();
+    Ok(respond(method, headers, &resource, &app.buffers, files).await)
 }
 
 /// Opens a file, and keeps it open for the next reader when it can never change.

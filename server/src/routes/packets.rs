@@ -121,5 +121,6 @@ pub(super) async fn read(
         None,
         true,
     );
-    Ok(respond(request.method(), request.headers(), &resource, &app.buffers).await)
+    let (method, headers) = (request.method(), request.headers());
+    Ok(respond(method, headers, &resource, &app.buffers, None).await)
 }

@@ -1,0 +1,116 @@
+//! File bytes that the kernel sends by itself (`sendfile`), without a copy through this process.
+//!
+//! hyper only knows bodies of bytes in memory. So a body that has file bytes to send notes them in
+//! the queue of its connection, and hands hyper a *stand-in*: bytes of the same length out of one
+//! static piece of memory. hyper queues the slices of an answer without copying them, in the order
+//! in which bodies give them, so the stream below sees the stand-ins again, by their address, in
+//! the order of the queue, and sends the file bytes in their place. Whatever does not fit together
+//! ends the connection: a client may miss bytes, but it never gets wrong ones.
+//!
+//! The queue is offered to the requests of plain TCP connections only, as an extension.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rustix::fs::sendfile;
+
+/// The longest stand-in.
+pub(crate) const STAND_IN_BYTES_MAX: usize = 256 << 10;
+
+/// What stand-ins are slices of; never read.
+static STAND_IN: [u8; STAND_IN_BYTES_MAX] = [0; STAND_IN_BYTES_MAX];
+
+/// Bytes of a file that are to be sent.
+#[derive(Debug)]
+struct FileSlice {
+    file: Arc<File>,
+    offset: u64,
+    left: usize,
+}
+
+/// File bytes of one connection, in the order of its answers.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    slices: Mutex<VecDeque<FileSlice>>,
+}
+
+impl SendQueue {
+    /// Notes `length` bytes of `file` at `offset`, at most [`STAND_IN_BYTES_MAX`]; gives what
+    /// stands for them, which must go to the connection of this queue, unchanged and next.
+    pub(crate) fn stand_in(&self, file: &Arc<File>, offset: u64, length: usize) -> Bytes {
+        let left = length.min(STAND_IN_BYTES_MAX);
+        self.slices.lock().push_back(FileSlice {
+            file: Arc::clone(file),
+            offset,
+            left,
+        });
+        Bytes::from_static(&STAND_IN[..left])
+    }
+
+    /// Sends file bytes in place of `slice`, which is a stand-in or what is left of one. Like a
+    /// write, it may send a part only.
+    pub(super) fn send(&self, socket: impl AsFd, slice: &[u8]) -> io::Result<usize> {
+        let mut slices = self.slices.lock();
+        let Some(next) = slices.front_mut().filter(|next| next.left == slice.len()) else {
+            return Err(io::Error::other(
+                "a stand-in does not belong to the next file bytes",
+            ));
+        };
+        // The position of the file itself is shared with other readers, and stays where it is.
+        let mut offset = next.offset;
+        let sent = sendfile(socket, &next.file, Some(&mut offset), next.left)?;
+        if sent == 0 {
+            let what = "the file ends before its known length";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        next.offset += sent as u64;
+        next.left -= sent;
+        if next.left == 0 {
+            slices.pop_front();
+        }
+        Ok(sent)
+    }
+}
+
+/// Whether `slice` stands for file bytes.
+pub(super) fn is_stand_in(slice: &[u8]) -> bool {
+    STAND_IN.as_ptr_range().contains(&slice.as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test sends its own file")]
+    fn file_bytes_take_the_place_of_their_stand_ins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"0123456789").unwrap();
+        let file = Arc::new(File::open(&path).unwrap());
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let queue = SendQueue::default();
+        let one = queue.stand_in(&file, 2, 3);
+        let other = queue.stand_in(&file, 8, 1);
+        assert!(is_stand_in(&one) && is_stand_in(&other) && !is_stand_in(b"01234"));
+        assert!(queue.send(&near, &other).is_err(), "not its turn");
+        assert_eq!(queue.send(&near, &one).unwrap(), 3);
+        assert_eq!(queue.send(&near, &other).unwrap(), 1);
+        assert!(queue.send(&near, &other).is_err(), "nothing is left");
+        let beyond = queue.stand_in(&file, 10, 4);
+        let error = queue.send(&near, &beyond).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        drop(near);
+        let mut got = String::new();
+        far.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "2348");
+    }
+}
