@@ -8,6 +8,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use server::{Config, Overrides, run, start_logging};
 
+/// Buffers of a packet's size come and go with every request; the allocator of the C library gives
+/// such memory back to the kernel each time and faults it in again.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Wrong use or configuration.
 const EXIT_WRONG_USE: u8 = 2;
 /// The server could not start, or not end well.
