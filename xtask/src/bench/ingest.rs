@@ -1,6 +1,7 @@
 //! Durable pushes against the same server that discards bodies, and against the disk itself.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use harness::{Body, Load, LoadReport, Pace, Server, Settings};
@@ -26,6 +27,10 @@ const PACKET_BYTES: usize = 64 << 10;
 /// single packets, and no substitute for them.
 const LARGE_COUNT: usize = 16;
 
+/// How many times as many streams a crowd has: each still waits for every acknowledgement, but the
+/// disk is not idle while one of them does.
+const CROWD: usize = 8;
+
 /// A small packet, and as many of them as go into one request.
 const SMALL_BYTES: usize = 1 << 10;
 const SMALL_COUNT: usize = 256;
@@ -39,8 +44,9 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const MIB: f64 = (1_u64 << 20) as f64;
 
 /// One server of the comparison.
+#[derive(Clone)]
 struct Party {
-    server: Server,
+    server: Rc<Server>,
     options: LoadOptions,
 }
 
@@ -51,7 +57,8 @@ struct LoadOptions {
     codec: &'static str,
 }
 
-/// `--runs 5 --seconds 5 --streams 16 --codec none|zstd`.
+/// `--runs 5 --seconds 5 --streams 16 --codec none|zstd`; single packets also with eight times as
+/// many streams.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let load = LoadOptions {
         duration: Duration::from_secs_f64(options.get("seconds", 5.0)?),
@@ -78,10 +85,13 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         load,
     );
     let mut verdicts = Vec::new();
-    for body in [
-        Body::One(PACKET_BYTES),
-        Body::Many(PACKET_BYTES, LARGE_COUNT),
+    let few = load.streams;
+    for (body, streams) in [
+        (Body::One(PACKET_BYTES), few),
+        (Body::One(PACKET_BYTES), few * CROWD),
+        (Body::Many(PACKET_BYTES, LARGE_COUNT), few),
     ] {
+        let (durable, discard) = (durable.with(streams), discard.with(streams));
         verdicts.extend(large(&durable, &discard, &folder, body, options.runs()?)?);
     }
     verdicts.extend(small(&durable, &discard, options.runs()?)?);
@@ -108,7 +118,8 @@ fn large(
         Body::One(_) => 1,
         Body::Many(_, count) => count,
     };
-    println!("64 KiB packets, {per_request} a request");
+    let streams = durable.options.streams;
+    println!("64 KiB packets, {per_request} a request, {streams} streams");
     let mut requests_per_second = Vec::new();
     let mut sides = [
         Side {
@@ -134,7 +145,7 @@ fn large(
     let smaller = smaller_of(&figures[1], &figures[2]);
     let ratio = figures[0].ratio(&smaller);
     let what = format!(
-        "64 KiB durable pushes, {per_request} a request, of {}",
+        "64 KiB durable pushes, {per_request} a request, {streams} streams, of {}",
         smaller.name
     );
     let half = super::paired::median(&requests_per_second) / 2.0;
@@ -149,7 +160,7 @@ fn large(
     Ok(vec![
         Verdict::new(what, Target::AtLeast(RATIO_MIN), ratio),
         Verdict::new(
-            format!("p99 of an ack at half load, {per_request} a request, ms"),
+            format!("p99 of an ack at half load, {per_request} a request, {streams} streams, ms"),
             Target::AtMost(ACK_P99_MS_MAX),
             acks.latency_ms(0.99),
         ),
@@ -198,9 +209,16 @@ impl Party {
             ..Settings::with_config(config)
         };
         Self {
-            server: Server::start(folder, &settings),
+            server: Rc::new(Server::start(folder, &settings)),
             options,
         }
+    }
+
+    /// The same server under the load of `streams` streams.
+    fn with(&self, streams: usize) -> Self {
+        let mut party = self.clone();
+        party.options.streams = streams;
+        party
     }
 
     /// One load into a new storage, which is deleted behind it.
