@@ -207,6 +207,14 @@ impl<'a> Fields<'a> {
         f(folded, self.datum(packing.node, Value::ArrayEnd))
     }
 
+    /// The bytes from `bit` on; zeros when they are not there, which the engine checked.
+    #[inline(always)]
+    fn word<const BYTES: usize>(&self, bit: u64) -> [u8; BYTES] {
+        let rest = self.bytes.get((bit >> 3) as usize..);
+        let word = rest.and_then(|rest| rest.first_chunk());
+        word.copied().unwrap_or([0; BYTES])
+    }
+
     #[inline]
     fn slice(&self, begin: u64, length: u64) -> &'a [u8] {
         let begin = begin as usize;
@@ -236,6 +244,12 @@ impl<'a> Fields<'a> {
     fn of_item(&self, run: u64, item: &Item) -> Datum<'a> {
         let bit = run + u64::from(item.load.at);
         let value = match item.kind {
+            TokenKind::Unsigned8 => Value::Unsigned(u8::from_le_bytes(self.word(bit)).into()),
+            TokenKind::Unsigned16 => Value::Unsigned(u16::from_le_bytes(self.word(bit)).into()),
+            TokenKind::Unsigned32 => Value::Unsigned(u32::from_le_bytes(self.word(bit)).into()),
+            TokenKind::Unsigned64 => Value::Unsigned(u64::from_le_bytes(self.word(bit))),
+            TokenKind::Signed32 => Value::Signed(i32::from_le_bytes(self.word(bit)).into()),
+            TokenKind::Signed64 => Value::Signed(i64::from_le_bytes(self.word(bit))),
             TokenKind::Text => Value::Text(self.slice(bit >> 3, item.count.into())),
             TokenKind::Blob => Value::Blob(self.slice(bit >> 3, item.count.into())),
             TokenKind::StructBegin => Value::StructBegin,
@@ -336,24 +350,13 @@ impl<'a> Iterator for Fields<'a> {
         let (mut items, mut run) = (self.items.as_slice(), self.run);
         loop {
             for item in items {
+                if item.kind != TokenKind::Packed {
+                    folded = f(folded, self.of_item(run, item));
+                    continue;
+                }
                 let at = run + u64::from(item.load.at);
-                // The frequent kinds by themselves, so that it need not be found out twice what
-                // they are: here and by who looks at the value.
-                folded = match item.kind {
-                    TokenKind::Unsigned => {
-                        let value = Value::Unsigned(item.load.read(self.bytes, at));
-                        f(folded, self.datum(item.load.node, value))
-                    }
-                    TokenKind::Signed => {
-                        let value = item.load.read(self.bytes, at).cast_signed();
-                        f(folded, self.datum(item.load.node, Value::Signed(value)))
-                    }
-                    TokenKind::Packed => {
-                        let elements = self.packed(item.load.node, at, item.count.into());
-                        self.fold_elements(elements, folded, &mut f)
-                    }
-                    _ => f(folded, self.of_item(run, item)),
-                };
+                let elements = self.packed(item.load.node, at, item.count.into());
+                folded = self.fold_elements(elements, folded, &mut f);
             }
             items = &[];
             let Some(token) = self.tokens.next() else {

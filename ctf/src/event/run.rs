@@ -97,9 +97,13 @@ impl Runs {
         (self.ops.into(), self.items.into())
     }
 
-    /// Gives the value of a field of the run.
+    /// Gives the value of the field that was added to the run last.
     pub(super) fn item(&mut self, load: Load) {
-        let kind = load.token_kind();
+        let begins_between_bytes = self.known.bit() == Some(0) && load.length.is_multiple_of(8);
+        let kind = match begins_between_bytes {
+            true => load.item_kind(),
+            false => load.token_kind(),
+        };
         let count = 0;
         self.push_item(Item { load, kind, count });
     }

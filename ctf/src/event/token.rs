@@ -14,6 +14,13 @@ pub(super) enum TokenKind {
     Float64,
     BitArray,
     BitMap,
+    /// Frequent integers of a run, by sign and bits: little-endian, beginning between bytes.
+    Unsigned8,
+    Unsigned16,
+    Unsigned32,
+    Unsigned64,
+    Signed32,
+    Signed64,
     /// `value` is the byte offset in the packet, `length` the bytes.
     Text,
     Blob,
@@ -105,6 +112,21 @@ impl Load {
             FixedKind::Float64 => TokenKind::Float64,
             FixedKind::BitArray => TokenKind::BitArray,
             FixedKind::BitMap => TokenKind::BitMap,
+        }
+    }
+
+    /// What the item of the field is when it begins between bytes: an integer that can be loaded
+    /// as it is, or else a token.
+    pub(super) fn item_kind(&self) -> TokenKind {
+        let is_natural = self.quick > 0 && self.order == ByteOrder::Little;
+        match (self.kind, self.length) {
+            (FixedKind::Unsigned, 8) if is_natural => TokenKind::Unsigned8,
+            (FixedKind::Unsigned, 16) if is_natural => TokenKind::Unsigned16,
+            (FixedKind::Unsigned, 32) if is_natural => TokenKind::Unsigned32,
+            (FixedKind::Unsigned, 64) if is_natural => TokenKind::Unsigned64,
+            (FixedKind::Signed, 32) if is_natural => TokenKind::Signed32,
+            (FixedKind::Signed, 64) if is_natural => TokenKind::Signed64,
+            _ => self.token_kind(),
         }
     }
 
