@@ -6,6 +6,7 @@
 //! | [`cutter`] | trace files cut into packets |
 //! | [`push`] | files pushed as streams: planning, resuming, sending |
 //! | [`mount`] | files of a storage brought to this machine |
+//! | [`export`] | the traces of a storage given back as files |
 //! | [`remote`] | bytes of a storage's files by byte range, for reading a mount |
 //! | [`inspect`] | files of a storage shown as JSON |
 //! | [`command`] | the command line: one file a verb, exit codes, what is printed |
@@ -15,6 +16,7 @@
 pub mod command;
 pub mod cutter;
 mod error;
+pub mod export;
 pub mod http;
 pub mod inspect;
 pub mod mount;

@@ -1,6 +1,8 @@
 //! Decodes a trace folder as fast as it can, in bounded memory, and prints what it counted.
 //!
-//! `cargo run --release -p ctf --example speed -- FOLDER elements|events|time [THREADS]`
+//! `cargo run --release -p ctf --example speed -- FOLDER elements|events|time|end [THREADS]`
+//!
+//! `end` only prints when the last packet ends, in nanoseconds.
 //!
 //! It shows how readers share one plan: the headers of all packets are read first, then threads
 //! take neighbouring packets of a few MiB at a time, each into its own buffer.
@@ -45,7 +47,7 @@ impl Counts {
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("which folder")?;
-    let mode = arguments.next().ok_or("elements, events or time")?;
+    let mode = arguments.next().ok_or("elements, events, time or end")?;
     let threads: usize = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
 
     let metadata = std::fs::read(Path::new(&folder).join("metadata"))?;
@@ -55,7 +57,13 @@ fn main() -> Result<(), Failure> {
         _ => Plan::nothing(&procedure),
     };
     let files = streams(Path::new(&folder))?;
-    let units = units(&files, &plan)?;
+    let (units, end) = units(&files, &plan)?;
+    if mode == "end" {
+        return print(format_args!(
+            "{}",
+            end.ok_or("no packet says when it ends")?
+        ));
+    }
     let next = AtomicUsize::new(0);
     let work = || -> Result<Counts, Failure> {
         let (mut counts, mut buffer) = (Counts::default(), Vec::new());
@@ -87,16 +95,20 @@ fn main() -> Result<(), Failure> {
         total.values += counts.values;
         total.sum = total.sum.wrapping_add(counts.sum);
     }
-    #[expect(
-        clippy::print_stdout,
-        reason = "the counts are what this program is for"
-    )]
-    {
-        println!(
-            "{} events {} values sum {}",
-            total.events, total.values, total.sum
-        );
-    }
+    let Counts {
+        events,
+        values,
+        sum,
+    } = total;
+    print(format_args!("{events} events {values} values sum {sum}"))
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "the counts are what this program is for"
+)]
+fn print(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+    println!("{line}");
     Ok(())
 }
 
@@ -112,8 +124,9 @@ fn streams(folder: &Path) -> Result<Vec<File>, Failure> {
     Ok(paths.iter().map(File::open).collect::<Result<_, _>>()?)
 }
 
-fn units(files: &[File], plan: &Plan) -> Result<Vec<Unit>, Failure> {
-    let mut units = Vec::new();
+/// Packets to be decoded, and when the last of them ends.
+fn units(files: &[File], plan: &Plan) -> Result<(Vec<Unit>, Option<i64>), Failure> {
+    let (mut units, mut end) = (Vec::new(), None);
     let mut preamble = vec![0; PREAMBLE_BYTES];
     for (index, file) in files.iter().enumerate() {
         let length = usize::try_from(file.metadata()?.len())?;
@@ -129,6 +142,8 @@ fn units(files: &[File], plan: &Plan) -> Result<Vec<Unit>, Failure> {
             let packet = facts
                 .total_length
                 .map_or(length - unit.end, |bits| (bits / 8) as usize);
+            let clock = reader.clock_class();
+            end = end.max(clock.and_then(|clock| reader.packet().time_span(clock).1));
             unit.end = (unit.end + packet.max(1)).min(length);
             if unit.end - unit.begin >= UNIT_BYTES {
                 let begin = unit.end;
@@ -146,7 +161,7 @@ fn units(files: &[File], plan: &Plan) -> Result<Vec<Unit>, Failure> {
             units.push(unit);
         }
     }
-    Ok(units)
+    Ok((units, end))
 }
 
 fn elements(procedure: &Procedure, data: &[u8], counts: &mut Counts) -> Result<(), Failure> {

@@ -9,6 +9,7 @@
 mod bad_input;
 mod crashes;
 mod disk_low;
+mod exported;
 mod mounted;
 mod ranges;
 mod real_traces;

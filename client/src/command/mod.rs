@@ -10,6 +10,7 @@ mod analyze;
 mod context;
 mod decode;
 mod error;
+mod export;
 mod index;
 mod inspect;
 mod mount;
@@ -47,6 +48,7 @@ verbs! {
     Analyze(analyze::Analyze),
     Decode(decode::Decode),
     Download(mount::Download),
+    Export(export::Export),
     Index(index::Index),
     Inspect(inspect::Inspect),
     Mount(mount::Mount),

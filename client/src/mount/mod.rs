@@ -141,7 +141,7 @@ pub async fn mount(
 }
 
 /// The storage file of a finalized storage, and its bytes.
-async fn describe(
+pub(crate) async fn describe(
     client: &Client,
     storage: &StorageUrl,
 ) -> Result<(StorageFile, Vec<u8>), ClientError> {
@@ -164,7 +164,7 @@ async fn describe(
     Ok((description, bytes))
 }
 
-async fn fetch_whole(
+pub(crate) async fn fetch_whole(
     client: &Client,
     storage: &StorageUrl,
     name: &str,

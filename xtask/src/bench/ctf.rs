@@ -32,6 +32,10 @@ const TIME_AND_NAME_PER_SECOND_MIN: f64 = 20e6;
 const THREADS_RATIO_MIN: f64 = 1.8;
 const TEXT_RATIO_MIN: f64 = 8.0;
 const PEAK_MIB_MAX: f64 = 32.0;
+const LAST_MILLISECOND_MAX: f64 = 50.0;
+
+/// The name of our side where two programs are compared.
+const OURS: &str = "tracehold decode";
 
 /// `--trace FOLDER` takes a recorded trace, `--text no` leaves out the text of both.
 pub(super) fn run_bench(options: &Options) -> Outcome {
@@ -52,7 +56,9 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     decoding(options, &folder, &mut verdicts)?;
     threads(options, &folder, &mut verdicts)?;
     if options.get("text", "yes".to_owned())? == "yes" {
+        run(&mut cargo(&["build", "--release", "-p", "client"]))?;
         text(options, &folder, &mut verdicts)?;
+        last_millisecond(options, &folder, &mut verdicts)?;
     }
     conclude(&verdicts);
     Ok(())
@@ -185,26 +191,24 @@ fn threads(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Out
 }
 
 fn text(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
-    run(&mut cargo(&["build", "--release", "-p", "client"]))?;
-    let program = target().join("release/tracehold");
-    let side = |name, script: String| Side {
+    let peak = std::cell::Cell::new(0);
+    let highest = &peak;
+    let side = |name: &'static str, script: String| Side {
         name,
         // The text is longer than the trace: nobody may have to keep it.
         run: Box::new(move || {
             let mut shell = command("sh", &["-c", &script]);
-            Ok(cpu_seconds(&measure(shell.env("TZ", "UTC"))?))
+            let usage = measure(shell.env("TZ", "UTC"))?;
+            if name == OURS {
+                highest.set(usage.peak_rss.max(highest.get()));
+            }
+            Ok(cpu_seconds(&usage))
         }),
     };
     let path = folder.display();
-    let decode = format!(
-        "'{}' decode '{path}' --format text > /dev/null",
-        program.display()
-    );
+    let decode = format!("exec {} > /dev/null", decode_text(folder));
     let babeltrace = format!("babeltrace2 --clock-gmt '{path}' > /dev/null");
-    let mut sides = [
-        side("tracehold decode", decode),
-        side("babeltrace2", babeltrace),
-    ];
+    let mut sides = [side(OURS, decode), side("babeltrace2", babeltrace)];
     let figures = alternate(options.runs()?, &mut sides)?;
     drop(sides);
     print!("{}", Table::of_figures("CPU s", &figures));
@@ -212,6 +216,45 @@ fn text(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcom
         "text, times babeltrace2",
         Target::AtLeast(TEXT_RATIO_MIN),
         figures[1].ratio(&figures[0]),
+    ));
+    verdicts.push(Verdict::new(
+        "peak memory of the text, MiB",
+        Target::AtMost(PEAK_MIB_MAX),
+        peak.get() as f64 / f64::from(1 << 20),
+    ));
+    Ok(())
+}
+
+fn decode_text(folder: &Path) -> String {
+    let program = target().join("release/tracehold");
+    format!(
+        "'{}' decode '{}' --format text",
+        program.display(),
+        folder.display()
+    )
+}
+
+/// The events of the last millisecond, by the time that somebody waits for them.
+fn last_millisecond(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
+    let end = measure(&mut ours(folder, "end", "1"))?.stdout;
+    let end: i64 = end.trim().parse().map_err(|_| no_trace(folder))?;
+    let script = format!("{} --from {} | wc -l", decode_text(folder), end - 1_000_000);
+    let lines = std::cell::Cell::new(0_u64);
+    let side = Side {
+        name: "the last millisecond",
+        run: Box::new(|| {
+            let usage = measure(&mut command("sh", &["-c", &script]))?;
+            lines.set(usage.stdout.trim().parse().unwrap_or_default());
+            Ok(usage.wall.as_secs_f64() * 1e3)
+        }),
+    };
+    let figures = alternate(options.runs()?, &mut [side])?;
+    print!("{}", Table::of_figures("wall ms", &figures));
+    println!("{} events in the last millisecond", lines.get());
+    verdicts.push(Verdict::new(
+        "the last millisecond, ms",
+        Target::AtMost(LAST_MILLISECOND_MAX),
+        figures[0].median(),
     ));
     Ok(())
 }

@@ -1,0 +1,215 @@
+//! A storage given back as what it was made of: folders of CTF traces, with the original bytes.
+//!
+//! ```text
+//! FOLDER/AGENT/metadata    the trace metadata as the agent sent it
+//! FOLDER/AGENT/STREAM      the packets of a stream, one after another
+//! ```
+//!
+//! The metadata is written last: what an interrupted export leaves behind is no trace to any
+//! reader.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use trace_format::agent_file::AgentFile;
+use trace_format::limits::PACKET_BYTES_MAX;
+use trace_format::paths::{FileName, FileRole};
+use trace_format::{AgentId, Kind, StreamId};
+
+use crate::ClientError;
+use crate::http::{Client, PacketInfo, StorageUrl};
+use crate::mount::{describe, fetch_whole};
+
+/// The name that the metadata of a trace must have.
+const METADATA: &str = "metadata";
+
+/// What to give back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExportFilter {
+    /// Only this agent.
+    pub agent: Option<String>,
+    /// Only streams of this name.
+    pub stream: Option<String>,
+}
+
+/// What was given back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ExportReport {
+    /// Folders of the traces.
+    pub traces: Vec<PathBuf>,
+    /// Streams of all of them.
+    pub streams: u64,
+    /// Packets of all of them.
+    pub packets: u64,
+    /// Bytes of those packets.
+    pub bytes: u64,
+}
+
+/// A packet that is yet to be fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    epoch: u64,
+    sequence: u64,
+    number: u64,
+    raw_size: u64,
+}
+
+type Streams = BTreeMap<StreamId, Vec<Waiting>>;
+
+/// Writes the CTF streams of a finalized storage into `folder`, a trace for each agent; none when
+/// the storage has no packets of CTF that pass the filter.
+///
+/// # Errors
+/// When the storage is not finalized, an agent of CTF packets sent no metadata, a folder of a trace
+/// is there already, or the server or the disk fails.
+pub async fn export_ctf(
+    client: &Client,
+    storage: &StorageUrl,
+    folder: &Path,
+    filter: &ExportFilter,
+) -> Result<ExportReport, ClientError> {
+    if client.storage(storage.id).await?.state != "FINALIZED" {
+        let id = storage.id;
+        return Err(ClientError::input(format!(
+            "storage {id} still changes; finalize it first (tracehold storage finalize {id})"
+        )));
+    }
+    let (description, _) = describe(client, storage).await?;
+    let mut report = ExportReport::default();
+    let found = find_packets(client, storage, filter).await?;
+    let agents = description.files.iter();
+    let agents = agents.filter(|file| file.role == FileRole::Agent);
+    let names: Vec<&str> = agents.map(|file| file.name.as_str()).collect();
+    for (agent, streams) in found {
+        let name = FileName::Agent(agent.clone()).to_string();
+        let metadata = match names.contains(&name.as_str()) {
+            true => metadata_of(client, storage, &name).await?,
+            false => None,
+        };
+        let Some(metadata) = metadata else {
+            let what = format!("agent {agent} sent no trace metadata: nobody could read its trace");
+            return Err(ClientError::input(what));
+        };
+        let trace = folder.join(agent.to_string());
+        make_folder(&trace)?;
+        for (stream, packets) in streams {
+            let path = trace.join(file_name(&stream));
+            write_stream(client, storage, &path, packets, &mut report).await?;
+        }
+        let path = trace.join(METADATA);
+        fs::write(&path, metadata).map_err(|error| ClientError::file(&path, error))?;
+        report.traces.push(trace);
+    }
+    Ok(report)
+}
+
+/// The packets of CTF that pass the filter, by agent and stream.
+async fn find_packets(
+    client: &Client,
+    storage: &StorageUrl,
+    filter: &ExportFilter,
+) -> Result<BTreeMap<AgentId, Streams>, ClientError> {
+    let mut found: BTreeMap<AgentId, Streams> = BTreeMap::new();
+    let (agent, stream) = (filter.agent.as_deref(), filter.stream.as_deref());
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = client
+            .descriptors(storage.id, agent, stream, cursor.as_deref())
+            .await?;
+        for packet in page.items {
+            if packet.kind.parse() != Ok(Kind::Ctf) {
+                continue;
+            }
+            let (agent, stream) = ids(storage, &packet)?;
+            let streams = found.entry(agent).or_default();
+            streams.entry(stream).or_default().push(Waiting {
+                epoch: packet.epoch,
+                sequence: packet.sequence,
+                number: packet.number,
+                raw_size: packet.raw_size,
+            });
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Names come from afar and become paths here.
+fn ids(storage: &StorageUrl, packet: &PacketInfo) -> Result<(AgentId, StreamId), ClientError> {
+    let wrong = |what: String| ClientError::Answer {
+        url: storage.to_string(),
+        what,
+    };
+    let agent = packet.agent.parse();
+    let agent = agent.map_err(|error| wrong(format!("agent {:?}: {error}", packet.agent)))?;
+    let stream = packet.stream.parse();
+    let stream = stream.map_err(|error| wrong(format!("stream {:?}: {error}", packet.stream)))?;
+    Ok((agent, stream))
+}
+
+/// The name of a stream's file. Only one name is taken, and readers do not care for the others.
+fn file_name(stream: &StreamId) -> String {
+    match stream.to_string() {
+        name if name == METADATA => format!("{name}_"),
+        name => name,
+    }
+}
+
+async fn metadata_of(
+    client: &Client,
+    storage: &StorageUrl,
+    name: &str,
+) -> Result<Option<Vec<u8>>, ClientError> {
+    let bytes = fetch_whole(client, storage, name).await?;
+    let agent = AgentFile::decode(&bytes);
+    let agent = agent
+        .map_err(|error| ClientError::damaged(format!("{storage}/{name}"), error.to_string()))?;
+    Ok(agent.metadata)
+}
+
+/// Makes a folder for a trace; bytes of two traces must not be mixed.
+fn make_folder(folder: &Path) -> Result<(), ClientError> {
+    let failed = |error| ClientError::file(folder, error);
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent).map_err(failed)?;
+    }
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let what = format!("{} is there already", folder.display());
+            Err(ClientError::input(format!("{what}; choose another folder")))
+        }
+        made => made.map_err(failed),
+    }
+}
+
+async fn write_stream(
+    client: &Client,
+    storage: &StorageUrl,
+    path: &Path,
+    mut packets: Vec<Waiting>,
+    report: &mut ExportReport,
+) -> Result<(), ClientError> {
+    let failed = |error| ClientError::file(path, error);
+    // The order of the producer, not the one of arrival.
+    packets.sort_unstable();
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    for packet in packets {
+        let bytes_max = packet.raw_size.min(PACKET_BYTES_MAX.into());
+        let bytes = client.packet(storage.id, packet.number, bytes_max).await?;
+        if bytes.len() as u64 != packet.raw_size {
+            let place = format!("{storage} packet {}", packet.number);
+            let what = format!("{} bytes instead of {}", bytes.len(), packet.raw_size);
+            return Err(ClientError::damaged(place, what));
+        }
+        file.write_all(&bytes).map_err(failed)?;
+        report.packets += 1;
+        report.bytes += packet.raw_size;
+    }
+    file.flush().map_err(failed)?;
+    report.streams += 1;
+    Ok(())
+}
