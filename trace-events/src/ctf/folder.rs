@@ -3,6 +3,7 @@
 use super::error::{FolderError, FolderFault};
 use super::index::read_index;
 use super::packet::{PacketFacts, packet_facts};
+use super::producer::Faults;
 use super::text::{Clock, TextPlan};
 use ctf::class::{StreamClassIndex, TraceClass};
 use ctf::{Leniency, MetadataWarning, Procedure, parse_metadata_with};
@@ -40,7 +41,8 @@ pub struct PacketEntry {
     pub length: u64,
     /// What it says about itself.
     pub facts: PacketFacts,
-    /// Nanoseconds at its beginning and its end, where it has them.
+    /// Nanoseconds at its beginning and its end, where they are known. Where the producer is known
+    /// to say wrong things about them they are mended.
     pub begin: Option<i64>,
     /// See [`Self::begin`].
     pub end: Option<i64>,
@@ -127,8 +129,10 @@ impl TraceFolder {
             add_file(&plan, file, &mut streams)?;
         }
         let mut streams: Vec<TraceStream> = streams.into_values().collect();
+        let faults = Faults::of(plan.procedure().trace_class());
         for stream in &mut streams {
             arrange(&mut stream.packets);
+            faults.mend(&plan, &stream.files, &mut stream.packets);
         }
         Ok(Self {
             path: path.to_owned(),
@@ -152,6 +156,7 @@ impl TraceFolder {
         if !is_part {
             return Some(other);
         }
+        let faults = Faults::of(self.class());
         for mut stream in other.streams {
             let same = self
                 .streams
@@ -167,6 +172,7 @@ impl TraceFolder {
                         ..p
                     }));
                     arrange(&mut own.packets);
+                    faults.mend(&self.plan, &own.files, &mut own.packets);
                 }
                 None => self.streams.push(stream),
             }

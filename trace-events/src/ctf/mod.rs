@@ -8,6 +8,7 @@ mod index;
 mod losses;
 mod merge;
 mod packet;
+mod producer;
 mod text;
 
 pub use error::{FolderError, FolderFault};
@@ -21,5 +22,7 @@ pub use merge::{
 pub use packet::{PacketFacts, packet_facts};
 pub use text::TextPlan;
 
+#[cfg(test)]
+mod folder_tests;
 #[cfg(test)]
 mod tests;
