@@ -11,6 +11,7 @@ use trace_query::{BareUnit, FieldTable};
 
 use crate::ctf::CtfDecoder;
 use crate::dft::{Names, PacketDecoder, TimeUnit};
+use crate::io_trace::IoTraceDecoder;
 use crate::rocksdb::{RocksdbDecoder, TraceKind};
 use crate::{DecodeError, Decoder};
 
@@ -54,13 +55,14 @@ pub fn decoder_for(
         )),
         Kind::RocksdbIo => Box::new(RocksdbDecoder::new(TraceKind::Io, table)),
         Kind::RocksdbBlockCache => Box::new(RocksdbDecoder::new(TraceKind::BlockCache, table)),
-        Kind::Raw | Kind::Otlp | Kind::IoTrace => return Ok(None),
+        Kind::IoTrace => Box::new(IoTraceDecoder::new(table)),
+        Kind::Raw | Kind::Otlp => return Ok(None),
     }))
 }
 
 /// Whether packets of `kind` hold events.
 pub fn has_events(kind: Kind) -> bool {
-    !matches!(kind, Kind::Raw | Kind::Otlp | Kind::IoTrace)
+    !matches!(kind, Kind::Raw | Kind::Otlp)
 }
 
 /// What a bare number beside `ts` or `dur` means in a query over a stream of `kind`.
@@ -78,7 +80,8 @@ pub fn dimensions(kind: Kind) -> &'static [&'static str] {
         Kind::Ctf => &["pid", "tid"],
         Kind::RocksdbIo => &["file_name", "io_status"],
         Kind::RocksdbBlockCache => &["cf_name", "level", "sst_fd_number", "is_cache_hit"],
-        Kind::Raw | Kind::Otlp | Kind::IoTrace => &[],
+        Kind::IoTrace => &crate::io_trace::DIMENSIONS,
+        Kind::Raw | Kind::Otlp => &[],
     }
 }
 

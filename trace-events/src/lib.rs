@@ -14,6 +14,7 @@ pub mod dft;
 mod error;
 mod event;
 pub mod gzip;
+pub mod io_trace;
 mod kind;
 mod origin;
 pub mod rocksdb;

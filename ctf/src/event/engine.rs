@@ -230,13 +230,13 @@ impl<'a> Engine<'a> {
                     }
                 }
                 Op::SetOrder { order } => self.order = Some(order),
-                ref op => self.rare(op)?,
+                ref op => self.rare(op, run)?,
             }
         }
     }
 
     #[inline(never)]
-    fn rare(&mut self, op: &Op) -> Result<(), Stuck> {
+    fn rare(&mut self, op: &Op, run: u64) -> Result<(), Stuck> {
         match *op {
             Op::Variable {
                 node,
@@ -244,6 +244,11 @@ impl<'a> Engine<'a> {
                 wanted,
             } => self.variable(node, signed, wanted)?,
             Op::Data { node, count, kind } => self.data(node, count, kind)?,
+            Op::Effect(Effect::UuidBlob { end }) => {
+                let end = (run + u64::from(end)) / 8;
+                let before = self.bytes.get(..end as usize).ok_or(Stuck)?;
+                self.uuid = Some(*before.last_chunk().ok_or(Stuck)?);
+            }
             Op::Effect(effect) => self.effect(effect)?,
             _ => return Err(Stuck),
         }
@@ -484,11 +489,9 @@ impl<'a> Engine<'a> {
                 self.uuid_bytes.rotate_left(1);
                 self.uuid_bytes[15] = value.to_le_bytes()[0];
             }
-            Effect::Uuid { blob: false } => self.uuid = Some(self.uuid_bytes),
-            Effect::Uuid { blob: true } => {
-                let before = self.bytes.get(..(self.head / 8) as usize).ok_or(Stuck)?;
-                self.uuid = Some(*before.last_chunk().ok_or(Stuck)?);
-            }
+            Effect::Uuid => self.uuid = Some(self.uuid_bytes),
+            // Done where the begin of its run is known.
+            Effect::UuidBlob { .. } => return Err(Stuck),
         }
         Ok(())
     }

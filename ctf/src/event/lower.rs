@@ -366,26 +366,31 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     fn bytes(&mut self, node: NodeId, count: Count, kind: TokenKind) {
         let wanted = self.inside;
-        match count {
+        // The head of a reader is behind the whole run while its effects are done.
+        let end = match count {
             Count::Static(length) if length <= RUN_BYTES_MAX => {
                 let length = length as u32;
                 let at = self.runs.stretch(8, length * 8);
                 if wanted {
                     self.runs.several(node, at, length, kind);
                 }
+                Some(at + length * 8)
             }
-            count => self.runs.whole_bytes(Op::Data {
-                node,
-                count,
-                kind: wanted.then_some(kind),
-            }),
-        }
+            count => {
+                self.runs.whole_bytes(Op::Data {
+                    node,
+                    count,
+                    kind: wanted.then_some(kind),
+                });
+                None
+            }
+        };
         while let Some(instr) = self.next() {
             match instr {
                 Instr::EndString { .. } | Instr::EndBlob { .. } => return,
-                Instr::MetadataUuid { .. } => {
-                    if let Some(op) = effect_of(instr) {
-                        self.runs.keep(op);
+                Instr::MetadataUuid { blob: true } => {
+                    if let Some(end) = end {
+                        self.runs.keep(Op::Effect(Effect::UuidBlob { end }));
                     }
                 }
                 _ => {}
@@ -575,7 +580,7 @@ fn effect_of(instr: &Instr) -> Option<Op> {
         Instr::SetContentLength => Op::Effect(Effect::ContentLength),
         Instr::MagicNumber => Op::Effect(Effect::MagicNumber),
         Instr::UuidByte => Op::Effect(Effect::UuidByte),
-        Instr::MetadataUuid { blob } => Op::Effect(Effect::Uuid { blob }),
+        Instr::MetadataUuid { blob: false } => Op::Effect(Effect::Uuid),
         _ => return None,
     })
 }

@@ -149,5 +149,9 @@ pub(super) enum Effect {
     ContentLength,
     MagicNumber,
     UuidByte,
-    Uuid { blob: bool },
+    Uuid,
+    /// A BLOB that ends so many bits behind the begin of its run.
+    UuidBlob {
+        end: u32,
+    },
 }

@@ -124,6 +124,23 @@ fn tsdl_describes_the_same_packets() {
 }
 
 #[test]
+fn packets_tell_their_schema_in_both_dialects() {
+    let (schema, events) = schema();
+    let data = packets(&schema, events);
+    for metadata in [schema.metadata(), schema.tsdl().into_bytes()] {
+        let procedure = Procedure::new(parse_metadata(&metadata).unwrap()).unwrap();
+        let plan = Plan::everything(&procedure);
+        let mut reader = EventReader::new(&plan, &data);
+        let mut count = 0;
+        while let Some(packet) = reader.next_packet().unwrap() {
+            assert_eq!(packet.uuid, Some(Uuid::from_u128(0x1234)));
+            count += 1;
+        }
+        assert_eq!(count, 3);
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_and_leaves_nothing() {
     let (schema, [read, flush]) = schema();
     let mut writer = PacketWriter::new(&schema, 0);

@@ -7,7 +7,7 @@
 //! key number, referenced bytes, `is_cache_hit`, referenced key exists, keys in the block, table
 //! number, snapshot sequence, length of the block key, length of the referenced key, offset.
 
-use super::decimal::{put_column, put_decimal};
+use super::decimal::Columns;
 use super::interner::{BlockNumbers, Fingerprints};
 use super::text::until_nul;
 use super::{BlockRecord, Caller};
@@ -34,6 +34,7 @@ impl BlockCsv {
         } else {
             0
         };
+        let mut columns = Columns::new();
         for value in [
             record.time,
             u64::from(block) + 1,
@@ -41,10 +42,12 @@ impl BlockCsv {
             record.block_size,
             record.cf_id,
         ] {
-            put_column(out, value);
+            columns.put(value);
         }
+        out.extend_from_slice(columns.as_bytes());
         out.extend_from_slice(until_nul(record.cf_name));
         out.push(b',');
+        let mut columns = Columns::new();
         for value in [
             u64::from(record.level),
             record.sst_number,
@@ -60,10 +63,13 @@ impl BlockCsv {
             record.snapshot_sequence(),
             record.block_key.len() as u64,
             record.referenced_key.len() as u64,
+            record.printed_offset(),
         ] {
-            put_column(out, value);
+            columns.put(value);
         }
-        put_decimal(out, record.printed_offset());
+        let row = columns.as_bytes();
+        // The last column has no comma behind it.
+        out.extend_from_slice(&row[..row.len() - 1]);
         out.push(b'\n');
     }
 }

@@ -28,19 +28,59 @@ pub(super) fn put_decimal(out: &mut Vec<u8>, value: u64) -> usize {
     DIGITS_MAX - start
 }
 
-/// Appends `value` and a comma to `out`.
-#[inline]
-pub(super) fn put_column(out: &mut Vec<u8>, value: u64) {
-    if value < 10 {
-        out.extend_from_slice(&[b'0' + value as u8, b',']);
-        return;
+/// Columns of numbers on the stack, to be appended at once: a copy for each column would be a call
+/// of its own, and cost more than its digits.
+pub(super) struct Columns {
+    bytes: [u8; Self::BYTES],
+    length: usize,
+}
+
+impl Columns {
+    /// Room for 16 columns with their commas.
+    const BYTES: usize = 16 * (DIGITS_MAX + 1);
+
+    /// No columns yet.
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: [0; Self::BYTES],
+            length: 0,
+        }
     }
-    let mut cell = [b','; DIGITS_MAX + 1];
-    let digits = cell
-        .first_chunk_mut()
-        .expect("the cell is longer than the digits");
-    let start = fill(digits, value);
-    out.extend_from_slice(&cell[start..]);
+
+    /// Appends `value` and a comma; at most 16 of them.
+    #[inline]
+    pub(super) fn put(&mut self, value: u64) {
+        let digits = match value {
+            0..10 => 1,
+            value => value.ilog10() as usize + 1,
+        };
+        let end = self.length + digits;
+        let cell = &mut self.bytes[self.length..=end];
+        cell[digits] = b',';
+        let (mut at, mut rest) = (digits, value);
+        while rest >= 100 {
+            let pair = 2 * (rest % 100) as usize;
+            rest /= 100;
+            at -= 2;
+            cell[at] = PAIRS[pair];
+            cell[at + 1] = PAIRS[pair + 1];
+        }
+        if rest >= 10 {
+            let pair = 2 * rest as usize;
+            cell[0] = PAIRS[pair];
+            cell[1] = PAIRS[pair + 1];
+        } else {
+            cell[0] = b'0' + rest as u8;
+        }
+        self.length = end + 1;
+    }
+
+    /// The columns so far.
+    #[inline]
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 /// Writes `value` at the end of `digits`; where it starts.
@@ -77,8 +117,9 @@ mod tests {
                 let mut out = Vec::new();
                 assert_eq!(put_decimal(&mut out, near), out.len());
                 assert_eq!(out, near.to_string().into_bytes());
-                put_column(&mut out, near);
-                assert_eq!(out, format!("{near}{near},").into_bytes());
+                let mut columns = Columns::new();
+                (0..16).for_each(|_| columns.put(near));
+                assert_eq!(columns.as_bytes(), format!("{near},").repeat(16).as_bytes());
             }
             value = value.wrapping_mul(2);
         }

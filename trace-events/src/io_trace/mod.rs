@@ -1,0 +1,33 @@
+//! Traces of our own I/O (kind `io-trace`), written and read as CTF.
+//!
+//! [`Encoder`] turns the records of [`io_trace`] into packets, [`each_item`] walks over them.
+//! All packets are of one schema ([`metadata`]), whose UUID they carry, so each is decodable
+//! alone, without asking who wrote it. Its clock is the wall clock in ns: the tracer's monotonic
+//! clock with the anchor that was taken when the trace was started, which `trace_begin` tells.
+//!
+//! | event record | fields |
+//! | --- | --- |
+//! | one class an operation (`open`, `read`, `write`, …) | `start` (ns since the epoch), `latency` (ns), `file_class`, `cause`, `path` (below the data folder), `thread`, `errno`, `has_offset`, `offset`, `asked`, `done` (bytes), `cache` (`unknown`, `hit`, `miss`), `request_id` (empty without one) |
+//! | `lookup` | the same, and of the block: `block_type`, `block_size`, `not_inserted`, `leaf`, `entries`, `immutable`, `found` (`unknown`, `yes`, `no`) |
+//! | `trace_begin` | `version`, `clock`, `wall` (the anchor, ns), `mode`, `bytes_max`, `blocks_one_in`, `operations`, `storages` |
+//! | `trace_end` | `reason`, `recorded`, `dropped`, `dropped_by_operation`, `overwritten` |
+//!
+//! The time of an event record is the end of its operation, or that of the record before it where
+//! two threads were told to the trace in the other order; `start` and `latency` are exact.
+//! `discarded events` of a packet counts what was dropped before its end.
+
+mod encode;
+mod events;
+mod reader;
+mod schema;
+mod text;
+
+pub use encode::{Anchor, Begin, Encoded, Encoder, End};
+pub(crate) use events::DIMENSIONS;
+pub use events::IoTraceDecoder;
+pub use reader::{IoTraceRecord, Item, each_item};
+pub use schema::{PREAMBLE_BYTES, is_io_trace, metadata, packet_bytes, preamble, tsdl};
+pub use text::put_io_trace_line;
+
+#[cfg(test)]
+mod tests;
