@@ -82,11 +82,13 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
         Arc::clone(&metrics),
         stage_seen.clone(),
     );
-    let gate = Arc::new(Gate::new(router(app), metrics, &http));
+    let tracer = Arc::clone(engine.tracer());
+    let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     tracing::info!(%address, io = engine.io_name(), "serving");
     ready(address);
     serve(listener, gate, &http, stage_seen).await;
     tracing::info!("no request is in flight any more; committing");
+    app.io_trace.shutdown().await;
     engine.shutdown().await?;
     signals.abort();
     tracing::info!("ended");

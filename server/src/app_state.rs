@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::connection::Stage;
 use crate::ingest::Pusher;
+use crate::io_trace::IoTracing;
 use crate::metrics::Metrics;
 use crate::range::Buffers;
 use crate::routes::openapi_json;
@@ -22,6 +23,7 @@ pub(crate) struct AppState {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) pusher: Pusher,
     pub(crate) served: ServedFiles,
+    pub(crate) io_trace: IoTracing,
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
 }
@@ -42,6 +44,7 @@ impl AppState {
                 config.bench.clone(),
             ),
             served: ServedFiles::default(),
+            io_trace: IoTracing::new(engine.clone(), config.io_trace.clone()),
             openapi: openapi_json().into(),
             engine,
             config,

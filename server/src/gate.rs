@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::{HeaderName, HeaderValue, Request, StatusCode, Version, header};
 use hyper::body::Incoming;
+use io_trace::{Cause, Scope, Tracer};
 use tower::Service;
 
 use crate::config::HttpConfig;
@@ -29,6 +30,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) struct Gate {
     router: Router,
     metrics: Arc<Metrics>,
+    tracer: Arc<Tracer>,
     ids: RequestIds,
     header_bytes_max: usize,
     pace: Pace,
@@ -36,10 +38,16 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// A gate before `router`.
-    pub(crate) fn new(router: Router, metrics: Arc<Metrics>, http: &HttpConfig) -> Self {
+    pub(crate) fn new(
+        router: Router,
+        metrics: Arc<Metrics>,
+        tracer: Arc<Tracer>,
+        http: &HttpConfig,
+    ) -> Self {
         Self {
             router,
             metrics,
+            tracer,
             ids: RequestIds::default(),
             header_bytes_max: usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX),
             pace: Pace {
@@ -65,6 +73,7 @@ impl Gate {
         let _in_flight = self.metrics.request_began(group);
         let mut response = match self.refusal(&request, ambiguous) {
             Some(problem) => problem.into_response(),
+            None if self.tracer.is_on() => self.scope(group, &id).around(self.route(request)).await,
             None => self.route(request).await,
         };
         self.finish(&mut response, &id);
@@ -78,6 +87,20 @@ impl Gate {
         }
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
+    }
+
+    /// What the I/O of a request is done for.
+    fn scope(&self, group: RouteGroup, id: &HeaderValue) -> Scope {
+        let cause = match group {
+            RouteGroup::Files => Cause::Range,
+            RouteGroup::Packets => Cause::Ingest,
+            _ => Cause::Manage,
+        };
+        Scope {
+            tracer: Arc::clone(&self.tracer),
+            cause,
+            request: id.to_str().ok().map(Arc::from),
+        }
     }
 
     /// What HTTP itself forbids, whatever the route.

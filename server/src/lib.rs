@@ -8,6 +8,7 @@
 //! | `gate` | what holds for every request: id, HTTP's own rules, panics, problems, metrics, log |
 //! | `routes` | one file a noun: reads the request, asks the engine, shapes the answer |
 //! | `ingest` | bodies of packets: admission by bytes, decoding, cutting, facts |
+//! | `io_trace` | the trace of the server's own I/O: when it runs, and where it goes |
 //! | `range` | byte ranges: one pure plan, and bodies of known length |
 //!
 //! `error` is the only mapping from errors of the engine to HTTP, `problem` the only shape of a
@@ -21,6 +22,7 @@ mod connection;
 mod error;
 mod gate;
 mod ingest;
+mod io_trace;
 mod logging;
 mod metrics;
 mod paced_body;

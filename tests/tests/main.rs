@@ -10,6 +10,7 @@ mod bad_input;
 mod crashes;
 mod disk_low;
 mod exported;
+mod io_trace;
 mod mounted;
 mod ranges;
 mod real_traces;

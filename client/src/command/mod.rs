@@ -13,6 +13,7 @@ mod error;
 mod export;
 mod index;
 mod inspect;
+mod io_trace;
 mod mount;
 mod push;
 mod query;
@@ -51,6 +52,7 @@ verbs! {
     Export(export::Export),
     Index(index::Index),
     Inspect(inspect::Inspect),
+    IoTrace(io_trace::IoTrace),
     Mount(mount::Mount),
     Push(push::Push),
     Query(query::Query),

@@ -8,6 +8,7 @@
 mod agents;
 mod call;
 mod files;
+mod io_trace;
 mod multipart;
 mod packets;
 mod problem;
@@ -18,6 +19,7 @@ mod storages;
 pub use agents::{Agent, AgentSpec, Stream, StreamSpec};
 pub use call::Client;
 pub use files::{FileBytes, FileInfo};
+pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use packets::{NextSequence, PacketInfo, PushTarget, Receipt};
 pub use problem::Problem;
 pub use retry::{Retry, Setback};

@@ -29,6 +29,8 @@ pub struct Config {
     pub range: RangeConfig,
     /// Where and how storages lie on disk.
     pub storage: StorageConfig,
+    /// Tracing of our own I/O.
+    pub io_trace: IoTraceConfig,
     /// Threads.
     pub runtime: RuntimeConfig,
     /// Logging.
@@ -186,6 +188,28 @@ pub struct StorageConfig {
     pub disk_stop_free_percent: u32,
     /// and goes on above this share.
     pub disk_resume_free_percent: u32,
+}
+
+/// Section `[io_trace]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IoTraceConfig {
+    /// Largest trace; also the limit of one that asks for none.
+    pub bytes_max: u64,
+    /// Largest trace that is kept in memory (ring).
+    pub ring_bytes_max: u64,
+    /// Operations in the buffer of a thread; more are dropped and counted.
+    pub thread_records_max: u32,
+}
+
+impl Default for IoTraceConfig {
+    fn default() -> Self {
+        Self {
+            bytes_max: 1 << 30,
+            ring_bytes_max: 64 << 20,
+            thread_records_max: 16 << 10,
+        }
+    }
 }
 
 /// How the disk is written.

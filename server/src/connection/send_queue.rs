@@ -10,14 +10,15 @@
 //! The queue is offered to the requests of plain TCP connections only, as an extension.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use io_trace::Scope;
 use parking_lot::Mutex;
-use rustix::fs::sendfile;
+
+use crate::range::RangeFile;
 
 /// The longest stand-in.
 pub(crate) const STAND_IN_BYTES_MAX: usize = 256 << 10;
@@ -28,9 +29,11 @@ static STAND_IN: [u8; STAND_IN_BYTES_MAX] = [0; STAND_IN_BYTES_MAX];
 /// Bytes of a file that are to be sent.
 #[derive(Debug)]
 struct FileSlice {
-    file: Arc<File>,
+    file: Arc<RangeFile>,
     offset: u64,
     left: usize,
+    /// Whom they are sent for.
+    scope: Option<Scope>,
 }
 
 /// File bytes of one connection, in the order of its answers.
@@ -42,12 +45,19 @@ pub(crate) struct SendQueue {
 impl SendQueue {
     /// Notes `length` bytes of `file` at `offset`, at most [`STAND_IN_BYTES_MAX`]; gives what
     /// stands for them, which must go to the connection of this queue, unchanged and next.
-    pub(crate) fn stand_in(&self, file: &Arc<File>, offset: u64, length: usize) -> Bytes {
+    pub(crate) fn stand_in(
+        &self,
+        file: &Arc<RangeFile>,
+        offset: u64,
+        length: usize,
+        scope: &Option<Scope>,
+    ) -> Bytes {
         let left = length.min(STAND_IN_BYTES_MAX);
         self.slices.lock().push_back(FileSlice {
             file: Arc::clone(file),
             offset,
             left,
+            scope: scope.clone(),
         });
         Bytes::from_static(&STAND_IN[..left])
     }
@@ -61,13 +71,8 @@ impl SendQueue {
                 "a stand-in does not belong to the next file bytes",
             ));
         };
-        // The position of the file itself is shared with other readers, and stays where it is.
-        let mut offset = next.offset;
-        let sent = sendfile(socket, &next.file, Some(&mut offset), next.left)?;
-        if sent == 0 {
-            let what = "the file ends before its known length";
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
-        }
+        let _inside = next.scope.clone().map(Scope::enter);
+        let sent = next.file.send(socket, next.offset, next.left)?;
         next.offset += sent as u64;
         next.left -= sent;
         if next.left == 0 {
@@ -95,17 +100,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, b"0123456789").unwrap();
-        let file = Arc::new(File::open(&path).unwrap());
+        let file = std::fs::File::open(&path).unwrap();
+        let file = Arc::new(RangeFile::untraced(file));
         let (near, mut far) = UnixStream::pair().unwrap();
         let queue = SendQueue::default();
-        let one = queue.stand_in(&file, 2, 3);
-        let other = queue.stand_in(&file, 8, 1);
+        let one = queue.stand_in(&file, 2, 3, &None);
+        let other = queue.stand_in(&file, 8, 1, &None);
         assert!(is_stand_in(&one) && is_stand_in(&other) && !is_stand_in(b"01234"));
         assert!(queue.send(&near, &other).is_err(), "not its turn");
         assert_eq!(queue.send(&near, &one).unwrap(), 3);
         assert_eq!(queue.send(&near, &other).unwrap(), 1);
         assert!(queue.send(&near, &other).is_err(), "nothing is left");
-        let beyond = queue.stand_in(&file, 10, 4);
+        let beyond = queue.stand_in(&file, 10, 4, &None);
         let error = queue.send(&near, &beyond).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         drop(near);

@@ -21,7 +21,7 @@ use crate::gate::Gate;
 use crate::ingest::IngestError;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
-use crate::range::{Buffers, Content, Resource, respond};
+use crate::range::{Buffers, Content, RangeFile, Resource, respond};
 
 const FILE_BYTES: usize = 3 << 20;
 
@@ -66,7 +66,7 @@ impl Server {
     async fn start(http: HttpConfig) -> Self {
         let metrics = Arc::new(Metrics::default());
         let content = Content::File {
-            file: Arc::new(FILE.reopen().unwrap()),
+            file: Arc::new(RangeFile::untraced(FILE.reopen().unwrap())),
             length: FILE_BYTES as u64,
         };
         let file = Arc::new(Resource::new(content, "x", None, true));
@@ -80,7 +80,12 @@ impl Server {
             .route("/length", post(length))
             .route("/panics", get(panics))
             .route("/pauses", get(pauses));
-        let gate = Arc::new(Gate::new(router, Arc::clone(&metrics), &http));
+        let gate = Arc::new(Gate::new(
+            router,
+            Arc::clone(&metrics),
+            Arc::default(),
+            &http,
+        ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stage, seen) = watch::channel(Stage::Running);
@@ -290,7 +295,7 @@ async fn a_body_breaks_off_where_its_file_ends() {
     let file = NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![7; 300_000]).unwrap();
     let content = Content::File {
-        file: Arc::new(file.reopen().unwrap()),
+        file: Arc::new(RangeFile::untraced(file.reopen().unwrap())),
         length: 600_000,
     };
     let resource = Resource::new(content, "x", None, true);

@@ -15,6 +15,7 @@ use ctf::{EventReader, Plan, Procedure};
 use parking_lot::{Mutex, RwLock};
 use storage_core::{Engine, StorageError};
 use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
+use trace_events::io_trace::IoTraceDecoder;
 use trace_events::rocksdb::{RocksdbDecoder, TraceKind};
 use trace_events::{Decoder, Event};
 use trace_format::frame::Facts;
@@ -55,18 +56,21 @@ impl FactsReader {
         kind: Kind,
     ) -> Result<StreamFacts<'_>, StorageError> {
         let reading = match kind {
-            Kind::Raw | Kind::Otlp | Kind::IoTrace => Reading::Nothing,
+            Kind::Raw | Kind::Otlp => Reading::Nothing,
             Kind::Ctf => match self.plan(engine, &target.agent).await? {
                 Some(plan) => Reading::Ctf(plan),
                 None => Reading::Nothing,
             },
             Kind::Dft => Reading::Dft(SpanFields::default()),
-            Kind::RocksdbIo => Reading::rocksdb(TraceKind::Io),
-            Kind::RocksdbBlockCache => Reading::rocksdb(TraceKind::BlockCache),
+            Kind::RocksdbIo => Reading::spans(|table| RocksdbDecoder::new(TraceKind::Io, table)),
+            Kind::RocksdbBlockCache => {
+                Reading::spans(|table| RocksdbDecoder::new(TraceKind::BlockCache, table))
+            }
+            Kind::IoTrace => Reading::spans(IoTraceDecoder::new),
         };
         let memory = match reading {
             Reading::Ctf(_) | Reading::Dft(_) => self.streams.lock().get(target).copied(),
-            Reading::Nothing | Reading::Rocksdb(..) => None,
+            Reading::Nothing | Reading::Spans(..) => None,
         };
         Ok(StreamFacts {
             reading,
@@ -109,13 +113,14 @@ enum Reading {
     Nothing,
     Ctf(Arc<Plan>),
     Dft(SpanFields),
-    Rocksdb(RocksdbDecoder, SpanFields),
+    Spans(Box<dyn Decoder>, SpanFields),
 }
 
 impl Reading {
-    fn rocksdb(kind: TraceKind) -> Self {
+    /// By events that have start and duration, with the decoder that `make` makes.
+    fn spans<D: Decoder + 'static>(make: impl FnOnce(&FieldTable) -> D) -> Self {
         let fields = SpanFields::default();
-        Self::Rocksdb(RocksdbDecoder::new(kind, &fields.table), fields)
+        Self::Spans(Box::new(make(&fields.table)), fields)
     }
 }
 
@@ -148,7 +153,9 @@ impl StreamFacts<'_> {
                 let (facts, unit) = dft_facts(fields, packet, known.1);
                 (facts, (None, unit))
             }
-            Reading::Rocksdb(decoder, fields) => return rocksdb_facts(decoder, fields, packet),
+            Reading::Spans(decoder, fields) => {
+                return span_facts(&mut **decoder, fields, packet);
+            }
         };
         self.memory = Some(Memory {
             epoch,
@@ -323,7 +330,7 @@ fn dft_facts(
     )
 }
 
-fn rocksdb_facts(decoder: &mut RocksdbDecoder, fields: &SpanFields, packet: &[u8]) -> Facts {
+fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> Facts {
     let mut span = Span::default();
     let decoded = decoder.decode(packet, &mut |event| {
         if let Some(each) = fields.span(event) {

@@ -4,6 +4,7 @@
 //! locked a request.
 
 mod engine;
+mod io_trace;
 mod route_group;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use prometheus::{
 };
 
 pub(crate) use engine::render_engine;
+pub(crate) use io_trace::render_io_trace;
 pub(crate) use route_group::RouteGroup;
 
 /// Status classes, 1xx to 5xx.

@@ -1,6 +1,5 @@
 //! File bytes as the body of an answer, in pieces, of a length known from the start.
 
-use std::fs::File;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,10 +7,11 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use io_trace::Scope;
 use tokio::task::JoinHandle;
 
 use super::buffers::{Buffer, Buffers};
-use super::file::{read_cached, read_whole};
+use super::file::RangeFile;
 use super::plan::ByteRange;
 use crate::connection::{STAND_IN_BYTES_MAX, SendQueue};
 
@@ -36,7 +36,7 @@ impl Stretch {
 /// A body read from a file while it is sent. A read that fails, or a file that is shorter than
 /// promised, breaks the body off: the client sees that bytes are missing, and never wrong ones.
 pub(super) struct FileBody {
-    file: Arc<File>,
+    file: Arc<RangeFile>,
     stretches: std::vec::IntoIter<Stretch>,
     /// File bytes of the current stretch that are still to be read.
     current: Option<ByteRange>,
@@ -48,6 +48,8 @@ pub(super) struct FileBody {
     files: Option<Arc<SendQueue>>,
     /// Whether the next piece was just seen to be sendable.
     is_at_hand: bool,
+    /// Whom the reads are done for; a body is read after its request was handled.
+    scope: Option<Scope>,
 }
 
 /// From this length on, letting the kernel send costs less than copying.
@@ -55,7 +57,7 @@ const SENDABLE_BYTES_MIN: u64 = 16 << 10;
 
 /// Whether the kernel can send the first piece of `range` without waiting for the disk: it is worth
 /// it, and its pages are in memory as far as a look at one in sixteen, and at the last, can tell.
-pub(super) fn is_sendable(file: &File, range: ByteRange) -> bool {
+pub(super) fn is_sendable(file: &RangeFile, range: ByteRange) -> bool {
     const LOOK_EVERY: usize = 64 << 10;
     if range.length() < SENDABLE_BYTES_MIN {
         return false;
@@ -63,14 +65,13 @@ pub(super) fn is_sendable(file: &File, range: ByteRange) -> bool {
     let last = range
         .last
         .min(range.first + (STAND_IN_BYTES_MAX as u64 - 1));
-    let mut byte = [0];
-    let mut is_at_hand = |at| matches!(read_cached(file, &mut byte, at), Ok(1));
-    (range.first..last).step_by(LOOK_EVERY).all(&mut is_at_hand) && is_at_hand(last)
+    let is_at_hand = |at| file.is_at_hand(at);
+    (range.first..last).step_by(LOOK_EVERY).all(is_at_hand) && is_at_hand(last)
 }
 
 impl FileBody {
     pub(super) fn new(
-        file: Arc<File>,
+        file: Arc<RangeFile>,
         stretches: Vec<Stretch>,
         buffers: Arc<Buffers>,
         files: Option<&Arc<SendQueue>>,
@@ -86,6 +87,7 @@ impl FileBody {
             buffers,
             files: files.cloned(),
             is_at_hand: false,
+            scope: io_trace::current(),
         }
     }
 
@@ -102,15 +104,20 @@ impl FileBody {
         let mut buffer = self.buffers.piece();
         let room = buffer.free().len();
         let wanted = usize::try_from(range.length()).map_or(room, |length| length.min(room));
-        let count = read_cached(&self.file, &mut buffer.free()[..wanted], range.first)?;
+        let _inside = self.scope.clone().map(Scope::enter);
+        let count = self
+            .file
+            .read_cached(&mut buffer.free()[..wanted], range.first)?;
         if count > 0 {
             buffer.advance(count);
             return Poll::Ready(Ok(buffer));
         }
         self.buffers.metrics().range_blocking_reads.inc();
         let file = Arc::clone(&self.file);
+        let scope = self.scope.clone();
         self.waiting = Some(tokio::task::spawn_blocking(move || {
-            read_whole(&file, &mut buffer.free()[..wanted], range.first)?;
+            let _inside = scope.map(Scope::enter);
+            file.read_whole(&mut buffer.free()[..wanted], range.first)?;
             buffer.advance(wanted);
             Ok(buffer)
         }));
@@ -143,7 +150,7 @@ impl FileBody {
             && (std::mem::take(&mut self.is_at_hand) || is_sendable(&self.file, range))
         {
             let length = usize::try_from(range.length()).unwrap_or(usize::MAX);
-            let piece = files.stand_in(&self.file, range.first, length);
+            let piece = files.stand_in(&self.file, range.first, length, &self.scope);
             self.go_on_behind(range, piece.len());
             return Poll::Ready(Some(Ok(piece)));
         }

@@ -2,15 +2,104 @@
 //!
 //! Most reads are of the page cache: those are done at once, in the request's own task. Where the
 //! kernel would have to wait for the disk it says so (`RWF_NOWAIT`), and the read goes to the
-//! blocking pool.
+//! blocking pool. Either is told to the I/O trace: the first as a hit of the page cache.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
+use io_trace::{Access, FileTag, Operation, errno};
+use rustix::fs::sendfile;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
-/// Reads what is at hand at `offset` into `room`; 0 when that is nothing.
-pub(super) fn read_cached(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
+/// A file that is served.
+#[derive(Debug)]
+pub(crate) struct RangeFile {
+    file: Arc<File>,
+    tag: FileTag,
+}
+
+impl RangeFile {
+    /// A file, with its name in the I/O trace.
+    pub(crate) fn new(file: Arc<File>, tag: FileTag) -> Self {
+        Self { file, tag }
+    }
+
+    /// A file that no trace tells of.
+    #[cfg(test)]
+    pub(crate) fn untraced(file: File) -> Self {
+        let tag = FileTag::new(&Arc::default(), "file", io_trace::FileClass::Other, None);
+        Self::new(Arc::new(file), tag)
+    }
+
+    /// Whether the byte at `offset` can be had without waiting for the disk.
+    pub(super) fn is_at_hand(&self, offset: u64) -> bool {
+        matches!(read_cached(&self.file, &mut [0], offset), Ok(1))
+    }
+
+    /// Has the kernel send up to `length` bytes from `offset`; like a write, it may be fewer.
+    pub(crate) fn send(&self, socket: impl AsFd, offset: u64, length: usize) -> io::Result<usize> {
+        let started = self.tag.begin();
+        // The position of the file itself is shared with other readers, and stays where it is.
+        let mut place = offset;
+        let result = sendfile(socket, &self.file, Some(&mut place), length);
+        let result = match result {
+            Ok(0) => Err(ended_early()),
+            result => result.map_err(io::Error::from),
+        };
+        let would_block = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        // Waiting for the client is no I/O of ours.
+        if !result.as_ref().is_err_and(would_block) {
+            self.tag.end(started, Operation::Read, || Access {
+                offset: Some(offset),
+                asked: length as u64,
+                done: *result.as_ref().unwrap_or(&0) as u64,
+                errno: errno(&result),
+                cache_hit: result.is_ok().then_some(true),
+                ..Access::default()
+            });
+        }
+        result
+    }
+
+    /// Reads what is at hand at `offset` into `room`; 0 when that is nothing.
+    pub(super) fn read_cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
+        let started = self.tag.begin();
+        let asked = room.len() as u64;
+        let result = read_cached(&self.file, room, offset);
+        // What is not in memory is read, and told, by `read_whole`.
+        if !matches!(result, Ok(0)) {
+            self.tag.end(started, Operation::Read, || Access {
+                offset: Some(offset),
+                asked,
+                done: *result.as_ref().unwrap_or(&0) as u64,
+                errno: errno(&result),
+                cache_hit: result.is_ok().then_some(true),
+                ..Access::default()
+            });
+        }
+        result
+    }
+
+    /// Fills all of `room` from `offset`, waiting for the disk as long as it takes.
+    pub(super) fn read_whole(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
+        let started = self.tag.begin();
+        let asked = room.len() as u64;
+        let result = read_whole(&self.file, room, offset);
+        self.tag.end(started, Operation::Read, || Access {
+            offset: Some(offset),
+            asked,
+            done: if result.is_ok() { asked } else { 0 },
+            errno: errno(&result),
+            cache_hit: Some(false),
+            ..Access::default()
+        });
+        result
+    }
+}
+
+fn read_cached(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         let mut slices = [IoSliceMut::new(room)];
         return match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
@@ -24,8 +113,7 @@ pub(super) fn read_cached(file: &File, room: &mut [u8], offset: u64) -> io::Resu
     }
 }
 
-/// Fills all of `room` from `offset`, waiting for the disk as long as it takes.
-pub(super) fn read_whole(file: &File, mut room: &mut [u8], mut offset: u64) -> io::Result<()> {
+fn read_whole(file: &File, mut room: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !room.is_empty() {
         match pread(file, &mut *room, offset) {
             Ok(0) => return Err(ended_early()),

@@ -13,4 +13,5 @@ mod respond;
 mod tests;
 
 pub(crate) use buffers::Buffers;
+pub(crate) use file::RangeFile;
 pub(crate) use respond::{Content, Resource, respond};

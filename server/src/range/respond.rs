@@ -1,7 +1,6 @@
 //! From a plan to an answer: header fields, and a body that is one piece of memory whenever it is
 //! small.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +16,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use super::body::{FileBody, Stretch, is_sendable};
 use super::buffers::{Buffer, Buffers, LARGE};
 use super::conditions::date_value;
-use super::file::{read_cached, read_whole};
+use super::file::RangeFile;
 use super::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use super::plan::{ByteRange, Plan, Validators, plan};
 use crate::connection::SendQueue;
@@ -34,7 +33,7 @@ pub(crate) enum Content {
     /// A file, of which the first `length` bytes are served.
     File {
         /// Open for reading.
-        file: Arc<File>,
+        file: Arc<RangeFile>,
         /// Bytes served; the file may grow beyond them.
         length: u64,
     },
@@ -364,19 +363,21 @@ struct Fill {
 impl Fill {
     /// Reads all ranges: from the page cache at once, or, as soon as one has to wait for the disk,
     /// all on the blocking pool.
-    async fn read(self, file: &Arc<File>, mut buffer: Buffer) -> io::Result<Buffer> {
+    async fn read(self, file: &Arc<RangeFile>, mut buffer: Buffer) -> io::Result<Buffer> {
         let is_cached = self.lay_out(&mut buffer, |room, offset| {
-            Ok(read_cached(file, room, offset)? == room.len())
+            Ok(file.read_cached(room, offset)? == room.len())
         })?;
         if is_cached {
             return Ok(buffer);
         }
         buffer.metrics().range_blocking_reads.inc();
         let file = Arc::clone(file);
+        let scope = io_trace::current();
         let read = tokio::task::spawn_blocking(move || {
+            let _inside = scope.map(io_trace::Scope::enter);
             buffer.clear();
             self.lay_out(&mut buffer, |room, offset| {
-                read_whole(&file, room, offset).map(|()| true)
+                file.read_whole(room, offset).map(|()| true)
             })?;
             Ok(buffer)
         });

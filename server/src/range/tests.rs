@@ -12,7 +12,7 @@ use axum::routing::get;
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::{Buffers, Content, Resource, respond};
+use super::{Buffers, Content, RangeFile, Resource, respond};
 use crate::config::HttpConfig;
 use crate::connection::{Stage, serve};
 use crate::gate::Gate;
@@ -42,7 +42,7 @@ async fn read(
         .unwrap()
         .as_secs();
     let content = Content::File {
-        file: Arc::new(file),
+        file: Arc::new(RangeFile::untraced(file)),
         length: about.len(),
     };
     let resource = Resource::new(content, "fixture", Some(modified), true);
@@ -94,7 +94,7 @@ async fn the_published_judge_finds_no_fault() {
         buffers,
     };
     let router = Router::new().route("/{file}", get(read)).with_state(folder);
-    let gate = Arc::new(Gate::new(router, metrics, &http));
+    let gate = Arc::new(Gate::new(router, metrics, Arc::default(), &http));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let (stage, seen) = watch::channel(Stage::Running);

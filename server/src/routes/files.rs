@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
-use crate::range::{Content, Resource, respond};
+use crate::range::{Content, RangeFile, Resource, respond};
 
 /// The files of a storage.
 #[derive(Debug, Serialize, ToSchema)]
@@ -102,7 +102,7 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
     let etag = format!("{:08x}-{:x}", served.checksum, served.length);
     let modified = u64::try_from(served.modified / 1_000_000_000).ok();
     let content = Content::File {
-        file: served.file,
+        file: Arc::new(RangeFile::new(served.file, served.tag)),
         length: served.length,
     };
     let resource = Arc::new(Resource::new(content, &etag, modified, immutable));

@@ -7,6 +7,7 @@ mod documents;
 mod files;
 mod health;
 mod instant;
+mod io_trace;
 mod json;
 mod packets;
 mod page;
@@ -40,6 +41,7 @@ use crate::app_state::AppState;
         (name = "packets", description = "Pushing and finding packets"),
         (name = "storages", description = "Named sets of packets and their life"),
         (name = "files", description = "Files of storages, by byte range"),
+        (name = "io-trace", description = "Tracing of the server's own I/O"),
         (name = "health", description = "Health and metrics"),
         (name = "documents", description = "Pages for people"),
     ),
@@ -87,6 +89,9 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(storages::finalize))
         .routes(routes!(storages::status))
         .routes(routes!(verify::verify))
+        .routes(routes!(io_trace::start))
+        .routes(routes!(io_trace::stop))
+        .routes(routes!(io_trace::show))
         .routes(routes!(packets::push, packets::next_sequence))
         .routes(routes!(packets::read))
 }

@@ -8,6 +8,7 @@
 mod ctf;
 mod index;
 mod ingest;
+mod io_trace;
 mod paired;
 mod range;
 mod restart;
@@ -40,6 +41,11 @@ const BENCHES: &[Bench] = &[
         name: "ingest",
         about: "durable pushes against discarded bodies and against fio on the same disk",
         run: ingest::run_bench,
+    },
+    Bench {
+        name: "io-trace",
+        about: "pushes and range reads with and without the trace of our own I/O",
+        run: io_trace::run_bench,
     },
     Bench {
         name: "range",

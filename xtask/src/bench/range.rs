@@ -14,7 +14,7 @@ use crate::install::{self, Origin, Tool};
 use crate::options::Options;
 use crate::process::{command, cpu_of, fresh_folder, output, release_server};
 
-const TOOLS: &[Tool] = &[
+pub(super) const TOOLS: &[Tool] = &[
     Tool {
         program: "nginx",
         from: Origin::Apt(&["nginx-light"]),
@@ -60,9 +60,9 @@ end
 "#;
 
 /// One server of the comparison.
-struct Party {
-    url: String,
-    pid: u32,
+pub(super) struct Party {
+    pub(super) url: String,
+    pub(super) pid: u32,
 }
 
 /// `--runs 5 --seconds 5 --connections 16 --threads 0 --workers 1`: threads of ours (0 = its
@@ -95,17 +95,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         ("64 KiB single range", SINGLE_SCRIPT, SINGLE_RATIO_MIN),
         ("16 x 4 KiB multi-range", MULTI_SCRIPT, MULTI_RATIO_MIN),
     ] {
-        let path = folder.join("requests.lua");
-        std::fs::write(&path, script).map_err(|source| Failure::File {
-            path: path.clone(),
-            source,
-        })?;
-        let load = Load {
-            script: path,
-            length,
-            seconds,
-            connections,
-        };
+        let load = RangeLoad::new(&folder, script, length, seconds, connections)?;
         let mut sides = [
             Side {
                 name: "tracehold",
@@ -128,7 +118,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
 }
 
 /// Pushes 1 GiB, finalizes, and gives storage, file and length of the data file.
-fn finalized_file(api: &mut Api) -> (String, String, u64) {
+pub(super) fn finalized_file(api: &mut Api) -> (String, String, u64) {
     let storage = api.create_storage("bench");
     let agent = Agent::declare(api, &storage, "bench", "ranges", "none");
     let first = agent.next_sequence(api);
@@ -181,16 +171,52 @@ fn io_failure(error: std::io::Error) -> Failure {
     Failure::Run(format!("a range request failed: {error}"))
 }
 
-struct Load {
+/// Requests of ranges by wrk.
+pub(super) struct RangeLoad {
     script: PathBuf,
     length: u64,
     seconds: u32,
     connections: u32,
 }
 
-impl Load {
+impl RangeLoad {
+    fn new(
+        folder: &Path,
+        script: &str,
+        length: u64,
+        seconds: u32,
+        connections: u32,
+    ) -> Outcome<Self> {
+        let path = folder.join("requests.lua");
+        std::fs::write(&path, script).map_err(|source| Failure::File {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Self {
+            script: path,
+            length,
+            seconds,
+            connections,
+        })
+    }
+
+    /// Single ranges of 64 KiB of a file of `length` bytes.
+    pub(super) fn single(
+        folder: &Path,
+        length: u64,
+        seconds: u32,
+        connections: u32,
+    ) -> Outcome<Self> {
+        Self::new(folder, SINGLE_SCRIPT, length, seconds, connections)
+    }
+
     /// Requests a second.
     fn run(&self, party: &Party) -> Outcome<f64> {
+        self.measure(party).map(|(rate, _)| rate)
+    }
+
+    /// Requests a second, and CPU µs of the server for each.
+    pub(super) fn measure(&self, party: &Party) -> Outcome<(f64, f64)> {
         let cpu_before = cpu_of(party.pid)?;
         let mut wrk = command("wrk", &["--threads", "1", "--latency"]);
         wrk.args([format!("--connections={}", self.connections)])
@@ -210,12 +236,12 @@ impl Load {
         }
         let rate: f64 = field(&answer, "Requests/sec:").ok_or_else(|| odd("no rate"))?;
         let count = rate * f64::from(self.seconds);
+        let cpu = cpu.as_secs_f64() * 1e6 / count;
         eprintln!(
-            "  {rate:.0} requests/s, {:.1} CPU µs a request, p99 {}",
-            cpu.as_secs_f64() * 1e6 / count,
+            "  {rate:.0} requests/s, {cpu:.1} CPU µs a request, p99 {}",
             field::<String>(&answer, "99%").unwrap_or_default(),
         );
-        Ok(rate)
+        Ok((rate, cpu))
     }
 }
 

@@ -24,6 +24,17 @@ pub(super) fn run(
             }
         }
     }
+    conclude(verb, context, source, &analysis, export)
+}
+
+/// Writes what was found.
+pub(super) fn conclude(
+    verb: &Analyze,
+    context: &Context,
+    source: Source,
+    analysis: &CacheAnalysis,
+    export: Option<CacheExport>,
+) -> Result<Exit, CommandError> {
     if let Some(export) = export {
         export.finish(context)?;
     }

@@ -12,11 +12,7 @@ pub(super) fn run(
     context: &Context,
     mut source: Source,
 ) -> Result<Exit, CommandError> {
-    let questions = IoQuestions {
-        slowest: verb.slowest,
-        user_class: verb.user_class.clone(),
-    };
-    let mut analysis = IoAnalysis::new(questions);
+    let mut analysis = IoAnalysis::new(questions(verb, "wal"));
     let mut accesses = RocksdbIo::default();
     let mut export = verb.export.as_ref().map(IoExport::create).transpose()?;
     while let Some(packet) = source.next_packet()? {
@@ -30,6 +26,25 @@ pub(super) fn run(
             }
         }
     }
+    conclude(verb, context, source, &analysis, export)
+}
+
+/// What is asked of a trace whose users' writes go to files of `user_class` first.
+pub(super) fn questions(verb: &Analyze, user_class: &str) -> IoQuestions {
+    IoQuestions {
+        slowest: verb.slowest,
+        user_class: verb.user_class.as_deref().unwrap_or(user_class).to_owned(),
+    }
+}
+
+/// Writes what was found.
+pub(super) fn conclude(
+    verb: &Analyze,
+    context: &Context,
+    source: Source,
+    analysis: &IoAnalysis,
+    export: Option<IoExport>,
+) -> Result<Exit, CommandError> {
     if let Some(export) = export {
         export.finish(context)?;
     }

@@ -4,29 +4,31 @@ mod cache;
 mod export;
 mod io;
 mod options;
+mod own;
+pub(super) mod packets;
 mod source;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use trace_analysis::OutFile;
-use trace_events::rocksdb::TraceKind;
 
 use self::export::{Export, parse_export};
 use self::options::CacheOptions;
-use self::source::{Place, Source};
+pub(super) use self::source::stored;
+use self::source::{Place, Source, TraceOf};
 use super::{CommandError, Context, Exit};
 
-/// Analyse I/O and block cache traces of RocksDB
+/// Analyse I/O and block cache traces: a server's own, and RocksDB's
 ///
 /// Several files are read one after another as one trace; all must be of one kind. A torn tail is
 /// reported and what is in front of it analysed.
 #[derive(Debug, Args)]
 pub(super) struct Analyze {
-    /// Trace files
+    /// Trace files, or folders that `tracehold io-trace export` wrote
     #[arg(required_unless_present = "storage", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Analyse the RocksDB streams of this storage instead
+    /// Analyse the streams of this storage instead
     #[arg(long, value_name = "ID|NAME", conflicts_with = "paths")]
     storage: Option<String>,
     /// Only the streams of this agent (with --storage)
@@ -47,9 +49,13 @@ pub(super) struct Analyze {
     /// Keep so many of the slowest operations (I/O traces)
     #[arg(long, value_name = "N", default_value_t = 20)]
     slowest: usize,
-    /// Class of the files that users' writes go to first, for the write amplification
-    #[arg(long, value_name = "CLASS", default_value = "wal")]
-    user_class: String,
+    /// Class of the files that users' writes go to first, for the write amplification; `wal` of
+    /// RocksDB, `data` of a server's own I/O
+    #[arg(long, value_name = "CLASS")]
+    user_class: Option<String>,
+    /// Analyse the look-ups in caches in a trace of a server's own I/O, as a block cache trace
+    #[arg(long)]
+    lookups: bool,
     #[command(flatten)]
     cache: Box<CacheOptions>,
 }
@@ -66,8 +72,13 @@ impl Analyze {
         };
         let mut source = Source::open(context, &place)?;
         match source.kind()? {
-            Some(TraceKind::BlockCache) => cache::run(&self, context, source),
-            Some(TraceKind::Io) => io::run(&self, context, source),
+            Some(TraceOf::BlockCache) => cache::run(&self, context, source),
+            Some(TraceOf::OwnIo) if self.lookups => own::run_look_ups(&self, context, source),
+            Some(_) if self.lookups => Err(CommandError::usage(
+                "--lookups is for traces of a server's own I/O",
+            )),
+            Some(TraceOf::OwnIo) => own::run(&self, context, source),
+            Some(TraceOf::RocksdbIo) => io::run(&self, context, source),
             None => {
                 context.note("the trace has no records");
                 source.finish(context);

@@ -1,6 +1,7 @@
 //! `tracehold decode`: traces as text, straight from files.
 
 mod ctf;
+mod io_trace;
 mod rocksdb;
 
 use std::fs::File;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use trace_events::ctf::TimeWindow;
+use trace_events::io_trace::is_io_trace;
 use trace_events::rocksdb::is_trace as is_rocksdb_trace;
 
 use super::{CommandError, Context, Exit};
@@ -67,14 +69,17 @@ impl Decode {
             exit = if is_whole { exit } else { Exit::Found };
         }
         for path in &files {
-            if is_rocksdb_trace(&first_bytes(path)?) {
-                let whole = rocksdb::decode(context, path, format)?;
-                exit = if whole { exit } else { Exit::Found };
+            let first = first_bytes(path)?;
+            let whole = if is_rocksdb_trace(&first) {
+                rocksdb::decode(context, path, format)?
+            } else if is_io_trace(&first) {
+                io_trace::decode(context, path, format)?
             } else {
-                let what = "not a trace that decode knows; it reads folders of CTF traces, and \
-                            IO and block cache traces of RocksDB";
+                let what = "not a trace that decode knows; it reads folders of CTF traces, IO and \
+                            block cache traces of RocksDB, and streams of a server's own I/O";
                 return Err(CommandError::damage(path.display(), what));
-            }
+            };
+            exit = if whole { exit } else { Exit::Found };
         }
         Ok(exit)
     }

@@ -110,7 +110,7 @@ impl Printer {
 }
 
 /// Appends an event as a JSON object on a line of its own.
-fn put_object(text: &mut Vec<u8>, event: &dyn Event) {
+pub(super) fn put_object(text: &mut Vec<u8>, event: &dyn Event) {
     let (mut object, mut arguments) = (Map::new(), Map::new());
     event.each_field(&mut |path, value| {
         let value = json(value);

@@ -7,7 +7,7 @@ use trace_events::dft::TimeUnit;
 use trace_events::rocksdb::{RocksdbDecoder, TraceKind};
 use trace_format::frame::Facts;
 
-use super::{SpanFields, ctf_facts, dft_facts, rocksdb_facts};
+use super::{SpanFields, ctf_facts, dft_facts, span_facts};
 
 #[expect(clippy::disallowed_methods, reason = "a test reads its traces")]
 fn data(name: &str) -> Vec<u8> {
@@ -78,10 +78,7 @@ fn a_packet_that_cannot_be_read_has_no_facts() {
     let mut decoder = RocksdbDecoder::new(TraceKind::Io, &fields.table);
     let trace = data("io_small.trace");
     for damaged in [&trace[..trace.len() - 1], &trace[1..], b"x"] {
-        assert_eq!(
-            rocksdb_facts(&mut decoder, &fields, damaged),
-            Facts::default()
-        );
+        assert_eq!(span_facts(&mut decoder, &fields, damaged), Facts::default());
     }
 }
 
@@ -93,7 +90,7 @@ fn records_of_rocksdb_tell_span_and_count() {
         (TraceKind::BlockCache, "bc_small.trace", 1180),
     ] {
         let mut decoder = RocksdbDecoder::new(kind, &fields.table);
-        let facts = rocksdb_facts(&mut decoder, &fields, &data(name));
+        let facts = span_facts(&mut decoder, &fields, &data(name));
         assert_eq!(facts.events, Some(events), "{name}");
         let (begin, end) = facts.time_span.unwrap();
         // Both were recorded within a minute of 2026-11-21.

@@ -2,19 +2,51 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use trace_events::rocksdb::{PacketReader, ReadError, RocksdbError, TraceKind};
+use trace_events::io_trace::is_io_trace;
+use trace_events::rocksdb::{PacketReader, ReadError, RocksdbError};
 
+use super::TraceOf;
 use crate::command::CommandError;
+use crate::command::analyze::packets::PacketFile;
 
 /// Bytes of a packet that is analysed at once: small enough to stay in the processor's cache.
 const PACKET_BYTES: usize = 1 << 18;
 
+enum Reader {
+    Rocksdb(Box<PacketReader<File>>),
+    Own(PacketFile),
+}
+
+impl Reader {
+    fn open(path: &Path) -> Result<Self, CommandError> {
+        let failed = |error: io::Error| CommandError::io(path.display(), error);
+        if path.is_dir() {
+            return PacketFile::open(path).map(Self::Own);
+        }
+        let mut file = File::open(path).map_err(failed)?;
+        let mut first = Vec::new();
+        (&mut file)
+            .take(20)
+            .read_to_end(&mut first)
+            .map_err(failed)?;
+        if is_io_trace(&first) {
+            return PacketFile::open(path).map(Self::Own);
+        }
+        file.rewind().map_err(failed)?;
+        Ok(Self::Rocksdb(Box::new(PacketReader::new(
+            file,
+            PACKET_BYTES,
+        ))))
+    }
+}
+
 /// Reads files as packets. Damage ends a file, is remembered, and the next file goes on.
 pub(super) struct Files {
     waiting: VecDeque<PathBuf>,
-    current: Option<(PathBuf, PacketReader<File>)>,
+    current: Option<(PathBuf, Reader)>,
     damage: Vec<String>,
 }
 
@@ -36,19 +68,33 @@ impl Files {
     /// The next packet with records, its file and kind.
     pub(super) fn next_packet(
         &mut self,
-    ) -> Result<Option<(String, TraceKind, Vec<u8>)>, CommandError> {
+    ) -> Result<Option<(String, TraceOf, Vec<u8>)>, CommandError> {
         loop {
             let Some((path, reader)) = &mut self.current else {
                 let Some(path) = self.waiting.pop_front() else {
                     return Ok(None);
                 };
-                let file = File::open(&path).map_err(|error| fault(&path, error.into()))?;
-                self.current = Some((path, PacketReader::new(file, PACKET_BYTES)));
+                let reader = Reader::open(&path)?;
+                self.current = Some((path, reader));
                 continue;
+            };
+            let reader = match reader {
+                Reader::Rocksdb(reader) => reader,
+                Reader::Own(packets) => match packets.next_packet()? {
+                    Some(bytes) => {
+                        let place = path.display().to_string();
+                        return Ok(Some((place, TraceOf::OwnIo, bytes)));
+                    }
+                    None => {
+                        self.current = None;
+                        continue;
+                    }
+                },
             };
             match (reader.next_packet(), reader.kind()) {
                 (Ok(Some(packet)), Some(kind)) if packet.records > 0 => {
-                    return Ok(Some((path.display().to_string(), kind, packet.bytes)));
+                    let place = path.display().to_string();
+                    return Ok(Some((place, kind.into(), packet.bytes)));
                 }
                 (Ok(Some(_)), _) => {}
                 (Ok(None), _) => {

@@ -1,15 +1,48 @@
 //! The packets of trace files, one file after another, or those of a storage.
 
 mod files;
-mod stored;
+pub(in crate::command) mod stored;
 
 use std::path::PathBuf;
 
 use trace_events::rocksdb::TraceKind;
+use trace_format::Kind;
 
 use self::files::Files;
 use self::stored::Stored;
 use super::{CommandError, Context, Exit};
+
+/// What a trace is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::command) enum TraceOf {
+    /// RocksDB's I/O.
+    RocksdbIo,
+    /// RocksDB's block cache.
+    BlockCache,
+    /// A server's own I/O.
+    OwnIo,
+}
+
+impl From<TraceKind> for TraceOf {
+    fn from(kind: TraceKind) -> Self {
+        match kind {
+            TraceKind::Io => Self::RocksdbIo,
+            TraceKind::BlockCache => Self::BlockCache,
+        }
+    }
+}
+
+impl TraceOf {
+    /// What packets of a kind are of, when they can be analysed.
+    fn kind(kind: &str) -> Option<Self> {
+        match kind.parse() {
+            Ok(Kind::RocksdbIo) => Some(Self::RocksdbIo),
+            Ok(Kind::RocksdbBlockCache) => Some(Self::BlockCache),
+            Ok(Kind::IoTrace) => Some(Self::OwnIo),
+            _ => None,
+        }
+    }
+}
 
 /// Where a trace is analysed from.
 pub(super) enum Place<'a> {
@@ -32,7 +65,7 @@ enum Origin {
 pub(super) struct Source {
     origin: Origin,
     first: Option<Vec<u8>>,
-    kind: Option<TraceKind>,
+    kind: Option<TraceOf>,
 }
 
 impl Source {
@@ -53,7 +86,7 @@ impl Source {
     }
 
     /// The kind of the trace, by its first record.
-    pub(super) fn kind(&mut self) -> Result<Option<TraceKind>, CommandError> {
+    pub(super) fn kind(&mut self) -> Result<Option<TraceOf>, CommandError> {
         if self.first.is_none() {
             self.first = self.read_packet()?;
         }

@@ -1,24 +1,25 @@
-//! Packets of the RocksDB streams of a storage, fetched from the server one by one.
+//! Packets of the streams of a storage that can be analysed, fetched from the server one by one.
 
 use std::collections::VecDeque;
 
 use tokio::runtime::{Builder, Runtime};
-use trace_events::rocksdb::TraceKind;
 use uuid::Uuid;
 
 use crate::command::{CommandError, Context};
 use crate::http::{Client, PacketInfo};
 
+use super::TraceOf;
+
 /// A packet that is yet to be fetched.
 struct Waiting {
     number: u64,
     raw_size: u64,
-    kind: TraceKind,
+    kind: TraceOf,
     stream: String,
 }
 
 /// The packets of a storage in the order of their streams.
-pub(super) struct Stored {
+pub(in crate::command) struct Stored {
     client: Client,
     /// Lives as long as the client's connections, which it drives.
     runtime: Runtime,
@@ -27,8 +28,8 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Finds the RocksDB packets of the storage, of one agent or stream where that is given.
-    pub(super) fn open(
+    /// Finds such packets of the storage, of one agent or stream where that is given.
+    pub(in crate::command) fn open(
         context: &Context,
         storage: &str,
         agent: Option<&str>,
@@ -75,10 +76,20 @@ impl Stored {
         })
     }
 
+    /// Leaves out what is no trace of a server's own I/O.
+    pub(in crate::command) fn keep_io_traces(&mut self) {
+        self.waiting.retain(|packet| packet.kind == TraceOf::OwnIo);
+    }
+
+    /// Whether no packet is left.
+    pub(in crate::command) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// The next packet, its stream and kind.
-    pub(super) fn next_packet(
+    pub(in crate::command) fn next_packet(
         &mut self,
-    ) -> Result<Option<(String, TraceKind, Vec<u8>)>, CommandError> {
+    ) -> Result<Option<(String, TraceOf, Vec<u8>)>, CommandError> {
         let Some(Waiting {
             number,
             raw_size,
@@ -99,10 +110,6 @@ fn place(packet: &PacketInfo) -> (&str, &str, u64, u64) {
     (&packet.agent, &packet.stream, packet.epoch, packet.sequence)
 }
 
-fn kind_of(packet: &PacketInfo) -> Option<TraceKind> {
-    match packet.kind.as_str() {
-        "rocksdb-io" => Some(TraceKind::Io),
-        "rocksdb-block-cache" => Some(TraceKind::BlockCache),
-        _ => None,
-    }
+fn kind_of(packet: &PacketInfo) -> Option<TraceOf> {
+    TraceOf::kind(&packet.kind)
 }

@@ -1,0 +1,79 @@
+//! Traces of a server's own I/O.
+
+use std::ops::ControlFlow;
+
+use trace_analysis::{CacheAnalysis, IoAnalysis, LookUpKey, own_access, own_look_up};
+use trace_events::DecodeError;
+use trace_events::io_trace::{IoTraceRecord, Item, each_item};
+
+use super::export::{CacheExport, IoExport};
+use super::source::Source;
+use super::{Analyze, CommandError, Context, Exit, cache, io};
+
+pub(super) fn run(
+    verb: &Analyze,
+    context: &Context,
+    mut source: Source,
+) -> Result<Exit, CommandError> {
+    let mut analysis = IoAnalysis::new(io::questions(verb, "data"));
+    let mut export = verb.export.as_ref().map(IoExport::create).transpose()?;
+    each_record(context, &mut source, |record| {
+        let access = own_access(record);
+        analysis.observe(&access);
+        export.as_mut().map_or(Ok(()), |export| export.put(&access))
+    })?;
+    io::conclude(verb, context, source, &analysis, export)
+}
+
+/// The look-ups of the trace as a block cache trace.
+pub(super) fn run_look_ups(
+    verb: &Analyze,
+    context: &Context,
+    mut source: Source,
+) -> Result<Exit, CommandError> {
+    let mut analysis = CacheAnalysis::new(verb.cache.questions()?);
+    let mut export = verb.export.as_ref().map(CacheExport::create).transpose()?;
+    let mut key = LookUpKey::default();
+    each_record(context, &mut source, |record| {
+        let Some(record) = own_look_up(record, &mut key) else {
+            return Ok(());
+        };
+        analysis.observe(&record);
+        export.as_mut().map_or(Ok(()), |export| export.put(&record))
+    })?;
+    cache::conclude(verb, context, source, &analysis, export)
+}
+
+/// Gives every operation to `each`. What a crash cut off is told, and is no fault of the rest.
+fn each_record(
+    context: &Context,
+    source: &mut Source,
+    mut each: impl FnMut(&IoTraceRecord<'_>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    while let Some(packet) = source.next_packet()? {
+        let mut failed = Ok(());
+        let read = each_item(&packet, |item| match item {
+            Item::Record(record) => {
+                failed = each(&record);
+                match failed {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            }
+            Item::End { dropped, .. } if dropped > 0 => {
+                context.note(format!(
+                    "{dropped} operations were dropped while it was traced"
+                ));
+                ControlFlow::Continue(())
+            }
+            Item::Begin | Item::End { .. } => ControlFlow::Continue(()),
+        });
+        failed?;
+        match read {
+            Ok(()) => {}
+            Err(error @ DecodeError::Truncated { .. }) => context.note(error.to_string()),
+            Err(error) => return Err(CommandError::damage("packet", error)),
+        }
+    }
+    Ok(())
+}

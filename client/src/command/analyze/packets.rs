@@ -1,0 +1,58 @@
+//! The packets of an exported trace of a server's own I/O, one by one.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use trace_events::io_trace::{PREAMBLE_BYTES, packet_bytes};
+
+use crate::command::CommandError;
+
+/// Bytes of a packet at most: a server makes them of half a mebibyte.
+const PACKET_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads a stream file packet by packet.
+pub(in crate::command) struct PacketFile {
+    path: PathBuf,
+    file: BufReader<File>,
+}
+
+impl PacketFile {
+    /// The stream at `path`, or in the exported folder at `path`.
+    pub(in crate::command) fn open(path: &Path) -> Result<Self, CommandError> {
+        let path = match path.is_dir() {
+            true => path.join("stream"),
+            false => path.to_owned(),
+        };
+        let file = File::open(&path).map_err(|error| CommandError::io(path.display(), error))?;
+        Ok(Self {
+            file: BufReader::new(file),
+            path,
+        })
+    }
+
+    /// The next packet; one that was cut is given as far as it goes.
+    pub(in crate::command) fn next_packet(&mut self) -> Result<Option<Vec<u8>>, CommandError> {
+        let mut packet = Vec::new();
+        self.take(PREAMBLE_BYTES as u64, &mut packet)?;
+        if packet.is_empty() {
+            return Ok(None);
+        }
+        // Without a length, decoding tells what is wrong.
+        if let Some(length) = packet_bytes(&packet) {
+            if length > PACKET_BYTES_MAX {
+                let what =
+                    format!("a packet of {length} bytes; at most {PACKET_BYTES_MAX} are read");
+                return Err(CommandError::damage(self.path.display(), what));
+            }
+            self.take(length.saturating_sub(packet.len() as u64), &mut packet)?;
+        }
+        Ok(Some(packet))
+    }
+
+    fn take(&mut self, length: u64, packet: &mut Vec<u8>) -> Result<(), CommandError> {
+        let read = (&mut self.file).take(length).read_to_end(packet);
+        read.map(|_| ())
+            .map_err(|error| CommandError::io(self.path.display(), error))
+    }
+}

@@ -1,0 +1,77 @@
+//! Traces of a server's own I/O.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use trace_events::io_trace::{IoTraceDecoder, Item, each_item, put_io_trace_line};
+use trace_events::{DecodeError, Decoder};
+use trace_query::FieldTable;
+
+use super::Format;
+use super::rocksdb::put_object;
+use crate::command::analyze::packets::PacketFile;
+use crate::command::{CommandError, Context};
+
+/// Prints the trace at `path`; whether it was whole, which includes that it tells of its end.
+pub(super) fn decode(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
+    let mut packets = PacketFile::open(path)?;
+    let mut has_ended = false;
+    while let Some(packet) = packets.next_packet()? {
+        let mut text = Vec::new();
+        let ended = match format {
+            Format::Ndjson => print_objects(&mut text, &packet),
+            _ => print_lines(&mut text, &packet, &mut has_ended),
+        };
+        context.out().write_all(&text)?;
+        match ended {
+            Ok(()) => {}
+            Err(error @ DecodeError::Truncated { .. }) => {
+                context.note(format!("{}: {error}", path.display()));
+                return Ok(false);
+            }
+            Err(error) => return Err(CommandError::damage(path.display(), error)),
+        }
+    }
+    if format != Format::Ndjson && !has_ended {
+        context.note(format!(
+            "{}: the trace does not tell of its end",
+            path.display()
+        ));
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+fn print_lines(text: &mut Vec<u8>, packet: &[u8], has_ended: &mut bool) -> Result<(), DecodeError> {
+    each_item(packet, |item| {
+        match item {
+            Item::Record(record) => put_io_trace_line(text, &record),
+            Item::Begin => {}
+            Item::End {
+                reason,
+                recorded,
+                dropped,
+                overwritten,
+            } => {
+                *has_ended = true;
+                let reason = String::from_utf8_lossy(reason);
+                let line = format!(
+                    "# ended: {reason}; {recorded} recorded, {dropped} dropped, {overwritten} \
+                     overwritten\n"
+                );
+                text.extend_from_slice(line.as_bytes());
+            }
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+fn print_objects(text: &mut Vec<u8>, packet: &[u8]) -> Result<(), DecodeError> {
+    let mut decoder = IoTraceDecoder::new(&FieldTable::new());
+    decoder.decode(packet, &mut |event| {
+        put_object(text, event);
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Traces of a server's own I/O: walking, printing, decoding as events, and as accesses.
+#![no_main]
+
+use std::ops::ControlFlow;
+
+use libfuzzer_sys::fuzz_target;
+use trace_analysis::{LookUpKey, own_access, own_look_up};
+use trace_events::Decoder;
+use trace_events::io_trace::{
+    IoTraceDecoder, Item, PREAMBLE_BYTES, each_item, packet_bytes, put_io_trace_line,
+};
+use trace_query::FieldTable;
+
+/// The first packet of every trace begins so, up to its lengths.
+fn with_our_uuid(input: &[u8]) -> Vec<u8> {
+    let mut bytes = input.to_vec();
+    let preamble = trace_events::io_trace::preamble();
+    let length = preamble.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&preamble[..length]);
+    bytes
+}
+
+fuzz_target!(|input: &[u8]| {
+    let _length = packet_bytes(&input[..input.len().min(PREAMBLE_BYTES)]);
+    for bytes in [input.to_vec(), with_our_uuid(input)] {
+        let (mut text, mut key) = (Vec::new(), LookUpKey::default());
+        let (mut records, mut others) = (0, 0);
+        let walked = each_item(&bytes, |item| {
+            match item {
+                Item::Record(record) => {
+                    records += 1;
+                    put_io_trace_line(&mut text, &record);
+                    let _access = own_access(&record);
+                    let _block = own_look_up(&record, &mut key);
+                }
+                Item::Begin | Item::End { .. } => others += 1,
+            }
+            ControlFlow::Continue(())
+        });
+        let mut events = 0;
+        let decoded = IoTraceDecoder::new(&FieldTable::new()).decode(&bytes, &mut |event| {
+            event.each_field(&mut |_, _| {});
+            events += 1;
+            ControlFlow::Continue(())
+        });
+        assert_eq!(events, records);
+        assert_eq!(walked.is_ok(), decoded.is_ok());
+        if let Ok(decoded) = decoded {
+            assert_eq!((decoded.events, decoded.metadata), (records, others));
+        }
+    }
+});

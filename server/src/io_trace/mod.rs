@@ -1,0 +1,253 @@
+//! Tracing of the server's own I/O: started, kept in a storage like any other trace, and stopped.
+//!
+//! The engine's tracer records; the collector drains it, encodes packets of the kind `io-trace`
+//! and pushes them, as agent `tracehold`, through the ordinary writer. What happens in the storage
+//! of the trace itself is not recorded, so a trace never feeds itself.
+
+mod collector;
+mod status;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use io_trace::Settings;
+use storage_core::{AgentSpec, Engine, NewStorage, StorageError};
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinHandle;
+use trace_events::io_trace::{Anchor, Begin, metadata};
+use trace_format::agent_file::StreamSpec;
+use trace_format::{AgentId, Codec, IdError, Kind, LeafType, StorageId, StreamId};
+
+use self::collector::Collector;
+use crate::config::IoTraceConfig;
+
+pub(crate) use status::{Mode, Reason, State, Status};
+
+/// Who pushes the trace.
+const AGENT: &str = "tracehold";
+/// The stream it is.
+const STREAM: &str = "io-trace";
+
+/// Fewest bytes a trace may have: that of a few packets.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// What is wanted of a trace.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// Name of the storage.
+    pub(crate) name: String,
+    /// What happens at the limit.
+    pub(crate) mode: Mode,
+    /// The limit; the configured one when it is not given.
+    pub(crate) bytes_max: Option<u64>,
+    /// What is recorded; the storage of the trace is filled in here.
+    pub(crate) settings: Settings,
+    /// Only these storages; all when it is empty.
+    pub(crate) storages: Vec<StorageId>,
+}
+
+/// Why a trace was not started or stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IoTraceError {
+    /// One at a time.
+    #[error("a trace is running already, into storage {storage}")]
+    Running {
+        /// Its storage.
+        storage: StorageId,
+    },
+    /// There is none.
+    #[error("no trace is running")]
+    Off,
+    /// Something that cannot be done.
+    #[error("{problem}")]
+    Invalid {
+        /// What is wrong.
+        problem: String,
+    },
+    /// The storage of the trace could not be made or completed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl From<IdError> for IoTraceError {
+    fn from(error: IdError) -> Self {
+        Self::Invalid {
+            problem: error.to_string(),
+        }
+    }
+}
+
+/// Starts and stops the trace of the server's own I/O; there is one at a time.
+pub(crate) struct IoTracing {
+    engine: Engine,
+    config: IoTraceConfig,
+    status: Arc<parking_lot::Mutex<Status>>,
+    /// Held while a trace is started or stopped.
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    stop: oneshot::Sender<Reason>,
+    collecting: JoinHandle<()>,
+}
+
+impl IoTracing {
+    pub(crate) fn new(engine: Engine, config: IoTraceConfig) -> Self {
+        Self {
+            engine,
+            config,
+            status: Arc::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// How it stands.
+    pub(crate) fn status(&self) -> Status {
+        self.status.lock().clone()
+    }
+
+    /// Makes a storage for a trace and starts to record into it.
+    ///
+    /// # Errors
+    /// When a trace is running, the wish makes no sense, or the storage cannot be made.
+    pub(crate) async fn start(&self, wanted: Wanted) -> Result<Status, IoTraceError> {
+        let mut running = self.running.lock().await;
+        let status = self.status();
+        if let (State::Running, Some(storage)) = (status.state, status.storage) {
+            return Err(IoTraceError::Running { storage });
+        }
+        let bytes_max = self.bytes_max(&wanted)?;
+        wanted
+            .settings
+            .check()
+            .map_err(|error| IoTraceError::Invalid {
+                problem: error.to_string(),
+            })?;
+        for storage in &wanted.storages {
+            self.engine.storage(*storage)?;
+        }
+        let storage = self.prepare(&wanted.name).await?;
+        let mut settings = wanted.settings;
+        settings.storages = wanted.storages.iter().map(|id| *id.as_bytes()).collect();
+        settings.own_storage = Some(*storage.as_bytes());
+        settings.thread_records_max = self.config.thread_records_max as usize;
+        let tracer = self.engine.tracer();
+        let begin = Begin {
+            anchor: Anchor {
+                clock: tracer.now(),
+                wall: wall_clock(),
+            },
+            mode: wanted.mode.name().to_owned(),
+            bytes_max,
+            blocks_one_in: settings.blocks_one_in,
+            one_in: settings.one_in,
+            storages: wanted.storages.iter().map(ToString::to_string).collect(),
+        };
+        *self.status.lock() = Status {
+            state: State::Running,
+            storage: Some(storage),
+            mode: wanted.mode,
+            bytes_max,
+            started: Some(begin.anchor.wall),
+            ..Status::default()
+        };
+        let collector = Collector::new(&self.engine, storage, &begin, Arc::clone(&self.status))?;
+        tracer
+            .start(settings)
+            .map_err(|error| IoTraceError::Invalid {
+                problem: error.to_string(),
+            })?;
+        let (stop, stopped) = oneshot::channel();
+        let collecting = tokio::spawn(collector.run(stopped));
+        *running = Some(Running { stop, collecting });
+        tracing::info!(%storage, mode = wanted.mode.name(), bytes_max, "tracing our own I/O");
+        Ok(self.status())
+    }
+
+    /// Stops recording, writes what is left, and finalizes the storage of the trace.
+    ///
+    /// # Errors
+    /// When no trace is running.
+    pub(crate) async fn stop(&self) -> Result<Status, IoTraceError> {
+        self.end(Reason::Stopped).await
+    }
+
+    /// Ends a trace that is running when the server ends.
+    pub(crate) async fn shutdown(&self) {
+        match self.end(Reason::Shutdown).await {
+            Ok(_) | Err(IoTraceError::Off) => {}
+            Err(error) => tracing::warn!(%error, "the I/O trace did not end well"),
+        }
+    }
+
+    async fn end(&self, reason: Reason) -> Result<Status, IoTraceError> {
+        let mut running = self.running.lock().await;
+        let was_running = self.status.lock().state == State::Running;
+        let Some(Running { stop, collecting }) = running.take() else {
+            return Err(IoTraceError::Off);
+        };
+        // A collector that ended by itself does not listen any more.
+        let _ = stop.send(reason);
+        if collecting.await.is_err() {
+            self.engine.tracer().stop();
+            let mut status = self.status.lock();
+            status.state = State::Ended;
+            status.error = Some("the collector of the trace failed".to_owned());
+        }
+        match was_running {
+            true => Ok(self.status()),
+            false => Err(IoTraceError::Off),
+        }
+    }
+
+    fn bytes_max(&self, wanted: &Wanted) -> Result<u64, IoTraceError> {
+        let largest = match wanted.mode {
+            Mode::StopAtLimit => self.config.bytes_max,
+            Mode::Ring => self.config.ring_bytes_max,
+        };
+        let bytes_max = wanted.bytes_max.unwrap_or(largest);
+        if !(BYTES_MIN..=largest).contains(&bytes_max) {
+            let problem = format!("bytes_max is {bytes_max}, not within {BYTES_MIN} and {largest}");
+            return Err(IoTraceError::Invalid { problem });
+        }
+        Ok(bytes_max)
+    }
+
+    /// Registers ourselves as the agent, and makes an open storage.
+    async fn prepare(&self, name: &str) -> Result<StorageId, IoTraceError> {
+        let agent: AgentId = AGENT.parse()?;
+        let spec = AgentSpec {
+            id: agent.clone(),
+            name: "Tracehold's own I/O".to_owned(),
+            host: String::new(),
+            attributes: Default::default(),
+        };
+        self.engine.register_agent(spec).await?;
+        self.engine
+            .set_agent_metadata(&agent, metadata().into())
+            .await?;
+        let stream: StreamId = STREAM.parse()?;
+        let spec = StreamSpec {
+            id: stream,
+            kind: Kind::IoTrace,
+            leaf_type: LeafType::Array,
+            codec: Codec::Zstd,
+        };
+        self.engine.declare_stream(&agent, spec).await?;
+        let new = NewStorage {
+            name: name.to_owned(),
+            ..NewStorage::default()
+        };
+        let (info, _) = self.engine.create_storage(new).await?;
+        self.engine.open_storage(info.id).await?;
+        Ok(info.id)
+    }
+}
+
+/// The wall clock, ns since the epoch.
+fn wall_clock() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}

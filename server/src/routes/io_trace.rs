@@ -1,0 +1,214 @@
+//! Tracing of the server's own I/O.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use http::{HeaderMap, StatusCode};
+use io_trace::{Operation, Settings};
+use serde::{Deserialize, Serialize};
+use trace_format::StorageId;
+use utoipa::ToSchema;
+
+use super::instant::rfc3339;
+use super::json::read_json;
+use crate::app_state::AppState;
+use crate::io_trace::{IoTraceError, Mode, Status, Wanted};
+use crate::problem::{Problem, ProblemDocument};
+
+/// What is to be traced. Everything may be left out.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct IoTraceStart {
+    /// Name of the storage that the trace goes to.
+    name: String,
+    /// `stop_at_limit`: the trace ends at its limit. `ring`: the latest operations are kept in
+    /// memory and written when the trace is stopped; a crash loses them.
+    mode: String,
+    /// Bytes of packets at most; without it, what the configuration allows.
+    bytes_max: Option<u64>,
+    /// Of an operation, one in so many is recorded; 0 records none. Those not named are recorded
+    /// all. Operations: `open`, `read`, `write`, `sync`, `sync_folder`, `allocate`, `set_length`,
+    /// `close`, `rename`, `unlink`, `lookup`.
+    operations: BTreeMap<String, u32>,
+    /// Of the stretches of 64 KiB of all files, one in so many is recorded, with everything that
+    /// begins in it.
+    blocks_one_in: u32,
+    /// Only what happens in these storages.
+    storages: Vec<String>,
+}
+
+impl Default for IoTraceStart {
+    fn default() -> Self {
+        Self {
+            name: "io-trace".to_owned(),
+            mode: Mode::default().name().to_owned(),
+            bytes_max: None,
+            operations: BTreeMap::new(),
+            blocks_one_in: 1,
+            storages: Vec::new(),
+        }
+    }
+}
+
+impl TryFrom<IoTraceStart> for Wanted {
+    type Error = IoTraceError;
+
+    fn try_from(start: IoTraceStart) -> Result<Self, IoTraceError> {
+        let invalid = |problem: String| IoTraceError::Invalid { problem };
+        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == start.mode);
+        let mode = mode.ok_or_else(|| {
+            invalid(format!(
+                "mode {:?} is not stop_at_limit or ring",
+                start.mode
+            ))
+        })?;
+        let mut settings = Settings {
+            blocks_one_in: start.blocks_one_in,
+            ..Settings::default()
+        };
+        for (name, one_in) in &start.operations {
+            let operation = Operation::from_name(name)
+                .ok_or_else(|| invalid(format!("{name:?} is no operation")))?;
+            settings.one_in[operation as usize] = *one_in;
+        }
+        let storages: Result<Vec<StorageId>, _> =
+            start.storages.iter().map(|id| id.parse()).collect();
+        Ok(Self {
+            name: start.name,
+            mode,
+            bytes_max: start.bytes_max,
+            settings,
+            storages: storages?,
+        })
+    }
+}
+
+/// How the trace of the server's own I/O stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct IoTraceDocument {
+    /// `off`, `running` or `ended`.
+    state: &'static str,
+    /// The storage of the trace that runs, or of the last one.
+    storage: Option<String>,
+    /// `stop_at_limit` or `ring`.
+    mode: &'static str,
+    bytes_max: u64,
+    /// Bytes of its packets so far.
+    bytes: u64,
+    packets: u64,
+    /// Operations recorded.
+    recorded: u64,
+    /// Operations for which the buffer of their thread had no room.
+    dropped: u64,
+    dropped_by_operation: BTreeMap<String, u64>,
+    /// Operations recorded and given up for later ones (ring).
+    overwritten: u64,
+    /// RFC 3339.
+    started: Option<String>,
+    ended: Option<String>,
+    /// Why it ended: `stopped`, `limit`, `shutdown` or `failed`.
+    reason: Option<&'static str>,
+    /// Why its storage did not take all of it.
+    error: Option<String>,
+}
+
+impl From<Status> for IoTraceDocument {
+    fn from(status: Status) -> Self {
+        Self {
+            state: status.state.name(),
+            storage: status.storage.map(|id| id.to_string()),
+            mode: status.mode.name(),
+            bytes_max: status.bytes_max,
+            bytes: status.bytes,
+            packets: status.packets,
+            recorded: status.drained.recorded,
+            dropped: status.drained.dropped_total(),
+            dropped_by_operation: status.dropped_by_operation(),
+            overwritten: status.overwritten,
+            started: status.started.and_then(rfc3339),
+            ended: status.ended.and_then(rfc3339),
+            reason: status.reason.map(|reason| reason.name()),
+            error: status.error,
+        }
+    }
+}
+
+impl From<IoTraceError> for Problem {
+    fn from(error: IoTraceError) -> Self {
+        let detail = error.to_string();
+        let problem = match error {
+            IoTraceError::Storage(error) => return error.into(),
+            IoTraceError::Running { storage } => Self::new(
+                StatusCode::CONFLICT,
+                "io_trace_running",
+                "a trace of the server's own I/O is running",
+            )
+            .cause("there is one at a time")
+            .remedy("POST /api/v1/io-trace/stop ends it")
+            .member("storage", storage.to_string()),
+            IoTraceError::Off => Self::new(
+                StatusCode::CONFLICT,
+                "io_trace_off",
+                "no trace of the server's own I/O is running",
+            )
+            .cause("none was started, or it ended at its limit")
+            .remedy("GET /api/v1/io-trace tells of the last one; start another"),
+            IoTraceError::Invalid { .. } => Self::new(
+                StatusCode::BAD_REQUEST,
+                "io_trace_invalid",
+                "such a trace cannot be made",
+            )
+            .cause("a value of the request makes no sense")
+            .remedy("GET /openapi.json describes the request"),
+        };
+        problem.detail(detail)
+    }
+}
+
+/// Starts to trace the server's own I/O, into a new storage.
+#[utoipa::path(
+    post, path = "/io-trace/start", tag = "io-trace", request_body = IoTraceStart,
+    responses(
+        (status = 200, body = IoTraceDocument),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, description = "A storage that is to be traced does not exist",
+         body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, description = "A trace is running",
+         body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn start(
+    State(app): State<Arc<AppState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<IoTraceDocument>, Problem> {
+    let start: IoTraceStart = read_json(&app, &headers, body).await?;
+    Ok(Json(app.io_trace.start(start.try_into()?).await?.into()))
+}
+
+/// Stops the trace and finalizes its storage; answers when that is durable.
+#[utoipa::path(
+    post, path = "/io-trace/stop", tag = "io-trace",
+    responses(
+        (status = 200, body = IoTraceDocument),
+        (status = 409, description = "No trace is running",
+         body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn stop(
+    State(app): State<Arc<AppState>>,
+) -> Result<Json<IoTraceDocument>, Problem> {
+    Ok(Json(app.io_trace.stop().await?.into()))
+}
+
+/// How the trace that runs stands, or how the last one ended.
+#[utoipa::path(
+    get, path = "/io-trace", tag = "io-trace",
+    responses((status = 200, body = IoTraceDocument)),
+)]
+pub(super) async fn show(State(app): State<Arc<AppState>>) -> Json<IoTraceDocument> {
+    Json(app.io_trace.status().into())
+}

@@ -1,0 +1,281 @@
+//! The server's trace of its own I/O: started, read back by every way, and cut by a crash.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use harness::{Agent, Api, Request, Server, Settings, run_tracehold};
+use serde_json::{Value, json};
+
+fn tracehold(server: &Server, arguments: &[&str]) -> (i32, String, String) {
+    let mut all: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    all.extend(["--server".to_owned(), server.url()]);
+    let output = run_tracehold(&all);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+fn show(api: &mut Api) -> Value {
+    api.done("GET", "/io-trace", None)
+}
+
+/// Pushes a few packets into a new storage.
+fn push(api: &mut Api, name: &str, count: u64) -> String {
+    let storage = api.create_storage(name);
+    let agent = Agent::declare(api, &storage, name, "s", "none");
+    let first = agent.next_sequence(api);
+    for packet in 0..count {
+        agent.push(api, first + packet, &harness::payload(1, packet, 20_000));
+    }
+    storage
+}
+
+/// Reads a range of the data file under a request id of our own.
+fn read_range(server: &Server, api: &mut Api, storage: &str, id: &str) {
+    let files = api.files(storage);
+    let (name, ..) = files.iter().max_by_key(|file| file.2).unwrap();
+    let path = format!("/storage/{storage}/{name}");
+    let request = Request::new("GET", &path)
+        .header("range", "bytes=4096-8191")
+        .header("x-request-id", id);
+    let response = server.connect().send(&request).unwrap();
+    assert_eq!(response.status, 206);
+    assert_eq!(response.body.len(), 4096);
+}
+
+/// The events of a decoded trace that have all these members.
+fn having<'e>(events: &'e [Value], members: &[(&str, Value)]) -> Vec<&'e Value> {
+    let has = |event: &&Value| {
+        members
+            .iter()
+            .all(|(path, value)| event.pointer(path) == Some(value))
+    };
+    events.iter().filter(has).collect()
+}
+
+fn decoded(folder: &Path) -> Vec<Value> {
+    let stream = folder.join("stream").display().to_string();
+    let arguments = ["decode", "--format", "ndjson", &stream].map(str::to_owned);
+    let output = run_tracehold(&arguments);
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_servers_own_io_becomes_a_trace_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    assert_eq!(show(&mut api)["state"], "off");
+    assert_eq!(
+        api.refused("POST", "/io-trace/stop", None).code,
+        "io_trace_off"
+    );
+    let wrong = json!({"operations": {"teleport": 1}});
+    assert_eq!(
+        api.refused("POST", "/io-trace/start", Some(&wrong)).code,
+        "io_trace_invalid"
+    );
+
+    let (code, out, err) = tracehold(&server, &["io-trace", "start", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let started: Value = serde_json::from_str(&out).unwrap();
+    let trace = started["storage"].as_str().unwrap().to_owned();
+    assert_eq!(
+        api.refused("POST", "/io-trace/start", None).code,
+        "io_trace_running"
+    );
+    let storage = push(&mut api, "traced", 10);
+    api.finalize(&storage);
+    read_range(&server, &mut api, &storage, "range-1");
+    api.packet(&storage, 3);
+    assert!(api.verify(&storage).is_empty());
+    let ended = api.done("POST", "/io-trace/stop", None);
+    assert_eq!(
+        (&ended["reason"], &ended["dropped"]),
+        (&json!("stopped"), &json!(0))
+    );
+    let recorded = ended["recorded"].as_u64().unwrap();
+    assert!(api.metric("tracehold_io_trace_records") >= 1.0);
+    assert_eq!(api.state(&trace), "FINALIZED");
+    assert!(api.verify(&trace).is_empty());
+    assert_eq!(api.storage(&trace)["events"].as_u64(), Some(recorded));
+
+    let exported = folder.path().join("exported");
+    let to = exported.display().to_string();
+    let (code, _, err) = tracehold(&server, &["io-trace", "export", &trace, &to]);
+    assert_eq!(code, 0, "{err}");
+    let events = decoded(&exported);
+    assert_eq!(events.len() as u64, recorded);
+    let of_storage = json!(storage);
+    for (name, class, cause) in [
+        ("write", "data", "ingest"),
+        ("sync", "data", "ingest"),
+        ("set_length", "data", "finalize"),
+        ("rename", "storage", "finalize"),
+        ("lookup", "index", "query"),
+        ("read", "data", "query"),
+        ("read", "data", "verify"),
+    ] {
+        let wanted = [
+            ("/name", json!(name)),
+            ("/cat", json!(class)),
+            ("/args/cause", json!(cause)),
+            ("/args/storage", of_storage.clone()),
+        ];
+        assert!(
+            !having(&events, &wanted).is_empty(),
+            "no {name} of {class} for {cause}"
+        );
+    }
+    let range = [
+        ("/args/request_id", json!("range-1")),
+        ("/name", json!("read")),
+    ];
+    let range = having(&events, &range);
+    assert_eq!(range.len(), 1, "{range:?}");
+    assert_eq!(range[0]["args"]["offset"], 4096);
+    assert_eq!(range[0]["args"]["done"], 4096);
+    // Whether it was in the page cache depends on how the file was written.
+    assert!(range[0]["args"]["is_cache_hit"].is_boolean());
+    assert_eq!(range[0]["args"]["cause"], "range");
+    let own = [("/args/storage", json!(trace))];
+    assert!(having(&events, &own).is_empty(), "the trace traced itself");
+
+    read_by_babeltrace(&exported, recorded);
+    analyzed(&server, &trace, &exported, &storage);
+}
+
+/// Babeltrace knows nothing of us, and reads the same event records.
+#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+fn read_by_babeltrace(folder: &Path, recorded: u64) {
+    let Ok(output) = Command::new("babeltrace2").arg(folder).output() else {
+        println!("skipped: babeltrace2 is not installed");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    // What we tell of the begin and the end of the trace are event records, too.
+    assert_eq!(text.lines().count() as u64, recorded + 2, "{errors}");
+    assert!(text.contains(" write: "), "{text}");
+    assert!(text.contains("request_id = \"range-1\""), "{text}");
+}
+
+/// Files and storages give the same analysis.
+fn analyzed(server: &Server, trace: &str, exported: &Path, storage: &str) {
+    let path = exported.display().to_string();
+    let (code, of_file, err) = tracehold(server, &["analyze", &path, "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let (code, of_storage, err) = tracehold(server, &["analyze", "--storage", trace, "--json"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(of_file, of_storage);
+    let report: Value = serde_json::from_str(&of_file).unwrap();
+    let rows = report["latencies"].as_array().unwrap();
+    let has = |operation: &str, class: &str, cause: &str| {
+        rows.iter().any(|row| {
+            (&row["operation"], &row["class"], &row["cause"])
+                == (&json!(operation), &json!(class), &json!(cause))
+        })
+    };
+    assert!(
+        has("write", "data", "ingest") && has("read", "data", "range"),
+        "{rows:?}"
+    );
+    let (code, text, err) = tracehold(server, &["analyze", &path, "--lookups", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(text.contains(storage) || text.contains("Index"), "{text}");
+}
+
+#[test]
+fn a_trace_ends_at_its_limit_and_a_ring_keeps_the_latest() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = push(&mut api, "traced", 3);
+    api.finalize(&storage);
+    let files = api.files(&storage);
+    let (name, ..) = files.iter().max_by_key(|file| file.2).unwrap().clone();
+    // A read for each of many ranges: about 200 bytes of trace each.
+    let ranges: Vec<_> = (0..100).map(|n| format!("{0}-{0}", n * 500)).collect();
+    let ranges = format!("bytes={}", ranges.join(","));
+    let read = |requests: usize| {
+        let mut connection = server.connect();
+        let path = format!("/storage/{storage}/{name}");
+        for _ in 0..requests {
+            let request = Request::new("GET", &path).header("range", &ranges);
+            assert_eq!(connection.send(&request).unwrap().status, 206);
+        }
+    };
+    let ring = json!({"mode": "ring", "bytes_max": 1 << 20});
+    api.done("POST", "/io-trace/start", Some(&ring));
+    read(150);
+    let ended = server.api().done("POST", "/io-trace/stop", None);
+    assert!(ended["overwritten"].as_u64().unwrap() > 0, "{ended}");
+    assert!(
+        ended["bytes"].as_u64().unwrap() <= (1 << 20) + 4096,
+        "{ended}"
+    );
+    let mut api = server.api();
+    let kept = api.storage(ended["storage"].as_str().unwrap())["events"].clone();
+    let kept = kept.as_u64().unwrap() + ended["overwritten"].as_u64().unwrap();
+    assert_eq!(Some(kept), ended["recorded"].as_u64());
+
+    let limited = json!({"bytes_max": 2 << 20, "operations": {"open": 0}});
+    api.done("POST", "/io-trace/start", Some(&limited));
+    let mut rounds = 0;
+    while show(&mut server.api())["state"] == "running" {
+        read(50);
+        rounds += 1;
+        assert!(rounds < 100, "the limit was not noticed");
+    }
+    let mut api = server.api();
+    let ended = show(&mut api);
+    assert_eq!(ended["reason"], "limit");
+    assert!(ended["bytes"].as_u64().unwrap() <= 2 << 20, "{ended}");
+    assert_eq!(
+        api.refused("POST", "/io-trace/stop", None).code,
+        "io_trace_off"
+    );
+}
+
+#[test]
+fn a_trace_cut_by_a_crash_is_read_up_to_the_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let started = api.done("POST", "/io-trace/start", None);
+    let trace = started["storage"].as_str().unwrap().to_owned();
+    push(&mut api, "traced", 5);
+    let mut waited = 0;
+    // The packet with what was done is durable a second later.
+    while server.api().storage(&trace)["events"].as_u64() < Some(10) {
+        std::thread::sleep(Duration::from_millis(50));
+        waited += 1;
+        assert!(waited < 1200, "no packet came");
+    }
+    let events = server.api().storage(&trace)["events"].as_u64().unwrap();
+    server.kill();
+    server.restart();
+    let mut api = server.api();
+    assert_eq!(api.state(&trace), "OPEN");
+    assert_eq!(show(&mut api)["state"], "off");
+    let exported = folder.path().join("exported");
+    let to = exported.display().to_string();
+    let (code, _, err) = tracehold(&server, &["io-trace", "export", &trace, &to]);
+    assert_eq!(code, 0, "{err}");
+    let read = decoded(&exported);
+    assert!(read.len() as u64 >= events, "{} of {events}", read.len());
+    let whole = std::fs::read(exported.join("stream")).unwrap();
+    std::fs::write(exported.join("stream"), &whole[..whole.len() - 5]).unwrap();
+    let stream = exported.join("stream").display().to_string();
+    let output = run_tracehold(&["decode".to_owned(), stream]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(lines.lines().count(), read.len() - 1);
+}
