@@ -1,4 +1,66 @@
-//! A reader and writer of the Common Trace Format, versions 1.8 and 2.
+//! A reader and writer of the [Common Trace Format](https://diamon.org/ctf/), versions 1.8 (TSDL)
+//! and 2 (JSON). It knows no file: metadata and packets are slices of bytes.
+//!
+//! | you have | you call | you get |
+//! | --- | --- | --- |
+//! | metadata, plain, packetized, or CTF 2 | [`parse_metadata`] | a [`class::TraceClass`], or a [`MetadataError`] with line and column |
+//! | a trace class | [`Procedure::new`] | a program that any number of readers share |
+//! | packets of a stream, and a wish | [`Plan::new`], [`EventReader`] | event records with time, class and the wanted fields |
+//! | packets of a stream | [`ElementReader`] | every datum and every boundary, with its offset in bits |
+//! | events of your own | [`write::Schema`], [`write::PacketWriter`] | metadata in both dialects, and packets |
+//!
+//! Offsets and lengths are in bits where a packet says them, and in bytes where they are indexes
+//! into your slices; each item says which. Times are cycles of a clock, or nanoseconds from its
+//! origin. Nothing that a packet says is believed before it is checked against the packet's own
+//! length: a reader allocates nothing that the data does not bound, and it never panics.
+//!
+//! ```
+//! use ctf::class::Scope;
+//! use ctf::{EventReader, Plan, Procedure, Value};
+//!
+//! let metadata = br#"/* CTF 1.8 */
+//!     trace { major = 1; minor = 8; byte_order = le; };
+//!     clock { name = monotonic; freq = 1000; };
+//!     typealias integer { size = 8; } := u8;
+//!     typealias integer { size = 16; map = clock.monotonic.value; } := time;
+//!     stream { event.header := struct { u8 id; time timestamp; }; };
+//!     event { name = "open"; id = 0; fields := struct { string path; u8 flags; }; };
+//!     event { name = "close"; id = 1; fields := struct { u8 handle; }; };"#;
+//! let stream = b"\x00\x05\x00/etc\x00\x02\x01\x09\x00\x07";
+//!
+//! let procedure = Procedure::new(ctf::parse_metadata(metadata)?)?;
+//! // Of all fields only the paths; time and class of an event record always come.
+//! let plan = Plan::new(&procedure, |field| field.path == ["path"]);
+//! let mut reader = EventReader::new(&plan, stream);
+//! let mut found = Vec::new();
+//! while let Some(packet) = reader.next_packet()? {
+//!     assert_eq!(packet.bytes, stream.len());
+//!     while let Some(event) = reader.next_event()? {
+//!         let name = event.name().unwrap_or("without a name").to_owned();
+//!         let paths = event.fields(Scope::EventPayload).filter_map(|datum| match datum.value {
+//!             Value::Text(path) => Some(String::from_utf8_lossy(path).into_owned()),
+//!             _ => None,
+//!         });
+//!         found.push((event.nanoseconds(), name, paths.collect::<Vec<_>>()));
+//!     }
+//! }
+//! assert_eq!(
+//!     found,
+//!     [
+//!         (Some(5_000_000), "open".to_owned(), vec!["/etc".to_owned()]),
+//!         (Some(9_000_000), "close".to_owned(), vec![]),
+//!     ]
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Errors
+//!
+//! A packet that cannot be decoded gives a [`DecodeError`]: a [`DecodeFault`] and where it is, in
+//! bits. A reader of events then goes on with the next packet when it is asked to, and
+//! [`EventReader::lost`] tells what was left out. Metadata is read strictly or, by
+//! [`parse_metadata_with`], as leniently as Babeltrace does; what is not known in it is a
+//! [`MetadataWarning`].
 
 pub mod class;
 mod ctf2;

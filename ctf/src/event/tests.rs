@@ -369,6 +369,77 @@ proptest! {
     }
 }
 
+/// What is read of the event records from here to the end of the packet.
+fn rest_of_packet(reader: &mut EventReader<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Ok(Some(event)) = reader.next_event() {
+        lines.push(format!("{:?} {:?}", event.name(), event.clock()));
+        tell(&mut lines, event.all_fields());
+    }
+    lines
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_place_between_event_records_can_be_gone_back_to(data in packets()) {
+        let procedure = all_shapes();
+        let plan = Plan::everything(&procedure);
+        let mut reader = EventReader::new(&plan, &data);
+        while let Ok(Some(facts)) = reader.next_packet() {
+            let packet = facts.offset;
+            let mut places = vec![reader.position().unwrap()];
+            while let Ok(Some(_)) = reader.next_event() {
+                places.extend(reader.position());
+            }
+            prop_assert_eq!(reader.position(), None);
+            for place in &places {
+                prop_assert_eq!(place.packet_offset(), packet);
+                // Another reader, which was never there, and one that is elsewhere.
+                let mut other = EventReader::new(&plan, &data);
+                other.restore(place).unwrap();
+                prop_assert_eq!(other.position(), Some(place.clone()));
+                let rest = rest_of_packet(&mut other);
+                other.restore(place).unwrap();
+                prop_assert_eq!(rest_of_packet(&mut other), rest);
+            }
+            // What comes from the first place is all; from each later one it is the end of that.
+            let mut whole = reader.clone();
+            whole.restore(&places[0]).unwrap();
+            let whole = rest_of_packet(&mut whole);
+            for place in &places {
+                let mut other = reader.clone();
+                other.restore(place).unwrap();
+                prop_assert!(whole.ends_with(&rest_of_packet(&mut other)));
+            }
+        }
+    }
+
+    #[test]
+    fn octets_are_the_elements(data in packets()) {
+        let procedure = all_shapes();
+        let plan = Plan::everything(&procedure);
+        let mut reader = EventReader::new(&plan, &data);
+        while let Ok(Some(_)) = reader.next_packet() {
+            while let Ok(Some(event)) = reader.next_event() {
+                let mut fields = event.all_fields();
+                while fields.next().is_some() {
+                    let mut same = fields.clone();
+                    let Some(octets) = fields.take_octets() else { continue };
+                    for octet in octets {
+                        let value = same.next().map(|datum| datum.value);
+                        prop_assert_eq!(value, Some(Value::Unsigned((*octet).into())));
+                    }
+                    let ends = (same.next(), fields.next());
+                    let ends = (ends.0.map(|end| end.value), ends.1.map(|end| end.value));
+                    prop_assert_eq!(ends, (Some(Value::ArrayEnd), Some(Value::ArrayEnd)));
+                }
+            }
+        }
+    }
+}
+
 /// Class, time and place of every event record, and how reading ended.
 fn headlines(plan: &Plan, data: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
