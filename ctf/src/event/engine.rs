@@ -3,7 +3,7 @@
 use super::op::{Effect, Op, Uses};
 use super::plan::Inner;
 use super::token::{Load, Token, TokenKind};
-use crate::class::ByteOrder;
+use crate::class::{ByteOrder, Scope};
 use crate::machine::{align_up, bits};
 use crate::procedure::{Count, FixedKind, NodeId};
 
@@ -119,27 +119,31 @@ impl<'a> Engine<'a> {
             match *op {
                 Op::Run { alignment, bits } => run = self.run(alignment, bits)?,
                 Op::RunInteger {
+                    scope,
                     alignment,
                     bits,
                     ref load,
                     wanted,
                     uses,
                 } => {
+                    self.begin_scope(scope);
                     run = self.run(alignment, bits)?;
                     self.integer(run, load, wanted, uses);
                 }
                 Op::RunItems {
                     scope,
+                    ends,
                     alignment,
                     bits,
                     first,
                     count,
                 } => {
-                    if let Some(scope) = scope {
-                        self.scopes[scope.index()] = self.tokens.len() as u32;
-                    }
+                    self.begin_scope(scope);
                     run = self.run(alignment, bits)?;
                     self.push(TokenKind::Items, NodeId(first), run, count.into());
+                    if ends {
+                        return Ok(());
+                    }
                 }
                 Op::Integer {
                     ref load,
@@ -161,9 +165,7 @@ impl<'a> Engine<'a> {
                 Op::Save { slot } => self.saved[slot.0 as usize] = self.integer,
                 Op::SetId => self.id = self.integer,
                 Op::Jump { to } => at = to as usize,
-                Op::BeginScope { scope } => {
-                    self.scopes[scope.index()] = self.tokens.len() as u32;
-                }
+                Op::BeginScope { scope } => self.begin_scope(Some(scope)),
                 Op::Text { node, unit, wanted } => self.text(node, unit, wanted)?,
                 Op::Packed {
                     packing,
@@ -263,6 +265,13 @@ impl<'a> Engine<'a> {
             node,
             kind,
         });
+    }
+
+    #[inline(always)]
+    fn begin_scope(&mut self, scope: Option<Scope>) {
+        if let Some(scope) = scope {
+            self.scopes[scope.index()] = self.tokens.len() as u32;
+        }
     }
 
     /// Aligns the head and moves it over a run; gives where the run begins.

@@ -111,13 +111,13 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
     /// Lowers one instruction with all that is inside it; false at the end of the region.
     fn instr(&mut self) -> bool {
         let Some(instr) = self.next() else {
-            self.runs.push(Op::End);
+            self.runs.end();
             return false;
         };
         match *instr {
             Instr::BeginPacket | Instr::BeginContent | Instr::StreamInfo | Instr::EventInfo => {}
             Instr::SelectStream { .. } | Instr::EnterStream | Instr::PacketInfo => {
-                self.runs.push(Op::End);
+                self.runs.end();
                 return false;
             }
             Instr::SelectEvent { dynamic } => self.dynamic_event = dynamic,
@@ -127,7 +127,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 return false;
             }
             Instr::EndRecord => {
-                self.runs.push(Op::End);
+                self.runs.end();
                 return false;
             }
             Instr::BeginScope { scope, alignment } => self.scope(scope, alignment),

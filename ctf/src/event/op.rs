@@ -19,17 +19,19 @@ pub(super) enum Op {
         alignment: u32,
         bits: u32,
     },
-    /// `Run` and `Integer`.
+    /// `BeginScope` (when there is a scope), `Run` and `Integer`.
     RunInteger {
+        scope: Option<Scope>,
         wanted: bool,
         uses: Uses,
         alignment: u32,
         bits: u32,
         load: Load,
     },
-    /// `BeginScope` (when there is a scope), `Run` and `Items`.
+    /// `BeginScope` (when there is a scope), `Run` and `Items`, and `End` when nothing follows.
     RunItems {
         scope: Option<Scope>,
+        ends: bool,
         alignment: u32,
         bits: u32,
         first: u32,

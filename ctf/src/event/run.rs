@@ -165,6 +165,16 @@ impl Runs {
         self.known = Known::aligned(8);
     }
 
+    /// Ends a preamble or an event record.
+    pub(super) fn end(&mut self) {
+        self.close();
+        // Something that jumps behind the last operation needs one there.
+        match self.ops[self.label..].last_mut() {
+            Some(Op::RunItems { ends, .. }) => *ends = true,
+            _ => self.ops.push(Op::End),
+        }
+    }
+
     pub(super) fn patch(&mut self, at: u32, op: Op) {
         self.ops[at as usize] = op;
     }
@@ -193,17 +203,20 @@ impl Runs {
             Some(&Op::Integer { load, wanted, uses }) => {
                 self.ops.remove(run + 1);
                 self.ops[run] = Op::RunInteger {
+                    scope: None,
                     alignment,
                     bits,
                     load,
                     wanted,
                     uses,
                 };
+                self.fuse_scope(run);
             }
             Some(&Op::Items { first, count }) => {
                 self.ops.remove(run + 1);
                 self.ops[run] = Op::RunItems {
                     scope: None,
+                    ends: false,
                     alignment,
                     bits,
                     first,
@@ -218,8 +231,10 @@ impl Runs {
     fn fuse_scope(&mut self, run: usize) {
         let before = run.checked_sub(1).filter(|before| *before >= self.label);
         let Some(before) = before else { return };
-        if let (Op::BeginScope { scope: begun }, Op::RunItems { scope, .. }) =
-            (self.ops[before], &mut self.ops[run])
+        if let (
+            Op::BeginScope { scope: begun },
+            Op::RunItems { scope, .. } | Op::RunInteger { scope, .. },
+        ) = (self.ops[before], &mut self.ops[run])
         {
             *scope = Some(begun);
             self.ops.remove(before);
