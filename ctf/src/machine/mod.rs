@@ -12,3 +12,6 @@ pub(crate) fn align_up(bit: u64, alignment: u32) -> u64 {
     let mask = u64::from(alignment) - 1;
     bit.saturating_add(mask) & !mask
 }
+
+#[cfg(test)]
+mod tests;
