@@ -305,3 +305,71 @@ fn what_was_discarded_is_reported() {
     );
     assert!(found[2].message.contains("discarded 1 event between"));
 }
+
+/// What `ctf::write` writes, in both dialects of metadata, every type of field.
+#[test]
+fn a_written_trace_is_read_by_us_and_by_babeltrace() {
+    use ctf::write::{FieldType, FieldValue, PacketWriter, Schema};
+    let clock = ctf::class::ClockClass::new("utc");
+    let mut schema = Schema::new(uuid::Uuid::from_u128(7), clock);
+    schema.environment("hostname", "here").unwrap();
+    let labels = vec![("hit".to_owned(), 0), ("miss".to_owned(), 1)];
+    let fields = [
+        ("path", FieldType::Text),
+        ("bytes", FieldType::Unsigned { bits: 64 }),
+        ("flags", FieldType::Hexadecimal { bits: 32 }),
+        ("result", FieldType::Signed { bits: 32 }),
+        ("cache", FieldType::Enumeration { bits: 8, labels }),
+        ("direct", FieldType::Bool),
+        ("seconds", FieldType::Float),
+    ];
+    let read = schema.event("read", fields).unwrap();
+    let mut writer = PacketWriter::new(&schema, 0);
+    let mut bytes = Vec::new();
+    for number in 0..10_u64 {
+        let values = [
+            FieldValue::Text("/var/lib/\"data\""),
+            FieldValue::Unsigned(number << 40),
+            FieldValue::Unsigned(number * 31),
+            FieldValue::Signed(-5),
+            FieldValue::Unsigned(number % 3),
+            FieldValue::Bool(number % 2 == 0),
+            FieldValue::Float(0.1 * number as f64),
+        ];
+        let time = 1_795_240_026_000_000_000 + number * 1_000;
+        writer.event(read, time, &values).unwrap();
+        if number == 4 {
+            bytes.extend(writer.finish(0));
+        }
+    }
+    bytes.extend(writer.finish(0));
+    let folder = tempfile::tempdir().unwrap();
+    let dialects = [
+        ("ctf-2", schema.metadata()),
+        ("tsdl", schema.tsdl().into_bytes()),
+    ];
+    let texts = dialects.map(|(name, metadata)| {
+        let path = folder.path().join(name);
+        write(&path, "", &[("stream", bytes.clone())]);
+        fs::write(path.join("metadata"), metadata).unwrap();
+        let mut text = Vec::new();
+        let written = write_events(&open(&path), WriteOptions::default(), &mut text).unwrap();
+        assert_eq!((written.events, written.faults.len()), (10, 0), "{name}");
+        String::from_utf8(text).unwrap()
+    });
+    // Booleans are a type of CTF 2 only; TSDL has an integer for them.
+    let [new, old] = texts;
+    let new = new.replace("direct = true", "direct = 1");
+    assert_eq!(new.replace("direct = false", "direct = 0"), old);
+    let run = std::process::Command::new("babeltrace2")
+        .arg("--clock-gmt")
+        .arg(folder.path().join("tsdl"))
+        .env("TZ", "UTC")
+        .output();
+    let Ok(output) = run else {
+        println!("skipped: babeltrace2 is not installed");
+        return;
+    };
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), old);
+}
