@@ -1,5 +1,6 @@
 //! Face (a) of the machine: every datum and every boundary of a packet as an element.
 
+mod datum;
 mod fill;
 mod position;
 mod reader;

@@ -3,25 +3,25 @@
 use super::op::{Effect, Op, Uses};
 use super::plan::{Candidate, Inner, StreamPlan};
 use super::run::{Known, Runs};
-use super::token::{Load, Packing, TokenKind};
+use super::token::{Packing, TokenKind};
 use crate::class::{EventClass, Scope, StreamClass, StreamClassIndex};
 use crate::procedure::{
     Count, FixedKind, FixedRead, Instr, NodeId, Procedure, SelectorKind, SelectorTable,
 };
 
 /// Bytes of a string or BLOB that may be part of a run; longer ones are read by themselves.
-const RUN_BYTES_MAX: u64 = 1 << 16;
+pub(super) const RUN_BYTES_MAX: u64 = 1 << 16;
 
 pub(super) struct Lowering<'p, W> {
-    procedure: &'p Procedure,
+    pub(super) procedure: &'p Procedure,
     wanted: W,
-    runs: Runs,
-    tables: Vec<SelectorTable>,
-    packings: Vec<Packing>,
+    pub(super) runs: Runs,
+    pub(super) tables: Vec<SelectorTable>,
+    pub(super) packings: Vec<Packing>,
     /// Which instruction comes next.
-    at: usize,
+    pub(super) at: usize,
     /// Whether everything here is wanted.
-    inside: bool,
+    pub(super) inside: bool,
     stream: Option<&'p StreamClass>,
     event: Option<&'p EventClass>,
     path: Vec<&'p str>,
@@ -101,7 +101,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         begin
     }
 
-    fn next(&mut self) -> Option<&'p Instr> {
+    pub(super) fn next(&mut self) -> Option<&'p Instr> {
         let procedure = self.procedure;
         let instr = procedure.code().get(self.at)?;
         self.at += 1;
@@ -216,13 +216,13 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         }
     }
 
-    fn mark(&mut self, wanted: bool, node: NodeId, kind: TokenKind) {
+    pub(super) fn mark(&mut self, wanted: bool, node: NodeId, kind: TokenKind) {
         if wanted {
             self.runs.mark(node, kind);
         }
     }
 
-    fn datum(&mut self, instr: &'p Instr) {
+    pub(super) fn datum(&mut self, instr: &'p Instr) {
         let wanted = self.inside;
         match *instr {
             Instr::BeginStruct { node, alignment } => {
@@ -396,155 +396,6 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 _ => {}
             }
         }
-    }
-
-    fn array(&mut self, node: NodeId, alignment: u32, count: Count) {
-        let wanted = self.inside;
-        if let Some(packing) = self.packing(node, alignment) {
-            self.at += packing.1;
-            self.packed(packing.0, count);
-            return;
-        }
-        let begin = self.runs.here();
-        let op = |after| Op::Array {
-            node,
-            alignment,
-            count,
-            after,
-            wanted,
-        };
-        self.runs.push(op(0));
-        self.runs.begin(Known::NOTHING);
-        let body = self.runs.here();
-        while let Some(instr) = self.next() {
-            match instr {
-                Instr::NextElement { .. } => break,
-                instr => self.datum(instr),
-            }
-        }
-        self.runs.push(Op::Next { body });
-        self.runs.begin(Known::NOTHING);
-        let after = self.runs.here();
-        self.runs.patch(begin, op(after));
-        while let Some(instr) = self.next() {
-            match instr {
-                Instr::EndArray { .. } => break,
-                instr => self.datum(instr),
-            }
-        }
-        self.mark(wanted, node, TokenKind::ArrayEnd);
-    }
-
-    /// How the elements lie when each of them is one fixed-length field without an effect, and the
-    /// instructions that are done then.
-    fn packing(&self, node: NodeId, alignment: u32) -> Option<(Packing, usize)> {
-        let (read, skipped) = match self.procedure.code().get(self.at..)? {
-            [Instr::UnsignedElements(read), Instr::EndArray { .. }, ..] => (read, 2),
-            [
-                Instr::Unsigned(read) | Instr::Signed(read) | Instr::Fixed(read),
-                Instr::NextElement { .. },
-                Instr::EndArray { .. },
-                ..,
-            ] => (read, 3),
-            _ => return None,
-        };
-        let stride = u32::from(read.length).next_multiple_of(read.alignment);
-        let load = Load::new(read, 0);
-        Some((
-            Packing {
-                node,
-                load,
-                alignment,
-                stride,
-            },
-            skipped,
-        ))
-    }
-
-    fn packed(&mut self, packing: Packing, count: Count) {
-        let wanted = self.inside;
-        let index = self.packings.len() as u32;
-        self.packings.push(packing);
-        if let Count::Static(elements @ 1..=RUN_BYTES_MAX) = count
-            && let Some(bits) = packing.bits(elements)
-            && let Ok(bits) = u32::try_from(bits)
-            && let Some(at) = self.runs.elements(&packing, bits)
-        {
-            if wanted {
-                let (index, count) = (NodeId(index), elements as u32);
-                self.runs.several(index, at, count, TokenKind::Packed);
-            }
-            return;
-        }
-        self.runs.packed(
-            Op::Packed {
-                packing: index,
-                count,
-                wanted,
-            },
-            &packing,
-        );
-    }
-
-    fn table(&mut self, source: u32) -> u32 {
-        self.tables.push(self.procedure.table(source).clone());
-        self.tables.len() as u32 - 1
-    }
-
-    fn variant(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
-        let table = self.table(source);
-        let options = std::mem::take(&mut self.tables[table as usize].addresses);
-        let end = self.tables[table as usize].end;
-        self.runs.push(op(table));
-        let known = self.runs.known();
-        let mut jumps = Vec::new();
-        let mut addresses = vec![0; options.len()];
-        let mut after: Option<Known> = None;
-        // The first option comes last, where it needs no jump: it is the frequent one in the event
-        // headers of every producer.
-        for (index, &from) in options.iter().enumerate().rev() {
-            self.runs.begin(known);
-            addresses[index] = self.runs.here();
-            // Every option ends with a jump to the end of the variant.
-            let until = options.get(index + 1).copied().unwrap_or(end) as usize - 1;
-            self.at = from as usize;
-            while self.at < until
-                && let Some(instr) = self.next()
-            {
-                self.datum(instr);
-            }
-            if index > 0 {
-                jumps.push(self.runs.here());
-                self.runs.push(Op::Jump { to: 0 });
-            }
-            let here = self.runs.known();
-            after = Some(after.map_or(here, |known| known.meet(here)));
-        }
-        let here = self.runs.here();
-        for jump in jumps {
-            self.runs.patch(jump, Op::Jump { to: here });
-        }
-        self.runs.begin(after.unwrap_or(known));
-        self.at = end as usize;
-        self.tables[table as usize].addresses = addresses;
-    }
-
-    fn optional(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
-        let table = self.table(source);
-        let end = self.tables[table as usize].end as usize;
-        self.runs.push(op(table));
-        let known = self.runs.known();
-        self.runs.begin(known);
-        while self.at < end
-            && let Some(instr) = self.next()
-        {
-            self.datum(instr);
-        }
-        let here = self.runs.here();
-        let after = self.runs.known().meet(known);
-        self.runs.begin(after);
-        self.tables[table as usize].end = here;
-        self.next();
     }
 }
 

@@ -5,6 +5,7 @@
 //! event record. Any number of [`EventReader`]s share a plan without locks, each over its own
 //! slice of data, so packets can be read in parallel.
 
+mod dynamic;
 mod engine;
 mod fields;
 mod lower;

@@ -25,12 +25,6 @@ struct Exception {
 const EXCEPTIONS: &[Exception] = &[
     Exception {
         path: "ctf/src/element/step.rs",
-        function: "",
-        lines: 680,
-        reason: "every instruction of the machine in one file: the executor that knows all faults",
-    },
-    Exception {
-        path: "ctf/src/element/step.rs",
         function: "rare",
         lines: 90,
         reason: "one match over the instructions",
@@ -40,12 +34,6 @@ const EXCEPTIONS: &[Exception] = &[
         function: "execute",
         lines: 130,
         reason: "one match over the operations, the hot loop of the event face",
-    },
-    Exception {
-        path: "ctf/src/event/lower.rs",
-        function: "",
-        lines: 550,
-        reason: "one pass over the instructions",
     },
     Exception {
         path: "ctf/src/procedure/build.rs",

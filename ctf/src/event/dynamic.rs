@@ -1,0 +1,159 @@
+//! Lowers what is there several times, or not always: arrays, variants, optionals.
+
+use super::lower::{Lowering, RUN_BYTES_MAX};
+use super::op::Op;
+use super::plan::Candidate;
+use super::run::Known;
+use super::token::{Load, Packing, TokenKind};
+use crate::procedure::{Count, Instr, NodeId};
+
+impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
+    pub(super) fn array(&mut self, node: NodeId, alignment: u32, count: Count) {
+        let wanted = self.inside;
+        if let Some(packing) = self.packing(node, alignment) {
+            self.at += packing.1;
+            self.packed(packing.0, count);
+            return;
+        }
+        let begin = self.runs.here();
+        let op = |after| Op::Array {
+            node,
+            alignment,
+            count,
+            after,
+            wanted,
+        };
+        self.runs.push(op(0));
+        self.runs.begin(Known::NOTHING);
+        let body = self.runs.here();
+        while let Some(instr) = self.next() {
+            match instr {
+                Instr::NextElement { .. } => break,
+                instr => self.datum(instr),
+            }
+        }
+        self.runs.push(Op::Next { body });
+        self.runs.begin(Known::NOTHING);
+        let after = self.runs.here();
+        self.runs.patch(begin, op(after));
+        while let Some(instr) = self.next() {
+            match instr {
+                Instr::EndArray { .. } => break,
+                instr => self.datum(instr),
+            }
+        }
+        self.mark(wanted, node, TokenKind::ArrayEnd);
+    }
+
+    /// How the elements lie when each of them is one fixed-length field without an effect, and the
+    /// instructions that are done then.
+    fn packing(&self, node: NodeId, alignment: u32) -> Option<(Packing, usize)> {
+        let (read, skipped) = match self.procedure.code().get(self.at..)? {
+            [Instr::UnsignedElements(read), Instr::EndArray { .. }, ..] => (read, 2),
+            [
+                Instr::Unsigned(read) | Instr::Signed(read) | Instr::Fixed(read),
+                Instr::NextElement { .. },
+                Instr::EndArray { .. },
+                ..,
+            ] => (read, 3),
+            _ => return None,
+        };
+        let stride = u32::from(read.length).next_multiple_of(read.alignment);
+        let load = Load::new(read, 0);
+        Some((
+            Packing {
+                node,
+                load,
+                alignment,
+                stride,
+            },
+            skipped,
+        ))
+    }
+
+    fn packed(&mut self, packing: Packing, count: Count) {
+        let wanted = self.inside;
+        let index = self.packings.len() as u32;
+        self.packings.push(packing);
+        if let Count::Static(elements @ 1..=RUN_BYTES_MAX) = count
+            && let Some(bits) = packing.bits(elements)
+            && let Ok(bits) = u32::try_from(bits)
+            && let Some(at) = self.runs.elements(&packing, bits)
+        {
+            if wanted {
+                let (index, count) = (NodeId(index), elements as u32);
+                self.runs.several(index, at, count, TokenKind::Packed);
+            }
+            return;
+        }
+        self.runs.packed(
+            Op::Packed {
+                packing: index,
+                count,
+                wanted,
+            },
+            &packing,
+        );
+    }
+
+    fn table(&mut self, source: u32) -> u32 {
+        self.tables.push(self.procedure.table(source).clone());
+        self.tables.len() as u32 - 1
+    }
+
+    pub(super) fn variant(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
+        let table = self.table(source);
+        let options = std::mem::take(&mut self.tables[table as usize].addresses);
+        let end = self.tables[table as usize].end;
+        self.runs.push(op(table));
+        let known = self.runs.known();
+        let mut jumps = Vec::new();
+        let mut addresses = vec![0; options.len()];
+        let mut after: Option<Known> = None;
+        // The first option comes last, where it needs no jump: it is the frequent one in the event
+        // headers of every producer.
+        for (index, &from) in options.iter().enumerate().rev() {
+            self.runs.begin(known);
+            addresses[index] = self.runs.here();
+            // Every option ends with a jump to the end of the variant.
+            let until = options.get(index + 1).copied().unwrap_or(end) as usize - 1;
+            self.at = from as usize;
+            while self.at < until
+                && let Some(instr) = self.next()
+            {
+                self.datum(instr);
+            }
+            if index > 0 {
+                jumps.push(self.runs.here());
+                self.runs.push(Op::Jump { to: 0 });
+            }
+            let here = self.runs.known();
+            after = Some(after.map_or(here, |known| known.meet(here)));
+        }
+        let here = self.runs.here();
+        for jump in jumps {
+            self.runs.patch(jump, Op::Jump { to: here });
+        }
+        self.runs.begin(after.unwrap_or(known));
+        self.at = end as usize;
+        self.tables[table as usize].addresses = addresses;
+    }
+
+    pub(super) fn optional(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
+        let table = self.table(source);
+        let end = self.tables[table as usize].end as usize;
+        self.runs.push(op(table));
+        let known = self.runs.known();
+        self.runs.begin(known);
+        while self.at < end
+            && let Some(instr) = self.next()
+        {
+            self.datum(instr);
+        }
+        let here = self.runs.here();
+        let after = self.runs.known().meet(known);
+        self.runs.begin(after);
+        self.tables[table as usize].end = here;
+        self.next();
+    }
+}
