@@ -90,6 +90,10 @@ names! {
         Verify = "verify",
         /// Storages and agents are made, changed and removed.
         Manage = "manage",
+        /// A storage is sent as an archive.
+        Export = "export",
+        /// A storage is taken out of an archive.
+        Import = "import",
     }
 }
 

@@ -84,9 +84,11 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
     );
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
+    let jobs = Arc::clone(&app.jobs);
     tracing::info!(%address, io = engine.io_name(), "serving");
     ready(address);
     serve(listener, gate, &http, stage_seen).await;
+    jobs.end().await;
     tracing::info!("no request is in flight any more; committing");
     app.io_trace.shutdown().await;
     engine.shutdown().await?;

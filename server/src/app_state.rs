@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::connection::Stage;
 use crate::ingest::Pusher;
 use crate::io_trace::IoTracing;
+use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::range::Buffers;
 use crate::routes::openapi_json;
@@ -24,6 +25,7 @@ pub(crate) struct AppState {
     pub(crate) pusher: Pusher,
     pub(crate) served: ServedFiles,
     pub(crate) io_trace: IoTracing,
+    pub(crate) jobs: Arc<Jobs>,
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
 }
@@ -45,6 +47,7 @@ impl AppState {
             ),
             served: ServedFiles::default(),
             io_trace: IoTracing::new(engine.clone(), config.io_trace.clone()),
+            jobs: Jobs::new(Arc::clone(&metrics)),
             openapi: openapi_json().into(),
             engine,
             config,

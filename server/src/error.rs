@@ -144,7 +144,89 @@ fn known(error: &StorageError) -> Known {
             "it is outside of what the format allows",
             "correct the value that detail names",
         ),
+        StorageError::StorageExists(_)
+        | StorageError::ArchiveDamaged { .. }
+        | StorageError::ArchiveRefused { .. }
+        | StorageError::ArchiveBroken { .. }
+        | StorageError::Cancelled => return known_archive(error),
+        StorageError::LabelNotFound(_)
+        | StorageError::LabelTypeFixed(_)
+        | StorageError::LabelInUse { .. } => return known_label(error),
         other => return known_failure(other),
+    };
+    Known {
+        status,
+        title,
+        cause,
+        remedy,
+    }
+}
+
+/// Refusals of labels and their types.
+fn known_label(error: &StorageError) -> Known {
+    use StatusCode as S;
+    let (status, title, cause, remedy) = match error {
+        StorageError::LabelNotFound(_) => (
+            S::NOT_FOUND,
+            "no such label",
+            "nobody declared it, or the storage does not have it",
+            "GET /api/v1/label-types lists all types, GET /api/v1/storages/{id}/labels those of one",
+        ),
+        StorageError::LabelTypeFixed(_) => (
+            S::CONFLICT,
+            "the label type is predefined",
+            "what predefined types are does not change, and they are always there",
+            "declare a type of another name",
+        ),
+        _ => (
+            S::CONFLICT,
+            "the label is in use",
+            "storages would have a label of no type, or with values that are none of its type",
+            "take it from the storages first; remove=true does so",
+        ),
+    };
+    Known {
+        status,
+        title,
+        cause,
+        remedy,
+    }
+}
+
+/// Refusals of archives and long work.
+fn known_archive(error: &StorageError) -> Known {
+    use StatusCode as S;
+    let (status, title, cause, remedy) = match error {
+        StorageError::StorageExists(_) => (
+            S::CONFLICT,
+            "the storage is there already",
+            "an import keeps the id that the storage had, and an id means one storage",
+            "delete the storage first, when it shall be replaced",
+        ),
+        StorageError::ArchiveDamaged { .. } => (
+            S::BAD_REQUEST,
+            "the archive is damaged",
+            "its bytes are not those of a whole ZIP archive",
+            "export the storage again, or send the archive again",
+        ),
+        StorageError::ArchiveBroken { .. } => (
+            S::BAD_REQUEST,
+            "the archive broke off",
+            "the body ended before the archive did",
+            "send the archive again",
+        ),
+        StorageError::Cancelled => (
+            S::CONFLICT,
+            "the work was cancelled",
+            "somebody cancelled the job, or deleted the storage",
+            "ask for it again when it is wanted after all",
+        ),
+        _ => (
+            S::UNPROCESSABLE_ENTITY,
+            "the archive is not taken",
+            "an archive holds exactly the files of one finalized storage",
+            "send an archive as GET /api/v1/storages/{id}/export makes it",
+        ),
     };
     Known {
         status,

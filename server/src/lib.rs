@@ -23,6 +23,7 @@ mod error;
 mod gate;
 mod ingest;
 mod io_trace;
+mod jobs;
 mod logging;
 mod metrics;
 mod paced_body;

@@ -158,6 +158,50 @@ pub enum StorageError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A storage of this id is there already.
+    #[error("there is a storage {0} already")]
+    StorageExists(StorageId),
+    /// An archive whose bytes are not those of a whole ZIP archive.
+    #[error("the archive is damaged at byte {offset}: {problem}")]
+    ArchiveDamaged {
+        /// Offset in the archive.
+        offset: u64,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// An archive that is whole, but holds what is not taken.
+    #[error("the archive is not taken: {entry:?} {problem}")]
+    ArchiveRefused {
+        /// The entry; empty when it is about all of it.
+        entry: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An archive that did not come to its end.
+    #[error("the archive broke off at byte {offset}: {source}")]
+    ArchiveBroken {
+        /// Offset in the archive.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// No storage has this label, or no type or value of this name is known.
+    #[error("there is no label `{0}`")]
+    LabelNotFound(String),
+    /// A type of labels that is as it is.
+    #[error("the label type `{0}` is predefined")]
+    LabelTypeFixed(String),
+    /// A label that storages have.
+    #[error("{storages} storages have the label `{name}`")]
+    LabelInUse {
+        /// Name of the type.
+        name: String,
+        /// Storages that have it.
+        storages: u64,
+    },
+    /// Somebody told long work to stop.
+    #[error("the work was cancelled")]
+    Cancelled,
     /// Another process uses the data folder.
     #[error("{path} is in use by another server")]
     DataDirInUse {
@@ -205,6 +249,14 @@ impl StorageError {
             Self::Failed { .. } => "storage_failed",
             Self::Stopping => "stopping",
             Self::Damaged { .. } | Self::DamagedPacket { .. } => "damaged",
+            Self::StorageExists(_) => "storage_exists",
+            Self::ArchiveDamaged { .. } => "archive_damaged",
+            Self::ArchiveRefused { .. } => "archive_refused",
+            Self::ArchiveBroken { .. } => "archive_broken",
+            Self::LabelNotFound(_) => "label_not_found",
+            Self::LabelTypeFixed(_) => "label_type_fixed",
+            Self::LabelInUse { .. } => "label_in_use",
+            Self::Cancelled => "job_cancelled",
             Self::DataDirInUse { .. } => "data_dir_in_use",
             Self::Io { .. } => "io_error",
         }

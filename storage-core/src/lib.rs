@@ -15,10 +15,13 @@
 //! | `scan`, `recovery`, `verify` | what data files say without an index |
 //! | `catalog` | a quick start with many storages |
 //! | `traced` | how files are named when I/O is traced |
+//! | `labels` | what labels storages may have |
+//! | `archive` | how storages travel as ZIP archives |
 //!
 //! *Invariant:* nothing here looks inside a payload.
 
 mod agents;
+mod archive;
 mod budget;
 mod catalog;
 mod clock;
@@ -29,7 +32,9 @@ mod door;
 mod engine;
 mod error;
 mod io;
+mod labels;
 mod poison;
+mod progress;
 mod read;
 mod recovery;
 mod scan;
@@ -48,12 +53,14 @@ pub use budget::{ByteBudget, BytePermit};
 pub use config::{DiskLow, EngineConfig, IoChoice};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
 pub use engine::{
-    Created, Engine, FileInfo, NewStorage, NextSequence, PacketInfo, Page, PendingPush, ServedFile,
-    StorageFilter, StorageInfo, StoragePatch,
+    Created, Engine, Export, FileInfo, LabelTypeInfo, NewStorage, NextSequence, PacketInfo, Page,
+    PendingPush, ServedFile, StorageFilter, StorageInfo, StorageLabel, StoragePatch, check_archive,
 };
 pub use error::StorageError;
+pub use labels::{Comparison, LabelFilter, LabelValue};
+pub use progress::Progress;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tree::Selection;
-pub use verify::{Damage, Progress, VerifyReport};
+pub use verify::{Damage, VerifyReport};
 pub use writer::{NewPacket, Push, PushOutcome, Receipt};

@@ -83,6 +83,24 @@ impl Space {
         })
     }
 
+    /// Refuses what would bring free space below the limit.
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), StorageError> {
+        self.check()?;
+        let free_bytes = self.free_bytes.load(Ordering::Relaxed);
+        let limit_bytes = self
+            .limit_bytes
+            .load(Ordering::Relaxed)
+            .saturating_add(bytes);
+        if free_bytes >= limit_bytes {
+            return Ok(());
+        }
+        self.counters.refused_disk_low.add(1);
+        Err(StorageError::DiskLow {
+            free_bytes,
+            limit_bytes,
+        })
+    }
+
     pub(crate) fn is_low(&self) -> bool {
         self.is_low.load(Ordering::Relaxed)
     }

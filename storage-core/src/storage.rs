@@ -3,7 +3,7 @@
 use std::{
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
 };
 
 use parking_lot::RwLock;
@@ -18,7 +18,7 @@ use trace_format::{
 };
 
 use crate::{
-    StorageError,
+    Progress, StorageError,
     catalog::Catalog,
     clock::now_ns,
     door::{Door, Tail},
@@ -46,6 +46,8 @@ pub(crate) struct Storage {
     /// One load of the tree at a time.
     pub(crate) loading: tokio::sync::Mutex<()>,
     pub(crate) cache: Arc<BlockCache>,
+    /// Long work on this storage, for its deletion to stop.
+    jobs: parking_lot::Mutex<Vec<Weak<Progress>>>,
 }
 
 /// How writing into a storage goes.
@@ -103,7 +105,23 @@ impl Storage {
             changing: tokio::sync::Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             cache,
+            jobs: parking_lot::Mutex::default(),
         }
+    }
+
+    /// Lets a deletion of this storage stop the work that `progress` is of.
+    pub(crate) fn watch(&self, progress: &Arc<Progress>) {
+        let mut jobs = self.jobs.lock();
+        jobs.retain(|job| job.strong_count() > 0);
+        jobs.push(Arc::downgrade(progress));
+    }
+
+    /// Stops all long work on this storage.
+    pub(crate) fn cancel_jobs(&self) {
+        let jobs = std::mem::take(&mut *self.jobs.lock());
+        jobs.iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|job| job.cancel());
     }
 
     /// What the storage file says now, with live totals while the storage is not finalized.

@@ -1,10 +1,6 @@
 //! Re-reads everything and names what is damaged.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
 use serde::Serialize;
 use trace_format::{
@@ -18,24 +14,13 @@ use trace_format::{
 };
 
 use crate::{
-    StorageError, codec,
+    Progress, StorageError, codec,
     door::Tail,
     read::{ReadFile, read_at, read_small, read_whole},
     scan::{FrameScanner, ScanError, Scanned},
     storage::{Storage, StorageReader},
     tree::{Selection, merge},
 };
-
-/// How far a verification is, and whether it is to stop.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Bytes read so far.
-    pub bytes_done: AtomicU64,
-    /// Bytes to be read.
-    pub bytes_total: AtomicU64,
-    /// Set it to stop at the next packet.
-    pub is_cancelled: AtomicBool,
-}
 
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

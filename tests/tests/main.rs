@@ -6,11 +6,13 @@
     reason = "a test ends at the first thing that is not as it must be"
 )]
 
+mod archives;
 mod bad_input;
 mod crashes;
 mod disk_low;
 mod exported;
 mod io_trace;
+mod labels;
 mod mounted;
 mod ranges;
 mod real_traces;

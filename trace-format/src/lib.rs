@@ -26,6 +26,7 @@ pub mod frame;
 mod id;
 pub mod index_part;
 mod kind;
+pub mod label_file;
 mod layout;
 pub mod limits;
 pub mod local_file;

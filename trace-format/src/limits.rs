@@ -23,5 +23,9 @@ pub const STORAGE_NAME_BYTES_MAX: usize = 256;
 pub const STORAGE_DESCRIPTION_BYTES_MAX: usize = 4096;
 /// Largest number of labels of one storage.
 pub const STORAGE_LABEL_COUNT_MAX: usize = 256;
+/// Largest number of values of one label of one storage.
+pub const LABEL_VALUE_COUNT_MAX: usize = 64;
+/// Largest number of types of labels, and of values that are suggested for one.
+pub const LABEL_TYPE_COUNT_MAX: usize = 1024;
 /// Longest key or value of a label or attribute, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;

@@ -3,6 +3,7 @@
 //! ```text
 //! <data-dir>/agents/<agent>.agent
 //! <data-dir>/catalog/                      derived
+//! <data-dir>/labels.types
 //! <data-dir>/storages/<storage id>/<storage id>.storage
 //!                                  <agent>.agent
 //!                                  <16 hex digits>.index
@@ -22,6 +23,8 @@ use crate::{AgentId, IdError, LeafId, StorageId};
 pub const STORAGES_FOLDER: &str = "storages";
 /// Folder of the agents in the data folder.
 pub const AGENTS_FOLDER: &str = "agents";
+/// The label file in the data folder.
+pub const LABEL_FILE: &str = "labels.types";
 /// Folder of the catalog in the data folder.
 pub const CATALOG_FOLDER: &str = "catalog";
 /// Folder of stored query results in the folder of a storage.

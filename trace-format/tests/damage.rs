@@ -11,6 +11,7 @@ use trace_format::{
     data_file::{self, DataFileHeader},
     frame::{FrameHeader, Place},
     index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, Trailer},
+    label_file::LabelFile,
     local_file::LocalFile,
     paths::FileName,
     storage_file::StorageFile,
@@ -73,7 +74,12 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
 
 type Read = fn(&[u8]) -> Result<(), String>;
 
-const FILES: [(&str, Read); 5] = [
+const FILES: [(&str, Read); 6] = [
+    ("labels.types", |bytes| {
+        LabelFile::decode(bytes)
+            .map(drop)
+            .map_err(|e| e.to_string())
+    }),
     ("data.itdata", read_data),
     ("part.index", read_index),
     ("file.storage", |bytes| {

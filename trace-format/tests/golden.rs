@@ -17,6 +17,7 @@ use trace_format::{
         ArrayBlock, Footer, IndexPartBuilder, IndexPartHeader, LeafNumbers, NewLeaf, PacketEntry,
         TRAILER_BYTES, Trailer,
     },
+    label_file::{LabelFile, LabelType, ValueType},
     local_file::LocalFile,
     paths::FileRole,
     storage_file::{FileEntry, StorageFile, StorageState, Totals},
@@ -296,6 +297,28 @@ fn enveloped_files_keep_their_bytes() {
     check("file.local", &value, &value.encode().unwrap(), |bytes| {
         LocalFile::decode(bytes).unwrap()
     });
+    let value = label_file();
+    check("labels.types", &value, &value.encode().unwrap(), |bytes| {
+        LabelFile::decode(bytes).unwrap()
+    });
+}
+
+fn label_file() -> LabelFile {
+    let label_type = |name: &str, value_type, several, values: &[&str]| LabelType {
+        name: name.into(),
+        value_type,
+        several,
+        values: values.iter().map(|&value| value.into()).collect(),
+    };
+    LabelFile {
+        types: vec![
+            label_type("approved", ValueType::Boolean, false, &[]),
+            label_type("release", ValueType::String, true, &["1.0", "1.1"]),
+            label_type("score", ValueType::Number, false, &["0.5"]),
+            label_type("until", ValueType::Date, false, &[]),
+            label_type("window", ValueType::TimeFrame, false, &[]),
+        ],
+    }
 }
 
 #[test]

@@ -31,6 +31,9 @@ struct FromTo {
     /// Folder for the files; made when it is not there
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    /// Name to note on the storage as one who explores it
+    #[arg(long, value_name = "NAME", env = "TRACEHOLD_READER")]
+    reader: Option<String>,
 }
 
 impl Mount {
@@ -49,6 +52,7 @@ impl FromTo {
     fn run(self, context: &Context, extent: Extent) -> Result<Exit, CommandError> {
         let storage: StorageUrl = self.storage.parse()?;
         let client = context.client_of(storage.server.clone(), Retry::patient())?;
+        let client = client.with_reader(self.reader);
         let bar = context.shows_progress().then(|| {
             let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
             let style = ProgressStyle::with_template(style).expect("the template is constant");

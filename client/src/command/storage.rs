@@ -1,3 +1,7 @@
+mod archive;
+mod jobs;
+mod label;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -7,7 +11,7 @@ use super::{CommandError, Context, Exit};
 use crate::ClientError;
 use crate::http::{NewStorage, Storage as Info, StorageFilter, VerifyReport};
 
-/// Create, list, open, finalize, verify and delete storages
+/// Create, list, open, finalize, verify, export, import and delete storages
 #[derive(Debug, Args)]
 pub(super) struct Storage {
     #[command(subcommand)]
@@ -65,6 +69,14 @@ enum Action {
     },
     /// Have the server read everything again; exit code 1 when something is damaged
     Verify(One),
+    /// Write a finalized storage to a ZIP archive
+    Export(archive::Export),
+    /// Take storages out of ZIP archives
+    Import(archive::Import),
+    /// Show the labels of a storage, give it some, or take some away
+    Label(label::Label),
+    /// List long work of the server, or cancel some
+    Jobs(jobs::Jobs),
 }
 
 #[derive(Debug, Args)]
@@ -133,8 +145,14 @@ impl Storage {
                 }
                 Action::Verify(one) => {
                     let storage = client.find_storage(&one.storage).await?;
-                    print_verified(context, &client.verify_storage(storage.id).await?)
+                    let job = client.verify_storage(storage.id).await?;
+                    let report = jobs::watch(context, &client, job).await?;
+                    print_verified(context, &report_of(report)?)
                 }
+                Action::Export(export) => export.run(context, &client).await,
+                Action::Import(import) => import.run(context, &client).await,
+                Action::Label(label) => label.run(context, &client).await,
+                Action::Jobs(jobs) => jobs.run(context, &client).await,
             }
         })
     }
@@ -197,6 +215,14 @@ fn print_shown(
         context.line(format!("{:<18}{text}", name.replace('_', " ")))?;
     }
     Ok(Exit::Done)
+}
+
+fn report_of(value: Value) -> Result<VerifyReport, CommandError> {
+    let report = serde_json::from_value(value).map_err(|error| ClientError::Answer {
+        url: "the result of the job".to_owned(),
+        what: error.to_string(),
+    })?;
+    Ok(report)
 }
 
 fn print_verified(context: &Context, report: &VerifyReport) -> Result<Exit, CommandError> {

@@ -28,6 +28,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub struct Client {
     server: ServerUrl,
     token: Option<String>,
+    /// Who asks, where he wants to be named.
+    reader: Option<String>,
     retry: Retry,
     http: reqwest::Client,
 }
@@ -143,9 +145,17 @@ impl Client {
         Ok(Self {
             server,
             token,
+            reader: None,
             retry,
             http,
         })
+    }
+
+    /// The same, naming who reads: the server labels what is explored.
+    #[must_use]
+    pub fn with_reader(mut self, reader: Option<String>) -> Self {
+        self.reader = reader;
+        self
     }
 
     /// The server that is spoken to.
@@ -206,6 +216,9 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
+        if let Some(reader) = &self.reader {
+            request = request.header("tracehold-reader", reader);
+        }
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
@@ -215,6 +228,25 @@ impl Client {
                 .body(reqwest::Body::wrap(Chunks::new(content.chunks.clone())));
         }
         request.send().await
+    }
+
+    /// Sends a body that is made while it is sent, once.
+    pub(super) async fn send_streamed(
+        &self,
+        call: &Call,
+        content_type: &str,
+        body: reqwest::Body,
+    ) -> Result<Response, ClientError> {
+        let mut request = self.http.request(call.method.clone(), &call.url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let request = request.header(CONTENT_TYPE, content_type).body(body);
+        match request.send().await {
+            Ok(response) if response.status().is_success() => Ok(response),
+            Ok(response) => Err(ClientError::Refused(Box::new(read_problem(response).await))),
+            Err(error) => Err(transport(call, &error)),
+        }
     }
 
     /// Sends and reads a JSON answer.

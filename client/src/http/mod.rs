@@ -6,9 +6,12 @@
 //! [`ClientError::Refused`](crate::ClientError).
 
 mod agents;
+mod archives;
 mod call;
 mod files;
 mod io_trace;
+mod jobs;
+mod labels;
 mod multipart;
 mod packets;
 mod problem;
@@ -17,9 +20,12 @@ mod server_url;
 mod storages;
 
 pub use agents::{Agent, AgentSpec, Stream, StreamSpec};
+pub use archives::ArchiveProgress;
 pub use call::Client;
 pub use files::{FileBytes, FileInfo};
 pub use io_trace::{IoTraceStart, IoTraceStatus};
+pub use jobs::Job;
+pub use labels::Label;
 pub use packets::{NextSequence, PacketInfo, PushTarget, Receipt};
 pub use problem::Problem;
 pub use retry::{Retry, Setback};

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::call::{Call, Client};
+use super::jobs::Job;
 use super::problem::Problem;
 use super::server_url::push_encoded;
 use crate::ClientError;
@@ -222,10 +223,11 @@ impl Client {
         self.done(Call::new(Method::DELETE, url)).await
     }
 
-    /// Has the server read everything again.
-    pub async fn verify_storage(&self, id: Uuid) -> Result<VerifyReport, ClientError> {
+    /// Has the server read everything again; gives the job that does it.
+    pub async fn verify_storage(&self, id: Uuid) -> Result<Job, ClientError> {
         let url = self.server().api(&["storages", &id.to_string(), "verify"]);
-        self.json(Call::new(Method::POST, url).repeatable()).await
+        let call = Call::new(Method::POST, url).header("prefer", "respond-async".to_owned());
+        self.json(call).await
     }
 }
 

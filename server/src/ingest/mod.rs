@@ -11,4 +11,4 @@ mod source;
 mod tests;
 
 pub(crate) use error::IngestError;
-pub(crate) use push::{Pusher, Target};
+pub(crate) use push::{Pusher, Target, prefers_async};

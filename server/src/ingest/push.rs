@@ -344,7 +344,7 @@ pub(super) fn is_batch(headers: &HeaderMap) -> Result<bool, IngestError> {
 }
 
 /// Whether the agent does not want to wait until its packets are durable (RFC 7240 section 4.1).
-pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
+pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter();
     let mut preferences = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
     preferences.any(|each| each.trim_ascii().eq_ignore_ascii_case(b"respond-async"))

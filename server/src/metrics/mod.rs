@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
-    Registry, TextEncoder,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 pub(crate) use engine::render_engine;
@@ -84,6 +84,12 @@ pub(crate) struct Metrics {
     pub(crate) ingest_packets: IntCounter,
     /// Their bytes, decoded.
     pub(crate) ingest_bytes: IntCounter,
+    /// Jobs at work, by kind.
+    pub(crate) jobs_running: IntGaugeVec,
+    /// Jobs that ended, by kind and state.
+    pub(crate) jobs_ended: IntCounterVec,
+    /// Bytes that ended jobs did, by kind.
+    pub(crate) job_bytes: IntCounterVec,
 }
 
 /// Ends the count of a thing in progress when dropped.
@@ -124,6 +130,10 @@ impl Maker {
 
     fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         self.add(IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.add(IntGaugeVec::new(Opts::new(name, help), labels))
     }
 
     fn gauge(&self, name: &str, help: &str) -> IntGauge {
@@ -208,6 +218,17 @@ impl Default for Metrics {
             ingest_bytes: maker.counter(
                 "tracehold_ingest_bytes_total",
                 "Bytes of packets that arrived whole.",
+            ),
+            jobs_running: maker.gauges("tracehold_jobs_running", "Jobs at work.", &["kind"]),
+            jobs_ended: maker.counters(
+                "tracehold_jobs_ended_total",
+                "Jobs that ended, by what became of them.",
+                &["kind", "state"],
+            ),
+            job_bytes: maker.counters(
+                "tracehold_job_bytes_total",
+                "Bytes read or written by jobs that ended.",
+                &["kind"],
             ),
             registry: maker.0,
         }

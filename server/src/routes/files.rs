@@ -5,15 +5,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use storage_core::FileInfo;
 use trace_format::StorageId;
-use trace_format::paths::FileRole;
+use trace_format::paths::{FileName, FileRole};
 use utoipa::ToSchema;
 
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
 use crate::range::{Content, RangeFile, Resource, respond};
+
+/// Names the reader of a storage, where he wants to be named.
+const TRACEHOLD_READER: HeaderName = HeaderName::from_static("tracehold-reader");
 
 /// The files of a storage.
 #[derive(Debug, Serialize, ToSchema)]
@@ -69,6 +73,10 @@ pub(super) async fn list(
     params(
         ("id" = String, Path), ("file" = String, Path),
         ("Range" = Option<String>, Header, description = "As RFC 9110 says"),
+        (
+            "Tracehold-Reader" = Option<String>, Header,
+            description = "With the storage file: labels the storage as explored by this reader",
+        ),
     ),
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
@@ -85,6 +93,9 @@ pub(super) async fn read(
     request: Request,
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
+    if let Some(reader) = request.headers().get(TRACEHOLD_READER) {
+        note_reader(&app, id, &name, reader).await;
+    }
     let resource = match app.served.get(id, &name) {
         Some(resource) => resource,
         None => open(&app, id, &name).await?,
@@ -92,6 +103,18 @@ pub(super) async fn read(
     let (method, headers) = (request.method(), request.headers());
     let files = request.extensions().get();
     Ok(respond(method, headers, &resource, &app.buffers, files).await)
+}
+
+/// Notes who fetches the storage file, which is the first thing that a mount does. Reading goes on
+/// when that cannot be noted.
+async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: &HeaderValue) {
+    let is_storage_file = name.parse() == Ok(FileName::Storage(id));
+    let Some(reader) = reader.to_str().ok().filter(|_| is_storage_file) else {
+        return;
+    };
+    if let Err(error) = app.engine.note_reader(id, reader.trim()).await {
+        tracing::debug!(%error, storage = %id, "a reader is not noted");
+    }
 }
 
 /// Opens a file, and keeps it open for the next reader when it can never change.

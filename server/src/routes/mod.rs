@@ -2,13 +2,16 @@
 //! the answer.
 
 mod agents;
+mod archives;
 mod descriptors;
 mod documents;
 mod files;
 mod health;
 mod instant;
 mod io_trace;
+mod jobs;
 mod json;
+mod labels;
 mod packets;
 mod page;
 mod storages;
@@ -40,6 +43,9 @@ use crate::app_state::AppState;
         (name = "agents", description = "Sources of traces and their streams"),
         (name = "packets", description = "Pushing and finding packets"),
         (name = "storages", description = "Named sets of packets and their life"),
+        (name = "archives", description = "Storages as ZIP archives"),
+        (name = "labels", description = "What storages are marked with"),
+        (name = "jobs", description = "Long work: progress and cancelling"),
         (name = "files", description = "Files of storages, by byte range"),
         (name = "io-trace", description = "Tracing of the server's own I/O"),
         (name = "health", description = "Health and metrics"),
@@ -64,6 +70,8 @@ fn lists() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(storages::create, storages::list))
         .routes(routes!(descriptors::list))
         .routes(routes!(files::list))
+        .routes(routes!(jobs::list))
+        .routes(routes!(labels::types))
         .layer(compression())
 }
 
@@ -92,6 +100,17 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(io_trace::start))
         .routes(routes!(io_trace::stop))
         .routes(routes!(io_trace::show))
+        .routes(routes!(archives::export))
+        .routes(routes!(archives::import))
+        .routes(routes!(jobs::show, jobs::cancel))
+        .routes(routes!(
+            labels::show_type,
+            labels::declare_type,
+            labels::forget_type
+        ))
+        .routes(routes!(labels::forget_value))
+        .routes(routes!(labels::list, labels::add))
+        .routes(routes!(labels::set, labels::remove))
         .routes(routes!(packets::push, packets::next_sequence))
         .routes(routes!(packets::read))
 }

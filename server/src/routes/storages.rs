@@ -9,14 +9,18 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde::{Deserialize, Serialize};
-use storage_core::{Created, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus};
+use serde_json::Value;
+use storage_core::{
+    Created, LabelFilter, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus,
+};
 use trace_format::storage_file::StorageState;
 use trace_format::{FORMAT_VERSION, StorageId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::instant::rfc3339;
 use super::json::read_json;
-use super::page::{Page, limit_of, malformed, query};
+use super::labels::{repeated, shown, texts};
+use super::page::{Page, limit_of, malformed};
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
 
@@ -28,8 +32,9 @@ pub(super) struct StorageCreation {
     name: String,
     /// Longer text for people.
     description: String,
-    /// Labels, type to value.
-    labels: BTreeMap<String, String>,
+    /// Labels, type to value; a list where there are several values.
+    #[schema(value_type = Object)]
+    labels: BTreeMap<String, Value>,
     /// Whether it takes packets at once; otherwise it is CREATED until it is opened.
     open: bool,
 }
@@ -41,20 +46,23 @@ pub(super) struct StorageChange {
     name: Option<String>,
     description: Option<String>,
     /// All labels; those not named are removed.
-    labels: Option<BTreeMap<String, String>>,
+    #[schema(value_type = Option<Object>)]
+    labels: Option<BTreeMap<String, Value>>,
 }
 
 /// A storage.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct StorageDocument {
     /// UUIDv7; ids sort by time of creation.
-    id: String,
+    pub(super) id: String,
     name: String,
     description: String,
     /// `CREATED`, `OPEN`, `RECORDING`, `FINALIZING`, `FINALIZED` or `FAILED`.
     #[schema(value_type = String)]
     state: StorageState,
-    labels: BTreeMap<String, String>,
+    /// A text for each type, or a list of them where there are several.
+    #[schema(value_type = Object)]
+    labels: BTreeMap<String, Value>,
     /// Bytes of its packets as the agents sent them.
     bytes: u64,
     /// Bytes of its packets as stored.
@@ -84,7 +92,7 @@ impl From<StorageInfo> for StorageDocument {
             name: info.name,
             description: info.description,
             state: info.state,
-            labels: info.labels,
+            labels: shown(info.labels),
             bytes: info.totals.raw_bytes,
             stored_bytes: info.totals.stored_bytes,
             packets: info.totals.packets,
@@ -109,8 +117,9 @@ impl From<StorageInfo> for StorageDocument {
 pub(super) struct StoragesQuery {
     /// Only those in this state.
     state: Option<String>,
-    /// Only those with this label, `type` or `type:value`.
-    label: Option<String>,
+    /// Only those with this label: `type`, `type:value`, or a comparison such as `rating>=4`. May
+    /// be repeated.
+    label: Option<Vec<String>>,
     /// Only those of exactly this name.
     name: Option<String>,
     /// Where the previous page ended.
@@ -144,7 +153,7 @@ pub(super) async fn create(
     let new = NewStorage {
         name: told.name,
         description: told.description,
-        labels: told.labels,
+        labels: texts(told.labels)?,
         idempotency_key: key,
     };
     let (info, created) = app.engine.create_storage(new).await?;
@@ -190,7 +199,7 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     uri: Uri,
 ) -> Result<Json<Page<StorageDocument>>, Problem> {
-    let asked: StoragesQuery = query(&uri)?;
+    let asked = storages_query(&uri)?;
     let state = asked
         .state
         .map(|state| {
@@ -205,7 +214,12 @@ pub(super) async fn list(
     let filter = StorageFilter {
         state,
         name: asked.name,
-        label: asked.label.map(label),
+        labels: asked
+            .label
+            .iter()
+            .flatten()
+            .map(|text| LabelFilter::parse(text))
+            .collect(),
     };
     let storages = app.engine.storages(&filter);
     let rest = storages
@@ -219,11 +233,21 @@ pub(super) async fn list(
     )))
 }
 
-/// `type` or `type:value`.
-fn label(text: String) -> (String, Option<String>) {
-    match text.split_once(':') {
-        Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
-        None => (text, None),
+fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
+    let (label, mut single) = repeated(uri, "label")?;
+    let limit = single.remove("limit").map(|limit| limit.parse());
+    let asked = StoragesQuery {
+        state: single.remove("state"),
+        label: Some(label),
+        name: single.remove("name"),
+        cursor: single.remove("cursor"),
+        limit: limit
+            .transpose()
+            .map_err(|error| malformed(format!("limit: {error}")))?,
+    };
+    match single.into_keys().next() {
+        Some(unknown) => Err(malformed(format!("unknown parameter `{unknown}`"))),
+        None => Ok(asked),
     }
 }
 
@@ -263,7 +287,7 @@ pub(super) async fn change(
     let patch = StoragePatch {
         name: told.name,
         description: told.description,
-        labels: told.labels,
+        labels: told.labels.map(texts).transpose()?,
     };
     Ok(Json(app.engine.update_storage(id, patch).await?.into()))
 }

@@ -23,6 +23,17 @@ const CONTRACT: &[(&str, &str)] = &[
     ("put", "/api/v1/agents/{agent}"),
     ("put", "/api/v1/agents/{agent}/metadata"),
     ("put", "/api/v1/agents/{agent}/streams/{stream}"),
+    ("get", "/api/v1/jobs"),
+    ("delete", "/api/v1/jobs/{job}"),
+    ("get", "/api/v1/jobs/{job}"),
+    ("get", "/api/v1/label-types"),
+    ("put", "/api/v1/label-types/{name}"),
+    ("delete", "/api/v1/label-types/{name}"),
+    ("delete", "/api/v1/label-types/{name}/values/{value}"),
+    ("get", "/api/v1/storages/{id}/labels"),
+    ("post", "/api/v1/storages/{id}/labels"),
+    ("put", "/api/v1/storages/{id}/labels/{name}"),
+    ("delete", "/api/v1/storages/{id}/labels/{name}"),
     ("get", "/api/v1/storages"),
     ("post", "/api/v1/storages"),
     ("delete", "/api/v1/storages/{id}"),
@@ -37,6 +48,8 @@ const CONTRACT: &[(&str, &str)] = &[
         "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets",
     ),
     ("get", "/api/v1/storages/{id}/descriptors"),
+    ("get", "/api/v1/storages/{id}/export"),
+    ("post", "/api/v1/storages/import"),
     ("get", "/api/v1/storages/{id}/files"),
     ("post", "/api/v1/storages/{id}/finalize"),
     ("post", "/api/v1/storages/{id}/open"),
@@ -123,7 +136,10 @@ async fn every_described_path_answers() {
             .replace("{number}", "0")
             .replace("{agent}", "a")
             .replace("{stream}", "s")
-            .replace("{file}", "f");
+            .replace("{file}", "f")
+            .replace("{name}", "n")
+            .replace("{value}", "v")
+            .replace("{job}", "01932c5e-0000-7000-8000-000000000000");
         let request = Request::builder()
             .method(Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap())
             .uri(&filled)

@@ -1,15 +1,20 @@
 //! Verification of a storage: all of it read again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
 use serde::Serialize;
-use storage_core::{Progress, VerifyReport};
+use storage_core::{StorageError, VerifyReport};
+use trace_format::StorageId;
 use utoipa::ToSchema;
 
+use super::jobs::{accepted, job_field};
 use crate::app_state::AppState;
+use crate::ingest::prefers_async;
+use crate::jobs::{JobDocument, JobKind, Running};
 use crate::problem::{Problem, ProblemDocument};
 
 /// What a verification found.
@@ -53,29 +58,49 @@ impl From<VerifyReport> for VerifyDocument {
 }
 
 /// Reads every byte of a storage again and names file and offset of what is damaged. Answers at the
-/// end.
+/// end, or with `Prefer: respond-async` at once: then the job has the answer.
 #[utoipa::path(
-    post, path = "/storages/{id}/verify", tag = "storages", params(("id" = String, Path)),
+    post, path = "/storages/{id}/verify", tag = "storages",
+    params(
+        ("id" = String, Path),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
+    ),
     responses(
         (status = 200, body = VerifyDocument),
+        (status = 202, body = JobDocument, description = "At work; ask for the job"),
         (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn verify(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
-) -> Result<Json<VerifyDocument>, Problem> {
-    let progress = Arc::new(Progress::default());
-    // When the client goes away this future is dropped, and the reading ends with it.
-    let _ends = EndsWithRequest(Arc::clone(&progress));
-    Ok(Json(app.engine.verify(id.parse()?, progress).await?.into()))
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let id: StorageId = id.parse()?;
+    app.engine.storage(id)?;
+    let job = app.jobs.start(JobKind::Verify, Some(id))?;
+    if prefers_async(&headers) {
+        let accepted = accepted(&app, &job)?;
+        let work = Arc::clone(&app);
+        app.jobs.detach(async move {
+            // The job keeps the outcome.
+            let _ = run(&work, id, job).await;
+        });
+        return Ok(accepted);
+    }
+    let field = job_field(&job);
+    // When the client goes away this future is dropped, and the job is cancelled with it.
+    let mut response = Json(run(&app, id, job).await?).into_response();
+    response.headers_mut().extend([field]);
+    Ok(response)
 }
 
-/// Tells a verification to end when nobody waits for it any more.
-struct EndsWithRequest(Arc<Progress>);
-
-impl Drop for EndsWithRequest {
-    fn drop(&mut self) {
-        self.0.is_cancelled.store(true, Ordering::Relaxed);
-    }
+async fn run(app: &AppState, id: StorageId, job: Running) -> Result<VerifyDocument, Problem> {
+    let verified = match app.engine.verify(id, job.progress()).await {
+        Ok(report) if report.is_cancelled => Err(StorageError::Cancelled.into()),
+        Ok(report) => Ok(report.into()),
+        Err(error) => Err(error.into()),
+    };
+    job.end(None, verified)
 }

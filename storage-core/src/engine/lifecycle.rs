@@ -67,6 +67,8 @@ impl Engine {
         new: NewStorage,
     ) -> Result<(StorageInfo, Created), StorageError> {
         check_texts(Some(&new.name), Some(&new.description), Some(&new.labels))?;
+        let labels = self.services().labels.checked(new.labels)?;
+        let new = NewStorage { labels, ..new };
         let _creating = self.inner.creating.lock().await;
         if let Some(key) = &new.idempotency_key {
             check_length("idempotency key", key, LABEL_BYTES_MAX)?;
@@ -76,15 +78,20 @@ impl Engine {
             }
         }
         self.services().space.check()?;
-        let max = self.services().config.storage_count_max;
-        if self.inner.storages.read().len() >= max {
-            return Err(StorageError::LimitReached {
-                what: "storages",
-                max,
-            });
-        }
+        self.check_storage_count()?;
         let storage = self.make_storage(new).await?;
         Ok((storage.info(), Created::New))
+    }
+
+    pub(super) fn check_storage_count(&self) -> Result<(), StorageError> {
+        let max = self.services().config.storage_count_max;
+        match self.inner.storages.read().len() >= max {
+            true => Err(StorageError::LimitReached {
+                what: "storages",
+                max,
+            }),
+            false => Ok(()),
+        }
     }
 
     async fn make_storage(&self, new: NewStorage) -> Result<Arc<Storage>, StorageError> {
@@ -217,6 +224,8 @@ impl Engine {
             labels,
         } = patch;
         check_texts(name.as_deref(), description.as_deref(), labels.as_ref())?;
+        let types = &self.services().labels;
+        let labels = labels.map(|labels| types.checked(labels)).transpose()?;
         let storage = self.find(id)?;
         let change = |file: &mut StorageFile| {
             file.name = name.unwrap_or_else(|| std::mem::take(&mut file.name));
@@ -240,6 +249,7 @@ impl Engine {
                 .remove(&id)
                 .ok_or(StorageError::StorageNotFound(id))?
         };
+        storage.cancel_jobs();
         let writer = storage.writer.read().clone();
         let (reply, done) = oneshot::channel();
         if let Some(writer) = writer
@@ -295,7 +305,7 @@ fn check_length(what: &'static str, text: &str, max: usize) -> Result<(), Storag
     Ok(())
 }
 
-fn check_texts(
+pub(super) fn check_texts(
     name: Option<&str>,
     description: Option<&str>,
     labels: Option<&BTreeMap<String, String>>,
@@ -326,6 +336,13 @@ fn check_texts(
             problem,
         });
     }
-    let mut texts = labels.iter().flat_map(|(key, value)| [key, value]);
+    let names = labels.keys().map(String::as_str);
+    check_label_texts(names.chain(labels.values().flat_map(|text| crate::labels::values(text))))
+}
+
+/// Whether names and single values of labels can be kept.
+pub(super) fn check_label_texts<'a>(
+    mut texts: impl Iterator<Item = &'a str>,
+) -> Result<(), StorageError> {
     texts.try_for_each(|text| check_length("label", text, LABEL_BYTES_MAX))
 }

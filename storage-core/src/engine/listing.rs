@@ -3,6 +3,7 @@
 use trace_format::storage_file::StorageState;
 
 use super::{Engine, StorageInfo};
+use crate::LabelFilter;
 
 /// Which storages are wanted; `None` takes all.
 #[derive(Debug, Clone, Default)]
@@ -11,20 +12,14 @@ pub struct StorageFilter {
     pub state: Option<StorageState>,
     /// Only those with this name.
     pub name: Option<String>,
-    /// Only those with this label; the value may be left open.
-    pub label: Option<(String, Option<String>)>,
+    /// Only those with all of these labels.
+    pub labels: Vec<LabelFilter>,
 }
 
 impl StorageFilter {
     fn takes(&self, info: &StorageInfo) -> bool {
-        let has_label = |(key, value): &(String, Option<String>)| {
-            info.labels
-                .get(key)
-                .is_some_and(|found| value.as_ref().is_none_or(|wanted| found == wanted))
-        };
         self.state.is_none_or(|state| info.state == state)
             && self.name.as_ref().is_none_or(|name| info.name == *name)
-            && self.label.as_ref().is_none_or(has_label)
     }
 }
 
@@ -37,6 +32,12 @@ impl Engine {
             .iter()
             .map(|storage| storage.info())
             .filter(|info| filter.takes(info))
+            .filter(|info| {
+                filter
+                    .labels
+                    .iter()
+                    .all(|label| self.has_label(info, label))
+            })
             .collect();
         infos.sort_by_key(|info| info.id);
         infos

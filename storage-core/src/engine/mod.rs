@@ -1,8 +1,11 @@
 //! The engine: all storages and agents of one data folder.
 
+mod export;
 #[cfg(test)]
 mod fault_tests;
+mod import;
 mod ingest;
+mod labels;
 mod lifecycle;
 mod listing;
 mod reading;
@@ -20,7 +23,10 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use trace_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
 
+pub use export::Export;
+pub use import::check_archive;
 pub use ingest::{NextSequence, PendingPush};
+pub use labels::{LabelTypeInfo, StorageLabel};
 pub use lifecycle::{Created, NewStorage, StoragePatch};
 pub use listing::StorageFilter;
 pub use reading::{FileInfo, PacketInfo, Page, ServedFile};

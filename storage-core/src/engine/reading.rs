@@ -1,10 +1,6 @@
 //! Reading packets and files.
 
-use std::{
-    fs::File,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{fs::File, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use io_trace::{Cause, FileTag, Operation, Scope};
@@ -372,7 +368,8 @@ impl Engine {
         progress: Arc<Progress>,
     ) -> Result<VerifyReport, StorageError> {
         let storage = self.find(id)?;
-        progress.bytes_done.store(0, Ordering::Relaxed);
+        progress.begin(0);
+        storage.watch(&progress);
         self.load_tree(&storage).await?;
         self.blocking(Cause::Verify, move || verify(&storage, &progress))
             .await

@@ -17,12 +17,13 @@ use trace_format::{
     storage_file::{StorageFile, StorageState},
 };
 
-use super::{Engine, Inner};
+use super::{Engine, Inner, import::STAGING_PREFIX};
 use crate::{
     ByteBudget, Counters, EngineConfig, StorageError,
     agents::Agents,
     catalog::Catalog,
     door::{Door, DoorConfig, DoorRequest},
+    labels::LabelTypes,
     recovery::{Recovered, recover},
     serializer::SerializerPool,
     space::Space,
@@ -230,6 +231,7 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
     .map_err(StorageError::io("start serializers for", &config.data_dir))?;
     let agents_folder = config.data_dir.join(AGENTS_FOLDER);
     let agents = Agents::load(agents_folder, door.clone(), config.agent_count_max)?;
+    let labels = LabelTypes::load(&config.data_dir, door.clone())?;
     // What a killed server wrote and did not sync is about to be found, and then believed.
     sync_everything(&config.data_dir)?;
     let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER))?;
@@ -247,6 +249,7 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
             config.disk_low,
             Arc::clone(counters),
         )),
+        labels: Arc::new(labels),
     };
     Ok(Prepared {
         lock,
@@ -285,7 +288,7 @@ fn find_storages(
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        if text.starts_with(DELETED_PREFIX) {
+        if text.starts_with(DELETED_PREFIX) || text.starts_with(STAGING_PREFIX) {
             std::fs::remove_dir_all(&path).map_err(StorageError::io("remove", &path))?;
             continue;
         }

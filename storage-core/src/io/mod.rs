@@ -13,6 +13,7 @@ mod buffer;
 mod conformance;
 #[cfg(test)]
 pub(crate) mod faulty;
+mod staged;
 mod traced;
 pub(crate) mod uring;
 
@@ -24,6 +25,7 @@ use std::{
 
 pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
+pub(crate) use staged::{StagedFile, sync_folder};
 pub(crate) use traced::TracedIo;
 
 /// Offsets, lengths and addresses of direct writes are multiples of this many bytes.

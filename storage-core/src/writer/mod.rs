@@ -45,6 +45,7 @@ use crate::{
     config::EngineConfig,
     counters::Counters,
     door::{Appended, ChannelSpec, Door, DoorError, DoorRequest, Frame},
+    labels::LabelTypes,
     serializer::SerializerPool,
     space::Space,
     storage::Storage,
@@ -82,6 +83,7 @@ pub(crate) struct Services {
     pub(crate) counters: Arc<Counters>,
     pub(crate) tracer: Arc<Tracer>,
     pub(crate) space: Arc<Space>,
+    pub(crate) labels: Arc<LabelTypes>,
 }
 
 enum Ending {

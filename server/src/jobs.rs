@@ -1,0 +1,419 @@
+//! Long work that can be watched and cancelled: verification, export, import.
+//!
+//! A job lives as long as its [`Running`] handle. Whoever does the work holds the handle; dropping
+//! it without an outcome, as happens when a client goes away, cancels the work. The last outcomes
+//! are kept for those who ask later.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Value, json};
+use storage_core::{Progress, StorageError};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use trace_format::StorageId;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::metrics::Metrics;
+use crate::problem::Problem;
+
+/// Jobs that may run at once: each may hold a thread, open files and some buffers.
+const RUNNING_MAX: usize = 32;
+/// Ended jobs that are remembered.
+const ENDED_MAX: usize = 256;
+/// `Retry-After` when too many run, seconds.
+const RETRY_SECONDS: u64 = 5;
+
+/// What a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JobKind {
+    /// Reads everything again.
+    Verify,
+    /// Sends a storage as a ZIP archive.
+    Export,
+    /// Takes a storage out of a ZIP archive.
+    Import,
+}
+
+impl JobKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Verify => "verify",
+            Self::Export => "export",
+            Self::Import => "import",
+        }
+    }
+}
+
+/// How a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum JobState {
+    /// At work.
+    Running,
+    /// Ended well.
+    Done,
+    /// Ended with a problem.
+    Failed,
+    /// Told to stop, or nobody waited for it any more.
+    Cancelled,
+}
+
+/// A job as clients see it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct JobDocument {
+    /// UUIDv7.
+    pub(crate) id: String,
+    kind: JobKind,
+    state: JobState,
+    /// The storage that is read, or that was made by an import.
+    storage: Option<String>,
+    /// Bytes done so far.
+    bytes_done: u64,
+    /// Bytes to be done; null while that is not known.
+    bytes_total: Option<u64>,
+    /// RFC 3339.
+    started: String,
+    /// RFC 3339.
+    ended: Option<String>,
+    /// What the request would have answered, once DONE.
+    #[schema(value_type = Object)]
+    result: Option<Value>,
+    /// `status`, `code` and `detail` of the refusal, once FAILED.
+    #[schema(value_type = Object)]
+    problem: Option<Value>,
+}
+
+struct Job {
+    document: JobDocument,
+    progress: Arc<Progress>,
+    cancel: watch::Sender<bool>,
+}
+
+impl Job {
+    fn document(&self) -> JobDocument {
+        let mut document = self.document.clone();
+        document.bytes_done = self.progress.bytes_done.load(Ordering::Relaxed);
+        document.bytes_total = match self.progress.bytes_total.load(Ordering::Relaxed) {
+            0 => None,
+            total => Some(total),
+        };
+        document
+    }
+
+    fn cancel(&self) {
+        self.progress.cancel();
+        self.cancel.send_replace(true);
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    running: BTreeMap<Uuid, Job>,
+    ended: VecDeque<(Uuid, JobDocument)>,
+}
+
+/// All jobs of the server.
+pub(crate) struct Jobs {
+    inner: Mutex<Inner>,
+    /// Work that no request waits for.
+    tasks: Mutex<JoinSet<()>>,
+    metrics: Arc<Metrics>,
+}
+
+/// A job at work.
+pub(crate) struct Running {
+    jobs: Arc<Jobs>,
+    id: Uuid,
+    kind: JobKind,
+    progress: Arc<Progress>,
+    cancelled: watch::Receiver<bool>,
+    is_ended: bool,
+}
+
+impl Jobs {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Mutex::default(),
+            tasks: Mutex::default(),
+            metrics,
+        })
+    }
+
+    /// Begins a job.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        kind: JobKind,
+        storage: Option<StorageId>,
+    ) -> Result<Running, Problem> {
+        let mut inner = self.inner.lock();
+        if inner.running.len() >= RUNNING_MAX {
+            return Err(
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "the server is busy")
+                    .detail(format!("{RUNNING_MAX} jobs are running already"))
+                    .cause("each of them reads or writes as fast as the disk allows")
+                    .remedy("try again later; GET /api/v1/jobs shows them, DELETE cancels one")
+                    .retry_after(RETRY_SECONDS),
+            );
+        }
+        let id = Uuid::now_v7();
+        let progress = Arc::<Progress>::default();
+        let (cancel, cancelled) = watch::channel(false);
+        let document = JobDocument {
+            id: id.to_string(),
+            kind,
+            state: JobState::Running,
+            storage: storage.map(|id| id.to_string()),
+            bytes_done: 0,
+            bytes_total: None,
+            started: Timestamp::now().to_string(),
+            ended: None,
+            result: None,
+            problem: None,
+        };
+        let job = Job {
+            document,
+            progress: Arc::clone(&progress),
+            cancel,
+        };
+        inner.running.insert(id, job);
+        self.metrics
+            .jobs_running
+            .with_label_values(&[kind.name()])
+            .inc();
+        Ok(Running {
+            jobs: Arc::clone(self),
+            id,
+            kind,
+            progress,
+            cancelled,
+            is_ended: false,
+        })
+    }
+
+    /// All jobs that are remembered, those at work first, each by time of start.
+    pub(crate) fn all(&self) -> Vec<JobDocument> {
+        let inner = self.inner.lock();
+        let running = inner.running.values().map(Job::document);
+        let ended = inner.ended.iter().map(|(_, document)| document.clone());
+        running.chain(ended).collect()
+    }
+
+    /// One job.
+    pub(crate) fn get(&self, id: Uuid) -> Result<JobDocument, Problem> {
+        let inner = self.inner.lock();
+        let ended = || inner.ended.iter().find(|(of, _)| *of == id);
+        let found = inner.running.get(&id).map(Job::document);
+        let found = found.or_else(|| ended().map(|(_, document)| document.clone()));
+        found.ok_or_else(not_found)
+    }
+
+    /// Tells a job to stop; one that ended already stays as it is.
+    pub(crate) fn cancel(&self, id: Uuid) -> Result<JobDocument, Problem> {
+        if let Some(job) = self.inner.lock().running.get(&id) {
+            job.cancel();
+        }
+        self.get(id)
+    }
+
+    /// Does `work` although no request waits for it.
+    pub(crate) fn detach(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(work);
+    }
+
+    /// Cancels what no request waits for, and waits until it has stopped.
+    pub(crate) async fn end(&self) {
+        self.inner.lock().running.values().for_each(Job::cancel);
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        while tasks.join_next().await.is_some() {}
+    }
+
+    fn ended(&self, id: Uuid, kind: JobKind, state: JobState, outcome: Outcome) {
+        let mut inner = self.inner.lock();
+        let Some(job) = inner.running.remove(&id) else {
+            return;
+        };
+        let mut document = job.document();
+        document.state = state;
+        document.ended = Some(Timestamp::now().to_string());
+        document.storage = outcome.storage.or(document.storage);
+        document.result = outcome.result;
+        document.problem = outcome.problem;
+        let bytes = document.bytes_done;
+        inner.ended.push_back((id, document));
+        while inner.ended.len() > ENDED_MAX {
+            inner.ended.pop_front();
+        }
+        let (kind, state) = (kind.name(), state.name());
+        self.metrics.jobs_running.with_label_values(&[kind]).dec();
+        self.metrics
+            .jobs_ended
+            .with_label_values(&[kind, state])
+            .inc();
+        self.metrics
+            .job_bytes
+            .with_label_values(&[kind])
+            .inc_by(bytes);
+    }
+}
+
+impl JobState {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Outcome {
+    storage: Option<String>,
+    result: Option<Value>,
+    problem: Option<Value>,
+}
+
+impl Running {
+    /// Text of its id.
+    pub(crate) fn id(&self) -> String {
+        self.id.to_string()
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Resolves when it is told to stop.
+    pub(crate) async fn cancelled(&self) {
+        let mut cancelled = self.cancelled.clone();
+        if cancelled.wait_for(|told| *told).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Ends it with what the request answers; passes that on.
+    pub(crate) fn end<T: Serialize>(
+        mut self,
+        storage: Option<String>,
+        outcome: Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        self.is_ended = true;
+        let (state, told) = match &outcome {
+            Ok(result) => {
+                let result = serde_json::to_value(result).ok();
+                (
+                    JobState::Done,
+                    Outcome {
+                        storage,
+                        result,
+                        problem: None,
+                    },
+                )
+            }
+            Err(problem) => {
+                let is_cancelled = problem.code() == StorageError::Cancelled.code();
+                let state = match is_cancelled {
+                    true => JobState::Cancelled,
+                    false => JobState::Failed,
+                };
+                let problem = json!({
+                    "status": problem.status().as_u16(),
+                    "code": problem.code(),
+                    "detail": problem.what(),
+                });
+                (
+                    state,
+                    Outcome {
+                        problem: Some(problem),
+                        ..Outcome::default()
+                    },
+                )
+            }
+        };
+        self.jobs.ended(self.id, self.kind, state, told);
+        outcome
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.progress.cancel();
+            let outcome = Outcome::default();
+            self.jobs
+                .ended(self.id, self.kind, JobState::Cancelled, outcome);
+        }
+    }
+}
+
+fn not_found() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "job_not_found", "no such job")
+        .cause("the id was never given, or the job ended too long ago to be remembered")
+        .remedy("GET /api/v1/jobs lists all")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_bounded_and_remembered() {
+        let jobs = Jobs::new(Arc::new(Metrics::default()));
+        let running: Vec<_> = (0..RUNNING_MAX)
+            .map(|_| jobs.start(JobKind::Verify, None).unwrap())
+            .collect();
+        let refused = jobs.start(JobKind::Import, None).err().unwrap();
+        assert_eq!((refused.status().as_u16(), refused.code()), (429, "busy"));
+        let ids: Vec<_> = running.iter().map(|job| job.id).collect();
+        let mut running = running.into_iter();
+        running
+            .next()
+            .unwrap()
+            .end(None, Ok(json!({ "x": 1 })))
+            .unwrap();
+        let done = jobs.get(ids[0]).unwrap();
+        assert_eq!(
+            (done.state, done.result),
+            (JobState::Done, Some(json!({ "x": 1 })))
+        );
+        let failed = Problem::new(StatusCode::CONFLICT, "storage_exists", "there");
+        let failed = running.next().unwrap().end::<()>(None, Err(failed));
+        assert!(failed.is_err());
+        assert_eq!(
+            jobs.get(ids[1]).unwrap().problem.unwrap()["code"],
+            "storage_exists"
+        );
+        drop(running);
+        assert_eq!(jobs.get(ids[2]).unwrap().state, JobState::Cancelled);
+        for _ in 0..ENDED_MAX {
+            drop(jobs.start(JobKind::Export, None).unwrap());
+        }
+        assert_eq!(jobs.all().len(), ENDED_MAX);
+        assert_eq!(jobs.get(ids[0]).unwrap_err().code(), "job_not_found");
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_cancelled_is_told_so() {
+        let jobs = Jobs::new(Arc::new(Metrics::default()));
+        let job = jobs.start(JobKind::Import, None).unwrap();
+        assert_eq!(jobs.cancel(job.id).unwrap().state, JobState::Running);
+        job.cancelled().await;
+        assert!(job.progress().is_cancelled.load(Ordering::Relaxed));
+        let id = job.id;
+        let cancelled = Problem::from(StorageError::Cancelled);
+        assert!(job.end::<()>(None, Err(cancelled)).is_err());
+        assert_eq!(jobs.cancel(id).unwrap().state, JobState::Cancelled);
+    }
+}

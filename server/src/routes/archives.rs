@@ -1,0 +1,269 @@
+//! Storages as ZIP archives, out and in.
+
+use std::io::{self, Read};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use storage_core::{Export, Progress, StorageError};
+use tokio::sync::mpsc;
+use trace_format::StorageId;
+
+use super::jobs::job_field;
+use super::storages::StorageDocument;
+use crate::app_state::AppState;
+use crate::ingest::IngestError;
+use crate::jobs::{JobKind, Running};
+use crate::problem::{Problem, ProblemDocument};
+
+/// Pieces of an archive that may wait for the disk.
+const PIECES_WAITING_MAX: usize = 16;
+
+/// Sends a finalized storage as a ZIP archive of any size; nothing of it is held in memory but what
+/// is on its way. A fault on the disk breaks the answer off.
+#[utoipa::path(
+    get, path = "/storages/{id}/export", tag = "archives", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Vec<u8>, content_type = "application/zip"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn export(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    method: Method,
+) -> Result<Response, Problem> {
+    let id: StorageId = id.parse()?;
+    let body = match method {
+        Method::HEAD => ExportBody {
+            export: Exporting::Idle(app.engine.export_storage(id, Arc::default()).await?),
+            job: None,
+        },
+        _ => {
+            let job = app.jobs.start(JobKind::Export, Some(id))?;
+            match app.engine.export_storage(id, job.progress()).await {
+                Ok(export) => ExportBody {
+                    export: Exporting::Idle(export),
+                    job: Some(job),
+                },
+                Err(error) => return job.end(None, Err::<(), _>(error.into())).map(|()| unsent()),
+            }
+        }
+    };
+    let field = body.job.as_ref().map(job_field);
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.extend(field);
+    let name = format!("attachment; filename=\"{id}.zip\"");
+    let name = HeaderValue::try_from(name).expect("ids of storages are visible ASCII");
+    headers.insert(header::CONTENT_DISPOSITION, name);
+    let zip = HeaderValue::from_static("application/zip");
+    headers.insert(header::CONTENT_TYPE, zip);
+    Ok(response)
+}
+
+/// Stands for an answer that an error replaces.
+fn unsent() -> Response {
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
+}
+
+enum Exporting {
+    Idle(Export),
+    Reading(BoxFuture<'static, (Export, Option<Result<Bytes, StorageError>>)>),
+    Ended,
+}
+
+/// An archive as the body of an answer.
+struct ExportBody {
+    export: Exporting,
+    job: Option<Running>,
+}
+
+impl ExportBody {
+    fn end(&mut self, outcome: Result<(), Problem>) {
+        self.export = Exporting::Ended;
+        if let Some(job) = self.job.take() {
+            // The client is told by the end of the body, whole or broken off.
+            let _ = job.end(None, outcome);
+        }
+    }
+}
+
+impl http_body::Body for ExportBody {
+    type Data = Bytes;
+    type Error = StorageError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StorageError>>> {
+        if let Exporting::Idle(_) = self.export {
+            let Exporting::Idle(mut export) = std::mem::replace(&mut self.export, Exporting::Ended)
+            else {
+                return Poll::Ready(None);
+            };
+            self.export = Exporting::Reading(Box::pin(async move {
+                let piece = export.next().await;
+                (export, piece)
+            }));
+        }
+        let Exporting::Reading(reading) = &mut self.export else {
+            return Poll::Ready(None);
+        };
+        let (export, piece) = ready!(reading.as_mut().poll(context));
+        match piece {
+            Some(Ok(piece)) => {
+                self.export = Exporting::Idle(export);
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
+            None => {
+                self.end(Ok(()));
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => {
+                tracing::error!(%error, "an export is broken off");
+                let told = match &error {
+                    StorageError::Cancelled => StorageError::Cancelled.into(),
+                    other => Problem::new(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        other.code(),
+                        "the export was broken off",
+                    )
+                    .detail(other.to_string()),
+                };
+                self.end(Err(told));
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.export {
+            Exporting::Idle(export) => SizeHint::with_exact(export.left()),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+/// Takes a storage out of a ZIP archive as an export made it, or of one with the same files. It has
+/// the id and the labels that it had. Nothing is left of an archive that is refused.
+#[utoipa::path(
+    post, path = "/storages/import", tag = "archives",
+    request_body(content = Vec<u8>, content_type = "application/zip"),
+    responses(
+        (status = 201, body = StorageDocument, description = "Complete, checked and durable"),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 422, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn import(
+    State(app): State<Arc<AppState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    if headers.contains_key(header::CONTENT_ENCODING) {
+        return Err(Problem::from(IngestError::EncodingUnsupported)
+            .cause("an archive is taken as it is")
+            .remedy("send the ZIP archive without Content-Encoding")
+            .closing());
+    }
+    let job = app.jobs.start(JobKind::Import, None)?;
+    let field = job_field(&job);
+    let imported = take(&app, &job, body).await;
+    let id = imported.as_ref().ok().map(|storage| storage.id.clone());
+    let storage = job.end(id, imported)?;
+    let location = HeaderValue::try_from(format!("/api/v1/storages/{}", storage.id)).ok();
+    let mut response = (StatusCode::CREATED, Json(storage)).into_response();
+    response.headers_mut().extend([field]);
+    if let Some(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+async fn take(app: &AppState, job: &Running, body: Body) -> Result<StorageDocument, Problem> {
+    let length = http_body::Body::size_hint(&body).exact();
+    let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
+    let source = Pieces {
+        pieces,
+        current: Bytes::new(),
+    };
+    let progress: Arc<Progress> = job.progress();
+    let mut import = pin!(app.engine.import_storage(source, length, progress));
+    let mut feed = Box::pin(feed(body, sender));
+    let mut broken = None;
+    let imported = tokio::select! {
+        // Where the archive is refused before its end, the rest need not come.
+        imported = &mut import => imported,
+        fed = &mut feed => {
+            broken = fed.err();
+            import.await
+        }
+        () = job.cancelled() => {
+            // Without its source it ends at once; what it did is undone before the answer.
+            drop(feed);
+            import.await.map_err(|_| StorageError::Cancelled)
+        }
+    };
+    match (imported, broken) {
+        (Ok(info), _) => Ok(info.into()),
+        (Err(_), Some(broken)) => Err(broken),
+        (Err(error), None) => Err(Problem::from(error).closing()),
+    }
+}
+
+/// Hands the body on; what breaks it off is told to both sides.
+async fn feed(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>) -> Result<(), Problem> {
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => {
+                let Ok(data) = frame.into_data() else {
+                    continue;
+                };
+                if sender.send(Ok(data)).await.is_err() {
+                    // The import has ended; it knows why.
+                    return std::future::pending().await;
+                }
+            }
+            Err(error) => {
+                let broken = io::Error::from(io::ErrorKind::ConnectionAborted);
+                // The import may have ended by itself.
+                let _ = sender.send(Err(broken)).await;
+                return Err(IngestError::of_body(error).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The pieces of a body as a thread reads them.
+struct Pieces {
+    pieces: mpsc::Receiver<io::Result<Bytes>>,
+    current: Bytes,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() {
+            match self.pieces.blocking_recv() {
+                None => return Ok(0),
+                Some(piece) => self.current = piece?,
+            }
+        }
+        let count = room.len().min(self.current.len());
+        room[..count].copy_from_slice(&self.current.split_to(count));
+        Ok(count)
+    }
+}

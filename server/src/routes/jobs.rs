@@ -1,0 +1,90 @@
+//! Long work: what runs, how far it is, and how to stop it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use uuid::Uuid;
+
+use super::page::Page;
+use crate::app_state::AppState;
+use crate::jobs::{JobDocument, Running};
+use crate::problem::{Problem, ProblemDocument};
+
+/// Tells the job that a request is.
+const TRACEHOLD_JOB: HeaderName = HeaderName::from_static("tracehold-job");
+
+/// Lists jobs: those at work, and the last that ended.
+#[utoipa::path(
+    get, path = "/jobs", tag = "jobs",
+    responses((status = 200, body = Page<JobDocument>)),
+)]
+pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Page<JobDocument>> {
+    Json(Page {
+        items: app.jobs.all(),
+        next: None,
+    })
+}
+
+/// Shows how far a job is.
+#[utoipa::path(
+    get, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
+    responses(
+        (status = 200, body = JobDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn show(
+    State(app): State<Arc<AppState>>,
+    Path(job): Path<String>,
+) -> Result<Json<JobDocument>, Problem> {
+    Ok(Json(app.jobs.get(job_id(&job)?)?))
+}
+
+/// Tells a job to stop; it does so at its next step. A job that ended stays as it is.
+#[utoipa::path(
+    delete, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
+    responses(
+        (status = 200, body = JobDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn cancel(
+    State(app): State<Arc<AppState>>,
+    Path(job): Path<String>,
+) -> Result<Json<JobDocument>, Problem> {
+    Ok(Json(app.jobs.cancel(job_id(&job)?)?))
+}
+
+fn job_id(text: &str) -> Result<Uuid, Problem> {
+    text.parse().map_err(|_| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_id",
+            "an id in the path is none",
+        )
+        .cause("the id of a job is a UUID")
+        .remedy("GET /api/v1/jobs lists all")
+    })
+}
+
+/// The field that names a job.
+pub(super) fn job_field(job: &Running) -> (HeaderName, HeaderValue) {
+    let value = HeaderValue::try_from(job.id()).expect("ids of jobs are visible ASCII");
+    (TRACEHOLD_JOB, value)
+}
+
+/// 202: the job runs on, and this is where to ask for it.
+pub(super) fn accepted(app: &AppState, job: &Running) -> Result<Response, Problem> {
+    let id = job.id();
+    let document = app.jobs.get(job_id(&id)?)?;
+    let mut response = (StatusCode::ACCEPTED, Json(document)).into_response();
+    let (name, value) = job_field(job);
+    response.headers_mut().insert(name, value);
+    if let Ok(location) = HeaderValue::try_from(format!("/api/v1/jobs/{id}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}

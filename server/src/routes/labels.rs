@@ -1,0 +1,457 @@
+//! Labels: their types, and those of one storage.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use http::{HeaderMap, StatusCode, Uri};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use storage_core::{LabelTypeInfo, LabelValue, StorageError, StorageLabel};
+use trace_format::StorageId;
+use trace_format::label_file::{LabelType, VALUE_SEPARATOR, ValueType};
+use utoipa::{IntoParams, ToSchema};
+
+use super::instant::rfc3339;
+use super::json::read_json;
+use super::page::{Page, malformed, query};
+use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+
+/// A type of labels.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct LabelTypeDocument {
+    name: String,
+    /// `boolean`, `number`, `date`, `string` or `time_frame`.
+    #[schema(value_type = String)]
+    value_type: ValueType,
+    /// Whether one storage may have several values of it.
+    several: bool,
+    /// Whether it is always there.
+    predefined: bool,
+    /// Whether anybody said what it is; else its values are text.
+    declared: bool,
+    /// Storages that have such a label.
+    storages: u64,
+    /// Values to choose from: those in use, and those that are kept for it.
+    values: Vec<LabelValueDocument>,
+}
+
+/// A value to choose from.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct LabelValueDocument {
+    value: String,
+    /// Storages that have it.
+    storages: u64,
+    /// Whether it is kept although no storage has it.
+    kept: bool,
+}
+
+impl From<LabelTypeInfo> for LabelTypeDocument {
+    fn from(info: LabelTypeInfo) -> Self {
+        let mut values: BTreeMap<String, (u64, bool)> = info
+            .in_use
+            .into_iter()
+            .map(|(value, storages)| (value, (storages, false)))
+            .collect();
+        for kept in info.label_type.values {
+            values.entry(kept).or_default().1 = true;
+        }
+        let values = values.into_iter();
+        Self {
+            name: info.label_type.name,
+            value_type: info.label_type.value_type,
+            several: info.label_type.several,
+            predefined: info.is_predefined,
+            declared: info.is_declared,
+            storages: info.storages,
+            values: values
+                .map(|(value, (storages, kept))| LabelValueDocument {
+                    value,
+                    storages,
+                    kept,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What a type of labels shall be.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct LabelTypeDeclaration {
+    /// `boolean`, `number`, `date`, `string` or `time_frame`; that of a known type, or `string`,
+    /// when it is left out.
+    #[schema(value_type = Option<String>)]
+    value_type: Option<ValueType>,
+    /// Whether one storage may have several values of it.
+    several: Option<bool>,
+    /// Values to keep for choosing; those that are kept stay when it is left out.
+    #[schema(value_type = Option<Vec<Object>>)]
+    values: Option<Vec<Value>>,
+}
+
+/// A label of a storage.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct LabelDocument {
+    /// Name of its type.
+    #[serde(rename = "type")]
+    #[schema(rename = "type")]
+    name: String,
+    /// `boolean`, `number`, `date`, `string` or `time_frame`.
+    #[schema(value_type = String)]
+    value_type: ValueType,
+    /// Whether there may be several values.
+    several: bool,
+    /// Whether the server tells it, so that it cannot be changed.
+    told: bool,
+    /// Booleans and numbers as such, dates and text as strings, time frames as `begin` and `end`.
+    #[schema(value_type = Vec<Object>)]
+    values: Vec<Value>,
+}
+
+impl From<StorageLabel> for LabelDocument {
+    fn from(label: StorageLabel) -> Self {
+        Self {
+            name: label.name,
+            value_type: label.value_type,
+            several: label.several,
+            told: label.is_told,
+            values: label.values.into_iter().map(json).collect(),
+        }
+    }
+}
+
+fn json(value: LabelValue) -> Value {
+    match value {
+        LabelValue::Boolean(value) => value.into(),
+        // Whole numbers as such: 4 and not 4.0.
+        LabelValue::Number(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
+            (value as i64).into()
+        }
+        LabelValue::Number(value) => value.into(),
+        LabelValue::TimeFrame(begin, end) => {
+            serde_json::json!({ "begin": rfc3339(begin), "end": rfc3339(end) })
+        }
+        other => other.text().into(),
+    }
+}
+
+/// A label to give to a storage.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LabelTold {
+    /// Name of the type.
+    #[serde(rename = "type")]
+    #[schema(rename = "type")]
+    name: String,
+    /// The value, or a list of them.
+    #[schema(value_type = Object)]
+    value: Value,
+}
+
+/// Values to give to a label.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct LabelValues {
+    /// The value, or a list of them.
+    #[schema(value_type = Object)]
+    value: Value,
+}
+
+/// What is to be removed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LabelRemoval {
+    /// Only this value.
+    value: Option<String>,
+}
+
+/// How a type is forgotten.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LabelForgetting {
+    /// `true`: take it from all storages that have it; else it is refused while one has it.
+    remove: Option<bool>,
+}
+
+/// Labels as they come in JSON, as the engine takes them.
+pub(super) fn texts(labels: BTreeMap<String, Value>) -> Result<BTreeMap<String, String>, Problem> {
+    let labels = labels.into_iter().map(|(name, value)| {
+        let texts = value_texts(value)?;
+        Ok((name, texts.join(&VALUE_SEPARATOR.to_string())))
+    });
+    labels.collect()
+}
+
+/// Labels as they are shown: a text, or a list where there are several.
+pub(super) fn shown(labels: BTreeMap<String, String>) -> BTreeMap<String, Value> {
+    let labels = labels.into_iter().map(|(name, text)| {
+        let mut values = text.split(VALUE_SEPARATOR).map(Value::from);
+        let value = match text.contains(VALUE_SEPARATOR) {
+            true => Value::Array(values.collect()),
+            false => values.next().unwrap_or_default(),
+        };
+        (name, value)
+    });
+    labels.collect()
+}
+
+fn value_texts(value: Value) -> Result<Vec<String>, Problem> {
+    let text = match value {
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string(),
+        Value::Bool(value) => value.to_string(),
+        Value::Array(values) => {
+            let nested: Result<Vec<_>, _> = values.into_iter().map(value_texts).collect();
+            return Ok(nested?.into_iter().flatten().collect());
+        }
+        Value::Null | Value::Object(_) => {
+            return Err(unkept(
+                "is a string, a number, a boolean, or a list of them",
+            ));
+        }
+    };
+    match text.contains(VALUE_SEPARATOR) {
+        true => Err(unkept("has no control characters")),
+        false => Ok(vec![text]),
+    }
+}
+
+fn unkept(problem: &str) -> Problem {
+    Problem::from(StorageError::Invalid {
+        what: "the value of a label",
+        problem: problem.to_owned(),
+    })
+}
+
+/// Lists the types of labels, with the values that may be chosen.
+#[utoipa::path(
+    get, path = "/label-types", tag = "labels",
+    responses((status = 200, body = Page<LabelTypeDocument>)),
+)]
+pub(super) async fn types(State(app): State<Arc<AppState>>) -> Json<Page<LabelTypeDocument>> {
+    let types = app.engine.label_types().into_iter();
+    Json(Page {
+        items: types.map(LabelTypeDocument::from).collect(),
+        next: None,
+    })
+}
+
+/// Shows a type of labels.
+#[utoipa::path(
+    get, path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
+    responses(
+        (status = 200, body = LabelTypeDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn show_type(
+    State(app): State<Arc<AppState>>,
+    Path(name): Path<String>,
+) -> Result<Json<LabelTypeDocument>, Problem> {
+    Ok(Json(app.engine.label_type(&name)?.into()))
+}
+
+/// Declares a type of labels, or changes one.
+#[utoipa::path(
+    put, path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
+    request_body = LabelTypeDeclaration,
+    responses(
+        (status = 200, body = LabelTypeDocument),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn declare_type(
+    State(app): State<Arc<AppState>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<LabelTypeDocument>, Problem> {
+    let told: LabelTypeDeclaration = read_json(&app, &headers, body).await?;
+    let known = app
+        .engine
+        .label_type(&name)
+        .ok()
+        .map(|known| known.label_type);
+    let values = match told.values {
+        Some(values) => value_texts(Value::Array(values))?,
+        None => known
+            .as_ref()
+            .map(|known| known.values.clone())
+            .unwrap_or_default(),
+    };
+    let label_type = LabelType {
+        value_type: told
+            .value_type
+            .or(known.as_ref().map(|known| known.value_type))
+            .unwrap_or(ValueType::String),
+        several: told
+            .several
+            .or(known.map(|known| known.several))
+            .unwrap_or(false),
+        name,
+        values,
+    };
+    Ok(Json(
+        app.engine.declare_label_type(label_type).await?.into(),
+    ))
+}
+
+/// Forgets a type of labels.
+#[utoipa::path(
+    delete, path = "/label-types/{name}", tag = "labels",
+    params(("name" = String, Path), LabelForgetting),
+    responses(
+        (status = 204, description = "Forgotten"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn forget_type(
+    State(app): State<Arc<AppState>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<StatusCode, Problem> {
+    let LabelForgetting { remove } = query(&uri)?;
+    let removes = remove.unwrap_or(false);
+    app.engine.forget_label(&name, None, removes).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Forgets a value of a type of labels.
+#[utoipa::path(
+    delete, path = "/label-types/{name}/values/{value}", tag = "labels",
+    params(("name" = String, Path), ("value" = String, Path), LabelForgetting),
+    responses(
+        (status = 204, description = "Forgotten"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn forget_value(
+    State(app): State<Arc<AppState>>,
+    Path((name, value)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<StatusCode, Problem> {
+    let LabelForgetting { remove } = query(&uri)?;
+    let removes = remove.unwrap_or(false);
+    app.engine
+        .forget_label(&name, Some(&value), removes)
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The labels of a storage, also those that the server tells.
+#[utoipa::path(
+    get, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Page<LabelDocument>),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<Page<LabelDocument>>, Problem> {
+    labels(&app, id.parse()?)
+}
+
+fn labels(app: &AppState, id: StorageId) -> Result<Json<Page<LabelDocument>>, Problem> {
+    let labels = app.engine.labels(id)?.into_iter();
+    Ok(Json(Page {
+        items: labels.map(LabelDocument::from).collect(),
+        next: None,
+    }))
+}
+
+/// Gives a storage a label; where the type may have several values, beside those that are there.
+#[utoipa::path(
+    post, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
+    request_body = LabelTold,
+    responses(
+        (status = 200, body = Page<LabelDocument>),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn add(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Page<LabelDocument>>, Problem> {
+    let id: StorageId = id.parse()?;
+    app.engine.storage(id)?;
+    let told: LabelTold = read_json(&app, &headers, body).await?;
+    let values = value_texts(told.value)?;
+    app.engine.set_label(id, &told.name, &values, true).await?;
+    labels(&app, id)
+}
+
+/// Sets all values of a label of a storage.
+#[utoipa::path(
+    put, path = "/storages/{id}/labels/{name}", tag = "labels",
+    params(("id" = String, Path), ("name" = String, Path)),
+    request_body = LabelValues,
+    responses(
+        (status = 200, body = Page<LabelDocument>),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn set(
+    State(app): State<Arc<AppState>>,
+    Path((id, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Page<LabelDocument>>, Problem> {
+    let id: StorageId = id.parse()?;
+    app.engine.storage(id)?;
+    let told: LabelValues = read_json(&app, &headers, body).await?;
+    let values = value_texts(told.value)?;
+    app.engine.set_label(id, &name, &values, false).await?;
+    labels(&app, id)
+}
+
+/// Takes a label from a storage, or one value of it.
+#[utoipa::path(
+    delete, path = "/storages/{id}/labels/{name}", tag = "labels",
+    params(("id" = String, Path), ("name" = String, Path), LabelRemoval),
+    responses(
+        (status = 204, description = "Removed"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn remove(
+    State(app): State<Arc<AppState>>,
+    Path((id, name)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<StatusCode, Problem> {
+    let id: StorageId = id.parse()?;
+    let LabelRemoval { value } = query(&uri)?;
+    app.engine.remove_label(id, &name, value.as_deref()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The parameters of a query of which one may be repeated: its values, and the others.
+pub(super) fn repeated(
+    uri: &Uri,
+    name: &str,
+) -> Result<(Vec<String>, BTreeMap<String, String>), Problem> {
+    let all: Vec<(String, String)> = query(uri)?;
+    let (mut several, mut single) = (Vec::new(), BTreeMap::new());
+    for (key, value) in all {
+        if key == name {
+            several.push(value);
+        } else if single.insert(key, value).is_some() {
+            return Err(malformed(format!("only {name} may be repeated")));
+        }
+    }
+    Ok((several, single))
+}

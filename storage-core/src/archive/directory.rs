@@ -1,0 +1,155 @@
+//! The directory and the end of an archive: they have to tell what was found before.
+
+use std::io::Read;
+
+use super::{
+    entry::Found,
+    layout::{
+        CENTRAL_BYTES, END_BYTES, IN_END_64, IN_EXTRA, LOCATOR_64_BYTES, u16_at, u32_at, u64_at,
+        widen,
+    },
+    reader::{damaged, refused},
+    source::Source,
+};
+use crate::StorageError;
+
+/// Bytes of a ZIP64 end that are known here, behind its length.
+const END_64_BODY_BYTES: usize = 44;
+/// Systems whose attributes are file modes of Unix: Unix itself, and macOS.
+const UNIX_LIKE: [u8; 2] = [3, 19];
+const MODE_KIND: u32 = 0o170_000;
+const MODE_FILE: u32 = 0o100_000;
+const MODE_FOLDER: u32 = 0o040_000;
+
+/// The directory as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    begin: u64,
+    length: u64,
+    count: u64,
+    /// Where the ZIP64 end begins, when there is one.
+    end_64: Option<u64>,
+}
+
+impl Directory {
+    /// Reads a header whose signature was read already; it has to be that of the entry which is
+    /// next in `found`.
+    pub(super) fn header<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        found: &[Found],
+    ) -> Result<(), StorageError> {
+        let begin = source.offset() - 4;
+        if self.count == 0 {
+            self.begin = begin;
+        }
+        let head: [u8; CENTRAL_BYTES] = source.array().map_err(|error| damaged(source, error))?;
+        let mut read = |length| source.bytes(length);
+        let texts = (|| {
+            let name = read(u16_at(&head, 24))?;
+            let extra = read(u16_at(&head, 26))?;
+            read(u16_at(&head, 28))?;
+            std::io::Result::Ok((name, extra))
+        })();
+        let (name, extra) = texts.map_err(|error| damaged(source, error))?;
+        let short = [u32_at(&head, 20), u32_at(&head, 16), u32_at(&head, 38)];
+        let Some(([raw, stored, offset], _)) = widen(&extra, short) else {
+            return Err(damaged(source, "extra fields that are cut"));
+        };
+        let entry = usize::try_from(self.count)
+            .ok()
+            .and_then(|at| found.get(at));
+        let is_told = entry.is_some_and(|entry| {
+            entry.name.as_bytes() == name
+                && (entry.method, entry.crc) == (u16_at(&head, 6), u32_at(&head, 12))
+                && (entry.stored, entry.raw, entry.offset) == (stored, raw, offset)
+        });
+        let Some(entry) = entry.filter(|_| is_told) else {
+            let name = String::from_utf8_lossy(&name);
+            let what = format!("the directory tells of an entry {name:?} that was not found so");
+            return Err(damaged(source, what));
+        };
+        check_mode(&entry.name, head[1], u32_at(&head, 34) >> 16)?;
+        self.count += 1;
+        self.length = source.offset() - self.begin;
+        Ok(())
+    }
+
+    /// Reads the ZIP64 end, whose signature was read already.
+    pub(super) fn end_64<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), StorageError> {
+        let begin = source.offset() - 4;
+        let length: [u8; 8] = source.array().map_err(|error| damaged(source, error))?;
+        if u64_at(&length, 0) != END_64_BODY_BYTES as u64 || self.end_64.is_some() {
+            return Err(damaged(source, "a ZIP64 end that is not known here"));
+        }
+        let body: [u8; END_64_BODY_BYTES] =
+            source.array().map_err(|error| damaged(source, error))?;
+        let told = [12, 20, 28, 36].map(|at| u64_at(&body, at));
+        if told != [self.count, self.count, self.length, self.begin] {
+            return Err(damaged(source, "a ZIP64 end that tells otherwise"));
+        }
+        self.end_64 = Some(begin);
+        Ok(())
+    }
+
+    /// Reads the locator of the ZIP64 end, whose signature was read already.
+    pub(super) fn locator_64<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+    ) -> Result<(), StorageError> {
+        let body: [u8; LOCATOR_64_BYTES] =
+            source.array().map_err(|error| damaged(source, error))?;
+        match self.end_64 {
+            Some(begin) if u64_at(&body, 4) == begin => Ok(()),
+            _ => Err(damaged(source, "a ZIP64 locator that tells otherwise")),
+        }
+    }
+
+    /// Reads the end, whose signature was read already, and makes sure that it is one.
+    pub(super) fn end<R: Read>(
+        &self,
+        source: &mut Source<R>,
+        found: &[Found],
+    ) -> Result<(), StorageError> {
+        let end: [u8; END_BYTES] = source.array().map_err(|error| damaged(source, error))?;
+        let comment = source.bytes(u16_at(&end, 16));
+        comment.map_err(|error| damaged(source, error))?;
+        if self.count != found.len() as u64 {
+            let what = format!("{} entries, the directory has {}", found.len(), self.count);
+            return Err(damaged(source, what));
+        }
+        // What does not fit is told by the ZIP64 end, which was compared.
+        let is = |told: u32, mark: u32, value: u64| {
+            u64::from(told) == value || (told == mark && self.end_64.is_some())
+        };
+        let is_told = [6, 4]
+            .into_iter()
+            .all(|at| is(u16_at(&end, at).into(), IN_END_64.into(), self.count))
+            && is(u32_at(&end, 8), IN_EXTRA, self.length)
+            && (self.count == 0 || is(u32_at(&end, 12), IN_EXTRA, self.begin));
+        if !is_told {
+            return Err(damaged(source, "an end that tells otherwise"));
+        }
+        match source.is_at_end().map_err(|error| damaged(source, error))? {
+            true => Ok(()),
+            false => Err(damaged(source, "bytes behind the end")),
+        }
+    }
+}
+
+/// Only regular files, and folders, are taken.
+fn check_mode(name: &str, made_by: u8, mode: u32) -> Result<(), StorageError> {
+    let kind = mode & MODE_KIND;
+    let wanted = if name.ends_with('/') {
+        MODE_FOLDER
+    } else {
+        MODE_FILE
+    };
+    match UNIX_LIKE.contains(&made_by) && kind != 0 && kind != wanted {
+        true => Err(refused(
+            name,
+            "is no regular file: links and devices are not taken",
+        )),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,311 @@
+//! One entry of an archive, as its bytes come.
+
+use std::io::{self, BufReader, Read, Take};
+
+use flate2::{Crc, bufread::DeflateDecoder, bufread::GzDecoder};
+
+use super::{
+    layout::{
+        DEFLATED, DESCRIPTOR, FLAG_DESCRIPTOR, FLAG_ENCRYPTED, FLAGS_HARMLESS, LOCAL_BYTES, STORED,
+        u16_at, u32_at, u64_at, widen,
+    },
+    reader::{ArchiveSink, damaged, refused},
+    source::Source,
+};
+use crate::StorageError;
+
+/// Longest name of an entry, in bytes: a folder and the longest name of a file of a storage.
+const NAME_BYTES_MAX: u16 = 512;
+/// Bytes handed on at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// A file of ours never begins like this, a gzip member always does.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// What a local header says.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) offset: u64,
+    pub(super) name: String,
+    method: u16,
+    has_descriptor: bool,
+    is_wide: bool,
+    crc: u32,
+    stored: u64,
+    raw: u64,
+}
+
+/// What was found behind a local header.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) offset: u64,
+    pub(super) name: Box<str>,
+    pub(super) method: u16,
+    pub(super) crc: u32,
+    pub(super) stored: u64,
+    pub(super) raw: u64,
+}
+
+impl Local {
+    /// Reads a local header whose signature was read already.
+    pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Self, StorageError> {
+        let offset = source.offset() - 4;
+        let head: [u8; LOCAL_BYTES] = source.array().map_err(|error| damaged(source, error))?;
+        let (flags, method) = (u16_at(&head, 2), u16_at(&head, 4));
+        let (name_length, extra_length) = (u16_at(&head, 22), u16_at(&head, 24));
+        if name_length > NAME_BYTES_MAX {
+            return Err(damaged(source, format!("a name of {name_length} bytes")));
+        }
+        let name = source.bytes(name_length);
+        let name = name.map_err(|error| damaged(source, error))?;
+        let name =
+            String::from_utf8(name).map_err(|_| damaged(source, "a name that is no text"))?;
+        let extra = source.bytes(extra_length);
+        let extra = extra.map_err(|error| damaged(source, error))?;
+        if flags & FLAG_ENCRYPTED != 0 {
+            return Err(refused(&name, "is encrypted"));
+        }
+        if flags & !(FLAG_DESCRIPTOR | FLAGS_HARMLESS) != 0 {
+            return Err(refused(
+                &name,
+                "uses a feature of ZIP that is not known here",
+            ));
+        }
+        if !matches!(method, STORED | DEFLATED) {
+            let what = format!("is compressed by method {method}, 0 and 8 are known");
+            return Err(refused(&name, what));
+        }
+        let lengths = widen(&extra, [u32_at(&head, 18), u32_at(&head, 14)]);
+        let Some(([raw, stored], is_wide)) = lengths else {
+            return Err(damaged(source, "extra fields that are cut"));
+        };
+        Ok(Self {
+            offset,
+            name,
+            method,
+            has_descriptor: flags & FLAG_DESCRIPTOR != 0,
+            is_wide,
+            crc: u32_at(&head, 10),
+            stored,
+            raw,
+        })
+    }
+
+    /// Whether it stands for a folder and has no bytes.
+    pub(super) fn is_folder(&self) -> bool {
+        self.name.ends_with('/')
+    }
+
+    /// Hands the bytes of the entry to `sink`, and checks them against lengths and checksum.
+    /// `expected` is the length of the file where it is known from elsewhere.
+    pub(super) fn read_body<R: Read>(
+        self,
+        source: &mut Source<R>,
+        expected: Option<u64>,
+        sink: &mut impl ArchiveSink,
+    ) -> Result<Found, StorageError> {
+        let limit = match (self.has_descriptor, self.method) {
+            (false, _) => self.stored,
+            (true, DEFLATED) => u64::MAX,
+            (true, _) => expected.ok_or_else(|| {
+                let what = "has a length that is told only behind it, and comes before the \
+                            storage file; put the storage file first";
+                refused(&self.name, what)
+            })?,
+        };
+        let begin = source.offset();
+        let mut body = Summed::new(source.by_ref(), self.method, limit);
+        let handed = hand_on(&mut body, &self.name, sink);
+        let (crc, raw) = (body.crc.sum(), body.length);
+        let failure = body.failure;
+        if let Some((at, error)) = failure {
+            return Err(read_failure(at, error));
+        }
+        handed?;
+        let stored = source.offset() - begin;
+        let found = Found {
+            offset: self.offset,
+            name: self.name.as_str().into(),
+            method: self.method,
+            crc,
+            stored,
+            raw,
+        };
+        let told = match self.has_descriptor {
+            true => self.descriptor(source)?,
+            false => (self.crc, self.stored, self.raw),
+        };
+        if told != (crc, stored, raw) {
+            let what = format!(
+                "entry {:?} has another length or checksum than it says",
+                self.name
+            );
+            return Err(damaged(source, what));
+        }
+        Ok(found)
+    }
+
+    /// CRC-32 and lengths as they are told behind the bytes.
+    fn descriptor<R: Read>(&self, source: &mut Source<R>) -> Result<(u32, u64, u64), StorageError> {
+        let mut read = || -> io::Result<(u32, u64, u64)> {
+            let mut crc = u32::from_le_bytes(source.array()?);
+            // The signature may be left out.
+            if crc == DESCRIPTOR {
+                crc = u32::from_le_bytes(source.array()?);
+            }
+            Ok(if self.is_wide {
+                let lengths: [u8; 16] = source.array()?;
+                (crc, u64_at(&lengths, 0), u64_at(&lengths, 8))
+            } else {
+                let lengths: [u8; 8] = source.array()?;
+                (crc, u32_at(&lengths, 0).into(), u32_at(&lengths, 4).into())
+            })
+        };
+        read().map_err(|error| damaged(source, error))
+    }
+}
+
+/// Hands on what an entry holds, and what is inside of it when that is a gzip member.
+fn hand_on(
+    body: &mut impl Read,
+    name: &str,
+    sink: &mut impl ArchiveSink,
+) -> Result<(), StorageError> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut begin = 0;
+    while begin < GZIP_MAGIC.len() {
+        match read_some(body, &mut piece[begin..GZIP_MAGIC.len()])? {
+            0 => break,
+            count => begin += count,
+        }
+    }
+    if piece[..begin] != GZIP_MAGIC {
+        sink.write(&piece[..begin])?;
+        return copy(body, &mut piece, sink);
+    }
+    let whole = BufReader::new(GZIP_MAGIC.chain(&mut *body));
+    let mut member = GzDecoder::new(whole);
+    copy(&mut member, &mut piece, sink).map_err(|error| match error {
+        StorageError::Io { source, .. } if is_of_bytes(&source) => refused(
+            name,
+            format!("holds a gzip member that is damaged: {source}"),
+        ),
+        other => other,
+    })?;
+    let mut rest = member.into_inner();
+    match read_some(&mut rest, &mut piece[..1])? {
+        0 => Ok(()),
+        _ => Err(refused(name, "has bytes behind its gzip member")),
+    }
+}
+
+fn copy(
+    from: &mut impl Read,
+    piece: &mut [u8],
+    sink: &mut impl ArchiveSink,
+) -> Result<(), StorageError> {
+    loop {
+        match read_some(from, piece)? {
+            0 => return Ok(()),
+            count => sink.write(&piece[..count])?,
+        }
+    }
+}
+
+fn read_some(from: &mut impl Read, room: &mut [u8]) -> Result<usize, StorageError> {
+    loop {
+        match from.read(room) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => {
+                return Err(StorageError::Io {
+                    operation: "read",
+                    path: "the archive".into(),
+                    source,
+                });
+            }
+            Ok(count) => return Ok(count),
+        }
+    }
+}
+
+/// Whether a failure is about what the bytes are, and not about getting them.
+pub(super) fn is_of_bytes(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
+
+/// The error for an entry whose bytes could not be had.
+pub(super) fn read_failure(offset: u64, source: io::Error) -> StorageError {
+    match is_of_bytes(&source) {
+        true => StorageError::ArchiveDamaged {
+            offset,
+            problem: match source.kind() {
+                io::ErrorKind::UnexpectedEof => "it ends here".to_owned(),
+                _ => source.to_string(),
+            },
+        },
+        false => StorageError::ArchiveBroken { offset, source },
+    }
+}
+
+enum Body<'a, R: Read> {
+    Stored(Take<&'a mut Source<R>>),
+    Deflated(DeflateDecoder<Take<&'a mut Source<R>>>),
+}
+
+/// The bytes of an entry as they were before it was compressed, summed while they pass.
+struct Summed<'a, R: Read> {
+    body: Body<'a, R>,
+    crc: Crc,
+    length: u64,
+    /// What went wrong below, and at which byte of the archive; decoders above tell it less well.
+    failure: Option<(u64, io::Error)>,
+}
+
+impl<'a, R: Read> Summed<'a, R> {
+    fn new(source: &'a mut Source<R>, method: u16, limit: u64) -> Self {
+        let taken = source.take(limit);
+        Self {
+            body: match method {
+                DEFLATED => Body::Deflated(DeflateDecoder::new(taken)),
+                _ => Body::Stored(taken),
+            },
+            crc: Crc::new(),
+            length: 0,
+            failure: None,
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        match &self.body {
+            Body::Stored(taken) => taken.get_ref().offset(),
+            Body::Deflated(decoder) => decoder.get_ref().get_ref().offset(),
+        }
+    }
+
+    /// Whether a stored entry ends before the length it has to have.
+    fn is_cut(&self) -> bool {
+        matches!(&self.body, Body::Stored(taken) if taken.limit() > 0)
+    }
+}
+
+impl<R: Read> Read for Summed<'_, R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let read = match &mut self.body {
+            Body::Stored(taken) => taken.read(room),
+            Body::Deflated(decoder) => decoder.read(room),
+        };
+        let failure = match read {
+            Ok(0) if !room.is_empty() && self.is_cut() => io::ErrorKind::UnexpectedEof.into(),
+            Ok(count) => {
+                self.crc.update(&room[..count]);
+                self.length += count as u64;
+                return Ok(count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+            Err(error) => error,
+        };
+        let told = io::Error::from(failure.kind());
+        self.failure = Some((self.offset(), failure));
+        Err(told)
+    }
+}

@@ -1,0 +1,168 @@
+//! Reads an archive from its first byte to its last.
+
+use std::{
+    collections::HashSet,
+    io::{self, Read},
+};
+
+use super::{
+    directory::Directory,
+    entry::{Local, read_failure},
+    layout::{CENTRAL, END, END_64, LOCAL, LOCATOR_64},
+    source::Source,
+};
+use crate::StorageError;
+
+/// Entries that an archive may have: what is known of each is kept until the directory comes.
+const ENTRY_COUNT_MAX: usize = 256 << 10;
+
+/// Takes the files of an archive, one after another.
+pub(crate) trait ArchiveSink {
+    /// A file begins. Gives its length where that is known from elsewhere.
+    ///
+    /// # Errors
+    /// When there shall be no file of this name.
+    fn begin(&mut self, name: &str) -> Result<Option<u64>, StorageError>;
+
+    /// More bytes of it.
+    ///
+    /// # Errors
+    /// When there are more than there shall be, or they cannot be kept.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError>;
+
+    /// The file is complete.
+    ///
+    /// # Errors
+    /// When it is not as it shall be, or cannot be kept.
+    fn end(&mut self) -> Result<(), StorageError>;
+}
+
+/// Hands every file of the ZIP archive that comes from `source` to `sink`; a file that is a gzip
+/// member as what the member holds. Blocks as long as `source` does.
+///
+/// Nothing may be believed of what `sink` got before this returns `Ok`.
+///
+/// # Errors
+/// When the bytes are no whole ZIP archive, use what is not taken, or `sink` refuses.
+pub(crate) fn read_archive(
+    source: impl Read,
+    sink: &mut impl ArchiveSink,
+) -> Result<(), StorageError> {
+    let source = &mut Source::new(source);
+    let mut found = Vec::new();
+    let mut names = HashSet::new();
+    let mut folder = None;
+    let mut directory = Directory::default();
+    let mut is_behind_entries = false;
+    loop {
+        let signature = source.array().map_err(|error| damaged(source, error))?;
+        match u32::from_le_bytes(signature) {
+            LOCAL if !is_behind_entries => {
+                if found.len() >= ENTRY_COUNT_MAX {
+                    let what = format!("more than {ENTRY_COUNT_MAX} entries");
+                    return Err(damaged(source, what));
+                }
+                let local = Local::read(source)?;
+                let name = checked_name(&local.name, &mut folder)?;
+                if !names.insert(local.name.clone()) {
+                    return Err(refused(&local.name, "is there twice"));
+                }
+                found.push(if local.is_folder() {
+                    local.read_body(source, Some(0), &mut Nothing)?
+                } else {
+                    let expected = sink.begin(&name)?;
+                    let entry = local.read_body(source, expected, sink)?;
+                    sink.end()?;
+                    entry
+                });
+            }
+            CENTRAL if !found.is_empty() => {
+                is_behind_entries = true;
+                directory.header(source, &found)?;
+            }
+            END_64 if is_behind_entries => directory.end_64(source)?,
+            LOCATOR_64 if is_behind_entries => directory.locator_64(source)?,
+            END => return directory.end(source, &found),
+            _ if source.offset() == 4 => {
+                return Err(damaged(source, "this is no ZIP archive"));
+            }
+            _ => return Err(damaged(source, "no record of a ZIP archive")),
+        }
+    }
+}
+
+/// The name of a file without the folder that all may lie in.
+fn checked_name(name: &str, folder: &mut Option<String>) -> Result<String, StorageError> {
+    let is_escape = name.starts_with('/')
+        || name.contains('\\')
+        || name.contains(':')
+        || name.chars().any(char::is_control)
+        || name.split('/').any(|part| matches!(part, "." | ".."));
+    if is_escape {
+        return Err(refused(name, "leads out of the folder of the storage"));
+    }
+    let (found, file) = name.rsplit_once('/').unwrap_or(("", name));
+    if found.contains('/') || folder.get_or_insert_with(|| found.to_owned()) != found {
+        return Err(refused(name, "lies in another folder than the first file"));
+    }
+    Ok(file.to_owned())
+}
+
+/// What a folder holds by itself.
+struct Nothing;
+
+impl ArchiveSink for Nothing {
+    fn begin(&mut self, _: &str) -> Result<Option<u64>, StorageError> {
+        Ok(Some(0))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        match bytes {
+            [] => Ok(()),
+            _ => Err(refused("/", "is a folder with bytes")),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), StorageError> {
+        Ok(())
+    }
+}
+
+/// Why bytes of an archive are not taken.
+pub(super) trait Fault {
+    fn at(self, offset: u64) -> StorageError;
+}
+
+impl Fault for String {
+    fn at(self, offset: u64) -> StorageError {
+        StorageError::ArchiveDamaged {
+            offset,
+            problem: self,
+        }
+    }
+}
+
+impl Fault for &str {
+    fn at(self, offset: u64) -> StorageError {
+        self.to_owned().at(offset)
+    }
+}
+
+impl Fault for io::Error {
+    fn at(self, offset: u64) -> StorageError {
+        read_failure(offset, self)
+    }
+}
+
+/// The error for bytes that are not what they have to be, here.
+pub(super) fn damaged<R: Read>(source: &Source<R>, fault: impl Fault) -> StorageError {
+    fault.at(source.offset())
+}
+
+/// The error for an entry that is not taken.
+pub(super) fn refused(name: &str, problem: impl Into<String>) -> StorageError {
+    StorageError::ArchiveRefused {
+        entry: name.chars().take(160).collect(),
+        problem: problem.into(),
+    }
+}

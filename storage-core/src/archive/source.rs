@@ -1,0 +1,70 @@
+//! The bytes of an archive as they come, counted.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+
+/// Bytes that are taken from below at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A stream that knows how far it was read.
+pub(super) struct Source<R> {
+    inner: BufReader<R>,
+    offset: u64,
+}
+
+impl<R: Read> Source<R> {
+    pub(super) fn new(inner: R) -> Self {
+        Self {
+            inner: BufReader::with_capacity(BUFFER_BYTES, inner),
+            offset: 0,
+        }
+    }
+
+    /// Bytes read so far.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Exactly `N` bytes.
+    pub(super) fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Exactly `length` bytes; a 16-bit number bounds them.
+    pub(super) fn bytes(&mut self, length: u16) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::from(length)];
+        self.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Whether nothing follows.
+    pub(super) fn is_at_end(&mut self) -> io::Result<bool> {
+        loop {
+            match self.inner.fill_buf() {
+                Ok(bytes) => return Ok(bytes.is_empty()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(room)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+impl<R: Read> BufRead for Source<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.inner.consume(count);
+        self.offset += count as u64;
+    }
+}

@@ -1,0 +1,218 @@
+//! Import: a storage out of a ZIP archive, checked while it comes, published by one rename.
+
+mod staging;
+
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use io_trace::{Cause, Operation, Scope};
+use tokio::sync::oneshot;
+use trace_format::{paths::FileName, storage_file::StorageFile};
+
+use self::staging::Staging;
+use super::{Engine, StorageInfo};
+use crate::{
+    Progress, StorageError,
+    archive::{ArchiveSink, read_archive},
+    clock::random_u64,
+    io::sync_folder,
+    storage::Storage,
+    traced::operation,
+};
+
+/// Folders of storages that are being taken in begin with this until they are published.
+pub(super) const STAGING_PREFIX: &str = ".import-";
+
+/// A storage that is complete on disk, and not yet where it is served.
+struct Staged {
+    folder: PathBuf,
+    file: StorageFile,
+    bytes: Vec<u8>,
+}
+
+impl Engine {
+    /// Takes a storage out of the ZIP archive that comes from `source`, and publishes it as it was
+    /// exported: the same id, the same labels, FINALIZED. `length` is that of the archive, where it
+    /// is known. The work goes on when the caller stops waiting; it ends when `source` fails.
+    ///
+    /// # Errors
+    /// When the archive is damaged, hostile or of something else, there is such a storage already,
+    /// the disk is low, or a file cannot be written. Nothing is left behind then.
+    pub async fn import_storage(
+        &self,
+        source: impl Read + Send + 'static,
+        length: Option<u64>,
+        progress: Arc<Progress>,
+    ) -> Result<StorageInfo, StorageError> {
+        self.services().space.check()?;
+        self.check_storage_count()?;
+        progress.begin(length.unwrap_or(0));
+        if let Some(length) = length {
+            self.services().space.check_room(length)?;
+        }
+        let (reply, done) = oneshot::channel();
+        let engine = self.clone();
+        self.inner.tasks.lock().spawn(async move {
+            let imported = engine.import(source, progress).await;
+            // Nobody may be waiting any more; the storage is there all the same.
+            let _ = reply.send(imported);
+        });
+        done.await.map_err(|_| StorageError::Stopping)?
+    }
+
+    async fn import(
+        &self,
+        source: impl Read + Send + 'static,
+        progress: Arc<Progress>,
+    ) -> Result<StorageInfo, StorageError> {
+        let name = format!("{STAGING_PREFIX}{:016x}", random_u64());
+        let folder = self.inner.storages_folder.join(name);
+        let staged = {
+            let (engine, folder) = (self.clone(), folder.clone());
+            let scope = self.scope(Cause::Import);
+            on_thread(scope, move || stage(&engine, folder, source, progress)).await
+        };
+        let published = match staged {
+            Ok(staged) => self.publish_staged(staged).await,
+            Err(error) => Err(error),
+        };
+        if published.is_err() {
+            let remove = self.blocking(Cause::Import, move || {
+                operation(Operation::Unlink, &folder, || {
+                    std::fs::remove_dir_all(&folder)
+                })
+                .map_err(StorageError::io("remove", &folder))
+            });
+            // It may not have been made; and what this leaves, the next start removes.
+            let _ = remove.await;
+        }
+        published
+    }
+
+    async fn publish_staged(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
+        let Staged {
+            folder,
+            file,
+            bytes,
+        } = staged;
+        let id = file.id;
+        let _creating = self.inner.creating.lock().await;
+        self.check_storage_count()?;
+        if self.find(id).is_ok() {
+            return Err(StorageError::StorageExists(id));
+        }
+        let place = self.inner.storages_folder.join(id.to_string());
+        let rename = {
+            let place = place.clone();
+            // A folder of this name that is no known storage, such as a damaged one, is kept.
+            move || match std::fs::symlink_metadata(&place) {
+                Ok(_) => Err(StorageError::StorageExists(id)),
+                Err(_) => operation(Operation::Rename, &place, || {
+                    std::fs::rename(&folder, &place)
+                })
+                .map_err(StorageError::io("move", folder)),
+            }
+        };
+        self.blocking(Cause::Import, rename).await?;
+        let root = self.inner.storages_folder.clone();
+        if let Err(error) = self.services().door.sync_folder(root.clone()).await {
+            let remove = move || std::fs::remove_dir_all(place);
+            // Where this fails, too, the next start finds a complete storage.
+            let _ = tokio::task::spawn_blocking(remove).await;
+            return Err(StorageError::io("sync", root)(error));
+        }
+        let catalog = Arc::clone(&self.services().catalog);
+        let path = place.join(FileName::Storage(id).to_string());
+        self.blocking(Cause::Import, move || {
+            catalog.remember(id, &path, &bytes);
+            Ok(())
+        })
+        .await?;
+        if let Some(key) = &file.idempotency_key {
+            let mut keys = self.inner.by_idempotency_key.lock();
+            keys.entry(key.clone()).or_insert(id);
+        }
+        let storage = Storage::new(place, file, None, Arc::clone(&self.inner.cache));
+        let storage = Arc::new(storage);
+        let info = storage.info();
+        self.inner.storages.write().insert(id, storage);
+        Ok(info)
+    }
+}
+
+/// Takes every file of the archive into `folder`; blocks.
+fn stage(
+    engine: &Engine,
+    folder: PathBuf,
+    source: impl Read,
+    progress: Arc<Progress>,
+) -> Result<Staged, StorageError> {
+    std::fs::create_dir(&folder).map_err(StorageError::io("create", &folder))?;
+    let mut staging = Staging::new(engine, folder.clone(), &progress);
+    let counted = Counted {
+        source,
+        progress: &progress,
+    };
+    read_archive(counted, &mut staging)?;
+    let (file, bytes) = staging.finish()?;
+    sync_folder(&folder)?;
+    Ok(Staged {
+        folder,
+        file,
+        bytes,
+    })
+}
+
+/// Runs work that waits for the network on a thread of its own: those of the runtime are for work
+/// that ends by itself.
+async fn on_thread<T: Send + 'static>(
+    scope: Option<Scope>,
+    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+) -> Result<T, StorageError> {
+    let (reply, done) = oneshot::channel();
+    let run = move || {
+        let _inside = scope.map(Scope::enter);
+        // Nobody waits once the server stops.
+        let _ = reply.send(work());
+    };
+    let started = std::thread::Builder::new().name("import".into()).spawn(run);
+    started.map_err(StorageError::io("start a thread for", "an import"))?;
+    done.await.map_err(|_| StorageError::Stopping)?
+}
+
+/// Counts what comes, and ends it when the import is cancelled.
+struct Counted<'a, R> {
+    source: R,
+    progress: &'a Progress,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(room)?;
+        self.progress.add(count as u64);
+        Ok(count)
+    }
+}
+
+/// Reads an archive as an import does, and keeps nothing: for tests of the reader.
+///
+/// # Errors
+/// When an import would refuse the archive by itself.
+pub fn check_archive(source: impl Read) -> Result<(), StorageError> {
+    struct Discard;
+    impl ArchiveSink for Discard {
+        fn begin(&mut self, _: &str) -> Result<Option<u64>, StorageError> {
+            Ok(None)
+        }
+        fn write(&mut self, _: &[u8]) -> Result<(), StorageError> {
+            Ok(())
+        }
+        fn end(&mut self) -> Result<(), StorageError> {
+            Ok(())
+        }
+    }
+    read_archive(source, &mut Discard)
+}

@@ -1,0 +1,242 @@
+//! Takes the files of an archive into a folder, held against what its storage file says.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+use trace_format::{
+    FormatErrorKind, StorageId,
+    paths::{FileName, FileRole},
+    storage_file::{FileEntry, StorageFile, StorageState},
+};
+
+use super::super::{Engine, lifecycle::check_texts};
+use crate::{Progress, StorageError, archive::ArchiveSink, io::StagedFile};
+
+/// Longest storage file that is taken in, in bytes: it is held in memory.
+const STORAGE_FILE_BYTES_MAX: usize = 32 << 20;
+/// Bytes that may come out of an archive beyond those that went in, while no storage file says how
+/// many there shall be.
+const UNTOLD_BYTES_MAX: u64 = 1 << 30;
+
+/// The folder of an import and what is known so far.
+pub(super) struct Staging<'a> {
+    engine: &'a Engine,
+    folder: PathBuf,
+    progress: &'a Arc<Progress>,
+    description: Option<(StorageFile, Vec<u8>)>,
+    /// Files that the storage file names and that have not come yet; empty before it came.
+    missing: HashMap<String, FileEntry>,
+    /// Length and checksum of the files that came before the storage file.
+    early: HashMap<String, (u64, u32)>,
+    /// Bytes of files of which no storage file said how long they are.
+    untold_bytes: u64,
+    current: Current,
+}
+
+enum Current {
+    None,
+    /// The storage file, kept in memory.
+    Description(StorageId, Vec<u8>),
+    /// A file, and what it shall be where that is known.
+    File(String, StagedFile, Option<FileEntry>),
+    /// A file that is derived from others and will be made again.
+    Derived,
+}
+
+impl<'a> Staging<'a> {
+    pub(super) fn new(engine: &'a Engine, folder: PathBuf, progress: &'a Arc<Progress>) -> Self {
+        Self {
+            engine,
+            folder,
+            progress,
+            description: None,
+            missing: HashMap::new(),
+            early: HashMap::new(),
+            untold_bytes: 0,
+            current: Current::None,
+        }
+    }
+
+    /// Puts the storage file beside the others once all are there; gives it and its bytes.
+    pub(super) fn finish(self) -> Result<(StorageFile, Vec<u8>), StorageError> {
+        let Some((file, bytes)) = self.description else {
+            return Err(refused(
+                "",
+                "there is no storage file, so this is no storage",
+            ));
+        };
+        if let Some(name) = self.missing.keys().min() {
+            return Err(refused(
+                name,
+                "is named by the storage file, and is not there",
+            ));
+        }
+        let path = self.folder.join(FileName::Storage(file.id).to_string());
+        let mut staged = StagedFile::create(path)?;
+        staged.write(&bytes)?;
+        staged.finish()?;
+        Ok((file, bytes))
+    }
+
+    fn describe(&mut self, id: StorageId, bytes: Vec<u8>) -> Result<(), StorageError> {
+        let name = FileName::Storage(id).to_string();
+        let file = StorageFile::decode(&bytes).map_err(|error| match error.kind {
+            FormatErrorKind::Checksum { .. } | FormatErrorKind::Truncated { .. } => {
+                refused(&name, format!("is damaged: {error}"))
+            }
+            _ => refused(&name, format!("is no storage file: {error}")),
+        })?;
+        if file.id != id {
+            return Err(refused(&name, format!("describes storage {}", file.id)));
+        }
+        if file.state != StorageState::Finalized {
+            return Err(refused(&name, "is of a storage that is not finalized"));
+        }
+        check_texts(
+            Some(&file.name),
+            Some(&file.description),
+            Some(&file.labels),
+        )
+        .map_err(|error| refused(&name, error.to_string()))?;
+        if self.engine.find(id).is_ok() {
+            return Err(StorageError::StorageExists(id));
+        }
+        let mut to_come = 0_u64;
+        for listed in &file.files {
+            check_listed(listed)?;
+            match self.early.remove(&listed.name) {
+                Some(found) => check_found(listed, found)?,
+                None => {
+                    to_come = to_come.saturating_add(listed.length);
+                    if self
+                        .missing
+                        .insert(listed.name.clone(), listed.clone())
+                        .is_some()
+                    {
+                        return Err(refused(&listed.name, "is named twice by the storage file"));
+                    }
+                }
+            }
+        }
+        if let Some(name) = self.early.keys().min() {
+            return Err(refused(name, "is not named by the storage file"));
+        }
+        self.engine.services().space.check_room(to_come)?;
+        self.description = Some((file, bytes));
+        Ok(())
+    }
+
+    /// Counts bytes whose number nothing has told beforehand.
+    fn untold(&mut self, bytes: usize) -> Result<(), StorageError> {
+        self.untold_bytes += bytes as u64;
+        let came = self.progress.bytes_done.load(Ordering::Relaxed);
+        match self.untold_bytes > came.saturating_add(UNTOLD_BYTES_MAX) {
+            true => Err(refused("", "it expands to far more than it has")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl ArchiveSink for Staging<'_> {
+    fn begin(&mut self, name: &str) -> Result<Option<u64>, StorageError> {
+        let Ok(parsed) = name.parse::<FileName>() else {
+            return Err(refused(name, "is no file of a storage"));
+        };
+        let listed = self.missing.remove(name);
+        let length = listed.as_ref().map(|listed| listed.length);
+        self.current = match parsed {
+            FileName::Storage(id) if self.description.is_none() => {
+                Current::Description(id, Vec::new())
+            }
+            FileName::Storage(_) => return Err(refused(name, "is a second storage file")),
+            _ if listed.is_some() || self.description.is_none() => {
+                let file = StagedFile::create(self.folder.join(name))?;
+                Current::File(name.to_owned(), file, listed)
+            }
+            FileName::ChunkIndex(_) | FileName::Provenance(_) | FileName::Local(_) => {
+                Current::Derived
+            }
+            _ => return Err(refused(name, "is not named by the storage file")),
+        };
+        Ok(length)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        self.progress.check()?;
+        match &mut self.current {
+            Current::None => {}
+            Current::Description(id, whole) => {
+                if whole.len() + bytes.len() > STORAGE_FILE_BYTES_MAX {
+                    let name = FileName::Storage(*id).to_string();
+                    let what = format!("has more than {STORAGE_FILE_BYTES_MAX} bytes");
+                    return Err(refused(&name, what));
+                }
+                whole.extend_from_slice(bytes);
+            }
+            Current::File(name, file, listed) => {
+                let max = listed.as_ref().map(|listed| listed.length);
+                if max.is_some_and(|max| file.length() + bytes.len() as u64 > max) {
+                    return Err(refused(name, "is longer than the storage file says"));
+                }
+                self.engine.services().space.check()?;
+                file.write(bytes)?;
+                if max.is_none() {
+                    self.untold(bytes.len())?;
+                }
+            }
+            Current::Derived => self.untold(bytes.len())?,
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), StorageError> {
+        match std::mem::replace(&mut self.current, Current::None) {
+            Current::None | Current::Derived => Ok(()),
+            Current::Description(id, bytes) => self.describe(id, bytes),
+            Current::File(name, file, listed) => {
+                let found = file.finish()?;
+                match listed {
+                    Some(listed) => check_found(&listed, found),
+                    None => {
+                        self.early.insert(name, found);
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a storage file may name such a file.
+fn check_listed(listed: &FileEntry) -> Result<(), StorageError> {
+    let role = listed.name.parse::<FileName>().map(|name| name.role());
+    let is_sound =
+        role == Ok(listed.role) && !matches!(listed.role, FileRole::Storage | FileRole::Local);
+    match is_sound {
+        true => Ok(()),
+        false => Err(refused(
+            &listed.name,
+            "is named by the storage file, and may not be",
+        )),
+    }
+}
+
+fn check_found(listed: &FileEntry, found: (u64, u32)) -> Result<(), StorageError> {
+    match found == (listed.length, listed.checksum) {
+        true => Ok(()),
+        false => Err(refused(
+            &listed.name,
+            "has another length or checksum than the storage file says",
+        )),
+    }
+}
+
+fn refused(entry: &str, problem: impl Into<String>) -> StorageError {
+    StorageError::ArchiveRefused {
+        entry: entry.chars().take(160).collect(),
+        problem: problem.into(),
+    }
+}

@@ -1,0 +1,372 @@
+//! Labels of storages, and the types that they have.
+
+use std::collections::BTreeMap;
+
+use trace_format::{
+    StorageId,
+    label_file::{LabelType, ValueType},
+    limits::{LABEL_TYPE_COUNT_MAX, STORAGE_LABEL_COUNT_MAX},
+    storage_file::{StorageFile, StorageState},
+};
+
+use super::{Engine, StorageInfo, lifecycle::check_label_texts};
+use crate::{
+    LabelFilter, LabelValue, StorageError,
+    labels::{
+        CREATION_DATE, DATA_TIME_FRAME, EXPLORED_BY, invalid, is_predefined, is_told, joined,
+        values,
+    },
+};
+
+/// Values in use that are listed of one type.
+const VALUE_COUNT_SHOWN: usize = 1000;
+
+/// A type of labels, and where it is used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelTypeInfo {
+    /// The type.
+    pub label_type: LabelType,
+    /// Whether it is always there.
+    pub is_predefined: bool,
+    /// Whether anybody said what its values are; else they are text.
+    pub is_declared: bool,
+    /// Storages that have a label of it.
+    pub storages: u64,
+    /// Values in use, and how many storages have each; the first thousand.
+    pub in_use: BTreeMap<String, u64>,
+}
+
+/// A label of a storage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StorageLabel {
+    /// Name of the type.
+    pub name: String,
+    /// What the values are.
+    pub value_type: ValueType,
+    /// Whether a storage may have several values of it.
+    pub several: bool,
+    /// Whether the server tells it, so that it cannot be changed.
+    pub is_told: bool,
+    /// The values.
+    pub values: Vec<LabelValue>,
+}
+
+/// What the server itself can say of a storage.
+fn told(info: &StorageInfo) -> impl Iterator<Item = (&'static str, LabelValue)> {
+    let frame = info
+        .totals
+        .time_span
+        .filter(|_| info.state == StorageState::Finalized);
+    let frame = frame.map(|(begin, end)| (DATA_TIME_FRAME, LabelValue::TimeFrame(begin, end)));
+    std::iter::once((CREATION_DATE, LabelValue::Date(info.created))).chain(frame)
+}
+
+impl Engine {
+    /// Whether a storage has a label as `filter` wants it.
+    pub(super) fn has_label(&self, info: &StorageInfo, filter: &LabelFilter) -> bool {
+        let value_type = self.services().labels.value_type(&filter.name);
+        let holds = |text: &str| {
+            filter
+                .value
+                .as_ref()
+                .is_none_or(|(how, wanted)| how.compare(value_type, text, wanted).unwrap_or(false))
+        };
+        let own = info.labels.get(&filter.name);
+        own.is_some_and(|text| values(text).any(holds))
+            || told(info).any(|(name, value)| name == filter.name && holds(&value.text()))
+    }
+
+    /// All types of labels, by name: predefined, declared, and merely used.
+    #[must_use]
+    pub fn label_types(&self) -> Vec<LabelTypeInfo> {
+        let declared = self
+            .services()
+            .labels
+            .all()
+            .into_values()
+            .map(|label_type| {
+                let info = LabelTypeInfo {
+                    is_predefined: is_predefined(&label_type.name),
+                    is_declared: true,
+                    storages: 0,
+                    in_use: BTreeMap::new(),
+                    label_type,
+                };
+                (info.label_type.name.clone(), info)
+            });
+        let mut types: BTreeMap<String, LabelTypeInfo> = declared.collect();
+        for storage in self.inner.storages.read().values() {
+            for (name, text) in storage.info().labels {
+                let info = types.entry(name.clone()).or_insert_with(|| LabelTypeInfo {
+                    label_type: LabelType {
+                        name,
+                        value_type: ValueType::String,
+                        several: false,
+                        values: Vec::new(),
+                    },
+                    is_predefined: false,
+                    is_declared: false,
+                    storages: 0,
+                    in_use: BTreeMap::new(),
+                });
+                info.storages += 1;
+                for value in values(&text) {
+                    if let Some(count) = info.in_use.get_mut(value) {
+                        *count += 1;
+                    } else if info.in_use.len() < VALUE_COUNT_SHOWN {
+                        info.in_use.insert(value.to_owned(), 1);
+                    }
+                }
+            }
+        }
+        types.into_values().collect()
+    }
+
+    /// One type of labels.
+    ///
+    /// # Errors
+    /// When nobody declared it and no storage has such a label.
+    pub fn label_type(&self, name: &str) -> Result<LabelTypeInfo, StorageError> {
+        let mut types = self.label_types().into_iter();
+        let found = types.find(|info| info.label_type.name == name);
+        found.ok_or_else(|| StorageError::LabelNotFound(name.chars().take(64).collect()))
+    }
+
+    /// Declares a type of labels, or changes one.
+    ///
+    /// # Errors
+    /// When it exceeds a limit, its suggested values are none of its type, it would change what a
+    /// predefined type is, a storage has values that would be none of it, or it cannot be written.
+    pub async fn declare_label_type(
+        &self,
+        mut told: LabelType,
+    ) -> Result<LabelTypeInfo, StorageError> {
+        check_label_texts(
+            std::iter::once(&told.name)
+                .chain(&told.values)
+                .map(String::as_str),
+        )?;
+        if told.name.trim().is_empty() || told.name.contains([':', '=', '<', '>', '!']) {
+            return Err(invalid("a type needs a name without : = < > !"));
+        }
+        if told.values.len() > LABEL_TYPE_COUNT_MAX {
+            return Err(invalid(format!(
+                "at most {LABEL_TYPE_COUNT_MAX} values are suggested"
+            )));
+        }
+        let parsed = told.values.iter().map(|text| {
+            let value = LabelValue::parse(told.value_type, text);
+            value.map(|value| value.text()).ok_or_else(|| {
+                invalid(format!(
+                    "`{text}` cannot be suggested: it is no value of the type"
+                ))
+            })
+        });
+        told.values = parsed.collect::<Result<_, _>>()?;
+        told.values.sort();
+        told.values.dedup();
+        let used = self.label_type(&told.name).ok();
+        if let Some(used) = &used {
+            let is_other = (used.label_type.value_type, used.label_type.several)
+                != (told.value_type, told.several);
+            if used.is_predefined && is_other {
+                return Err(StorageError::LabelTypeFixed(told.name));
+            }
+            let has_several = self.has_several(&told.name);
+            let fits = |text: &String| LabelValue::parse(told.value_type, text).is_some();
+            if is_other && (!used.in_use.keys().all(fits) || has_several && !told.several) {
+                return Err(StorageError::LabelInUse {
+                    name: told.name,
+                    storages: used.storages,
+                });
+            }
+        }
+        let name = told.name.clone();
+        let declare = |known: &mut BTreeMap<String, LabelType>| {
+            known.insert(told.name.clone(), told);
+            Ok(())
+        };
+        self.services().labels.change(declare).await?;
+        self.label_type(&name)
+    }
+
+    fn has_several(&self, name: &str) -> bool {
+        let storages = self.inner.storages.read();
+        let mut labels = storages
+            .values()
+            .filter_map(|storage| storage.info().labels.remove(name));
+        labels.any(|text| values(&text).nth(1).is_some())
+    }
+
+    /// Forgets a type of labels, or one value of it. With `removes` it is taken from all storages
+    /// first.
+    ///
+    /// # Errors
+    /// When there is none, it is predefined, or a storage has it and it shall not be removed.
+    pub async fn forget_label(
+        &self,
+        name: &str,
+        value: Option<&str>,
+        removes: bool,
+    ) -> Result<(), StorageError> {
+        let known = self.label_type(name)?;
+        if is_told(name) || (known.is_predefined && value.is_none()) {
+            return Err(StorageError::LabelTypeFixed(name.to_owned()));
+        }
+        let storages = match value {
+            None => known.storages,
+            Some(value) => known.in_use.get(value).copied().unwrap_or(0),
+        };
+        let is_suggested = |value| known.label_type.values.iter().any(|known| known == value);
+        if value.is_some_and(|value| storages == 0 && !is_suggested(value)) {
+            return Err(StorageError::LabelNotFound(name.to_owned()));
+        }
+        if storages > 0 && !removes {
+            return Err(StorageError::LabelInUse {
+                name: name.to_owned(),
+                storages,
+            });
+        }
+        let all: Vec<_> = self.inner.storages.read().keys().copied().collect();
+        for id in all {
+            match self.remove_label(id, name, value).await {
+                // It may have been deleted, or have no such label.
+                Ok(_) | Err(StorageError::StorageNotFound(_) | StorageError::LabelNotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let forget = |types: &mut BTreeMap<String, LabelType>| {
+            match (types.get_mut(name), value) {
+                (Some(known), Some(value)) => known.values.retain(|known| known != value),
+                _ => drop(types.remove(name)),
+            }
+            Ok(())
+        };
+        self.services().labels.change(forget).await
+    }
+
+    /// The labels of a storage, also those that the server tells.
+    ///
+    /// # Errors
+    /// When there is no such storage.
+    pub fn labels(&self, id: StorageId) -> Result<Vec<StorageLabel>, StorageError> {
+        let info = self.storage(id)?;
+        let told = told(&info).map(|(name, value)| (name.to_owned(), value.text()));
+        let told: Vec<_> = told.collect();
+        let all = told.into_iter().chain(info.labels);
+        let labels = all.map(|(name, text)| {
+            let known = self.services().labels.get(&name);
+            let value_type = known
+                .as_ref()
+                .map_or(ValueType::String, |known| known.value_type);
+            let read = |text: &str| {
+                // A label may be older than its type.
+                let value = LabelValue::parse(value_type, text);
+                value.unwrap_or_else(|| LabelValue::String(text.to_owned()))
+            };
+            StorageLabel {
+                value_type,
+                several: known.is_some_and(|known| known.several),
+                is_told: is_told(&name),
+                values: values(&text).map(read).collect(),
+                name,
+            }
+        });
+        Ok(labels.collect())
+    }
+
+    /// Gives a storage a label: in place of the values it has of the type, or, with `adds` and where
+    /// the type may have several, beside them.
+    ///
+    /// # Errors
+    /// When there is no such storage, a value is none of the type, there would be too many, or it
+    /// cannot be written.
+    pub async fn set_label(
+        &self,
+        id: StorageId,
+        name: &str,
+        told: &[String],
+        adds: bool,
+    ) -> Result<StorageInfo, StorageError> {
+        check_label_texts(std::iter::once(name).chain(told.iter().map(String::as_str)))?;
+        if told.is_empty() {
+            return Err(invalid(format!("`{name}` has no value")));
+        }
+        let types = &self.services().labels;
+        let keeps = adds && types.get(name).is_some_and(|known| known.several);
+        let storage = self.find(id)?;
+        let change = |file: &mut StorageFile| {
+            let before = file.labels.get(name).filter(|_| keeps);
+            let before = before.into_iter().flat_map(|text| values(text));
+            let all = before.chain(told.iter().map(String::as_str));
+            let text = types.checked_values(name, all)?;
+            file.labels.insert(name.to_owned(), text);
+            match file.labels.len() > STORAGE_LABEL_COUNT_MAX {
+                true => Err(invalid(format!(
+                    "at most {STORAGE_LABEL_COUNT_MAX} are kept"
+                ))),
+                false => Ok(()),
+            }
+        };
+        let services = self.services();
+        storage
+            .change(&services.door, &services.catalog, change)
+            .await?;
+        Ok(storage.info())
+    }
+
+    /// Takes a label from a storage, or one value of it.
+    ///
+    /// # Errors
+    /// When there is no such storage, it has no such label, or it cannot be written.
+    pub async fn remove_label(
+        &self,
+        id: StorageId,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<StorageInfo, StorageError> {
+        let storage = self.find(id)?;
+        let not_found = || StorageError::LabelNotFound(name.chars().take(64).collect());
+        let has =
+            storage.info().labels.get(name).is_some_and(|text| {
+                value.is_none_or(|value| values(text).any(|found| found == value))
+            });
+        if !has {
+            return Err(not_found());
+        }
+        let change = |file: &mut StorageFile| {
+            let text = file.labels.get(name).ok_or_else(not_found)?;
+            let left: Vec<_> = values(text)
+                .filter(|&found| value.is_some_and(|value| value != found))
+                .collect();
+            match left.is_empty() {
+                true => drop(file.labels.remove(name)),
+                false => {
+                    let left = joined(left);
+                    file.labels.insert(name.to_owned(), left);
+                }
+            }
+            Ok(())
+        };
+        let services = self.services();
+        storage
+            .change(&services.door, &services.catalog, change)
+            .await?;
+        Ok(storage.info())
+    }
+
+    /// Notes on a storage that a reader who named himself looks into it.
+    ///
+    /// # Errors
+    /// When there is no such storage, the name cannot be kept, or it cannot be written.
+    pub async fn note_reader(&self, id: StorageId, reader: &str) -> Result<(), StorageError> {
+        let info = self.storage(id)?;
+        let known = info.labels.get(EXPLORED_BY);
+        if known.is_some_and(|text| values(text).any(|known| known == reader)) {
+            return Ok(());
+        }
+        self.set_label(id, EXPLORED_BY, &[reader.to_owned()], true)
+            .await?;
+        Ok(())
+    }
+}

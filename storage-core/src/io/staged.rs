@@ -1,0 +1,81 @@
+//! Files that are taken in from outside: written in a folder that nobody serves until all of them
+//! are complete and synced, and then published together by one rename of the folder.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use io_trace::{Access, FileTag, Operation, errno};
+use trace_format::checksum::crc32c_append;
+
+use crate::{
+    StorageError,
+    traced::{operation, tag_in_scope},
+};
+
+/// A file that is being taken in.
+pub(crate) struct StagedFile {
+    path: PathBuf,
+    file: File,
+    /// Known while I/O is traced.
+    tag: Option<FileTag>,
+    length: u64,
+    checksum: u32,
+}
+
+impl StagedFile {
+    /// A new file; there must be none of this name.
+    pub(crate) fn create(path: PathBuf) -> Result<Self, StorageError> {
+        let file = operation(Operation::Open, &path, || File::create_new(&path));
+        let file = file.map_err(StorageError::io("create", &path))?;
+        Ok(Self {
+            tag: tag_in_scope(&path),
+            path,
+            file,
+            length: 0,
+            checksum: 0,
+        })
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let begun = self.tag.as_ref().map(|tag| (tag, tag.begin()));
+        let written = self.file.write_all(bytes);
+        if let Some((tag, started)) = begun {
+            tag.end(started, Operation::Write, || Access {
+                offset: Some(self.length),
+                asked: bytes.len() as u64,
+                done: if written.is_ok() {
+                    bytes.len() as u64
+                } else {
+                    0
+                },
+                errno: errno(&written),
+                ..Access::default()
+            });
+        }
+        written.map_err(StorageError::io("write", &self.path))?;
+        self.length += bytes.len() as u64;
+        self.checksum = crc32c_append(self.checksum, bytes);
+        Ok(())
+    }
+
+    /// Makes the bytes durable; gives length and CRC32C.
+    pub(crate) fn finish(self) -> Result<(u64, u32), StorageError> {
+        let synced = operation(Operation::Sync, &self.path, || self.file.sync_all());
+        synced.map_err(StorageError::io("sync", &self.path))?;
+        Ok((self.length, self.checksum))
+    }
+}
+
+/// Makes the names in a folder durable; blocks.
+pub(crate) fn sync_folder(path: &Path) -> Result<(), StorageError> {
+    let synced = operation(Operation::SyncFolder, path, || File::open(path)?.sync_all());
+    synced.map_err(StorageError::io("sync", path))
+}

@@ -1,0 +1,238 @@
+//! Labels: what their types are, and what a storage may have of each.
+//!
+//! The labels of a storage stand in its storage file, so they survive the loss of anything else.
+//! What is said here of types is kept in the label file of the data folder; labels of a type that
+//! nobody declared are plain text.
+
+mod value;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use parking_lot::RwLock;
+use trace_format::{
+    label_file::{LabelFile, LabelType, VALUE_SEPARATOR, ValueType},
+    limits::{LABEL_TYPE_COUNT_MAX, LABEL_VALUE_COUNT_MAX},
+    paths::LABEL_FILE,
+};
+
+pub use value::{Comparison, LabelFilter, LabelValue};
+
+use crate::{StorageError, door::Door, read::read_small};
+
+/// When a storage was created; told by the server.
+pub(crate) const CREATION_DATE: &str = "creation_date";
+/// First and last instant of a finalized storage; told by the server.
+pub(crate) const DATA_TIME_FRAME: &str = "data_time_frame";
+/// Readers that named themselves.
+pub(crate) const EXPLORED_BY: &str = "explored_by";
+
+/// Types that are always there: name, what the values are, whether several.
+const PREDEFINED: [(&str, ValueType, bool); 7] = [
+    ("assignee", ValueType::String, false),
+    (CREATION_DATE, ValueType::Date, false),
+    (DATA_TIME_FRAME, ValueType::TimeFrame, false),
+    (EXPLORED_BY, ValueType::String, true),
+    ("rating", ValueType::Number, false),
+    ("status", ValueType::String, false),
+    ("use_case", ValueType::String, true),
+];
+
+/// Whether nobody but the server says what the value is.
+pub(crate) fn is_told(name: &str) -> bool {
+    matches!(name, CREATION_DATE | DATA_TIME_FRAME)
+}
+
+/// Whether the type is always there.
+pub(crate) fn is_predefined(name: &str) -> bool {
+    PREDEFINED.iter().any(|(known, ..)| *known == name)
+}
+
+/// The values in the text of a label.
+pub(crate) fn values(text: &str) -> impl Iterator<Item = &str> {
+    text.split(VALUE_SEPARATOR)
+}
+
+/// The text of a label with these values.
+pub(crate) fn joined<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> String {
+    let mut text = String::new();
+    for (at, value) in values.into_iter().enumerate() {
+        if at > 0 {
+            text.push(VALUE_SEPARATOR);
+        }
+        text.push_str(value.as_ref());
+    }
+    text
+}
+
+/// All types that were declared, or are predefined.
+#[derive(Debug)]
+pub(crate) struct LabelTypes {
+    folder: PathBuf,
+    known: RwLock<BTreeMap<String, LabelType>>,
+    /// One change of the file at a time.
+    changing: tokio::sync::Mutex<()>,
+    door: Door,
+}
+
+impl LabelTypes {
+    /// Reads the label file of the data folder, where there is one.
+    pub(crate) fn load(folder: &Path, door: Door) -> Result<Self, StorageError> {
+        let path = folder.join(LABEL_FILE);
+        let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
+        let file = match read_small(&path, max) {
+            Ok(bytes) => LabelFile::decode(&bytes).unwrap_or_else(|error| {
+                // Labels themselves are elsewhere: they go on as plain text.
+                tracing::error!(%error, path = %path.display(), "types of labels are lost");
+                LabelFile::default()
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => LabelFile::default(),
+            Err(error) => return Err(StorageError::io("read", path)(error)),
+        };
+        let predefined = PREDEFINED.map(|(name, value_type, several)| LabelType {
+            name: name.to_owned(),
+            value_type,
+            several,
+            values: Vec::new(),
+        });
+        let mut known: BTreeMap<_, _> = predefined
+            .into_iter()
+            .map(|known| (known.name.clone(), known))
+            .collect();
+        for declared in file.types {
+            match known.get_mut(&declared.name) {
+                Some(predefined) => predefined.values = declared.values,
+                None => drop(known.insert(declared.name.clone(), declared)),
+            }
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            known: RwLock::new(known),
+            changing: tokio::sync::Mutex::default(),
+            door,
+        })
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<LabelType> {
+        self.known.read().get(name).cloned()
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<String, LabelType> {
+        self.known.read().clone()
+    }
+
+    /// What the values of a label of this name are.
+    pub(crate) fn value_type(&self, name: &str) -> ValueType {
+        let known = self.known.read();
+        known
+            .get(name)
+            .map_or(ValueType::String, |known| known.value_type)
+    }
+
+    /// Changes the types: on disk first, then in memory.
+    pub(crate) async fn change(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, LabelType>) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let _changing = self.changing.lock().await;
+        let mut known = self.all();
+        change(&mut known)?;
+        if known.len() > LABEL_TYPE_COUNT_MAX {
+            return Err(StorageError::LimitReached {
+                what: "types of labels",
+                max: LABEL_TYPE_COUNT_MAX,
+            });
+        }
+        let is_kept = |of: &&LabelType| !is_predefined(&of.name) || !of.values.is_empty();
+        let file = LabelFile {
+            types: known.values().filter(is_kept).cloned().collect(),
+        };
+        let path = self.folder.join(LABEL_FILE);
+        let bytes = file.encode().map_err(StorageError::damaged(&path))?;
+        let name = LABEL_FILE.to_owned();
+        let published = self
+            .door
+            .publish(self.folder.clone(), name, bytes.into())
+            .await;
+        published.map_err(StorageError::io("write", path))?;
+        *self.known.write() = known;
+        Ok(())
+    }
+
+    /// The labels that a storage is to have, each value in the text of its type.
+    pub(crate) fn checked(
+        &self,
+        labels: BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, StorageError> {
+        let labels = labels.into_iter().map(|(name, text)| {
+            let text = self.checked_values(&name, values(&text))?;
+            Ok((name, text))
+        });
+        labels.collect()
+    }
+
+    /// The text of a label of this name with these values.
+    pub(crate) fn checked_values<'a>(
+        &self,
+        name: &str,
+        values: impl Iterator<Item = &'a str>,
+    ) -> Result<String, StorageError> {
+        if name.trim().is_empty() {
+            return Err(invalid("a label has no name"));
+        }
+        if is_told(name) {
+            return Err(invalid(format!("`{name}` is told by the server itself")));
+        }
+        let (value_type, several) = match self.known.read().get(name) {
+            Some(known) => (known.value_type, known.several),
+            None => (ValueType::String, false),
+        };
+        let mut seen = BTreeSet::new();
+        let mut texts = Vec::new();
+        for text in values {
+            let value = LabelValue::parse(value_type, text).ok_or_else(|| {
+                let shown: String = text.chars().take(64).collect();
+                invalid(format!(
+                    "`{name}` has {shown:?}, which is no {}",
+                    noun(value_type)
+                ))
+            })?;
+            let text = value.text();
+            if seen.insert(text.clone()) {
+                texts.push(text);
+            }
+        }
+        if texts.len() > 1 && !several {
+            return Err(invalid(format!(
+                "`{name}` has {} values, its type has one; declare a type with several",
+                texts.len()
+            )));
+        }
+        if texts.len() > LABEL_VALUE_COUNT_MAX {
+            return Err(invalid(format!(
+                "`{name}` has {} values, the limit is {LABEL_VALUE_COUNT_MAX}",
+                texts.len()
+            )));
+        }
+        Ok(joined(texts))
+    }
+}
+
+fn noun(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::Boolean => "boolean: true or false",
+        ValueType::Number => "number",
+        ValueType::Date => "date: RFC 3339 is wanted",
+        ValueType::String => "string",
+        ValueType::TimeFrame => "time frame: two dates with / between them are wanted",
+    }
+}
+
+pub(crate) fn invalid(problem: impl Into<String>) -> StorageError {
+    StorageError::Invalid {
+        what: "label:",
+        problem: problem.into(),
+    }
+}
