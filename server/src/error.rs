@@ -144,15 +144,7 @@ fn known(error: &StorageError) -> Known {
             "it is outside of what the format allows",
             "correct the value that detail names",
         ),
-        StorageError::StorageExists(_)
-        | StorageError::ArchiveDamaged { .. }
-        | StorageError::ArchiveRefused { .. }
-        | StorageError::ArchiveBroken { .. }
-        | StorageError::Cancelled => return known_archive(error),
-        StorageError::LabelNotFound(_)
-        | StorageError::LabelTypeFixed(_)
-        | StorageError::LabelInUse { .. } => return known_label(error),
-        other => return known_failure(other),
+        other => return known_archive(other),
     };
     Known {
         status,
@@ -178,12 +170,13 @@ fn known_label(error: &StorageError) -> Known {
             "what predefined types are does not change, and they are always there",
             "declare a type of another name",
         ),
-        _ => (
+        StorageError::LabelInUse { .. } => (
             S::CONFLICT,
             "the label is in use",
             "storages would have a label of no type, or with values that are none of its type",
             "take it from the storages first; remove=true does so",
         ),
+        other => return known_failure(other),
     };
     Known {
         status,
@@ -221,12 +214,13 @@ fn known_archive(error: &StorageError) -> Known {
             "somebody cancelled the job, or deleted the storage",
             "ask for it again when it is wanted after all",
         ),
-        _ => (
+        StorageError::ArchiveRefused { .. } => (
             S::UNPROCESSABLE_ENTITY,
             "the archive is not taken",
             "an archive holds exactly the files of one finalized storage",
             "send an archive as GET /api/v1/storages/{id}/export makes it",
         ),
+        other => return known_label(other),
     };
     Known {
         status,

@@ -185,7 +185,8 @@ impl Jobs {
         };
         inner.running.insert(id, job);
         self.metrics
-            .jobs_running
+            .jobs
+            .running
             .with_label_values(&[kind.name()])
             .inc();
         Ok(Running {
@@ -254,13 +255,15 @@ impl Jobs {
             inner.ended.pop_front();
         }
         let (kind, state) = (kind.name(), state.name());
-        self.metrics.jobs_running.with_label_values(&[kind]).dec();
+        self.metrics.jobs.running.with_label_values(&[kind]).dec();
         self.metrics
-            .jobs_ended
+            .jobs
+            .ended
             .with_label_values(&[kind, state])
             .inc();
         self.metrics
-            .job_bytes
+            .jobs
+            .bytes
             .with_label_values(&[kind])
             .inc_by(bytes);
     }

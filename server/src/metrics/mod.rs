@@ -61,6 +61,34 @@ struct OfGroup {
     seconds: Histogram,
 }
 
+/// Counters of long work.
+pub(crate) struct JobMetrics {
+    /// Jobs at work, by kind.
+    pub(crate) running: IntGaugeVec,
+    /// Jobs that ended, by kind and state.
+    pub(crate) ended: IntCounterVec,
+    /// Bytes that ended jobs did, by kind.
+    pub(crate) bytes: IntCounterVec,
+}
+
+impl JobMetrics {
+    fn new(maker: &Maker) -> Self {
+        Self {
+            running: maker.gauges("tracehold_jobs_running", "Jobs at work.", &["kind"]),
+            ended: maker.counters(
+                "tracehold_jobs_ended_total",
+                "Jobs that ended, by what became of them.",
+                &["kind", "state"],
+            ),
+            bytes: maker.counters(
+                "tracehold_job_bytes_total",
+                "Bytes read or written by jobs that ended.",
+                &["kind"],
+            ),
+        }
+    }
+}
+
 /// All counters of the server itself; the engine has its own, which `routes::metrics` appends.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -84,12 +112,8 @@ pub(crate) struct Metrics {
     pub(crate) ingest_packets: IntCounter,
     /// Their bytes, decoded.
     pub(crate) ingest_bytes: IntCounter,
-    /// Jobs at work, by kind.
-    pub(crate) jobs_running: IntGaugeVec,
-    /// Jobs that ended, by kind and state.
-    pub(crate) jobs_ended: IntCounterVec,
-    /// Bytes that ended jobs did, by kind.
-    pub(crate) job_bytes: IntCounterVec,
+    /// Long work.
+    pub(crate) jobs: JobMetrics,
 }
 
 /// Ends the count of a thing in progress when dropped.
@@ -219,17 +243,7 @@ impl Default for Metrics {
                 "tracehold_ingest_bytes_total",
                 "Bytes of packets that arrived whole.",
             ),
-            jobs_running: maker.gauges("tracehold_jobs_running", "Jobs at work.", &["kind"]),
-            jobs_ended: maker.counters(
-                "tracehold_jobs_ended_total",
-                "Jobs that ended, by what became of them.",
-                &["kind", "state"],
-            ),
-            job_bytes: maker.counters(
-                "tracehold_job_bytes_total",
-                "Bytes read or written by jobs that ended.",
-                &["kind"],
-            ),
+            jobs: JobMetrics::new(&maker),
             registry: maker.0,
         }
     }

@@ -43,11 +43,13 @@ impl ArchiveSink for Kept {
 }
 
 fn read(archive: &[u8], lengths: &[(&str, u64)]) -> Result<BTreeMap<String, Vec<u8>>, String> {
-    let mut kept = Kept::default();
-    kept.lengths = lengths
-        .iter()
-        .map(|(name, length)| ((*name).to_owned(), *length))
-        .collect();
+    let lengths = lengths.iter();
+    let mut kept = Kept {
+        lengths: lengths
+            .map(|(name, length)| ((*name).to_owned(), *length))
+            .collect(),
+        ..Kept::default()
+    };
     match read_archive(archive, &mut kept) {
         Ok(()) => {
             assert_eq!(kept.ended, kept.files.len(), "every file ends");

@@ -275,7 +275,7 @@ impl Engine {
         Ok(labels.collect())
     }
 
-    /// Gives a storage a label: in place of the values it has of the type, or, with `adds` and where
+    /// Gives a storage a label: in place of the values it has of the type, or, with `adds` where
     /// the type may have several, beside them.
     ///
     /// # Errors
