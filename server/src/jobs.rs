@@ -1,4 +1,4 @@
-//! Long work that can be watched and cancelled: verification, export, import.
+//! Long work that can be watched and cancelled: verification, export, import, copy.
 //!
 //! A job lives as long as its [`Running`] handle. Whoever does the work holds the handle; dropping
 //! it without an outcome, as happens when a client goes away, cancels the work. The last outcomes
@@ -40,6 +40,8 @@ pub(crate) enum JobKind {
     Export,
     /// Takes a storage out of a ZIP archive.
     Import,
+    /// Writes packets of a storage into another.
+    Copy,
 }
 
 impl JobKind {
@@ -48,6 +50,7 @@ impl JobKind {
             Self::Verify => "verify",
             Self::Export => "export",
             Self::Import => "import",
+            Self::Copy => "copy",
         }
     }
 }

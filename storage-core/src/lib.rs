@@ -53,8 +53,9 @@ pub use budget::{ByteBudget, BytePermit};
 pub use config::{DiskLow, EngineConfig, IoChoice};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
 pub use engine::{
-    Created, Engine, Export, FileInfo, LabelTypeInfo, NewStorage, NextSequence, PacketInfo, Page,
-    PendingPush, ServedFile, StorageFilter, StorageInfo, StorageLabel, StoragePatch, check_archive,
+    CopyReport, CopySelection, Created, Engine, Export, FileInfo, LabelTypeInfo, NewStorage,
+    NextSequence, PacketInfo, Page, PendingPush, ServedFile, StorageFilter, StorageInfo,
+    StorageLabel, StoragePatch, check_archive,
 };
 pub use error::StorageError;
 pub use labels::{Comparison, LabelFilter, LabelValue};

@@ -8,11 +8,13 @@
 
 mod archives;
 mod bad_input;
+mod copies;
 mod crashes;
 mod disk_low;
 mod exported;
 mod io_trace;
 mod labels;
+mod model;
 mod mounted;
 mod ranges;
 mod real_traces;

@@ -15,6 +15,7 @@ mod crash;
 mod failure;
 mod fuzz;
 mod install;
+mod model;
 mod options;
 mod power;
 mod process;
@@ -34,6 +35,8 @@ cargo xtask JOB
   bench [NAME] [OPTIONS]    a benchmark by name, or the list of them
   crash [--kills N] [--seed S] [--delay-ms D]
                             kill the server at random moments and look for lost packets (500)
+  model [--seeds N] [--seed S] [--operations N]
+                            random operations on storages against a model of them (20 of 1000)
   power [--states N] [--seed S] [--seconds T]
                             check the disks that a power cut may leave behind (200)
   fuzz [NAME [SECONDS]]     run a fuzz target (60 s), or list them
@@ -60,6 +63,7 @@ fn run(arguments: &[String]) -> Outcome {
         "tidy" => tidy::run_job(rest),
         "bench" => bench::run_job(rest),
         "crash" => crash::run_job(rest),
+        "model" => model::run_job(rest),
         "power" => power::run_job(rest),
         "fuzz" => fuzz::run_job(rest),
         "help" | "--help" | "-h" => {

@@ -1,4 +1,5 @@
 mod archive;
+mod copy;
 mod jobs;
 mod label;
 
@@ -11,7 +12,7 @@ use super::{CommandError, Context, Exit};
 use crate::ClientError;
 use crate::http::{NewStorage, Storage as Info, StorageFilter, VerifyReport};
 
-/// Create, list, open, finalize, verify, export, import and delete storages
+/// Create, list, open, finalize, verify, copy, export, import and delete storages
 #[derive(Debug, Args)]
 pub(super) struct Storage {
     #[command(subcommand)]
@@ -75,6 +76,8 @@ enum Action {
     Import(archive::Import),
     /// Show the labels of a storage, give it some, or take some away
     Label(label::Label),
+    /// Copy packets of a storage into another
+    Copy(copy::Copy),
     /// List long work of the server, or cancel some
     Jobs(jobs::Jobs),
 }
@@ -152,6 +155,7 @@ impl Storage {
                 Action::Export(export) => export.run(context, &client).await,
                 Action::Import(import) => import.run(context, &client).await,
                 Action::Label(label) => label.run(context, &client).await,
+                Action::Copy(copy) => copy.run(context, &client).await,
                 Action::Jobs(jobs) => jobs.run(context, &client).await,
             }
         })

@@ -223,6 +223,14 @@ impl Client {
         self.done(Call::new(Method::DELETE, url)).await
     }
 
+    /// Has the server copy what `wanted` names of a storage; gives the job that does it.
+    pub async fn copy_storage(&self, id: Uuid, wanted: &Value) -> Result<Job, ClientError> {
+        let url = self.server().api(&["storages", &id.to_string(), "copy"]);
+        let call = Call::new(Method::POST, url).json(wanted);
+        self.json(call.header("prefer", "respond-async".to_owned()))
+            .await
+    }
+
     /// Has the server read everything again; gives the job that does it.
     pub async fn verify_storage(&self, id: Uuid) -> Result<Job, ClientError> {
         let url = self.server().api(&["storages", &id.to_string(), "verify"]);

@@ -279,22 +279,22 @@ pub(super) async fn declare_type(
         .label_type(&name)
         .ok()
         .map(|known| known.label_type);
+    let value_type = told
+        .value_type
+        .or(known.as_ref().map(|known| known.value_type));
+    let value_type = value_type.unwrap_or(ValueType::String);
+    let several = told.several.or(known.as_ref().map(|known| known.several));
     let values = match told.values {
         Some(values) => value_texts(Value::Array(values))?,
-        None => known
-            .as_ref()
-            .map(|known| known.values.clone())
-            .unwrap_or_default(),
+        None => {
+            let kept = known.into_iter().flat_map(|known| known.values);
+            kept.filter(|text| LabelValue::parse(value_type, text).is_some())
+                .collect()
+        }
     };
     let label_type = LabelType {
-        value_type: told
-            .value_type
-            .or(known.as_ref().map(|known| known.value_type))
-            .unwrap_or(ValueType::String),
-        several: told
-            .several
-            .or(known.map(|known| known.several))
-            .unwrap_or(false),
+        value_type,
+        several: several.unwrap_or(false),
         name,
         values,
     };

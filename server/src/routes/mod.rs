@@ -3,6 +3,7 @@
 
 mod agents;
 mod archives;
+mod copies;
 mod descriptors;
 mod documents;
 mod files;
@@ -102,6 +103,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(io_trace::show))
         .routes(routes!(archives::export))
         .routes(routes!(archives::import))
+        .routes(routes!(copies::copy))
         .routes(routes!(jobs::show, jobs::cancel))
         .routes(routes!(
             labels::show_type,

@@ -48,6 +48,7 @@ const CONTRACT: &[(&str, &str)] = &[
         "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets",
     ),
     ("get", "/api/v1/storages/{id}/descriptors"),
+    ("post", "/api/v1/storages/{id}/copy"),
     ("get", "/api/v1/storages/{id}/export"),
     ("post", "/api/v1/storages/import"),
     ("get", "/api/v1/storages/{id}/files"),

@@ -7,6 +7,8 @@ use flate2::{
     write::{DeflateEncoder, GzEncoder},
 };
 
+use proptest::{collection::vec, prelude::any, prop_assert, prop_assert_eq};
+
 use super::{
     ArchivePlan, ArchiveSink, PlannedEntry,
     layout::{CENTRAL, DESCRIPTOR, END, LOCAL},
@@ -352,5 +354,31 @@ fn every_cut_is_noticed_and_no_flip_changes_a_file() {
                 .unwrap_err()
                 .contains("behind the end")
         );
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn foreign_bytes_are_refused_without_a_panic(bytes in vec(any::<u8>(), 0..600)) {
+        let behind_a_signature = [b"PK\x03\x04", &bytes[..]].concat();
+        for bytes in [&bytes, &behind_a_signature] {
+            prop_assert!(read(bytes, &[]).is_err());
+        }
+    }
+
+    #[test]
+    fn spliced_archives_never_give_other_files(
+        at in any::<proptest::sample::Index>(),
+        cut in 0_usize..40,
+        bytes in vec(any::<u8>(), 0..40),
+    ) {
+        let whole = written(&[("k", b"known"), ("a", b"first"), ("b", &[7; 100])]);
+        let lengths = [("a", 5), ("b", 100)];
+        let begin = at.index(whole.len());
+        let end = whole.len().min(begin + cut);
+        let spliced = [&whole[..begin], &bytes, &whole[end..]].concat();
+        if let Ok(found) = read(&spliced, &lengths) {
+            prop_assert_eq!(found, read(&whole, &lengths).unwrap());
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The engine: all storages and agents of one data folder.
 
+mod copy;
 mod export;
 #[cfg(test)]
 mod fault_tests;
@@ -23,6 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use trace_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
 
+pub use copy::{CopyReport, CopySelection};
 pub use export::Export;
 pub use import::check_archive;
 pub use ingest::{NextSequence, PendingPush};

@@ -102,7 +102,7 @@ fn caller(cause: Cause) -> Caller {
         Cause::Recovery => "Repair",
         Cause::Flush | Cause::Finalize => "Flush",
         Cause::Ingest => "ExternalSSTIngestion",
-        Cause::Unknown | Cause::Manage => "Uncategorized",
+        Cause::Unknown | Cause::Manage | Cause::Export | Cause::Import => "Uncategorized",
     };
     Caller::from_name(name).unwrap_or(Caller::NONE)
 }

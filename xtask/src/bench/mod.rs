@@ -14,6 +14,7 @@ mod range;
 mod restart;
 mod rocksdb;
 mod table;
+mod zip;
 
 use crate::failure::{Failure, Outcome};
 use crate::options::Options;
@@ -61,6 +62,11 @@ const BENCHES: &[Bench] = &[
         name: "rocksdb",
         about: "RocksDB's traces: text, CSV and analysis against the rates of its own tools",
         run: rocksdb::run_bench,
+    },
+    Bench {
+        name: "zip",
+        about: "memory of a server that exports a storage of 5 GiB, and of one that imports it",
+        run: zip::run_bench,
     },
 ];
 

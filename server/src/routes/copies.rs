@@ -1,0 +1,180 @@
+//! Copies of a selection of a storage into another.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use storage_core::{CopySelection, NewStorage};
+use trace_format::{AgentId, Kind, StorageId, StreamId};
+use utoipa::ToSchema;
+
+use super::instant;
+use super::jobs::{accepted, job_field};
+use super::json::read_json;
+use super::page::malformed;
+use crate::app_state::AppState;
+use crate::ingest::prefers_async;
+use crate::jobs::{JobDocument, JobKind, Running};
+use crate::problem::{Problem, ProblemDocument};
+
+/// What is copied of a storage, and where to.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct StorageCopy {
+    /// Id of the storage that is written to; a new one is made when it is left out.
+    #[schema(value_type = Option<String>)]
+    storage: Option<StorageId>,
+    /// Name of the storage that is made; that of the source when it is left out.
+    name: Option<String>,
+    /// Only packets of these agents.
+    #[schema(value_type = Vec<String>)]
+    agents: Vec<AgentId>,
+    /// Only packets of streams with these ids.
+    #[schema(value_type = Vec<String>)]
+    streams: Vec<StreamId>,
+    /// Only packets of these kinds.
+    kinds: Vec<String>,
+    /// Only packets that may hold something from here on: RFC 3339 or ns since the epoch.
+    from: Option<String>,
+    /// Only packets that may hold something before this.
+    to: Option<String>,
+    /// Whether the storage is finalized then.
+    auto_finalize: bool,
+}
+
+/// What a copy wrote.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct StorageCopyDocument {
+    /// The storage that was written to.
+    storage: String,
+    packets: u64,
+    /// Bytes of these as the agents sent them.
+    bytes: u64,
+}
+
+/// What is left to do once the request was read.
+struct Wanted {
+    source: StorageId,
+    /// `None`: one is made, with this name.
+    target: Option<StorageId>,
+    name: String,
+    selection: CopySelection,
+    auto_finalize: bool,
+}
+
+/// Writes a selection of the packets of a storage into a new or an open one. Answers when all that
+/// it counts is durable, or with `Prefer: respond-async` at once: then the job has the answer.
+///
+/// A new storage that cannot be filled is deleted; an open one keeps what came before the failure.
+#[utoipa::path(
+    post, path = "/storages/{id}/copy", tag = "storages",
+    params(
+        ("id" = String, Path),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
+    ),
+    request_body = StorageCopy,
+    responses(
+        (status = 200, body = StorageCopyDocument),
+        (status = 202, body = JobDocument, description = "At work; ask for the job"),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn copy(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let source: StorageId = id.parse()?;
+    let info = app.engine.storage(source)?;
+    let told: StorageCopy = read_json(&app, &headers, body).await?;
+    let kinds = told.kinds.iter().map(|kind| {
+        kind.parse::<Kind>()
+            .map_err(|error| malformed(format!("kinds: {error}")))
+    });
+    let instant = |name: &str, text: Option<&String>| {
+        let parsed = text.map(|text| {
+            instant::parse(text).ok_or_else(|| malformed(format!("{name}: no instant")))
+        });
+        parsed.transpose()
+    };
+    let wanted = Wanted {
+        source,
+        target: told.storage,
+        name: told.name.unwrap_or(info.name),
+        selection: CopySelection {
+            kinds: kinds.collect::<Result<_, _>>()?,
+            from: instant("from", told.from.as_ref())?,
+            to: instant("to", told.to.as_ref())?,
+            agents: told.agents.into_iter().collect(),
+            streams: told.streams.into_iter().collect(),
+        },
+        auto_finalize: told.auto_finalize,
+    };
+    let job = app.jobs.start(JobKind::Copy, Some(source))?;
+    if prefers_async(&headers) {
+        let accepted = accepted(&app, &job)?;
+        let work = Arc::clone(&app);
+        app.jobs.detach(async move {
+            // The job keeps the outcome.
+            let _ = run(&work, wanted, job).await;
+        });
+        return Ok(accepted);
+    }
+    let field = job_field(&job);
+    let mut response = Json(run(&app, wanted, job).await?).into_response();
+    response.headers_mut().extend([field]);
+    Ok(response)
+}
+
+async fn run(app: &AppState, wanted: Wanted, job: Running) -> Result<StorageCopyDocument, Problem> {
+    let copied = fill(app, wanted, &job).await;
+    job.end(None, copied)
+}
+
+async fn fill(
+    app: &AppState,
+    wanted: Wanted,
+    job: &Running,
+) -> Result<StorageCopyDocument, Problem> {
+    let engine = &app.engine;
+    let target = match wanted.target {
+        Some(target) => target,
+        None => {
+            let new = NewStorage {
+                name: wanted.name,
+                ..NewStorage::default()
+            };
+            let (made, _) = engine.create_storage(new).await?;
+            engine.open_storage(made.id).await?.id
+        }
+    };
+    let progress = job.progress();
+    let copied = engine
+        .copy_storage(wanted.source, target, &wanted.selection, &progress)
+        .await;
+    let copied = match copied {
+        Ok(copied) if wanted.auto_finalize => engine.finalize_storage(target).await.map(|_| copied),
+        copied => copied,
+    };
+    match copied {
+        Ok(copied) => Ok(StorageCopyDocument {
+            storage: target.to_string(),
+            packets: copied.packets,
+            bytes: copied.bytes,
+        }),
+        Err(error) => {
+            if wanted.target.is_none() {
+                // What failed before is what the client is told.
+                let _ = engine.delete_storage(target).await;
+            }
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Copies: a selection of the packets of one storage, written into another.
+//!
+//! A copy is a producer of its own. In each stream of the target it begins a new epoch, later than
+//! any that is there, and counts its sequences from 0: those of a selection have gaps, and a packet
+//! must never be taken for one that somebody else pushed.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use io_trace::Cause;
+use trace_format::{
+    AgentId, Kind, StorageId, StreamId,
+    agent_file::{AgentFile, StreamSpec},
+    limits::ENVELOPE_BODY_BYTES_MAX,
+    paths::FileName,
+    storage_file::StorageState,
+};
+
+use super::{Engine, PacketInfo, PendingPush};
+use crate::{
+    AgentSpec, NewPacket, Progress, Push, Selection, StorageError, clock::now_ns, read::read_small,
+    state::takes_packets, storage::Storage,
+};
+
+/// Packets looked up at once.
+const PAGE_PACKETS: usize = 256;
+/// Between two looks whether there is room for a packet while others hold all of it.
+const ROOM_WAIT: Duration = Duration::from_millis(5);
+/// Pushes on their way to the disk.
+const PENDING_MAX: usize = 16;
+
+/// Which packets are copied; empty sets take all.
+#[derive(Debug, Clone, Default)]
+pub struct CopySelection {
+    /// Only those of these agents.
+    pub agents: HashSet<AgentId>,
+    /// Only those of streams with these ids.
+    pub streams: HashSet<StreamId>,
+    /// Only those of these kinds.
+    pub kinds: HashSet<Kind>,
+    /// Only those that may hold events at or after this instant, ns since the epoch.
+    pub from: Option<i64>,
+    /// Only those that may hold events before this instant, ns since the epoch.
+    pub to: Option<i64>,
+}
+
+impl CopySelection {
+    fn takes(&self, packet: &PacketInfo) -> bool {
+        let all = |is_empty: bool, has: bool| is_empty || has;
+        all(self.agents.is_empty(), self.agents.contains(&packet.agent))
+            && all(
+                self.streams.is_empty(),
+                self.streams.contains(&packet.stream),
+            )
+            && all(self.kinds.is_empty(), self.kinds.contains(&packet.kind))
+    }
+}
+
+/// What a copy wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CopyReport {
+    /// Packets written.
+    pub packets: u64,
+    /// Their bytes as the agents sent them.
+    pub bytes: u64,
+}
+
+/// A copy under way.
+struct Copying<'a> {
+    engine: &'a Engine,
+    source: Arc<Storage>,
+    target: StorageId,
+    progress: &'a Progress,
+    /// Epoch and next sequence of each stream of the target that was written to.
+    places: HashMap<(AgentId, StreamId), (u64, u64)>,
+    pending: VecDeque<PendingPush>,
+    report: CopyReport,
+}
+
+impl Engine {
+    /// Copies the packets that `selection` takes from one storage into another, which must take
+    /// packets. What was written before a failure stays in the target.
+    ///
+    /// # Errors
+    /// When there is no such storage, both are the same, the target takes no packets, a packet
+    /// cannot be read or written, or the copy was cancelled.
+    pub async fn copy_storage(
+        &self,
+        source: StorageId,
+        target: StorageId,
+        selection: &CopySelection,
+        progress: &Arc<Progress>,
+    ) -> Result<CopyReport, StorageError> {
+        let from = self.find(source)?;
+        let to = self.find(target)?;
+        if source == target {
+            return Err(StorageError::Invalid {
+                what: "target",
+                problem: "is the storage that is copied".to_owned(),
+            });
+        }
+        if !takes_packets(to.state()) {
+            return Err(to.wrong_state("a copy", "OPEN or RECORDING"));
+        }
+        from.watch(progress);
+        to.watch(progress);
+        progress.begin(from.info().totals.raw_bytes);
+        let mut copying = Copying {
+            engine: self,
+            source: from,
+            target,
+            progress,
+            places: HashMap::new(),
+            pending: VecDeque::new(),
+            report: CopyReport::default(),
+        };
+        let mut wanted = Selection {
+            from: selection.from,
+            to: selection.to,
+            limit: PAGE_PACKETS,
+            ..Selection::default()
+        };
+        loop {
+            let page = self.descriptors(source, wanted.clone()).await?;
+            for packet in page.items {
+                progress.check()?;
+                let bytes = u64::from(packet.entry.raw_size);
+                if selection.takes(&packet) {
+                    copying.copy(packet).await?;
+                }
+                progress.add(bytes);
+            }
+            match page.next {
+                Some(last) => wanted.after = Some(last),
+                None => break,
+            }
+        }
+        while !copying.pending.is_empty() {
+            copying.settle().await?;
+        }
+        Ok(copying.report)
+    }
+}
+
+impl Copying<'_> {
+    async fn copy(&mut self, packet: PacketInfo) -> Result<(), StorageError> {
+        let (agent, stream) = (packet.agent.clone(), packet.stream.clone());
+        let (epoch, sequence) = self.place(&packet).await?;
+        let facts = packet.entry.facts;
+        let checksum = packet.entry.raw_checksum;
+        let size = u64::from(packet.entry.raw_size);
+        // Room is made by waiting for what this copy itself has under way, then by everybody else.
+        let permit = loop {
+            match self.engine.budget().try_acquire(size) {
+                Ok(permit) => break permit,
+                Err(_) if !self.pending.is_empty() => self.settle().await?,
+                Err(_) => {
+                    self.progress.check()?;
+                    tokio::time::sleep(ROOM_WAIT).await;
+                }
+            }
+        };
+        let payload = self.engine.read_payload(self.source.id, packet).await?;
+        let packets = vec![NewPacket {
+            epoch,
+            sequence,
+            payload,
+            checksum,
+            facts,
+        }];
+        let push = Push {
+            agent,
+            stream,
+            packets,
+            permit,
+        };
+        self.pending
+            .push_back(self.engine.submit(self.target, push).await?);
+        self.report.packets += 1;
+        self.report.bytes += size;
+        while self.pending.len() >= PENDING_MAX {
+            self.settle().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest push.
+    async fn settle(&mut self) -> Result<(), StorageError> {
+        match self.pending.pop_front() {
+            Some(pending) => pending.await.refused.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+
+    /// Epoch and sequence of the next packet of a stream.
+    async fn place(&mut self, packet: &PacketInfo) -> Result<(u64, u64), StorageError> {
+        let key = (packet.agent.clone(), packet.stream.clone());
+        if let Some((epoch, next)) = self.places.get_mut(&key) {
+            let sequence = *next;
+            *next += 1;
+            return Ok((*epoch, sequence));
+        }
+        self.declare(packet).await?;
+        let (agent, stream) = &key;
+        let last = self
+            .engine
+            .next_sequence(self.target, agent, stream)
+            .await?;
+        let epoch = now_ns().unsigned_abs().max(last.epoch + 1);
+        self.places.insert(key, (epoch, 1));
+        Ok((epoch, 0))
+    }
+
+    /// Makes agent and stream known, where the storage came from elsewhere and they are not.
+    async fn declare(&self, packet: &PacketInfo) -> Result<(), StorageError> {
+        let agents = &self.engine.services().agents;
+        if let Ok(known) = agents.stream(&packet.agent, &packet.stream) {
+            // The same names may mean something else on the server that the storage came from.
+            return match known.kind == packet.kind {
+                true => Ok(()),
+                false => Err(StorageError::StreamKindConflict {
+                    agent: packet.agent.clone(),
+                    stream: packet.stream.clone(),
+                    declared: known.kind,
+                    wanted: packet.kind,
+                }),
+            };
+        }
+        let file = self.agent_file(&packet.agent).await?;
+        if agents.get(&packet.agent).is_err() {
+            let spec = AgentSpec {
+                id: file.id.clone(),
+                name: file.name,
+                host: file.host,
+                attributes: file.attributes,
+            };
+            agents.register(spec).await?;
+            if let Some(metadata) = file.metadata {
+                agents.set_metadata(&file.id, metadata.into()).await?;
+            }
+        }
+        let mut streams = file.streams.into_iter();
+        let spec: Option<StreamSpec> = streams.find(|spec| spec.id == packet.stream);
+        let spec = spec.ok_or_else(|| StorageError::StreamNotFound {
+            agent: packet.agent.clone(),
+            stream: packet.stream.clone(),
+        })?;
+        agents.declare(&packet.agent, spec).await?;
+        Ok(())
+    }
+
+    async fn agent_file(&self, agent: &AgentId) -> Result<AgentFile, StorageError> {
+        if self.source.state() != StorageState::Finalized {
+            return Err(StorageError::AgentNotFound(agent.clone()));
+        }
+        let path = self.source.path(&FileName::Agent(agent.clone()));
+        let read = move || {
+            let bytes = read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX));
+            let bytes = bytes.map_err(StorageError::io("read", &path))?;
+            AgentFile::decode(&bytes).map_err(StorageError::damaged(&path))
+        };
+        self.engine.blocking(Cause::Query, read).await
+    }
+}

@@ -1,0 +1,32 @@
+//! The short form of `cargo xtask model`.
+
+use harness::{ModelPlan, Settings, run_model};
+
+fn check(seed: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let report = run_model(&ModelPlan {
+        folder: folder.path().to_owned(),
+        settings: Settings::default(),
+        operations: 150,
+        seed,
+    });
+    for operation in [
+        "create", "push", "finalize", "label", "copy", "export", "delete",
+    ] {
+        assert!(
+            report.done.contains_key(operation),
+            "no {operation}: {report:?}"
+        );
+    }
+    assert!(report.refused.contains_key("push"), "{report:?}");
+}
+
+#[test]
+fn no_operation_leaves_a_state_that_the_model_does_not_allow() {
+    check(1);
+}
+
+#[test]
+fn another_order_of_operations_does_not_either() {
+    check(2);
+}

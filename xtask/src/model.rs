@@ -1,0 +1,37 @@
+//! `cargo xtask model`: the long form of the model cases of the suite.
+
+use harness::{ModelPlan, Settings, run_model};
+
+use crate::failure::Outcome;
+use crate::options::Options;
+use crate::process::{fresh_folder, release_server};
+
+/// Sequences, one a seed, and operations of each.
+const SEEDS_DEFAULT: u64 = 20;
+const OPERATIONS_DEFAULT: u64 = 1000;
+
+/// Builds the server and holds random sequences of operations against the model.
+pub(crate) fn run_job(arguments: &[String]) -> Outcome {
+    let options = Options::parse(arguments)?;
+    let seeds: u64 = options.get("seeds", SEEDS_DEFAULT)?;
+    let first: u64 = options.get("seed", 1)?;
+    let operations = options.get("operations", OPERATIONS_DEFAULT)?;
+    let settings = Settings {
+        program: Some(release_server()?),
+        ..Settings::default()
+    };
+    for seed in first..first + seeds {
+        let report = run_model(&ModelPlan {
+            folder: fresh_folder("model")?,
+            settings: settings.clone(),
+            operations,
+            seed,
+        });
+        println!(
+            "seed {seed}: done {:?}, refused {:?}",
+            report.done, report.refused
+        );
+    }
+    println!("{seeds} sequences of {operations} operations; all as the model has it");
+    Ok(())
+}
