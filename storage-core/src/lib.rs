@@ -53,9 +53,9 @@ pub use budget::{ByteBudget, BytePermit};
 pub use config::{DiskLow, EngineConfig, IoChoice};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
 pub use engine::{
-    CopyReport, CopySelection, Created, Engine, Export, FileInfo, LabelTypeInfo, NewStorage,
-    NextSequence, PacketInfo, Page, PendingPush, ServedFile, StorageFilter, StorageInfo,
-    StorageLabel, StoragePatch, check_archive,
+    CACHED_BYTES_MAX, CopyReport, CopySelection, Created, Engine, Export, FileInfo, LabelTypeInfo,
+    LeafInfo, NewStorage, NextSequence, PacketInfo, Page, PendingPush, ServedFile, StorageFilter,
+    StorageInfo, StorageLabel, StorageLeaves, StoragePatch, check_archive,
 };
 pub use error::StorageError;
 pub use labels::{Comparison, LabelFilter, LabelValue};

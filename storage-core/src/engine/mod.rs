@@ -1,5 +1,6 @@
 //! The engine: all storages and agents of one data folder.
 
+mod cache;
 mod copy;
 mod export;
 #[cfg(test)]
@@ -7,6 +8,7 @@ mod fault_tests;
 mod import;
 mod ingest;
 mod labels;
+mod leaves;
 mod lifecycle;
 mod listing;
 mod reading;
@@ -24,11 +26,13 @@ use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use trace_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
 
+pub use cache::CACHED_BYTES_MAX;
 pub use copy::{CopyReport, CopySelection};
 pub use export::Export;
 pub use import::check_archive;
 pub use ingest::{NextSequence, PendingPush};
 pub use labels::{LabelTypeInfo, StorageLabel};
+pub use leaves::{LeafInfo, StorageLeaves};
 pub use lifecycle::{Created, NewStorage, StoragePatch};
 pub use listing::StorageFilter;
 pub use reading::{FileInfo, PacketInfo, Page, ServedFile};

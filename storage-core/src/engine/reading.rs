@@ -274,6 +274,8 @@ impl Engine {
                 length: file.length,
                 checksum: Some(file.checksum),
             }));
+            let find = move || Self::derived_files(&storage);
+            files.extend(self.blocking(Cause::Range, find).await?);
         } else if let Some(tree) = &*storage.tree.read() {
             let written = tree.leaves().filter(|leaf| leaf.tail.length > 0);
             files.extend(written.map(|leaf| FileInfo {
@@ -325,9 +327,13 @@ impl Engine {
                 .await;
         }
         let listed = info.files.into_iter().find(|file| file.name == name);
-        let FileEntry {
-            length, checksum, ..
-        } = listed.ok_or_else(not_found)?;
+        let (length, checksum) = match listed {
+            Some(file) => (file.length, file.checksum),
+            None => self
+                .derived(&storage, parsed)
+                .await?
+                .ok_or_else(not_found)?,
+        };
         self.blocking(Cause::Range, move || {
             let file = open_served(&path)?;
             let found = file

@@ -1,0 +1,167 @@
+//! Stored answers of finalized storages: derived, bounded, and worth nothing when damaged.
+
+use std::{path::Path, time::SystemTime};
+
+use bytes::Bytes;
+use io_trace::Cause;
+use trace_format::{StorageId, checksum::crc32c, paths::CACHE_FOLDER, storage_file::StorageState};
+
+use super::Engine;
+use crate::{StorageError, read::read_small};
+
+/// Longest answer that is kept, in bytes.
+pub const CACHED_BYTES_MAX: usize = 1 << 20;
+/// Answers that a storage keeps; the oldest leaves for the next.
+const CACHED_COUNT_MAX: usize = 64;
+
+/// Ending of their files.
+const ENDING: &str = "cached";
+const MAGIC: [u8; 8] = *b"THCACHE\x01";
+/// Magic, length of the key, CRC32C of all that follows.
+const HEAD_BYTES: usize = 16;
+
+impl Engine {
+    /// The answer that was kept under this key, while the storage is finalized.
+    ///
+    /// # Errors
+    /// When there is no such storage.
+    pub async fn cached(&self, id: StorageId, key: &str) -> Result<Option<Bytes>, StorageError> {
+        let storage = self.find(id)?;
+        if storage.state() != StorageState::Finalized {
+            return Ok(None);
+        }
+        let path = storage.folder.join(CACHE_FOLDER).join(name_of(key));
+        let key = key.to_owned();
+        self.blocking(Cause::Query, move || {
+            let max = (HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
+            // One that cannot be read is as good as none.
+            Ok(read_small(&path, max)
+                .ok()
+                .and_then(|file| decode(&key, file.into())))
+        })
+        .await
+    }
+
+    /// Keeps an answer of a finalized storage; longer ones than [`CACHED_BYTES_MAX`] are not kept.
+    ///
+    /// # Errors
+    /// When there is no such storage, the disk is low, or it cannot be written.
+    pub async fn keep_cached(
+        &self,
+        id: StorageId,
+        key: &str,
+        answer: &[u8],
+    ) -> Result<(), StorageError> {
+        let storage = self.find(id)?;
+        if storage.state() != StorageState::Finalized || answer.len() > CACHED_BYTES_MAX {
+            return Ok(());
+        }
+        self.services().space.check()?;
+        let folder = storage.folder.join(CACHE_FOLDER);
+        let (name, bytes) = (name_of(key), encode(key, answer));
+        let prepared = folder.clone();
+        self.blocking(Cause::Query, move || {
+            match std::fs::create_dir(&prepared) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(StorageError::io("create", prepared)(error));
+                }
+                _ => {}
+            }
+            make_room(&prepared).map_err(StorageError::io("make room in", prepared))
+        })
+        .await?;
+        let path = folder.join(&name);
+        let published = self.services().door.publish(folder, name, bytes).await;
+        published.map_err(StorageError::io("write", path))
+    }
+}
+
+fn name_of(key: &str) -> String {
+    let (front, back) = key.as_bytes().split_at(key.len() / 2);
+    let (first, second) = (crc32c(key.as_bytes()), crc32c(&[back, front].concat()));
+    format!("{first:08x}{second:08x}.{ENDING}")
+}
+
+fn encode(key: &str, answer: &[u8]) -> Bytes {
+    let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
+    let mut body = Vec::with_capacity(key.len() + answer.len());
+    body.extend_from_slice(key.as_bytes());
+    body.extend_from_slice(answer);
+    let mut file = MAGIC.to_vec();
+    file.extend(length.to_le_bytes());
+    file.extend(crc32c(&body).to_le_bytes());
+    file.extend(body);
+    file.into()
+}
+
+/// The answer in a file, when it is whole and that of `key`.
+fn decode(key: &str, file: Bytes) -> Option<Bytes> {
+    let word = |at: usize| {
+        let bytes = file.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes))
+    };
+    let (length, checksum) = (word(8)?, word(12)?);
+    let body = file.get(HEAD_BYTES..)?;
+    let is_whole = file.starts_with(&MAGIC) && crc32c(body) == checksum;
+    let is_of_key = length as usize == key.len() && body.starts_with(key.as_bytes());
+    (is_whole && is_of_key).then(|| file.slice(HEAD_BYTES + key.len()..))
+}
+
+/// Removes the oldest answers until one more may be kept.
+fn make_room(folder: &Path) -> std::io::Result<()> {
+    let mut kept = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let written = entry
+            .metadata()?
+            .modified()
+            .unwrap_or(SystemTime::UNIX_EPOCH);
+        kept.push((written, entry.path()));
+    }
+    kept.sort();
+    let beyond = (kept.len() + 1).saturating_sub(CACHED_COUNT_MAX);
+    for (_, path) in kept.into_iter().take(beyond) {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_comes_back_under_its_own_key_only() {
+        let file = encode("count name == 'x'", b"{\"count\":7}\n");
+        let found = decode("count name == 'x'", file.clone());
+        assert_eq!(found.as_deref(), Some(&b"{\"count\":7}\n"[..]));
+        assert_eq!(decode("count name == 'y'", file.clone()), None);
+        assert_eq!(decode("count name == 'x", file.clone()), None);
+        for at in 0..file.len() {
+            let mut damaged = file.to_vec();
+            damaged[at] ^= 1;
+            assert_eq!(
+                decode("count name == 'x'", damaged.into()),
+                None,
+                "byte {at}"
+            );
+        }
+        assert_eq!(decode("", Bytes::new()), None);
+    }
+
+    #[test]
+    fn the_oldest_answers_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..CACHED_COUNT_MAX + 9 {
+            make_room(folder.path()).unwrap();
+            std::fs::write(folder.path().join(number.to_string()), b"x").unwrap();
+        }
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            CACHED_COUNT_MAX
+        );
+    }
+}
