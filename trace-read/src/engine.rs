@@ -8,7 +8,7 @@ use trace_events::Event;
 use trace_index::{BlockKind, ChunkStatistics, Index, Pruner, SlowRecord};
 use trace_query::{FieldTable, Filter, Program};
 
-use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts};
+use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts, passes_none};
 use crate::{Evidence, Limits, ReadError, Report};
 
 /// What the summaries of chunks may answer instead of their events.
@@ -56,6 +56,13 @@ pub(crate) fn plan<'s>(
     };
     for source in sources {
         let local = filter.map(|filter| source.localize(filter));
+        if local
+            .as_ref()
+            .is_some_and(|local| passes_none(&local.evaluate))
+        {
+            plan.report.left_out += 1;
+            continue;
+        }
         let tasks = match source.evidence()? {
             None => source.tasks(None),
             Some(evidence) => {

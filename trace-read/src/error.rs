@@ -39,6 +39,25 @@ pub enum ReadError {
         #[source]
         source: DecodeError,
     },
+    /// A frame of a data file is damaged.
+    #[error("{place} is damaged")]
+    DamagedFrame {
+        /// The data file.
+        place: String,
+        /// What is wrong, and where.
+        #[source]
+        source: trace_format::FormatError,
+    },
+    /// A packet of a data file is damaged.
+    #[error("{place} is damaged: the packet at byte {offset}: {problem}")]
+    DamagedPacket {
+        /// The data file.
+        place: String,
+        /// Offset of its stored bytes.
+        offset: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// A sidecar is damaged.
     #[error("cannot use {place}")]
     Sidecar {
@@ -63,6 +82,9 @@ pub enum ReadError {
         /// The file.
         place: String,
     },
+    /// A folder of a CTF trace cannot be read.
+    #[error(transparent)]
+    Folder(#[from] trace_events::ctf::FolderError),
     /// Nobody knows how to read the file.
     #[error("{} is no trace that can be queried: {reason}", path.display())]
     UnknownFile {
@@ -77,6 +99,9 @@ pub enum ReadError {
         /// The field.
         field: String,
     },
+    /// It was ended from outside.
+    #[error("it was ended before it was done")]
+    Cancelled,
     /// Rows cannot be written.
     #[error("cannot write the rows")]
     Output(#[source] std::io::Error),

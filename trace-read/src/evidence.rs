@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trace_index::{Block, BlockKind, Index, Pruner, Pruning, Sidecar, Tier};
+use trace_index::{Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, Tier};
 
 use crate::{Fetch, ReadError};
 
@@ -18,6 +18,8 @@ pub enum Evidence {
         fetch: Arc<dyn Fetch>,
         /// Bytes that were fetched so far.
         fetched_bytes: u64,
+        /// Filters that earlier queries loaded.
+        cache: Option<Arc<FilterCache>>,
     },
 }
 
@@ -92,10 +94,24 @@ impl Evidence {
             sidecar,
             fetch,
             fetched_bytes,
+            cache,
         } = self
         else {
             return Ok(());
         };
+        let key = sidecar.key();
+        let cache = |block: &Block| {
+            let cache = cache.as_ref();
+            cache.filter(|_| block.kind == BlockKind::Filters)
+        };
+        let mut missing = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            match cache(block).and_then(|cache| cache.get(key, block)) {
+                Some(filters) => sidecar.put_filters(block, filters),
+                None => missing.push(*block),
+            }
+        }
+        let blocks = missing;
         if blocks.is_empty() {
             return Ok(());
         }
@@ -112,6 +128,9 @@ impl Evidence {
                     place: place.clone(),
                     source,
                 })?;
+            if let Some((cache, filters)) = cache(block).zip(sidecar.filters(block)) {
+                cache.put(key, block, filters);
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Bytes of one file, from wherever it lies.
 ///
@@ -21,6 +22,11 @@ pub trait Fetch: Send + Sync {
     /// When any of the bytes cannot be had; a range beyond the end is
     /// [`io::ErrorKind::UnexpectedEof`].
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
+
+    /// Bytes that are asked for at once where there is a choice: as many as a round trip is worth.
+    fn batch_bytes(&self) -> u64 {
+        1 << 20
+    }
 
     /// The bytes of one range.
     ///
@@ -58,6 +64,73 @@ impl LocalFile {
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file
+    }
+}
+
+/// A file on this machine that is opened when it is first read, and stays open: whoever puts
+/// another one in its place does not change it.
+#[derive(Debug)]
+pub struct LazyFile {
+    path: PathBuf,
+    file: OnceLock<LocalFile>,
+}
+
+impl LazyFile {
+    /// The file at `path`.
+    pub fn new(path: PathBuf) -> LazyFile {
+        LazyFile {
+            path,
+            file: OnceLock::new(),
+        }
+    }
+}
+
+impl Fetch for LazyFile {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        if let Some(file) = self.file.get() {
+            return file.fetch(ranges);
+        }
+        let opened = LocalFile::open(&self.path)?;
+        self.file.get_or_init(|| opened).fetch(ranges)
+    }
+}
+
+/// Bytes that are in memory already, of a file that need not stay open for them.
+pub(crate) struct InMemory {
+    pub(crate) place: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Fetch for InMemory {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let read = |range: &Range<u64>| {
+            let bytes = self.bytes.get(at(range.start)..at(range.end));
+            Ok(bytes.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
+        };
+        ranges.iter().map(read).collect()
+    }
+}
+
+/// A file on this machine that is open only while it is read, for readers of many files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedFile(pub PathBuf);
+
+impl Fetch for ClosedFile {
+    fn place(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        LocalFile::open(&self.0)?.fetch(ranges)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | step | type |
 //! | --- | --- |
-//! | what is read: files, streams of storages, in chunks | [`ChunkSource`], [`DftSet`] |
+//! | what is read: files, leaves of storages, in chunks | [`ChunkSource`], [`DftSet`], [`StorageSet`] |
 //! | where bytes come from: this machine, a server, by byte range | [`Fetch`], [`LocalFile`] |
 //! | what is asked | [`Request`], [`Limits`] |
 //! | ruling out chunks, fetching only the blocks of the index that this needs | [`Evidence`] |
@@ -24,9 +24,12 @@ mod evidence;
 mod fetch;
 mod order;
 mod output;
+mod packet_files;
 mod request;
 mod rows;
+mod sidecar;
 mod source;
+mod stored;
 
 pub use aggregate::{GROUPS_MAX, GroupRow, count, group_by};
 pub use dft::{
@@ -35,8 +38,16 @@ pub use dft::{
 };
 pub use error::ReadError;
 pub use evidence::Evidence;
-pub use fetch::{Fetch, LocalFile};
-pub use output::{Column, Columns, Csv, Ndjson, RowFormat, Text, write_json_value};
+pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile};
+pub use output::{
+    Column, Columns, Csv, GROUP_COLUMNS, Ndjson, RowFormat, Text, group_csv_head, write_group_csv,
+    write_group_ndjson, write_json_value,
+};
+pub use packet_files::open_paths;
 pub use request::{Limits, Report, Request};
 pub use rows::write_rows;
 pub use source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
+pub use stored::{
+    AgentTrace, IndexedLeaf, Leaf, LeafIndexOptions, LeafRanges, LeafSource, StorageSet,
+    StoredLeaf, index_leaf,
+};

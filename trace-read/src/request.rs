@@ -87,7 +87,9 @@ pub struct Report {
     pub sources: usize,
     /// Sources that have an index.
     pub indexed: usize,
-    /// Chunks of these.
+    /// Sources of which it is known by where they come from that they hold no match.
+    pub left_out: usize,
+    /// Chunks of those that have an index.
     pub chunks: usize,
     /// Chunks that each tier ruled out: statistics, dictionaries, filters.
     pub ruled_out: [usize; 3],
@@ -108,12 +110,46 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report as a JSON object.
+    pub fn json(&self) -> String {
+        let [statistics, dictionaries, filters] = self.ruled_out;
+        let counters = &self.counters;
+        let numbers = [
+            ("sources", self.sources as u64),
+            ("left_out", self.left_out as u64),
+            ("indexed", self.indexed as u64),
+            ("chunks", self.chunks as u64),
+            ("summarized", self.summarized as u64),
+            ("slowest", self.slowest as u64),
+            ("read", self.read as u64),
+            ("index_bytes", self.index_bytes),
+            ("fetched_bytes", counters.fetched_bytes),
+            ("decoded_bytes", counters.decoded_bytes),
+            ("events", counters.decoded.events),
+            ("broken", counters.decoded.broken),
+            ("matched", self.matched),
+            ("spills", self.spills),
+        ];
+        let numbers: Vec<String> = numbers
+            .iter()
+            .map(|(name, number)| format!("\"{name}\":{number}"))
+            .collect();
+        format!(
+            "{{{},\"ruled_out\":{{\"statistics\":{statistics},\"dictionaries\":{dictionaries},\
+             \"filters\":{filters}}}}}",
+            numbers.join(",")
+        )
+    }
+
     /// The report for people, a line each.
     pub fn lines(&self) -> Vec<String> {
         let [statistics, dictionaries, filters] = self.ruled_out;
         let left = self.chunks - statistics - dictionaries - filters;
         let mut lines = vec![
-            format!("sources: {}, with an index: {}", self.sources, self.indexed),
+            format!(
+                "sources: {}, left out by where they come from: {}, with an index: {}",
+                self.sources, self.left_out, self.indexed
+            ),
             format!("chunks: {}", self.chunks),
             format!("  ruled out by statistics: {statistics}"),
             format!("  ruled out by dictionaries: {dictionaries}"),

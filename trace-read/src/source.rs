@@ -3,7 +3,7 @@
 use trace_events::gzip::{Inflater, TextBuffer};
 use trace_events::{Decoded, EachEvent};
 use trace_index::Chunk;
-use trace_query::{BareUnit, FieldTable, Filter};
+use trace_query::{BareUnit, Expr, FieldTable, Filter};
 
 use crate::{Evidence, ReadError};
 
@@ -64,6 +64,35 @@ pub struct LocalFilter {
     pub evaluate: Filter,
     /// What chunks are asked. True of the same events, but spelled with fields that are indexed.
     pub prune: Filter,
+}
+
+/// Whether a filter is known to pass no event of any kind.
+pub(crate) fn passes_none(filter: &Filter) -> bool {
+    known(filter) == Some(false)
+}
+
+/// What a filter says of every event, where it asks for none.
+fn known(filter: &Filter) -> Option<bool> {
+    match filter {
+        Expr::Test(_) => None,
+        Expr::Not(operand) => known(operand).map(|value| !value),
+        Expr::And(operands) => decided(operands, false),
+        Expr::Or(operands) => decided(operands, true),
+    }
+}
+
+/// What operands say together, of which one with the value `decisive` decides.
+fn decided(operands: &[Filter], decisive: bool) -> Option<bool> {
+    let mut values = operands.iter().map(known);
+    let mut open = false;
+    for value in &mut values {
+        match value {
+            Some(value) if value == decisive => return Some(decisive),
+            Some(_) => {}
+            None => open = true,
+        }
+    }
+    (!open).then_some(!decisive)
 }
 
 /// A unit of work.

@@ -6,6 +6,7 @@
 //! length and its CRC32C are those that the storage file gives; until then it has the ending `.tmp`
 //! and is continued where it ends. Running the same again fetches only what is missing.
 
+mod leaves;
 mod transfer;
 
 use std::collections::BTreeSet;
@@ -22,8 +23,10 @@ use trace_format::paths::{FileName, FileRole, UNPUBLISHED_ENDING};
 use trace_format::storage_file::{FileEntry, StorageFile, StorageState};
 
 use crate::ClientError;
-use crate::http::{Client, StorageUrl};
+use crate::http::{Client, FileInfo, StorageUrl};
 use transfer::Transfer;
+
+pub use leaves::{Mounted, leaves};
 
 /// Files fetched side by side.
 const FILES_MAX: usize = 4;
@@ -95,7 +98,9 @@ pub async fn mount(
 ) -> Result<MountReport, ClientError> {
     let (description, bytes) = describe(client, storage).await?;
     let id = description.id;
-    let files = checked_files(description.files, storage)?;
+    let mut files = description.files;
+    files.extend(derived_files(client, storage).await?);
+    let files = checked_files(files, storage)?;
     let (wanted, left_out): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| extent.wants(file.role));
     let mut local = open_folder(folder, id, storage)?;
@@ -179,6 +184,35 @@ pub(crate) async fn fetch_whole(
         whole.extend_from_slice(&bytes);
     }
     Ok(whole)
+}
+
+/// The chunk indexes that the server has of the storage. They are not in its storage file, because
+/// they may be made anew.
+async fn derived_files(
+    client: &Client,
+    storage: &StorageUrl,
+) -> Result<Vec<FileEntry>, ClientError> {
+    let listed = match client.files(storage.id).await {
+        Ok(listed) => listed,
+        // A server that only serves files has no list of them; all can be explored without.
+        Err(ClientError::Refused(problem)) if problem.status == 404 => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let entry = |file: FileInfo| {
+        let role = match file.role.as_str() {
+            "chunk_index" => FileRole::ChunkIndex,
+            "provenance" => FileRole::Provenance,
+            _ => return None,
+        };
+        let checksum = file.checksum?;
+        Some(FileEntry {
+            name: file.name,
+            role,
+            length: file.length,
+            checksum: u32::from_str_radix(checksum.as_str()?, 16).ok()?,
+        })
+    };
+    Ok(listed.into_iter().filter_map(entry).collect())
 }
 
 /// The files of a storage file, whose names come from afar and become paths here.

@@ -168,6 +168,10 @@ impl trace_read::Fetch for RemoteFile {
         self.url()
     }
 
+    fn batch_bytes(&self) -> u64 {
+        8 << 20
+    }
+
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         self.read_blocking(ranges)
     }

@@ -15,9 +15,9 @@ use trace_events::Decoded;
 use trace_events::dft::{HashKind, HashNames, HashValue, TimeUnit};
 
 /// Under which name the sidecar keeps the facts.
-pub(super) const FACTS: &str = "dft.facts";
+pub(crate) const FACTS: &str = "dft.facts";
 /// Under which name the sidecar keeps the names.
-pub(super) const NAMES: &str = "dft.names";
+pub(crate) const NAMES: &str = "dft.names";
 const VERSION: u8 = 1;
 const KINDS: [HashKind; 3] = HashKind::ALL;
 const UNITS: [TimeUnit; 4] = [
@@ -29,30 +29,41 @@ const UNITS: [TimeUnit; 4] = [
 
 /// What a file says about itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct FileFacts {
-    pub(super) unit: TimeUnit,
+pub(crate) struct FileFacts {
+    pub(crate) unit: TimeUnit,
     /// Metadata records and broken lines; events are counted by the chunks.
-    pub(super) decoded: Decoded,
+    pub(crate) decoded: Decoded,
 }
 
-pub(super) fn encode_facts(facts: &FileFacts) -> Vec<u8> {
-    let unit = UNITS
-        .iter()
-        .position(|unit| *unit == facts.unit)
-        .unwrap_or(1);
-    let mut out = vec![VERSION, unit as u8];
+/// The byte that stands for a unit.
+pub(crate) fn code_of_unit(unit: TimeUnit) -> u8 {
+    match unit {
+        TimeUnit::Nanosecond => 0,
+        TimeUnit::Microsecond => 1,
+        TimeUnit::Millisecond => 2,
+        TimeUnit::Second => 3,
+    }
+}
+
+/// The unit for which a byte stands.
+pub(crate) fn unit_of_code(code: u8) -> Option<TimeUnit> {
+    UNITS.get(usize::from(code)).copied()
+}
+
+pub(crate) fn encode_facts(facts: &FileFacts) -> Vec<u8> {
+    let mut out = vec![VERSION, code_of_unit(facts.unit)];
     out.extend(facts.decoded.metadata.to_le_bytes());
     out.extend(facts.decoded.broken.to_le_bytes());
     out
 }
 
 /// Reads what [`encode_facts`] wrote; `None` where it is damaged or of another version.
-pub(super) fn decode_facts(bytes: &[u8]) -> Option<FileFacts> {
+pub(crate) fn decode_facts(bytes: &[u8]) -> Option<FileFacts> {
     let mut reader = Reader(bytes);
     if reader.take(1)? != [VERSION] {
         return None;
     }
-    let unit = *UNITS.get(usize::from(reader.take(1)?[0]))?;
+    let unit = unit_of_code(reader.take(1)?[0])?;
     let decoded = Decoded {
         events: 0,
         metadata: reader.long()?,
@@ -85,7 +96,7 @@ fn hex(text: &[u8]) -> Option<u64> {
     }
 }
 
-pub(super) fn encode_names(names: &HashNames) -> Vec<u8> {
+pub(crate) fn encode_names(names: &HashNames) -> Vec<u8> {
     let mut names: Vec<_> = names.iter().collect();
     names.sort_by_key(|(kind, hash, text)| (*kind, *text, *hash));
     let mut out = vec![VERSION];
@@ -107,7 +118,7 @@ pub(super) fn encode_names(names: &HashNames) -> Vec<u8> {
 }
 
 /// Reads what [`encode_names`] wrote; `None` where it is damaged or of another version.
-pub(super) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
+pub(crate) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
     let mut reader = Reader(bytes);
     if reader.take(1)? != [VERSION] {
         return None;

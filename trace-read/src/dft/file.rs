@@ -12,8 +12,9 @@ use trace_query::{BareUnit, FieldTable, Filter};
 
 use super::head::head_of;
 use super::localize::localize;
-use super::sidecar::{OpenSidecar, Unusable};
+use super::sidecar::Unusable;
 use super::visit::Events;
+use crate::sidecar::OpenSidecar;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, first_ts};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
@@ -355,6 +356,7 @@ impl ChunkSource for DftFile {
                 sidecar: open.sidecar()?,
                 fetch: Arc::clone(&open.fetch),
                 fetched_bytes: open.fetched_bytes,
+                cache: None,
             })),
         }
     }

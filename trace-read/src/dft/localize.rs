@@ -18,7 +18,7 @@ use crate::source::LocalFilter;
 const HASHES_MAX: usize = 4_096;
 
 /// Whether the filter asks for a text that may be kept as a hash.
-pub(super) fn asks_for_names(filter: &Filter) -> bool {
+pub(crate) fn asks_for_names(filter: &Filter) -> bool {
     let mut asks = false;
     filter.for_each(&mut |predicate| {
         asks |= text_field(predicate).is_some()
@@ -27,7 +27,8 @@ pub(super) fn asks_for_names(filter: &Filter) -> bool {
     asks
 }
 
-pub(super) fn localize(filter: &Filter, names: &Names) -> LocalFilter {
+/// The filter in terms of a file or stream with these names.
+pub(crate) fn localize(filter: &Filter, names: &Names) -> LocalFilter {
     let evaluate = rewrite(filter, &|predicate| match hash_field(predicate) {
         Some(field) => with_hashes(predicate, field, names),
         None => Expr::Test(predicate.clone()),

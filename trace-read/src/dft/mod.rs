@@ -1,6 +1,6 @@
 //! DFTracer files: plain or gzip, with or without a sidecar.
 
-mod attachment;
+pub(crate) mod attachment;
 mod build;
 mod file;
 mod head;
@@ -13,6 +13,8 @@ mod visit;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use localize::{asks_for_names, localize};
 
 pub use build::{BuildOptions, Built, build};
 pub use file::DftFile;

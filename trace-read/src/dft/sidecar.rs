@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use trace_events::dft::HashNames;
-use trace_index::{BlockKind, Identity, Index, Opened, Sidecar, TAIL_BYTES};
+use trace_index::{Identity, Index};
 
 use super::attachment::{self, FileFacts};
-use crate::{Fetch, LocalFile, ReadError};
+use crate::sidecar::OpenSidecar;
+use crate::{LocalFile, ReadError};
 
 /// Where the sidecar of `path` lies.
 pub fn sidecar_path(path: &Path) -> PathBuf {
@@ -87,16 +88,6 @@ pub fn write_sidecar(path: &Path, index: &Index) -> Result<u64, ReadError> {
     Ok(bytes.len() as u64)
 }
 
-/// A sidecar that belongs to its file, opened as far as every query needs it.
-pub(super) struct OpenSidecar {
-    pub(super) fetch: Arc<dyn Fetch>,
-    tail: Vec<u8>,
-    len: u64,
-    /// Chunks and checkpoints.
-    pub(super) index: Index,
-    pub(super) fetched_bytes: u64,
-}
-
 /// Why a sidecar is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
@@ -137,48 +128,6 @@ impl OpenSidecar {
         Ok(open)
     }
 
-    /// Opens the sidecar that `fetch` reads, of `len` bytes.
-    pub(super) fn of_file(fetch: Arc<dyn Fetch>, len: u64) -> Result<OpenSidecar, ReadError> {
-        let place = fetch.place();
-        let mut wanted = TAIL_BYTES.min(len);
-        let mut fetched_bytes = 0;
-        loop {
-            let tail = fetch.fetch_one(len - wanted..len);
-            let tail = tail.map_err(|error| ReadError::fetch(&*place, error))?;
-            fetched_bytes += wanted;
-            let opened = Sidecar::open(&tail, len).map_err(|source| ReadError::Sidecar {
-                place: place.clone(),
-                source,
-            })?;
-            match opened {
-                Opened::Sidecar(sidecar) => {
-                    let index = sidecar.into_index();
-                    return Ok(OpenSidecar {
-                        fetch,
-                        tail,
-                        len,
-                        index,
-                        fetched_bytes,
-                    });
-                }
-                Opened::More(more) => wanted = more.min(len),
-            }
-        }
-    }
-
-    /// The sidecar, with nothing loaded but what every query needs.
-    pub(super) fn sidecar(&self) -> Result<Box<Sidecar>, ReadError> {
-        let place = || self.fetch.place();
-        match Sidecar::open(&self.tail, self.len) {
-            Ok(Opened::Sidecar(sidecar)) => Ok(sidecar),
-            Ok(Opened::More(_)) => Err(ReadError::Shrunk { place: place() }),
-            Err(source) => Err(ReadError::Sidecar {
-                place: place(),
-                source,
-            }),
-        }
-    }
-
     /// What the file says about itself; `None` where another version wrote it.
     pub(super) fn facts(&self) -> Result<Option<FileFacts>, ReadError> {
         let bytes = self.attachment(attachment::FACTS)?;
@@ -189,27 +138,5 @@ impl OpenSidecar {
     pub(super) fn names(&self) -> Result<Option<HashNames>, ReadError> {
         let bytes = self.attachment(attachment::NAMES)?;
         Ok(bytes.and_then(|bytes| attachment::decode_names(&bytes)))
-    }
-
-    fn attachment(&self, name: &str) -> Result<Option<Arc<[u8]>>, ReadError> {
-        let mut sidecar = self.sidecar()?;
-        let number = sidecar
-            .index()
-            .attachments()
-            .iter()
-            .position(|known| known.name == name);
-        let block = sidecar.blocks().iter().find(|block| {
-            block.kind == BlockKind::Attachment && number == usize::try_from(block.number).ok()
-        });
-        let Some(block) = block.copied() else {
-            return Ok(None);
-        };
-        let place = self.fetch.place();
-        let bytes = self.fetch.fetch_one(block.range());
-        let bytes = bytes.map_err(|error| ReadError::fetch(&*place, error))?;
-        sidecar
-            .load(&block, &bytes)
-            .map_err(|source| ReadError::Sidecar { place, source })?;
-        Ok(sidecar.index().attachment(name).cloned())
     }
 }

@@ -47,13 +47,8 @@ impl RowFormat for Csv {
             if index > 0 {
                 out.push(b',');
             }
-            match event.field(column.id) {
-                None => {}
-                Some(Value::Str(text)) => write_cell(text, out),
-                Some(Value::Int(value)) => write_display(value, out),
-                Some(Value::Uint(value)) => write_display(value, out),
-                Some(Value::Float(value)) => write_display(value, out),
-                Some(Value::Bool(value)) => write_display(value, out),
+            if let Some(value) = event.field(column.id) {
+                write_value(value, out);
             }
         }
         if self.rest {
@@ -80,7 +75,17 @@ fn rest_of(event: &dyn Event) -> Vec<u8> {
     rest
 }
 
-fn write_cell(text: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Str(text) => write_cell(text, out),
+        Value::Int(value) => write_display(value, out),
+        Value::Uint(value) => write_display(value, out),
+        Value::Float(value) => write_display(value, out),
+        Value::Bool(value) => write_display(value, out),
+    }
+}
+
+pub(super) fn write_cell(text: &[u8], out: &mut Vec<u8>) {
     if !text
         .iter()
         .any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'))

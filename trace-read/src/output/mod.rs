@@ -1,6 +1,7 @@
 //! Rows as bytes.
 
 mod csv;
+mod groups;
 mod json;
 mod ndjson;
 mod text;
@@ -9,6 +10,7 @@ use trace_events::Event;
 use trace_query::{FieldId, FieldPath, FieldTable};
 
 pub use csv::Csv;
+pub use groups::{GROUP_COLUMNS, group_csv_head, write_group_csv, write_group_ndjson};
 pub use json::write_json_value;
 pub use ndjson::Ndjson;
 pub use text::Text;

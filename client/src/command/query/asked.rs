@@ -1,0 +1,23 @@
+use trace_query::FieldPath;
+use trace_read::{Columns, Request};
+
+use super::Format;
+
+/// What is asked, wherever the answer comes from.
+pub(super) struct Asked {
+    pub(super) request: Request,
+    pub(super) columns: Columns,
+    pub(super) count: bool,
+    pub(super) group_by: Option<String>,
+    pub(super) format: Format,
+    pub(super) explain: bool,
+}
+
+impl Asked {
+    /// The fields that are named besides those of the expression.
+    pub(super) fn fields(&self) -> Vec<FieldPath> {
+        let mut fields = self.columns.fields();
+        fields.extend(self.group_by.as_deref().map(FieldPath::new));
+        fields
+    }
+}

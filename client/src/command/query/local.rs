@@ -1,0 +1,126 @@
+//! Events of files, and of folders that were mounted.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tokio::runtime::Runtime;
+use trace_query::FieldPath;
+use trace_read::{
+    ChunkSource, Csv, Limits, Ndjson, Report, RowFormat, StorageSet, StoredLeaf, Text, count,
+    group_by, open_paths, write_rows,
+};
+
+use super::asked::Asked;
+use super::print::{explanation, print_count, print_groups};
+use super::{CommandError, Context, Exit, Format};
+use crate::http::Retry;
+use crate::mount;
+
+pub(super) fn run_files(
+    context: &Context,
+    files: &[PathBuf],
+    no_index: bool,
+    asked: &Asked,
+) -> Result<Exit, CommandError> {
+    let sources = open_paths(files, !no_index, &asked.request, &asked.fields())?;
+    run(context, &sources, asked)
+}
+
+pub(super) fn run_mounted(
+    context: &Context,
+    folder: &Path,
+    no_index: bool,
+    asked: &Asked,
+) -> Result<Exit, CommandError> {
+    // Lives as long as the client's connections, which it drives.
+    let runtime = Runtime::new().map_err(|error| CommandError::io("async runtime", error))?;
+    let mounted = mount::leaves(folder, runtime.handle(), |origin| {
+        let client = context.client_of(origin.server.clone(), Retry::default());
+        client.map_err(|error| crate::ClientError::input(error.to_string()))
+    })?;
+    let leaves = mounted.leaves.into_iter();
+    let leaves = leaves.map(|leaf| StoredLeaf {
+        sidecar: leaf.sidecar.filter(|_| !no_index),
+        ..leaf
+    });
+    let set = StorageSet::open(leaves.collect(), None)?;
+    for reason in set.left_out() {
+        context.note(reason);
+    }
+    let sources = set.sources(&asked.request, &asked.fields())?;
+    let exit = run(context, &sources, asked)?;
+    if asked.explain {
+        let (requests, bytes) = (mounted.transferred.requests(), mounted.transferred.bytes());
+        context.note(match context.json() {
+            true => serde_json::json!({ "requests": requests, "moved_bytes": bytes }).to_string(),
+            false => format!("requests to the server: {requests}\nbytes moved: {bytes}"),
+        });
+    }
+    Ok(exit)
+}
+
+fn run(
+    context: &Context,
+    sources: &[Box<dyn ChunkSource>],
+    asked: &Asked,
+) -> Result<Exit, CommandError> {
+    for reason in sources.iter().filter_map(|source| source.unused_index()) {
+        context.note(format!("{reason}; read without it"));
+    }
+    let limits = Limits::default();
+    let (exit, report) = if asked.count {
+        let (count, report) = count(sources, &asked.request, limits)?;
+        let explain = asked.explain.then_some(&report);
+        print_count(context, count, explain)?;
+        (Exit::Done, report)
+    } else if let Some(field) = &asked.group_by {
+        let path = FieldPath::new(field);
+        let (groups, report) = group_by(sources, &asked.request, &path, limits)?;
+        print_groups(context, field, &groups, asked.format)?;
+        (found(groups.is_empty()), report)
+    } else {
+        let report = print_rows(context, sources, asked, limits)?;
+        (found(report.matched == 0), report)
+    };
+    for fault in &report.counters.faults {
+        context.note(fault);
+    }
+    if asked.explain && !(asked.count && context.json()) {
+        context.flush()?;
+        for line in explanation(&report, context.json()) {
+            context.note(line);
+        }
+    }
+    Ok(exit)
+}
+
+fn found(nothing: bool) -> Exit {
+    match nothing {
+        true => Exit::Found,
+        false => Exit::Done,
+    }
+}
+
+fn print_rows(
+    context: &Context,
+    sources: &[Box<dyn ChunkSource>],
+    asked: &Asked,
+    limits: Limits,
+) -> Result<Report, CommandError> {
+    let mut format: Box<dyn RowFormat> = match asked.format {
+        Format::Text => Box::new(Text::default()),
+        Format::Ndjson => Box::new(Ndjson::default()),
+        Format::Csv => Box::new(Csv::default()),
+    };
+    let mut out = context.out();
+    let mut write = |row: &[u8]| out.write_all(row);
+    let (request, columns) = (&asked.request, &asked.columns);
+    Ok(write_rows(
+        sources,
+        request,
+        columns,
+        &mut *format,
+        limits,
+        &mut write,
+    )?)
+}

@@ -1,0 +1,188 @@
+mod asked;
+mod local;
+mod print;
+mod served;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use trace_query::Query as Expression;
+use trace_read::{Columns, ReadError, Request};
+
+use super::{CommandError, Context, Exit};
+use asked::Asked;
+
+/// Find events; exit code 1 when no event matches
+///
+/// Where: files and folders (DFTracer, CTF, RocksDB), a storage of the server, or a folder that was
+/// mounted or downloaded. The last argument is the expression, such as: name == 'read' and
+/// dur > 5ms. All events match without one. Indexes are used where they belong to their files.
+#[derive(Debug, Args)]
+pub(super) struct Query {
+    /// Files and folders, and behind them the expression; the expression alone with --storage or
+    /// --dir
+    #[arg(value_name = "FILE… EXPR")]
+    arguments: Vec<String>,
+    /// A storage of the server, by id or name: the server finds the events
+    #[arg(long, value_name = "ID|NAME", conflicts_with = "dir")]
+    storage: Option<String>,
+    /// A folder that was mounted or downloaded: chunks are ruled out here, and only those left are
+    /// fetched
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Only events that start at or after this time: RFC 3339, or nanoseconds since 1970
+    #[arg(long, value_name = "T", value_parser = time)]
+    from: Option<i64>,
+    /// Only events that start before this time
+    #[arg(long, value_name = "T", value_parser = time)]
+    to: Option<i64>,
+    /// Fields of the rows, instead of all
+    #[arg(long, value_name = "F,…", value_delimiter = ',')]
+    fields: Vec<String>,
+    /// Print only the number of matching events
+    #[arg(long, conflicts_with_all = ["fields", "group_by"])]
+    count: bool,
+    /// Print what the matching events add up to, by the values of this field
+    #[arg(long, value_name = "F", conflicts_with = "fields")]
+    group_by: Option<String>,
+    /// How rows are printed; text without --json, else ndjson
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Tell what was ruled out and what was read
+    #[arg(long)]
+    explain: bool,
+    /// Read the files without their indexes
+    #[arg(long)]
+    no_index: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A line an event, for people
+    Text,
+    /// A JSON object an event
+    Ndjson,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+/// A time of the command line.
+fn time(text: &str) -> Result<i64, String> {
+    if let Ok(nanos) = text.parse() {
+        return Ok(nanos);
+    }
+    let day = || format!("{text}T00:00:00Z").parse::<Timestamp>();
+    let time = text.parse::<Timestamp>().or_else(|_| day());
+    let time = time.map_err(|_| {
+        "neither a time such as 2026-11-21T01:00:00Z nor nanoseconds since 1970".to_owned()
+    })?;
+    i64::try_from(time.as_nanosecond()).map_err(|_| "beyond the year 2262".to_owned())
+}
+
+impl Query {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
+        let (files, expression) = self.split()?;
+        let format = self.format.unwrap_or(match context.json() {
+            true => Format::Ndjson,
+            false => Format::Text,
+        });
+        let expression = expression.filter(|text| !text.trim().is_empty());
+        let query = expression.map(|text| Expression::parse(&text)).transpose();
+        let asked = Asked {
+            request: Request {
+                query: query.map_err(ReadError::from)?,
+                from: self.from,
+                to: self.to,
+            },
+            columns: match self.fields.as_slice() {
+                [] => Columns::All,
+                fields => Columns::Fields(fields.to_vec()),
+            },
+            count: self.count,
+            group_by: self.group_by,
+            format,
+            explain: self.explain,
+        };
+        match (self.storage, self.dir) {
+            (Some(storage), _) => served::run(context, &storage, &asked),
+            (None, Some(folder)) => local::run_mounted(context, &folder, self.no_index, &asked),
+            (None, None) => local::run_files(context, &files, self.no_index, &asked),
+        }
+    }
+
+    /// Files and expression: the last argument is a file when there is one of that name.
+    fn split(&self) -> Result<(Vec<PathBuf>, Option<String>), CommandError> {
+        if self.storage.is_some() || self.dir.is_some() {
+            return match self.arguments.as_slice() {
+                [] => Ok((Vec::new(), None)),
+                [expression] => Ok((Vec::new(), Some(expression.clone()))),
+                _ => Err(CommandError::usage(
+                    "files cannot be asked together with --storage or --dir; \
+                     quote the expression so that it is one argument",
+                )),
+            };
+        }
+        let paths = |names: &[String]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let (last, files) = match self.arguments.split_last() {
+            Some((last, files)) if !PathBuf::from(last).exists() => (last, files),
+            Some(_) => return Ok((paths(&self.arguments), None)),
+            None => {
+                return Err(CommandError::usage(
+                    "nothing to ask: name files, --storage ID|NAME or --dir DIR",
+                ));
+            }
+        };
+        if files.is_empty() {
+            return Err(CommandError::usage(format!(
+                "no file named {last}; name the files in front of the expression"
+            )));
+        }
+        Ok((paths(files), Some(last.clone())))
+    }
+}
+
+impl From<ReadError> for CommandError {
+    fn from(error: ReadError) -> CommandError {
+        match error {
+            ReadError::Query(error) => CommandError::usage(error.to_string()),
+            ReadError::TooManyGroups { .. } => CommandError::usage(error.to_string()),
+            ReadError::UnknownFile { .. } => CommandError::usage(error.to_string()),
+            ReadError::Fetch { place, source } => CommandError::io(place, source),
+            ReadError::Output(source) => CommandError::Output(source),
+            ReadError::Spill(source) => CommandError::io("a temporary file", source),
+            ReadError::Gzip { place, source } => CommandError::damage(place, source),
+            ReadError::Decode { place, source } => CommandError::damage(place, source),
+            ReadError::Sidecar { place, source } => CommandError::damage(place, source),
+            ReadError::Window { place, source } => CommandError::damage(place, source),
+            ReadError::DamagedFrame { place, source } => CommandError::damage(place, source),
+            ReadError::DamagedPacket {
+                place,
+                offset,
+                problem,
+            } => CommandError::damage(place, format!("the packet at byte {offset}: {problem}")),
+            ReadError::Folder(error) => CommandError::damage(error.path.display(), &error.fault),
+            ReadError::Cancelled => CommandError::usage(error.to_string()),
+            ReadError::Shrunk { ref place } => {
+                CommandError::damage(place, "shorter than when it was indexed; index it again")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates_or_nanoseconds() {
+        let second = 1_000_000_000;
+        assert_eq!(time("12"), Ok(12));
+        assert_eq!(time("-1"), Ok(-1));
+        assert_eq!(time("1970-01-01T00:00:01Z"), Ok(second));
+        assert_eq!(time("1970-01-01T01:00:01+01:00"), Ok(second));
+        assert_eq!(time("1970-01-02"), Ok(86_400 * second));
+        assert!(time("yesterday").is_err());
+        assert!(time("9999-01-01T00:00:00Z").is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Counts, groups and explanations for people and programs.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+use trace_read::{
+    GROUP_COLUMNS, GroupRow, Report, group_csv_head, write_group_csv, write_group_ndjson,
+};
+
+use super::{CommandError, Context, Format};
+use crate::command::table::Table;
+
+pub(super) fn print_count(
+    context: &Context,
+    count: u64,
+    explain: Option<&Report>,
+) -> Result<(), CommandError> {
+    if !context.json() {
+        return context.line(count.to_string());
+    }
+    let mut document = json!({ "count": count });
+    if let Some(report) = explain {
+        document["explain"] = report_document(report);
+    }
+    context.document(&document)
+}
+
+pub(super) fn print_groups(
+    context: &Context,
+    field: &str,
+    groups: &[GroupRow],
+    format: Format,
+) -> Result<(), CommandError> {
+    let mut row = Vec::new();
+    if format == Format::Text {
+        let mut table = GroupTable::new();
+        for group in groups {
+            row.clear();
+            write_group_ndjson(field, group, &mut row);
+            table.row(field, &row);
+        }
+        return table.write(context);
+    }
+    if format == Format::Csv {
+        row = group_csv_head(field);
+    }
+    let mut out = context.out();
+    for group in groups {
+        match format {
+            Format::Csv => write_group_csv(group, &mut row),
+            Format::Ndjson | Format::Text => write_group_ndjson(field, group, &mut row),
+        }
+        out.write_all(&row)?;
+        row.clear();
+    }
+    out.write_all(&row)?;
+    Ok(())
+}
+
+/// Groups as a table for people.
+pub(super) struct GroupTable(Table);
+
+impl GroupTable {
+    pub(super) fn new() -> Self {
+        Self(Table::new(&[&["value"][..], &GROUP_COLUMNS].concat()))
+    }
+
+    /// Adds a group that is a line of JSON.
+    pub(super) fn row(&mut self, field: &str, line: &[u8]) {
+        let document: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+        let cell = |name: &str| match document.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => match number.as_f64() {
+                Some(fraction) if number.is_f64() => format!("{fraction:.0}"),
+                _ => number.to_string(),
+            },
+            Some(Value::Bool(value)) => value.to_string(),
+            _ => "-".to_owned(),
+        };
+        let cells = std::iter::once(cell(field));
+        self.0.row(
+            cells
+                .chain(GROUP_COLUMNS.iter().map(|name| cell(name)))
+                .collect(),
+        );
+    }
+
+    pub(super) fn write(self, context: &Context) -> Result<(), CommandError> {
+        Ok(self.0.write(&mut *context.out())?)
+    }
+}
+
+fn report_document(report: &Report) -> Value {
+    serde_json::from_str(&report.json()).unwrap_or_default()
+}
+
+pub(super) fn explanation(report: &Report, json: bool) -> Vec<String> {
+    match json {
+        true => vec![json!({ "explain": report_document(report) }).to_string()],
+        false => report.lines(),
+    }
+}

@@ -1,0 +1,151 @@
+//! Events of a storage, found by the server.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use trace_read::Columns;
+
+use super::asked::Asked;
+use super::print::GroupTable;
+use super::{CommandError, Context, Exit, Format};
+use crate::http::QuerySpec;
+
+/// Longest line of an answer that is looked at as a whole: counts, groups, explanations.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+pub(super) fn run(context: &Context, storage: &str, asked: &Asked) -> Result<Exit, CommandError> {
+    let client = context.client()?;
+    let spec = spec(asked);
+    context.block_on(async {
+        let storage = client.find_storage(storage).await?.id;
+        let mut answer = client.query(storage, &spec).await?;
+        let mut printer = Printer::new(context, asked);
+        while let Some(bytes) = answer.next().await? {
+            printer.take(&bytes)?;
+        }
+        printer.finish()
+    })
+}
+
+fn spec(asked: &Asked) -> QuerySpec {
+    let whole = asked.count || asked.group_by.is_some();
+    QuerySpec {
+        query: asked
+            .request
+            .query
+            .as_ref()
+            .map(|query| query.text().to_owned()),
+        from: asked.request.from,
+        to: asked.request.to,
+        fields: match &asked.columns {
+            Columns::All => Vec::new(),
+            Columns::Fields(fields) => fields.clone(),
+        },
+        count: asked.count,
+        group_by: asked.group_by.clone(),
+        format: match asked.format {
+            Format::Csv => "csv",
+            Format::Text if !whole => "text",
+            // The table for people is made here.
+            Format::Text | Format::Ndjson => "ndjson",
+        },
+        explain: asked.explain,
+    }
+}
+
+/// Prints an answer while it comes. Rows pass through; a last line that explains is taken out.
+struct Printer<'a> {
+    context: &'a Context,
+    asked: &'a Asked,
+    table: Option<GroupTable>,
+    /// The line that has not ended yet, or the last whole one where that may explain.
+    held: Vec<u8>,
+    lines: u64,
+}
+
+impl<'a> Printer<'a> {
+    fn new(context: &'a Context, asked: &'a Asked) -> Self {
+        let as_table = asked.group_by.is_some() && asked.format == Format::Text;
+        Self {
+            context,
+            asked,
+            table: as_table.then(GroupTable::new),
+            held: Vec::new(),
+            lines: 0,
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
+        self.held.extend_from_slice(bytes);
+        // The last line stays until it is known whether another one follows.
+        let whole = self.held.strip_suffix(b"\n").unwrap_or(&self.held);
+        let Some(end) = whole.iter().rposition(|byte| *byte == b'\n') else {
+            if self.held.len() > LINE_BYTES_MAX {
+                let what = "a line of the answer is longer than any that makes sense";
+                return Err(CommandError::damage("the server", what));
+            }
+            return Ok(());
+        };
+        let rest = self.held.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.held, rest);
+        self.print(&lines)
+    }
+
+    fn print(&mut self, lines: &[u8]) -> Result<(), CommandError> {
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            self.lines += 1;
+            match (&mut self.table, &self.asked.group_by) {
+                (Some(table), Some(field)) => table.row(field, line),
+                _ if self.asked.count => self.print_count(line)?,
+                _ => self.context.out().write_all(line)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn print_count(&self, line: &[u8]) -> Result<(), CommandError> {
+        let document: Value = serde_json::from_slice(line).unwrap_or_default();
+        let Some(count) = document["count"].as_u64() else {
+            return Err(CommandError::damage("the server", "its answer is no count"));
+        };
+        match self.context.json() {
+            true => self.context.document(&json!({ "count": count })),
+            false => self.context.line(count.to_string()),
+        }
+    }
+
+    fn finish(mut self) -> Result<Exit, CommandError> {
+        let last = std::mem::take(&mut self.held);
+        let explanation = last.strip_prefix(b"# ").unwrap_or(&last);
+        let explains = self.asked.explain && explanation.starts_with(b"{\"explain\":");
+        if !explains {
+            self.print(&last)?;
+        }
+        if let Some(table) = self.table.take() {
+            table.write(self.context)?;
+        }
+        if explains {
+            self.context.flush()?;
+            explain(self.context, explanation);
+        }
+        let head = u64::from(self.asked.format == Format::Csv);
+        match self.asked.count || self.lines > head {
+            true => Ok(Exit::Done),
+            false => Ok(Exit::Found),
+        }
+    }
+}
+
+fn explain(context: &Context, line: &[u8]) {
+    if context.json() {
+        context.note(String::from_utf8_lossy(line).trim_end());
+        return;
+    }
+    let document: Value = serde_json::from_slice(line).unwrap_or_default();
+    for (name, value) in document["explain"].as_object().into_iter().flatten() {
+        context.note(format!("{name}: {value}"));
+    }
+    for note in document["notes"].as_array().into_iter().flatten() {
+        context.note(note.as_str().unwrap_or_default());
+    }
+}

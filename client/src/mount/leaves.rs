@@ -1,0 +1,205 @@
+//! The leaves of a storage that was mounted or downloaded into a folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use trace_format::agent_file::AgentFile;
+use trace_format::index_part::{Footer, IndexPartHeader, LeafEntry, TRAILER_BYTES, Trailer};
+use trace_format::local_file::LocalFile;
+use trace_format::paths::{FileName, FileRole};
+use trace_format::storage_file::{FileEntry, StorageFile};
+use trace_format::{AgentId, Kind, LeafId, StorageId};
+use trace_read::{AgentTrace, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf};
+
+use crate::ClientError;
+use crate::http::{Client, StorageUrl};
+use crate::remote::{RemoteFile, Transferred};
+
+/// What a folder holds of a storage.
+#[derive(Clone)]
+pub struct Mounted {
+    /// The leaves; data files that are not here are read from where they came.
+    pub leaves: Vec<StoredLeaf>,
+    /// What reading moves from the server.
+    pub transferred: Arc<Transferred>,
+}
+
+/// Opens a folder that [`super::mount`] made. `client_of` gives a client of the server that the
+/// storage came from; its requests run on `runtime`.
+///
+/// # Errors
+///
+/// When the folder holds no storage, or a file of it is damaged.
+pub fn leaves(
+    folder: &Path,
+    runtime: &Handle,
+    client_of: impl FnOnce(&StorageUrl) -> Result<Client, ClientError>,
+) -> Result<Mounted, ClientError> {
+    let names = names_in(folder)?;
+    let id = names.iter().find_map(|name| match name {
+        FileName::Storage(id) => Some(*id),
+        _ => None,
+    });
+    let Some(id) = id else {
+        let what = format!(
+            "{} holds no complete mount; run tracehold mount STORAGE-URL {}",
+            folder.display(),
+            folder.display()
+        );
+        return Err(ClientError::input(what));
+    };
+    let storage = read(folder, &FileName::Storage(id), StorageFile::decode)?;
+    let mut sources = Sources {
+        folder: folder.to_owned(),
+        remote: remote(folder, id, client_of)?,
+        runtime: runtime.clone(),
+        transferred: Arc::default(),
+        traces: BTreeMap::new(),
+    };
+    let mut found: BTreeMap<LeafId, Leaf> = BTreeMap::new();
+    let mut parts = Vec::new();
+    for name in names.iter().filter(|name| name.role() == FileRole::Index) {
+        parts.push(read_part(folder, name, id)?);
+    }
+    parts.sort_by_key(|(header, _)| header.ordinal);
+    for entry in parts.into_iter().flat_map(|(_, footer)| footer.leaves) {
+        add(&mut found, &storage, entry);
+    }
+    let mut leaves = Vec::new();
+    for leaf in found.into_values() {
+        leaves.push(sources.stored(leaf, &storage.files)?);
+    }
+    Ok(Mounted {
+        leaves,
+        transferred: sources.transferred,
+    })
+}
+
+fn add(found: &mut BTreeMap<LeafId, Leaf>, storage: &StorageFile, entry: LeafEntry) {
+    let leaf = found.entry(entry.leaf).or_insert_with(|| Leaf {
+        storage: storage.id,
+        storage_name: storage.name.clone(),
+        leaf: entry.leaf,
+        path: entry.path,
+        first_number: entry.numbers.first,
+        length: 0,
+        checksum: None,
+        runs: Vec::new(),
+    });
+    leaf.length = leaf.length.max(entry.covered.end);
+    leaf.runs.push(entry.covered);
+}
+
+/// Where the files of a mount are read.
+struct Sources {
+    folder: PathBuf,
+    remote: Option<(Client, StorageUrl)>,
+    runtime: Handle,
+    transferred: Arc<Transferred>,
+    traces: BTreeMap<AgentId, Arc<AgentTrace>>,
+}
+
+impl Sources {
+    fn stored(&mut self, mut leaf: Leaf, listed: &[FileEntry]) -> Result<StoredLeaf, ClientError> {
+        let name = FileName::Data(leaf.leaf).to_string();
+        let file = listed.iter().find(|file| file.name == name);
+        leaf.checksum = file.map(|file| file.checksum);
+        let path = self.folder.join(&name);
+        let here = fs::metadata(&path).is_ok_and(|found| found.len() == leaf.length);
+        let data: Arc<dyn Fetch> = match (&self.remote, here) {
+            (Some((client, storage)), false) => Arc::new(RemoteFile::new(
+                client.clone(),
+                storage.clone(),
+                name,
+                self.runtime.clone(),
+                Arc::clone(&self.transferred),
+            )),
+            // What is nowhere is told when it is read.
+            _ => Arc::new(ClosedFile(path)),
+        };
+        let index = self
+            .folder
+            .join(FileName::ChunkIndex(leaf.leaf).to_string());
+        let sidecar = fs::metadata(&index).ok().map(|metadata| {
+            let fetch: Arc<dyn Fetch> = Arc::new(LazyFile::new(index));
+            (fetch, metadata.len())
+        });
+        Ok(StoredLeaf {
+            trace: self.trace(&leaf)?,
+            leaf,
+            data,
+            sidecar,
+        })
+    }
+
+    fn trace(&mut self, leaf: &Leaf) -> Result<Arc<AgentTrace>, ClientError> {
+        if leaf.path.kind != Kind::Ctf {
+            return Ok(Arc::default());
+        }
+        let agent = &leaf.path.agent;
+        if let Some(trace) = self.traces.get(agent) {
+            return Ok(Arc::clone(trace));
+        }
+        let name = FileName::Agent(agent.clone());
+        let file = read(&self.folder, &name, AgentFile::decode)?;
+        let trace = Arc::new(AgentTrace::new(file.metadata.as_deref()));
+        self.traces.insert(agent.clone(), Arc::clone(&trace));
+        Ok(trace)
+    }
+}
+
+fn names_in(folder: &Path) -> Result<Vec<FileName>, ClientError> {
+    let failed = |error| ClientError::file(folder, error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        names.extend(name.to_string_lossy().parse::<FileName>());
+    }
+    Ok(names)
+}
+
+fn read<T>(
+    folder: &Path,
+    name: &FileName,
+    decode: impl FnOnce(&[u8]) -> Result<T, trace_format::FormatError>,
+) -> Result<T, ClientError> {
+    let path = folder.join(name.to_string());
+    let bytes = fs::read(&path).map_err(|error| ClientError::file(&path, error))?;
+    decode(&bytes)
+        .map_err(|error| ClientError::damaged(path.display().to_string(), error.to_string()))
+}
+
+fn read_part(
+    folder: &Path,
+    name: &FileName,
+    storage: StorageId,
+) -> Result<(IndexPartHeader, Footer), ClientError> {
+    read(folder, name, |bytes| {
+        let header = IndexPartHeader::decode(bytes)?;
+        let trailer_at = bytes.len().saturating_sub(TRAILER_BYTES);
+        let trailer = bytes.get(trailer_at..).unwrap_or_default();
+        let trailer = Trailer::decode(trailer, bytes.len() as u64, storage)?;
+        let from = usize::try_from(trailer.footer_offset).unwrap_or(usize::MAX);
+        let to = from.saturating_add(trailer.footer_length as usize);
+        let footer = bytes.get(from..to).unwrap_or_default();
+        Ok((header, Footer::decode(footer, &trailer)?))
+    })
+}
+
+/// The server that the storage came from; `None` where nothing says so.
+fn remote(
+    folder: &Path,
+    id: StorageId,
+    client_of: impl FnOnce(&StorageUrl) -> Result<Client, ClientError>,
+) -> Result<Option<(Client, StorageUrl)>, ClientError> {
+    let path = folder.join(FileName::Local(id).to_string());
+    if !path.exists() {
+        return Ok(None);
+    }
+    let local = read(folder, &FileName::Local(id), LocalFile::decode)?;
+    let origin: StorageUrl = local.origin.parse()?;
+    Ok(Some((client_of(&origin)?, origin)))
+}

@@ -1,0 +1,93 @@
+//! A sidecar that is opened as far as every query needs it.
+
+use std::sync::Arc;
+
+use trace_index::{BlockKind, Index, Opened, Sidecar, TAIL_BYTES};
+
+use crate::fetch::InMemory;
+use crate::{Fetch, ReadError};
+
+/// A sidecar that belongs to its file, opened as far as every query needs it.
+pub(crate) struct OpenSidecar {
+    pub(crate) fetch: Arc<dyn Fetch>,
+    tail: Vec<u8>,
+    len: u64,
+    /// Chunks and checkpoints.
+    pub(crate) index: Index,
+    pub(crate) fetched_bytes: u64,
+}
+
+impl OpenSidecar {
+    /// Opens the sidecar that `fetch` reads, of `len` bytes.
+    pub(crate) fn of_file(fetch: Arc<dyn Fetch>, len: u64) -> Result<OpenSidecar, ReadError> {
+        let place = fetch.place();
+        let mut wanted = TAIL_BYTES.min(len);
+        let mut fetched_bytes = 0;
+        loop {
+            let tail = fetch.fetch_one(len - wanted..len);
+            let tail = tail.map_err(|error| ReadError::fetch(&*place, error))?;
+            fetched_bytes += wanted;
+            let opened = Sidecar::open(&tail, len).map_err(|source| ReadError::Sidecar {
+                place: place.clone(),
+                source,
+            })?;
+            match opened {
+                Opened::Sidecar(sidecar) => {
+                    let index = sidecar.into_index();
+                    let whole = tail.len() as u64 == len;
+                    let fetch: Arc<dyn Fetch> = match whole {
+                        true => Arc::new(InMemory {
+                            place,
+                            bytes: tail.clone(),
+                        }),
+                        false => fetch,
+                    };
+                    return Ok(OpenSidecar {
+                        fetch,
+                        tail,
+                        len,
+                        index,
+                        fetched_bytes,
+                    });
+                }
+                Opened::More(more) => wanted = more.min(len),
+            }
+        }
+    }
+
+    /// The sidecar, with nothing loaded but what every query needs.
+    pub(crate) fn sidecar(&self) -> Result<Box<Sidecar>, ReadError> {
+        let place = || self.fetch.place();
+        match Sidecar::open(&self.tail, self.len) {
+            Ok(Opened::Sidecar(sidecar)) => Ok(sidecar),
+            Ok(Opened::More(_)) => Err(ReadError::Shrunk { place: place() }),
+            Err(source) => Err(ReadError::Sidecar {
+                place: place(),
+                source,
+            }),
+        }
+    }
+
+    /// What an adapter keeps beside the index under this name.
+    pub(crate) fn attachment(&self, name: &str) -> Result<Option<Arc<[u8]>>, ReadError> {
+        let mut sidecar = self.sidecar()?;
+        let number = sidecar
+            .index()
+            .attachments()
+            .iter()
+            .position(|known| known.name == name);
+        let block = sidecar.blocks().iter().find(|block| {
+            block.kind == BlockKind::Attachment && number == usize::try_from(block.number).ok()
+        });
+        let Some(block) = block.copied() else {
+            return Ok(None);
+        };
+        let place = self.fetch.place();
+        let bytes = self.fetch.fetch_one(block.range());
+        let bytes = bytes.map_err(|error| ReadError::fetch(&*place, error))?;
+        sidecar
+            .load(&block, &bytes)
+            .map_err(|source| ReadError::Sidecar { place, source })?;
+        Ok(sidecar.index().attachment(name).cloned())
+    }
+}

@@ -1,0 +1,249 @@
+//! A leaf of a storage as a source.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use trace_events::{EachEvent, Origin, StreamContext, bare_unit};
+use trace_format::Kind;
+use trace_index::{FilterCache, Pruner};
+use trace_query::{BareUnit, FieldTable, Filter};
+
+use super::frames::Frames;
+use super::localize::answer_origin;
+use super::packets::PacketEvents;
+use super::{Leaf, StoredLeaf};
+use crate::sidecar::OpenSidecar;
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, first_ts, passes_none};
+use crate::{Evidence, Fetch, ReadError};
+
+/// The part of a leaf that its chunk index covers, or the part that none covers.
+pub struct LeafSource {
+    leaf: Leaf,
+    data: Arc<dyn Fetch>,
+    context: StreamContext,
+    origin: Origin,
+    part: Part,
+    cache: Option<Arc<FilterCache>>,
+    unused: Option<String>,
+}
+
+enum Part {
+    Indexed(Arc<OpenSidecar>),
+    Runs(Vec<Range<u64>>),
+}
+
+impl LeafSource {
+    /// The part that `sidecar` covers.
+    pub(super) fn indexed(
+        stored: &StoredLeaf,
+        context: StreamContext,
+        sidecar: Arc<OpenSidecar>,
+        cache: Option<Arc<FilterCache>>,
+    ) -> LeafSource {
+        LeafSource {
+            part: Part::Indexed(sidecar),
+            cache,
+            ..LeafSource::plain(stored, context, 0, None)
+        }
+    }
+
+    /// The part from byte `from` on; `unused` says why an index that is there is not used.
+    pub(super) fn plain(
+        stored: &StoredLeaf,
+        context: StreamContext,
+        from: u64,
+        unused: Option<String>,
+    ) -> LeafSource {
+        let leaf = stored.leaf.clone();
+        let runs = leaf
+            .runs
+            .iter()
+            .map(|run| run.start.max(from)..run.end)
+            .filter(|run| run.start < run.end)
+            .collect();
+        LeafSource {
+            data: Arc::clone(&stored.data),
+            context,
+            origin: origin_of(&leaf),
+            part: Part::Runs(runs),
+            cache: None,
+            unused,
+            leaf,
+        }
+    }
+
+    /// Whether there is nothing to read.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(&self.part, Part::Runs(runs) if runs.is_empty())
+    }
+
+    /// The ranges in which the filter may find events.
+    pub(super) fn candidates(&self, filter: Option<&Filter>) -> Result<Vec<Range<u64>>, ReadError> {
+        let local = filter.map(|filter| self.localize(filter));
+        if local
+            .as_ref()
+            .is_some_and(|local| passes_none(&local.evaluate))
+        {
+            return Ok(Vec::new());
+        }
+        let (sidecar, mut evidence) = match (&self.part, self.evidence()?) {
+            (Part::Indexed(sidecar), Some(evidence)) => (sidecar, evidence),
+            (Part::Runs(runs), _) => return Ok(runs.clone()),
+            (Part::Indexed(_), None) => return Ok(Vec::new()),
+        };
+        let all = Filter::And(Vec::new());
+        let pruner = Pruner::new(local.as_ref().map_or(&all, |local| &local.prune));
+        let left = evidence.prune(&pruner)?.candidates;
+        let chunks = left
+            .iter()
+            .filter_map(|number| sidecar.index.chunks().get(*number));
+        Ok(joined(
+            chunks.map(|chunk| chunk.offset..chunk.offset + chunk.length),
+        ))
+    }
+
+    fn indexed_tasks(&self, sidecar: &OpenSidecar, chunks: &[usize]) -> Vec<Task> {
+        let batch_bytes = self.data.batch_bytes();
+        let mut tasks: Vec<(u64, Task)> = Vec::new();
+        for number in chunks {
+            let Some(chunk) = sidecar.index.chunks().get(*number) else {
+                continue;
+            };
+            let first_ts = first_ts(chunk);
+            match tasks.last_mut() {
+                Some((stored, task)) if *stored + chunk.length <= batch_bytes => {
+                    *stored += chunk.length;
+                    task.chunks.push(*number);
+                    task.first_ts = task.first_ts.zip(first_ts).map(|(a, b)| a.min(b));
+                    task.bytes += chunk.raw_length;
+                }
+                _ => tasks.push((
+                    chunk.length,
+                    Task {
+                        chunks: vec![*number],
+                        first_ts,
+                        bytes: chunk.raw_length,
+                        records: None,
+                    },
+                )),
+            }
+        }
+        tasks.into_iter().map(|(_, task)| task).collect()
+    }
+}
+
+/// Where the events of a leaf came from.
+pub(super) fn origin_of(leaf: &Leaf) -> Origin {
+    Origin {
+        agent: Some(leaf.path.agent.to_string()),
+        stream: Some(leaf.path.stream.to_string()),
+        storage: Some(leaf.storage_name.clone()),
+        kind: leaf.path.kind.as_str(),
+    }
+}
+
+/// The bytes of chunks, neighbours as one range.
+fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+impl ChunkSource for LeafSource {
+    fn place(&self) -> String {
+        self.data.place()
+    }
+
+    fn unit(&self) -> BareUnit {
+        bare_unit(self.leaf.path.kind, &self.context)
+    }
+
+    fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
+        match &self.part {
+            Part::Runs(_) => Ok(None),
+            Part::Indexed(open) => Ok(Some(Evidence::Sidecar {
+                sidecar: open.sidecar()?,
+                fetch: Arc::clone(&open.fetch),
+                fetched_bytes: open.fetched_bytes,
+                cache: self.cache.clone(),
+            })),
+        }
+    }
+
+    fn unused_index(&self) -> Option<String> {
+        self.unused.clone()
+    }
+
+    fn localize(&self, filter: &Filter) -> LocalFilter {
+        let filter = answer_origin(filter, &self.origin);
+        match self.leaf.path.kind {
+            Kind::Dft => crate::dft::localize(&filter, &self.context.names),
+            _ => LocalFilter {
+                evaluate: filter.clone(),
+                prune: filter,
+            },
+        }
+    }
+
+    fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
+        match (&self.part, chunks) {
+            (Part::Indexed(sidecar), Some(chunks)) => self.indexed_tasks(sidecar, chunks),
+            (Part::Indexed(sidecar), None) => {
+                let all: Vec<usize> = (0..sidecar.index.chunks().len()).collect();
+                self.indexed_tasks(sidecar, &all)
+            }
+            (Part::Runs(runs), _) => runs
+                .iter()
+                .enumerate()
+                .map(|(number, run)| Task {
+                    chunks: vec![number],
+                    first_ts: None,
+                    bytes: run.end - run.start,
+                    records: None,
+                })
+                .collect(),
+        }
+    }
+
+    fn read(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        _: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        let kind = self.leaf.path.kind;
+        let events = PacketEvents::new(kind, &self.context, &self.origin, fields, each)?;
+        let Some(mut events) = events else {
+            return Ok(Counters::default());
+        };
+        let mut frames = Frames::new(&self.leaf, &*self.data);
+        let place = |offset| format!("{}: packet at {offset}", self.data.place());
+        let mut each_packet =
+            |_: &_, offset, packet: &[u8]| Ok(events.packet(packet, &|| place(offset)));
+        match &self.part {
+            Part::Indexed(sidecar) => {
+                let chunks = sidecar.index.chunks();
+                let wanted = task.chunks.iter().filter_map(|number| chunks.get(*number));
+                let ranges = joined(wanted.map(|chunk| chunk.offset..chunk.offset + chunk.length));
+                let _all = frames.read_ranges(&ranges, &mut each_packet)?;
+            }
+            Part::Runs(runs) => {
+                for run in task.chunks.iter().filter_map(|number| runs.get(*number)) {
+                    let flow = frames.read_run(run.clone(), &mut each_packet)?;
+                    if flow.is_break() {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut counters = events.counters;
+        counters.fetched_bytes += frames.fetched_bytes;
+        Ok(counters)
+    }
+}
