@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::app_state::AppState;
+use crate::chunk_indexes;
 use crate::config::Config;
 use crate::connection::{Stage, serve};
 use crate::gate::Gate;
@@ -85,12 +86,15 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     let jobs = Arc::clone(&app.jobs);
+    let indexing = tokio::spawn(chunk_indexes::keep(Arc::clone(&app), stage_seen.clone()));
     tracing::info!(%address, io = engine.io_name(), "serving");
     ready(address);
     serve(listener, gate, &http, stage_seen).await;
     jobs.end().await;
     tracing::info!("no request is in flight any more; committing");
     app.io_trace.shutdown().await;
+    // It ends by itself at the same stage; a panic of it is in the log already.
+    let _ = indexing.await;
     engine.shutdown().await?;
     signals.abort();
     tracing::info!("ended");

@@ -6,12 +6,14 @@ use bytes::Bytes;
 use storage_core::Engine;
 use tokio::sync::watch;
 
+use crate::chunk_indexes::ChunkIndexes;
 use crate::config::Config;
 use crate::connection::Stage;
 use crate::ingest::Pusher;
 use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
+use crate::query::Queries;
 use crate::range::Buffers;
 use crate::routes::openapi_json;
 use crate::served_files::ServedFiles;
@@ -26,6 +28,8 @@ pub(crate) struct AppState {
     pub(crate) served: ServedFiles,
     pub(crate) io_trace: IoTracing,
     pub(crate) jobs: Arc<Jobs>,
+    pub(crate) queries: Queries,
+    pub(crate) indexes: ChunkIndexes,
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
 }
@@ -48,6 +52,8 @@ impl AppState {
             served: ServedFiles::default(),
             io_trace: IoTracing::new(engine.clone(), config.io_trace.clone()),
             jobs: Jobs::new(Arc::clone(&metrics)),
+            queries: Queries::new(&config.query),
+            indexes: ChunkIndexes::new(&config.query),
             openapi: openapi_json().into(),
             engine,
             config,

@@ -5,10 +5,13 @@ use http::StatusCode;
 use serde_json::Value;
 use storage_core::StorageError;
 use trace_format::IdError;
+use trace_query::QueryError;
+use trace_read::ReadError;
 
 use crate::ingest::IngestError;
 use crate::paced_body::BodyError;
 use crate::problem::Problem;
+use crate::query::AnswerError;
 
 /// `Retry-After` where nothing better is known, seconds.
 const RETRY_SECONDS: u64 = 1;
@@ -391,6 +394,78 @@ fn broken_body(detail: &str, error: &IngestError) -> Problem {
             .remedy("send the request again"),
     };
     problem.detail(detail.to_owned()).closing()
+}
+
+impl From<AnswerError> for Problem {
+    fn from(error: AnswerError) -> Self {
+        match error {
+            AnswerError::Storage(error) => error.into(),
+            AnswerError::Read(error) => unanswered(&error),
+            AnswerError::Busy { .. } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", "the server is busy")
+                    .detail(error.to_string())
+                    .cause("each query takes threads and memory")
+                    .remedy("ask again after Retry-After, or raise query.concurrent_max")
+                    .retry_after(RETRY_SECONDS)
+            }
+        }
+    }
+}
+
+/// Why a query has no answer.
+fn unanswered(error: &ReadError) -> Problem {
+    use StatusCode as S;
+    let (status, code, title, cause, remedy) = match error {
+        ReadError::Query(error) => return faulty_query(error),
+        ReadError::TooManyGroups { .. } => (
+            S::BAD_REQUEST,
+            "too_many_groups",
+            "the field has too many values to group by",
+            "each group is held in memory",
+            "narrow the query, or group by another field",
+        ),
+        ReadError::DamagedFrame { .. } | ReadError::DamagedPacket { .. } => (
+            S::INTERNAL_SERVER_ERROR,
+            "damaged",
+            "bytes on disk are damaged",
+            "a checksum or a layout does not hold",
+            "POST /api/v1/storages/{id}/verify names everything that is damaged",
+        ),
+        _ => (
+            S::INTERNAL_SERVER_ERROR,
+            "io_error",
+            "the disk refused",
+            "a system call failed, or a file is gone",
+            "look at the server's log with the request id",
+        ),
+    };
+    let mut detail = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        detail.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    Problem::new(status, code, title)
+        .detail(detail)
+        .cause(cause)
+        .remedy(remedy)
+}
+
+/// A faulty expression, with its place and a caret below it.
+fn faulty_query(error: &QueryError) -> Problem {
+    let span = error.span();
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "expression_malformed",
+        "the query is faulty",
+    )
+    .detail(error.to_string())
+    .cause("it is no expression of the query language, or means nothing for these kinds of traces")
+    .remedy("docs/query.md describes the language")
+    .member("column", error.column())
+    .member("offset", span.start)
+    .member("end", span.end)
+    .member("caret", error.caret())
 }
 
 impl From<IdError> for Problem {

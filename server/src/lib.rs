@@ -9,6 +9,7 @@
 //! | `routes` | one file a noun: reads the request, asks the engine, shapes the answer |
 //! | `ingest` | bodies of packets: admission by bytes, decoding, cutting, facts |
 //! | `io_trace` | the trace of the server's own I/O: when it runs, and where it goes |
+//! | `query` | queries over storages, and their answers while they come |
 //! | `range` | byte ranges: one pure plan, and bodies of known length |
 //!
 //! `error` is the only mapping from errors of the engine to HTTP, `problem` the only shape of a
@@ -17,6 +18,7 @@
 
 mod app;
 mod app_state;
+mod chunk_indexes;
 mod config;
 mod connection;
 mod error;
@@ -28,6 +30,7 @@ mod logging;
 mod metrics;
 mod paced_body;
 mod problem;
+mod query;
 mod range;
 mod receipts;
 mod request_id;

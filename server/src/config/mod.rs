@@ -5,6 +5,7 @@
 
 mod engine;
 mod layers;
+mod query;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use trace_format::limits::PACKET_BYTES_MAX;
 
 pub use layers::{ConfigError, Overrides};
+pub(crate) use query::QueryConfig;
 
 /// Everything the server can be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -27,6 +29,8 @@ pub struct Config {
     pub ingest: IngestConfig,
     /// File bytes going out.
     pub range: RangeConfig,
+    /// Queries and chunk indexes.
+    pub query: QueryConfig,
     /// Where and how storages lie on disk.
     pub storage: StorageConfig,
     /// Tracing of our own I/O.
@@ -339,7 +343,8 @@ impl Config {
             ),
             ("range.buffer_bytes_max", self.range.buffer_bytes_max),
         ];
-        if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
+        let mut positive = positive.into_iter().chain(self.query.positive());
+        if let Some((key, _)) = positive.find(|(_, value)| *value == 0) {
             return Some(Unfit {
                 key,
                 what: "is 0".to_owned(),

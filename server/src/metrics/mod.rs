@@ -5,6 +5,7 @@
 
 mod engine;
 mod io_trace;
+mod queries;
 mod route_group;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use prometheus::{
 
 pub(crate) use engine::render_engine;
 pub(crate) use io_trace::render_io_trace;
+pub(crate) use queries::QueryMetrics;
 pub(crate) use route_group::RouteGroup;
 
 /// Status classes, 1xx to 5xx.
@@ -114,6 +116,8 @@ pub(crate) struct Metrics {
     pub(crate) ingest_bytes: IntCounter,
     /// Long work.
     pub(crate) jobs: JobMetrics,
+    /// Queries and chunk indexes.
+    pub(crate) queries: QueryMetrics,
 }
 
 /// Ends the count of a thing in progress when dropped.
@@ -244,6 +248,7 @@ impl Default for Metrics {
                 "Bytes of packets that arrived whole.",
             ),
             jobs: JobMetrics::new(&maker),
+            queries: QueryMetrics::new(&maker),
             registry: maker.0,
         }
     }

@@ -8,6 +8,8 @@ use http::Uri;
 use serde::{Deserialize, Serialize};
 use storage_core::{PacketInfo, Selection};
 use trace_format::StorageId;
+use trace_query::Query;
+use trace_read::Request;
 use utoipa::{IntoParams, ToSchema};
 
 use super::agents::word;
@@ -15,6 +17,7 @@ use super::instant;
 use super::page::{Page, limit_of, malformed, query};
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
+use crate::query::AnswerError;
 
 /// Which packets.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -32,6 +35,9 @@ pub(super) struct DescriptorsQuery {
     from: Option<String>,
     /// Only those that may hold events before this instant.
     to: Option<String>,
+    /// Only those in which events that this query asks for may be, as far as the chunk indexes
+    /// know.
+    query: Option<String>,
     /// Where the previous page ended.
     cursor: Option<String>,
     /// At most so many items, up to 1000; 100 by default.
@@ -101,15 +107,55 @@ pub(super) async fn list(
             .transpose()?,
         limit,
     };
-    let found = app.engine.descriptors(id, selection).await?;
+    let found = match asked.query {
+        None => app.engine.descriptors(id, selection).await?,
+        Some(query) => left_by_query(&app, id, selection, &query).await?,
+    };
+    let items = found.items.into_iter();
     Ok(Json(Page {
-        items: found
-            .items
-            .into_iter()
-            .map(DescriptorDocument::from)
-            .collect(),
+        items: items.map(DescriptorDocument::from).collect(),
         next: found.next.map(|number| number.to_string()),
     }))
+}
+
+/// A page of the packets that the tree and the chunk indexes cannot rule out.
+async fn left_by_query(
+    app: &AppState,
+    id: StorageId,
+    mut selection: Selection,
+    query: &str,
+) -> Result<storage_core::Page<PacketInfo>, Problem> {
+    let query = Query::parse(query).map_err(AnswerError::from)?;
+    let request = Request {
+        query: Some(query),
+        from: selection.from,
+        to: selection.to,
+    };
+    let left = app.queries.candidates(&app.engine, id, request).await?;
+    let limit = selection.limit;
+    let mut items = Vec::new();
+    loop {
+        let page = app.engine.descriptors(id, selection.clone()).await?;
+        for packet in page.items {
+            let at = packet.descriptor.offset();
+            // Leaves of which nothing is known, such as those of kind raw, hold no events.
+            let leaf = left
+                .iter()
+                .find(|leaf| leaf.leaf == packet.descriptor.leaf());
+            if leaf.is_some_and(|leaf| leaf.contains(at)) {
+                let number = packet.entry.number;
+                items.push(packet);
+                if items.len() >= limit {
+                    let next = Some(number);
+                    return Ok(storage_core::Page { items, next });
+                }
+            }
+        }
+        match page.next {
+            None => return Ok(storage_core::Page { items, next: None }),
+            Some(number) => selection.after = Some(number),
+        }
+    }
 }
 
 fn time(text: Option<String>, name: &str) -> Result<Option<i64>, Problem> {

@@ -121,7 +121,11 @@ async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: &HeaderV
 async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>, Problem> {
     let ticket = app.served.ticket();
     let served = app.engine.open_file(id, name).await?;
-    let immutable = served.role != FileRole::Storage;
+    // Labels change the storage file; a chunk index may be made again.
+    let immutable = matches!(
+        served.role,
+        FileRole::Agent | FileRole::Index | FileRole::Data
+    );
     let etag = format!("{:08x}-{:x}", served.checksum, served.length);
     let modified = u64::try_from(served.modified / 1_000_000_000).ok();
     let content = Content::File {
@@ -129,7 +133,7 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
         length: served.length,
     };
     let resource = Arc::new(Resource::new(content, &etag, modified, immutable));
-    if immutable {
+    if served.role != FileRole::Storage {
         app.served.keep(ticket, id, name, &resource);
     }
     Ok(resource)

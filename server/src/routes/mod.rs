@@ -15,6 +15,7 @@ mod json;
 mod labels;
 mod packets;
 mod page;
+mod query;
 mod storages;
 mod verify;
 
@@ -47,6 +48,7 @@ use crate::app_state::AppState;
         (name = "archives", description = "Storages as ZIP archives"),
         (name = "labels", description = "What storages are marked with"),
         (name = "jobs", description = "Long work: progress and cancelling"),
+        (name = "queries", description = "Finding events"),
         (name = "files", description = "Files of storages, by byte range"),
         (name = "io-trace", description = "Tracing of the server's own I/O"),
         (name = "health", description = "Health and metrics"),
@@ -97,6 +99,8 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(storages::open))
         .routes(routes!(storages::finalize))
         .routes(routes!(storages::status))
+        .routes(routes!(query::of_storage))
+        .routes(routes!(query::of_many))
         .routes(routes!(verify::verify))
         .routes(routes!(io_trace::start))
         .routes(routes!(io_trace::stop))

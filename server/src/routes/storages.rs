@@ -337,7 +337,10 @@ pub(super) async fn finalize(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<StorageDocument>, Problem> {
-    Ok(Json(app.engine.finalize_storage(id.parse()?).await?.into()))
+    let id: StorageId = id.parse()?;
+    let finalized = app.engine.finalize_storage(id).await?;
+    app.indexes.look_at(id);
+    Ok(Json(finalized.into()))
 }
 
 /// Tells how writing goes: write status, queues, losses, rates.

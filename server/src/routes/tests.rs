@@ -55,6 +55,8 @@ const CONTRACT: &[(&str, &str)] = &[
     ("post", "/api/v1/storages/{id}/finalize"),
     ("post", "/api/v1/storages/{id}/open"),
     ("get", "/api/v1/storages/{id}/packets/{number}"),
+    ("post", "/api/v1/query"),
+    ("post", "/api/v1/storages/{id}/query"),
     ("get", "/api/v1/storages/{id}/status"),
     ("post", "/api/v1/storages/{id}/verify"),
     ("get", "/docs"),

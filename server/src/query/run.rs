@@ -1,0 +1,346 @@
+//! Running a query, and its answer as it comes.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use trace_format::StorageId;
+use trace_format::storage_file::StorageState;
+use trace_query::FieldPath;
+use trace_read::{
+    Columns, Csv, Limits, Ndjson, ReadError, Report, RowFormat, StorageSet, StoredLeaf, Text,
+    count, group_by, group_csv_head, write_group_csv, write_group_ndjson, write_rows,
+};
+
+use super::{AnswerError, Queries, Question, RowsFormat, Wanted, stored_leaves};
+use crate::app_state::AppState;
+
+/// Bytes of rows that go out together.
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces that wait for a client that is slower than the query.
+const PIECES_MAX: usize = 8;
+
+/// An answer whose first bytes are known.
+pub(crate) struct Answer {
+    /// The first bytes, which may be all.
+    pub(crate) first: Bytes,
+    /// What follows.
+    pub(crate) rest: Rows,
+}
+
+/// What follows of an answer, piece by piece. Dropping it ends the query.
+pub(crate) struct Rows {
+    messages: mpsc::Receiver<Message>,
+    is_over: bool,
+}
+
+enum Message {
+    Piece(Bytes),
+    Ended(Result<(), ReadError>),
+}
+
+impl Rows {
+    /// Nothing follows.
+    fn over() -> Self {
+        let (_, messages) = mpsc::channel(1);
+        Self {
+            messages,
+            is_over: true,
+        }
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When the query failed on the way.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, ReadError>> {
+        if self.is_over {
+            return None;
+        }
+        let message = self.messages.recv().await;
+        self.is_over = !matches!(message, Some(Message::Piece(_)));
+        match message {
+            Some(Message::Piece(piece)) => Some(Ok(piece)),
+            Some(Message::Ended(Err(error))) => Some(Err(error)),
+            Some(Message::Ended(Ok(()))) => None,
+            // The thread is gone without a word: it panicked, which is our own mistake.
+            None => Some(Err(ReadError::Output(io::ErrorKind::BrokenPipe.into()))),
+        }
+    }
+}
+
+impl Queries {
+    /// Answers a question. Comes back with the first bytes, so that what is wrong with the
+    /// question is an error here.
+    ///
+    /// # Errors
+    /// When too many queries run, a storage is not there, the query is faulty, or nothing could be
+    /// read.
+    pub(crate) async fn answer(
+        &self,
+        app: &Arc<AppState>,
+        question: Question,
+    ) -> Result<Answer, AnswerError> {
+        let kept = kept_key(&app.engine, &question)?;
+        if let Some((storage, key)) = &kept
+            && let Some(first) = app.engine.cached(*storage, key).await?
+        {
+            app.metrics.queries.cached.inc();
+            let rest = Rows::over();
+            return Ok(Answer { first, rest });
+        }
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| AnswerError::Busy {
+            max: self.concurrent_max,
+        })?;
+        let mut leaves = Vec::new();
+        for storage in &question.storages {
+            leaves.extend(stored_leaves(&app.engine, *storage).await?);
+        }
+        let (sender, receiver) = mpsc::channel(PIECES_MAX);
+        let job = Job {
+            question,
+            app: Arc::clone(app),
+            cache: self.filter_cache(),
+            limits: self.limits,
+            out: Out {
+                sender: sender.clone(),
+                piece: Vec::new(),
+                kept: kept.is_some().then(Vec::new),
+            },
+            _permit: permit,
+        };
+        let (app, handle) = (Arc::clone(app), Handle::current());
+        tokio::task::spawn_blocking(move || {
+            let storages = job.question.storages.clone();
+            let ended = job.run(leaves);
+            if matches!(ended, Err(ReadError::Sidecar { .. })) {
+                let indexes = &app.indexes;
+                storages.iter().for_each(|id| indexes.make_anew(*id));
+            }
+            let (ended, answer) = match ended {
+                Ok(answer) => (Ok(()), answer),
+                Err(error) => (Err(error), None),
+            };
+            // Nobody may be there to hear it.
+            let _ = sender.blocking_send(Message::Ended(ended));
+            if let Some(((storage, key), answer)) = kept.zip(answer) {
+                let keep = app.engine.keep_cached(storage, &key, &answer);
+                if let Err(error) = handle.block_on(keep) {
+                    tracing::warn!(%storage, %error, "an answer is not kept");
+                }
+            }
+        });
+        let mut rest = Rows {
+            messages: receiver,
+            is_over: false,
+        };
+        let first = match rest.next().await {
+            None => Bytes::new(),
+            Some(piece) => piece?,
+        };
+        Ok(Answer { first, rest })
+    }
+}
+
+/// Under which key the answer may be kept: aggregates of one storage that cannot change any more.
+/// What the answer depends on besides the packets is part of the key.
+fn kept_key(
+    engine: &Engine,
+    question: &Question,
+) -> Result<Option<(StorageId, String)>, StorageError> {
+    let [id] = question.storages.as_slice() else {
+        return Ok(None);
+    };
+    let storage = engine.storage(*id)?;
+    if storage.state != StorageState::Finalized || question.explain {
+        return Ok(None);
+    }
+    let wanted = match &question.wanted {
+        Wanted::Rows(_) => return Ok(None),
+        Wanted::Count => "count".to_owned(),
+        Wanted::Groups(field) => format!("group {:?} by {field:?}", question.format),
+    };
+    let request = &question.request;
+    let query = request.query.as_ref().map_or("", |query| query.text());
+    let key = format!(
+        "{} {:?} {wanted} {:?} {:?} {query}",
+        env!("CARGO_PKG_VERSION"),
+        storage.name,
+        request.from,
+        request.to,
+    );
+    Ok(Some((*id, key)))
+}
+
+/// A query on its thread.
+struct Job {
+    app: Arc<AppState>,
+    question: Question,
+    cache: Arc<trace_index::FilterCache>,
+    limits: Limits,
+    out: Out,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Job {
+    /// Gives the whole answer where it may be kept.
+    fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<Option<Vec<u8>>, ReadError> {
+        let _running = self.app.metrics.queries.began();
+        let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
+        let left_out = set.left_out().to_vec();
+        self.mend_indexes(&set);
+        let fields = self.question.wanted.fields();
+        let sources = set.sources(&self.question.request, &fields)?;
+        let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
+        let report = self.write(&sources)?;
+        self.app.metrics.queries.ended(&report);
+        for fault in report
+            .counters
+            .faults
+            .iter()
+            .chain(&left_out)
+            .chain(&unused)
+        {
+            tracing::warn!(%fault, "a query went past it");
+        }
+        if self.question.explain {
+            let notes: Vec<&String> = report
+                .counters
+                .faults
+                .iter()
+                .chain(&left_out)
+                .chain(&unused)
+                .collect();
+            let explanation = explanation(&report, &notes);
+            match self.question.format {
+                RowsFormat::Ndjson => self.out.write(explanation.as_bytes()),
+                RowsFormat::Csv | RowsFormat::Text => {
+                    self.out.write(format!("# {explanation}").as_bytes())
+                }
+            }
+            .map_err(ReadError::Output)?;
+        }
+        self.out.flush().map_err(ReadError::Output)?;
+        let is_whole = report.counters.faults.is_empty();
+        Ok(self.out.kept.filter(|_| is_whole))
+    }
+
+    /// Has the indexes made that finalized storages lack.
+    fn mend_indexes(&self, set: &StorageSet) {
+        let lacks = |(leaf, uncovered): &(&trace_read::Leaf, u64)| {
+            leaf.checksum.is_some() && *uncovered > 0
+        };
+        for (leaf, _) in set.leaves().filter(lacks) {
+            self.app.indexes.look_at(leaf.storage);
+        }
+    }
+
+    fn write(&mut self, sources: &[Box<dyn trace_read::ChunkSource>]) -> Result<Report, ReadError> {
+        let Question {
+            request,
+            wanted,
+            format,
+            ..
+        } = &self.question;
+        let out = &mut self.out;
+        let mut write = |bytes: &[u8]| out.write(bytes);
+        match wanted {
+            Wanted::Rows(columns) => {
+                let mut rows = row_format(*format);
+                write_rows(
+                    sources,
+                    request,
+                    columns,
+                    &mut *rows,
+                    self.limits,
+                    &mut write,
+                )
+            }
+            Wanted::Count => {
+                let (count, report) = count(sources, request, self.limits)?;
+                write(format!("{{\"count\":{count}}}\n").as_bytes()).map_err(ReadError::Output)?;
+                Ok(report)
+            }
+            Wanted::Groups(field) => {
+                let path = FieldPath::new(field);
+                let (groups, report) = group_by(sources, request, &path, self.limits)?;
+                let mut row = match format {
+                    RowsFormat::Csv => group_csv_head(field),
+                    RowsFormat::Ndjson | RowsFormat::Text => Vec::new(),
+                };
+                for group in &groups {
+                    match format {
+                        RowsFormat::Csv => write_group_csv(group, &mut row),
+                        RowsFormat::Ndjson | RowsFormat::Text => {
+                            write_group_ndjson(field, group, &mut row);
+                        }
+                    }
+                    write(&row).map_err(ReadError::Output)?;
+                    row.clear();
+                }
+                write(&row).map_err(ReadError::Output)?;
+                Ok(report)
+            }
+        }
+    }
+}
+
+fn row_format(format: RowsFormat) -> Box<dyn RowFormat> {
+    match format {
+        RowsFormat::Ndjson => Box::new(Ndjson::default()),
+        RowsFormat::Csv => Box::new(Csv::default()),
+        RowsFormat::Text => Box::new(Text::default()),
+    }
+}
+
+/// The last line of an explained answer.
+fn explanation(report: &Report, notes: &[&String]) -> String {
+    let notes = serde_json::json!(notes);
+    format!("{{\"explain\":{},\"notes\":{notes}}}\n", report.json())
+}
+
+/// Gathers bytes into pieces, and waits while the client is slower.
+struct Out {
+    sender: mpsc::Sender<Message>,
+    piece: Vec<u8>,
+    /// All of the answer, while it is short enough to be kept.
+    kept: Option<Vec<u8>>,
+}
+
+impl Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.piece.extend_from_slice(bytes);
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(bytes);
+            if kept.len() > CACHED_BYTES_MAX {
+                self.kept = None;
+            }
+        }
+        match self.piece.len() >= PIECE_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = Bytes::from(std::mem::take(&mut self.piece));
+        // The client is gone when nobody takes it.
+        let sent = self.sender.blocking_send(Message::Piece(piece));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// The columns of rows; all fields for none.
+pub(crate) fn columns(fields: Vec<String>) -> Columns {
+    match fields.is_empty() {
+        true => Columns::All,
+        false => Columns::Fields(fields),
+    }
+}
