@@ -16,6 +16,7 @@ mod io_trace;
 mod labels;
 mod model;
 mod mounted;
+mod queries;
 mod ranges;
 mod real_traces;
 mod restart;

@@ -1,0 +1,390 @@
+//! Queries give the same answers from files, from a server while it writes and afterwards, and from
+//! a mount; with chunk indexes and without; and a mount moves only what can match.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use harness::{Server, Settings, corpora, run_tracehold};
+use serde_json::{Value, json};
+
+/// Asked of every trace; most mean something for one kind only.
+const QUERIES: &[&str] = &[
+    "",
+    "name == 'read'",
+    "dur > 100us",
+    "not dur >= 1us or tid == 0",
+    "fname contains 'e'",
+    "args.len > 1000 or exists(args.block_key)",
+    "kind in ['ctf', 'rocksdb-io'] and agent == 'host' and name starts_with 's'",
+    "ts > 2001-01-01 and pid in [1, 2, 3] or vpid > 5",
+];
+
+/// Asked of the larger traces, which take a while.
+const FEW_QUERIES: &[&str] = &["", "dur > 100us", "fname contains 'e' or not name ~ 'e'"];
+
+fn own_traces() -> Vec<PathBuf> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let names = [
+        "lttng/uid/0/64-bit",
+        "trace-0-of-1.pfw.gz",
+        "io_small.trace",
+        "bc_small.trace",
+    ];
+    names.iter().map(|name| data.join(name)).collect()
+}
+
+fn corpus_traces(corpora: &Path) -> Vec<PathBuf> {
+    let names = [
+        "ctf/lttng-probe/ust/uid/0/64-bit",
+        "dft/polaris/test-trace-dist-3.pfw.gz",
+        "dft/plain/test.pfw",
+        "rocksdb/bc_small.trace",
+    ];
+    names.iter().map(|name| corpora.join(name)).collect()
+}
+
+/// Small chunks, so that small traces have many.
+fn settings() -> Settings {
+    Settings::with_config("[query]\nchunk_bytes = 16384\nindex_growth_bytes_min = 1\n")
+}
+
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    let output = run_tracehold(&arguments);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (
+        output.status.code().unwrap(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+/// Rows and groups of one question, in an order that does not depend on where they are from.
+fn answers(place: &[&str], query: &str) -> Vec<String> {
+    let ask = |more: &[&str]| {
+        let (code, out, errors) = run(&[&["query"], place, &[query], more].concat());
+        assert!(code <= 1, "{place:?} {query} {more:?}: {code} {errors}");
+        let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let mut answers = ask(&["--format", "ndjson"]);
+    answers.extend(ask(&["--group-by", "name", "--format", "csv"]));
+    answers
+}
+
+fn wait_for_indexes(server: &Server, storage: &str) {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        let files = server.api().files(storage);
+        let count = |role: &str| files.iter().filter(|file| file.1 == role).count();
+        if count("data") > 0 && count("data") == count("chunk_index") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no chunk indexes within a minute:\n{}", server.log());
+}
+
+fn push(server: &Server, storage: &str, path: &Path, packet_bytes: &str) {
+    let path = path.to_str().unwrap();
+    let (code, _, errors) = run(&[
+        "push",
+        "--server",
+        &server.url(),
+        "--storage",
+        storage,
+        "--agent",
+        "host",
+        "--packet-bytes",
+        packet_bytes,
+        path,
+    ]);
+    assert_eq!(code, 0, "{errors}");
+}
+
+fn mount(server: &Server, storage: &str, folder: &Path) {
+    let address = format!("{}/storage/{storage}", server.url());
+    let (code, _, errors) = run(&["mount", &address, folder.to_str().unwrap()]);
+    assert_eq!(code, 0, "{errors}");
+}
+
+/// What is asked of the agent means nothing to a file.
+fn asks_origin(query: &str) -> bool {
+    query.contains("agent")
+}
+
+fn check_trace(path: &Path, queries: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &settings());
+    let storage = server.api().create_storage("trace");
+    push(&server, &storage, path, "4096");
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    let file = path.to_str().unwrap();
+    let expected: Vec<Vec<String>> = queries
+        .iter()
+        .map(|query| match asks_origin(query) {
+            true => answers(&stored, query),
+            false => answers(&[file, "--no-index"], query),
+        })
+        .collect();
+    assert!(expected[0].len() > 100, "{file} has events");
+    let check = |place: &[&str], what: &str| {
+        for (query, expected) in queries.iter().zip(&expected) {
+            if !place.contains(&file) || !asks_origin(query) {
+                assert!(answers(place, query) == *expected, "{file} {what}: {query}");
+            }
+        }
+    };
+    check(&[file], "as a file");
+    check(&stored, "of an open storage");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    check(&stored, "of a finalized storage with indexes");
+    let mounted = folder.path().join("mount");
+    mount(&server, &storage, &mounted);
+    let mounted = mounted.to_str().unwrap();
+    check(&["--dir", mounted], "of a mount");
+    check(
+        &["--dir", mounted, "--no-index"],
+        "of a mount without indexes",
+    );
+}
+
+#[test]
+fn own_traces_answer_the_same_from_everywhere() {
+    for path in own_traces() {
+        check_trace(&path, QUERIES);
+    }
+}
+
+#[test]
+fn real_traces_answer_the_same_from_everywhere() {
+    let Some(corpora) = corpora() else { return };
+    for path in corpus_traces(&corpora) {
+        check_trace(&path, FEW_QUERIES);
+    }
+}
+
+/// A DFTracer trace in which one line has a name of its own.
+fn write_trace(path: &Path, lines: u64) {
+    let mut text = String::from("[\n");
+    for line in 0..lines {
+        let name = match line {
+            line if line == lines / 3 => "fsync",
+            line if line % 3 == 0 => "write",
+            _ => "read",
+        };
+        let (ts, dur, id) = (
+            1_000_000 + line * 10,
+            line * 7919 % 1000,
+            line * 7919 % 100_003,
+        );
+        writeln!(
+            text,
+            "{{\"id\":{line},\"name\":\"{name}\",\"cat\":\"POSIX\",\"pid\":{},\"tid\":{},\"ts\":{ts},\
+             \"dur\":{dur},\"ph\":\"X\",\"args\":{{\"ret\":{id},\"offset\":{}}}}}",
+            line % 5,
+            line % 11,
+            id * 4096,
+        )
+        .unwrap();
+    }
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_rare_name_of_a_mount_moves_at_most_two_percent() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 40_000);
+    let server = Server::start(folder.path(), &settings());
+    let storage = server.api().create_storage("big");
+    push(&server, &storage, &trace, "16384");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let mounted = folder.path().join("mount");
+    mount(&server, &storage, &mounted);
+    let mounted = mounted.to_str().unwrap();
+    let files = server.api().files(&storage);
+    let data = files.iter().filter(|file| file.1 == "data");
+    let bytes: u64 = data.map(|file| file.2).sum();
+    let expected = answers(&[trace.to_str().unwrap()], "name == 'fsync'");
+    assert_eq!(answers(&["--dir", mounted], "name == 'fsync'"), expected);
+    let (code, _, errors) = run(&[
+        "query",
+        "--dir",
+        mounted,
+        "name == 'fsync'",
+        "--explain",
+        "--json",
+    ]);
+    assert_eq!(code, 0, "{errors}");
+    let moved = errors
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find_map(|line| Some((line["moved_bytes"].as_u64()?, line["requests"].as_u64()?)));
+    let (moved, requests) = moved.unwrap();
+    assert!(moved > 0 && moved * 50 <= bytes, "{moved} of {bytes} bytes");
+    assert_eq!(requests, 1, "one request for one data file");
+}
+
+#[test]
+fn indexes_are_made_again_and_never_believed_when_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 3_000);
+    let mut server = Server::start(folder.path(), &settings());
+    let storage = server.api().create_storage("small");
+    push(&server, &storage, &trace, "16384");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let files = server.api().files(&storage);
+    let index = files.iter().find(|file| file.1 == "chunk_index").unwrap();
+    let path = server.data().join("storages").join(&storage).join(&index.0);
+    let whole = fs::read(&path).unwrap();
+    let expected = answers(&[trace.to_str().unwrap()], "name == 'fsync'");
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    assert_eq!(answers(&stored, "name == 'fsync'"), expected);
+    for place in [whole.len() / 4, whole.len() / 2, whole.len() - 20] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x55;
+        fs::write(&path, &damaged).unwrap();
+        // Damage in a block that a query needs is an error, never another answer; and it is mended.
+        let begin = Instant::now();
+        loop {
+            let more = ["name == 'fsync'", "--fields", "name", "--format", "ndjson"];
+            let (code, out, errors) = run(&[&["query"], &stored[..], &more].concat());
+            if code == 0 {
+                assert_eq!(out.lines().count(), 1, "{place}: {out}");
+                break;
+            }
+            assert_eq!(code, 3, "{place}: {out} {errors}");
+            assert!(begin.elapsed() < Duration::from_secs(60), "{errors}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    fs::remove_file(&path).unwrap();
+    assert_eq!(answers(&stored, "name == 'fsync'"), expected);
+    server.kill();
+    server.restart();
+    wait_for_indexes(&server, &storage);
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    assert!(server.api().verify(&storage).is_empty());
+}
+
+#[test]
+fn what_is_wrong_with_a_query_is_told_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("mixed");
+    push(
+        &server,
+        &storage,
+        &data.join("trace-0-of-1.pfw.gz"),
+        "65536",
+    );
+    push(&server, &storage, &data.join("io_small.trace"), "65536");
+    let path = format!("/storages/{storage}/query");
+    let problem = api.refused("POST", &path, Some(&json!({ "query": "name ==" })));
+    assert_eq!(
+        (problem.status, problem.code.as_str()),
+        (400, "expression_malformed")
+    );
+    let detail = problem.document["caret"].as_str().unwrap();
+    assert!(detail.lines().nth(1).unwrap().trim() == "^", "{detail}");
+    assert_eq!(problem.document["column"], 8);
+    // A bare number means microseconds in one of the kinds and nanoseconds in the other.
+    let bare = json!({ "query": "dur > 5", "count": true });
+    let problem = api.refused("POST", &path, Some(&bare));
+    assert_eq!(problem.code, "expression_malformed");
+    assert!(
+        problem.document["detail"]
+            .as_str()
+            .unwrap()
+            .contains("10ms")
+    );
+    for body in [
+        json!({ "querry": "x" }),
+        json!({ "count": true, "group_by": "name" }),
+        json!({ "from": "yesterday" }),
+        json!({ "storages": [storage] }),
+    ] {
+        assert_eq!(
+            api.refused("POST", &path, Some(&body)).status,
+            400,
+            "{body}"
+        );
+    }
+    let many = json!({ "storages": ["mixed", storage], "query": "dur >= 0ns", "count": true });
+    let answer = api.done("POST", "/query", Some(&many));
+    let one = api.done(
+        "POST",
+        &path,
+        Some(&json!({ "query": "dur >= 0ns", "count": true })),
+    );
+    assert_eq!(answer, one, "a storage that is named twice is asked once");
+    let nobody = json!({ "storages": ["nobody"] });
+    assert_eq!(api.refused("POST", "/query", Some(&nobody)).status, 404);
+    let left = api.done(
+        "GET",
+        &format!("/storages/{storage}/descriptors?query=kind%3D%3D'dft'"),
+        None,
+    );
+    let kinds: Vec<&str> = left["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["kind"].as_str().unwrap())
+        .collect();
+    assert!(
+        !kinds.is_empty() && kinds.iter().all(|kind| *kind == "dft"),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn aggregates_of_finalized_storages_are_kept_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 3_000);
+    let server = Server::start(folder.path(), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("kept");
+    push(&server, &storage, &trace, "16384");
+    let path = format!("/storages/{storage}/query");
+    let body = json!({ "query": "dur > 500us", "count": true });
+    let expected = api.done("POST", &path, Some(&body));
+    let cached = |api: &mut harness::Api| api.metric("tracehold_query_cached_total");
+    api.done("POST", &path, Some(&body));
+    assert_eq!(cached(&mut api), 0.0, "an open storage may still change");
+    api.finalize(&storage);
+    let kept = server.data().join("storages").join(&storage).join("cache");
+    let begin = Instant::now();
+    assert_eq!(api.done("POST", &path, Some(&body)), expected);
+    let file = loop {
+        let files = fs::read_dir(&kept).into_iter().flatten();
+        let whole = files.filter_map(|file| Some(file.ok()?.path()));
+        let mut whole = whole.filter(|path| path.extension().is_some_and(|end| end == "cached"));
+        if let Some(path) = whole.next() {
+            break path;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "it is not kept");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(api.done("POST", &path, Some(&body)), expected);
+    assert_eq!(cached(&mut api), 1.0);
+    let mut damaged = fs::read(&file).unwrap();
+    let last = damaged.len() - 3;
+    damaged[last] ^= 1;
+    fs::write(&file, damaged).unwrap();
+    assert_eq!(api.done("POST", &path, Some(&body)), expected);
+    assert_eq!(cached(&mut api), 1.0, "a damaged answer is not believed");
+    assert!(api.verify(&storage).is_empty());
+}
