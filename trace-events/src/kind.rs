@@ -12,6 +12,7 @@ use trace_query::{BareUnit, FieldTable};
 use crate::ctf::CtfDecoder;
 use crate::dft::{Names, PacketDecoder, TimeUnit};
 use crate::io_trace::IoTraceDecoder;
+use crate::otlp::OtlpDecoder;
 use crate::rocksdb::{RocksdbDecoder, TraceKind};
 use crate::{DecodeError, Decoder};
 
@@ -56,13 +57,14 @@ pub fn decoder_for(
         Kind::RocksdbIo => Box::new(RocksdbDecoder::new(TraceKind::Io, table)),
         Kind::RocksdbBlockCache => Box::new(RocksdbDecoder::new(TraceKind::BlockCache, table)),
         Kind::IoTrace => Box::new(IoTraceDecoder::new(table)),
-        Kind::Raw | Kind::Otlp => return Ok(None),
+        Kind::Otlp => Box::new(OtlpDecoder::new(table)),
+        Kind::Raw => return Ok(None),
     }))
 }
 
 /// Whether packets of `kind` hold events.
 pub fn has_events(kind: Kind) -> bool {
-    !matches!(kind, Kind::Raw | Kind::Otlp)
+    kind != Kind::Raw
 }
 
 /// What a bare number beside `ts` or `dur` means in a query over a stream of `kind`.
@@ -81,7 +83,8 @@ pub fn dimensions(kind: Kind) -> &'static [&'static str] {
         Kind::RocksdbIo => &["file_name", "io_status"],
         Kind::RocksdbBlockCache => &["cf_name", "level", "sst_fd_number", "is_cache_hit"],
         Kind::IoTrace => &crate::io_trace::DIMENSIONS,
-        Kind::Raw | Kind::Otlp => &[],
+        Kind::Otlp => &["status", "trace_id", "ctx.service.name"],
+        Kind::Raw => &[],
     }
 }
 

@@ -17,6 +17,7 @@ pub mod gzip;
 pub mod io_trace;
 mod kind;
 mod origin;
+pub mod otlp;
 pub mod rocksdb;
 
 pub use error::DecodeError;

@@ -101,6 +101,49 @@ impl Sketch {
             .map(|(bin, count)| (bin, *count))
     }
 
+    /// The sketch as bytes: LEB128 numbers, the values of zero and less, then for each bin that has
+    /// counts its distance from the bin before (from 0 for the first) and its count.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |mut value: u64| {
+            while value >= 0x80 {
+                out.push(value as u8 | 0x80);
+                value >>= 7;
+            }
+            out.push(value as u8);
+        };
+        put(self.low);
+        let mut before = 0;
+        for (bin, count) in self.bins() {
+            put(u64::from(bin - before));
+            put(count);
+            before = bin;
+        }
+        out
+    }
+
+    /// The sketch that these bytes say; `None` when they are none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Sketch> {
+        let mut numbers = bytes.split_inclusive(|byte| byte & 0x80 == 0).map(|part| {
+            let fits = part.len() <= 10 && part.last().is_some_and(|byte| byte & 0x80 == 0);
+            let digits = part.iter().rev().map(|byte| u64::from(byte & 0x7f));
+            fits.then(|| digits.fold(0, |value, digit| value << 7 | digit))
+        });
+        let mut sketch = Sketch {
+            low: numbers.next()??,
+            ..Sketch::default()
+        };
+        let mut bin = 0_u32;
+        while let Some(distance) = numbers.next() {
+            bin = bin.checked_add(u32::try_from(distance?).ok()?)?;
+            if bin >= BINS {
+                return None;
+            }
+            sketch.add_bin(bin, numbers.next()??);
+        }
+        Some(sketch)
+    }
+
     /// Values counted.
     pub fn count(&self) -> u64 {
         self.counts

@@ -1,0 +1,50 @@
+//! OTLP requests in protobuf: checking, decoding as events, putting together again.
+#![no_main]
+
+use std::ops::ControlFlow;
+
+use libfuzzer_sys::fuzz_target;
+use trace_events::Decoder;
+use trace_events::otlp::{OtlpDecoder, RequestBuilder, check, is_json};
+use trace_query::{FieldPath, FieldTable};
+
+fuzz_target!(|input: &[u8]| {
+    if is_json(input) {
+        return;
+    }
+    let mut table = FieldTable::new();
+    for path in [
+        "name",
+        "dur",
+        "pid",
+        "tid",
+        "events",
+        "trace_id",
+        "a.b",
+        "exception.type",
+        "ctx.a",
+    ] {
+        table.insert(&FieldPath::new(path));
+    }
+    let mut builder = RequestBuilder::new();
+    let decoded = OtlpDecoder::new(&table).walk(input, &mut |event| {
+        builder.add(event.resource(), event.scope(), &event.span());
+        ControlFlow::Continue(())
+    });
+    let mut shown = 0;
+    let all = OtlpDecoder::new(&FieldTable::new()).decode(input, &mut |event| {
+        event.each_field(&mut |_, _| {});
+        shown += 1;
+        ControlFlow::Continue(())
+    });
+    let checked = check(input);
+    // What is taken can be decoded, and no reader sees other spans than another.
+    if let Ok(parts) = &checked {
+        let spans: u64 = parts.iter().map(|part| part.spans).sum();
+        assert_eq!(decoded.as_ref().map(|d| d.events), Ok(spans));
+        assert_eq!(all.as_ref().map(|d| d.events), Ok(shown));
+        assert_eq!(shown, spans);
+        let again = check(&builder.finish()).expect("what was put together is sound");
+        assert_eq!(again.iter().map(|part| part.spans).sum::<u64>(), spans);
+    }
+});
