@@ -31,6 +31,15 @@ impl ByteBudget {
         }
     }
 
+    /// A permit of no bytes, for what is counted elsewhere.
+    #[must_use]
+    pub fn nothing(&self) -> BytePermit {
+        BytePermit {
+            budget: self.clone(),
+            bytes: 0,
+        }
+    }
+
     /// Takes `bytes` of the budget. What is larger than the whole budget is let in alone.
     ///
     /// # Errors

@@ -12,7 +12,10 @@ use trace_format::{AgentId, StorageId, StreamId, storage_file::StorageState};
 
 use super::Engine;
 use crate::{
-    Push, PushOutcome, StorageError, state::takes_packets, storage::Storage, writer::WriterMessage,
+    Push, PushOutcome, StorageError,
+    state::takes_packets,
+    storage::Storage,
+    writer::{Gaps, WriterMessage},
 };
 
 /// What a producer should send next.
@@ -62,13 +65,51 @@ impl Engine {
     /// When there is no such storage or its state does not allow it. What is wrong with a single
     /// packet is told in the outcome.
     pub async fn submit(&self, id: StorageId, push: Push) -> Result<PendingPush, StorageError> {
+        self.hand_over(id, push, Gaps::Refused).await
+    }
+
+    /// As [`Self::submit`], for who keeps a part of a stream only: sequences still grow, and some
+    /// may be left out.
+    ///
+    /// # Errors
+    /// As for [`Self::submit`].
+    pub async fn submit_part(
+        &self,
+        id: StorageId,
+        push: Push,
+    ) -> Result<PendingPush, StorageError> {
+        self.hand_over(id, push, Gaps::Taken).await
+    }
+
+    /// Asks for the receipts of packets that were pushed before, and takes nothing new: what is
+    /// neither durable nor under way is refused as a gap or a stale epoch.
+    ///
+    /// # Errors
+    /// As for [`Self::submit`].
+    pub async fn submit_repeat(
+        &self,
+        id: StorageId,
+        push: Push,
+    ) -> Result<PendingPush, StorageError> {
+        self.hand_over(id, push, Gaps::RepeatsOnly).await
+    }
+
+    async fn hand_over(
+        &self,
+        id: StorageId,
+        push: Push,
+        gaps: Gaps,
+    ) -> Result<PendingPush, StorageError> {
         let storage = self.find(id)?;
         let writer = storage.writer.read().clone();
         let Some(writer) = writer.filter(|_| takes_packets(storage.state())) else {
             return Err(not_taken(&storage));
         };
         let (reply, outcome) = oneshot::channel();
-        match writer.send(WriterMessage::Submit { push, reply }).await {
+        match writer
+            .send(WriterMessage::Submit { push, gaps, reply })
+            .await
+        {
             Ok(()) => Ok(PendingPush { outcome, storage }),
             Err(_) => Err(not_taken(&storage)),
         }

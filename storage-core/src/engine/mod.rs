@@ -12,6 +12,7 @@ mod leaves;
 mod lifecycle;
 mod listing;
 mod reading;
+mod recording;
 mod start;
 
 use std::{

@@ -35,9 +35,14 @@ use trace_format::{
     storage_file::{StorageFile, StorageState},
 };
 
+pub(crate) use push::Gaps;
 pub use push::{NewPacket, Push, PushOutcome, Receipt};
 
-use self::{flush::Flushed, push::Group, stream::Streams};
+use self::{
+    flush::Flushed,
+    push::{Arriving, Group},
+    stream::Streams,
+};
 use crate::{
     StorageError,
     agents::Agents,
@@ -60,6 +65,7 @@ const MESSAGE_COUNT_MAX: usize = 256;
 pub(crate) enum WriterMessage {
     Submit {
         push: Push,
+        gaps: Gaps,
         reply: oneshot::Sender<PushOutcome>,
     },
     /// Drain and complete every file; the state is FINALIZING already.
@@ -198,7 +204,9 @@ impl Writer {
                 }
                 flushed = flush::wait(&mut self.flushing) => self.on_flushed(flushed).await,
                 message = inbox.recv(), if ending.is_none() => match message {
-                    Some(WriterMessage::Submit { push, reply }) => self.submit(push, reply).await,
+                    Some(WriterMessage::Submit { push, gaps, reply }) => {
+                        self.submit(Arriving { push, gaps, reply }).await;
+                    }
                     Some(WriterMessage::Finalize { reply }) => {
                         ending = Some(Ending::Finalize(reply));
                     }

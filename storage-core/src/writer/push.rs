@@ -49,6 +49,25 @@ pub struct Push {
     pub permit: BytePermit,
 }
 
+/// Whether a push may leave out sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gaps {
+    /// A packet behind a gap is refused, so that its producer sends what is missing.
+    Refused,
+    /// What is missing is not wanted, or is lost already: a recording takes a part of a stream.
+    Taken,
+    /// Nothing new is taken: only packets that are there, or under way, have a receipt.
+    RepeatsOnly,
+}
+
+/// A push and who waits for it.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    pub(super) push: Push,
+    pub(super) gaps: Gaps,
+    pub(super) reply: oneshot::Sender<PushOutcome>,
+}
+
 /// Says that a packet is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {

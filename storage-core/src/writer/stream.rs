@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tokio::sync::oneshot;
 use trace_format::{AgentId, LeafId, StreamId, agent_file::StreamSpec, data_file::Bucket};
 
-use super::{Push, PushOutcome};
+use super::push::Arriving;
 use crate::tree::IndexTree;
 
 /// A packet on its way to the disk, and who waits for it.
@@ -35,7 +34,7 @@ pub(super) struct Stream {
     /// Time bucket and leaf of the last packet.
     pub(super) leaf: Option<(Option<Bucket>, LeafId)>,
     /// Pushes that wait until what is under way has reached the leaf before.
-    pub(super) waiting: VecDeque<(Push, oneshot::Sender<PushOutcome>)>,
+    pub(super) waiting: VecDeque<Arriving>,
     /// Whether a packet was refused and those behind it are being refused, too.
     pub(super) is_failing: bool,
 }

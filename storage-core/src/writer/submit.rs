@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use trace_format::{
     Codec, LeafId, StorageId,
     data_file::{Bucket, DataFileHeader, LeafPath},
 };
 
 use super::{
-    Boxed, FoundRepeat, Group, NewPacket, Push, PushOutcome, Serialized, Writer, WriterLeaf,
+    Arriving, Boxed, FoundRepeat, Gaps, Group, NewPacket, Push, Serialized, Writer, WriterLeaf,
     stream::{InFlight, Stream},
 };
 use crate::{
@@ -34,39 +33,38 @@ enum Verdict {
 
 impl Writer {
     /// Takes a push, or refuses it.
-    pub(super) async fn submit(&mut self, push: Push, reply: oneshot::Sender<PushOutcome>) {
-        let (at, arrival) = match self.stream_for(&push) {
+    pub(super) async fn submit(&mut self, arriving: Arriving) {
+        let (at, arrival) = match self.stream_for(&arriving.push) {
             Ok(at) => (at, now_ns()),
-            Err(error) => return refuse_all(push, reply, error),
+            Err(error) => return refuse_all(arriving, error),
         };
-        let bucket = self.bucket(&push, arrival);
+        let bucket = self.bucket(&arriving.push, arrival);
         let stream = self.streams.get(at);
         let changes_leaf = stream.leaf.is_some_and(|(last, _)| last != bucket);
         let must_wait = changes_leaf && !stream.in_flight.is_empty();
         if must_wait || !stream.waiting.is_empty() {
-            stream.waiting.push_back((push, reply));
+            stream.waiting.push_back(arriving);
             return;
         }
-        self.take(at, push, reply, bucket, arrival).await;
+        self.take(at, arriving, bucket, arrival).await;
     }
 
     /// Takes the pushes of a stream that waited for its packets under way.
     pub(super) async fn take_waiting(&mut self, at: usize) {
         while self.streams.get(at).in_flight.is_empty() {
-            let Some((push, reply)) = self.streams.get(at).waiting.pop_front() else {
+            let Some(arriving) = self.streams.get(at).waiting.pop_front() else {
                 return;
             };
             let arrival = now_ns();
-            let bucket = self.bucket(&push, arrival);
-            self.take(at, push, reply, bucket, arrival).await;
+            let bucket = self.bucket(&arriving.push, arrival);
+            self.take(at, arriving, bucket, arrival).await;
         }
     }
 
     async fn take(
         &mut self,
         at: usize,
-        push: Push,
-        reply: oneshot::Sender<PushOutcome>,
+        Arriving { push, gaps, reply }: Arriving,
         bucket: Option<Bucket>,
         arrival: i64,
     ) {
@@ -77,7 +75,7 @@ impl Writer {
         let mut group = Group::new(packets.len(), reply, permit);
         let mut new = Vec::with_capacity(packets.len());
         for (slot, packet) in packets.into_iter().enumerate() {
-            let verdict = self.judge(at, &packet);
+            let verdict = self.judge(at, &packet, gaps);
             let key = (packet.epoch, packet.sequence);
             match verdict {
                 Verdict::New => new.push(self.number(at, packet, (group_id, slot), arrival)),
@@ -130,7 +128,7 @@ impl Writer {
             .add(Stream::new(push.agent.clone(), spec, tree)))
     }
 
-    fn judge(&mut self, at: usize, packet: &NewPacket) -> Verdict {
+    fn judge(&mut self, at: usize, packet: &NewPacket, gaps: Gaps) -> Verdict {
         let max = self.services.config.packet_bytes_max;
         let size = packet.payload.len() as u64;
         if size == 0 {
@@ -153,7 +151,12 @@ impl Writer {
         if packet.epoch < epoch || (!begins_epoch && packet.sequence < next) {
             return Verdict::Known;
         }
-        if packet.sequence != expected {
+        let is_taken = match gaps {
+            Gaps::Refused => packet.sequence == expected,
+            Gaps::Taken => packet.sequence >= expected,
+            Gaps::RepeatsOnly => false,
+        };
+        if !is_taken {
             let (epoch, found) = key;
             return Verdict::Refused(StorageError::SequenceGap {
                 epoch,
@@ -334,7 +337,7 @@ pub(super) fn channel_spec(
     }
 }
 
-fn refuse_all(push: Push, reply: oneshot::Sender<PushOutcome>, error: StorageError) {
+fn refuse_all(Arriving { push, reply, .. }: Arriving, error: StorageError) {
     let mut group = Group::new(push.packets.len(), reply, push.permit);
     group.refuse_from(0, error);
     group.finish();
