@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use recording::Recorder;
 use storage_core::{Engine, StorageError};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -35,6 +36,9 @@ pub enum AppError {
     /// The data folder is not one that this server can use.
     #[error(transparent)]
     DataFolder(#[from] migrations::MigrationError),
+    /// What is kept of recordings cannot be taken up.
+    #[error("cannot take up the recordings: {0}")]
+    Recordings(#[from] recording::RecordingError),
     /// The engine refused to start, or could not end well.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -73,12 +77,13 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
     let migrated = tokio::task::spawn_blocking(move || migrations::migrate(&data_dir)).await;
     migrated.map_err(io::Error::other)??;
     let engine = Engine::open(engine).await?;
+    let recorder = Recorder::start(&engine, config.recorder()).await?;
     let listener = listen(config.http.listen)?;
     let address = listener.local_addr()?;
     let http = config.http.clone();
     let metrics = Arc::new(Metrics::default());
     let app = AppState::new(
-        engine.clone(),
+        (engine.clone(), recorder.clone()),
         config,
         Arc::clone(&metrics),
         stage_seen.clone(),
@@ -92,6 +97,7 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
     serve(listener, gate, &http, stage_seen).await;
     jobs.end().await;
     tracing::info!("no request is in flight any more; committing");
+    recorder.shutdown().await;
     app.io_trace.shutdown().await;
     // It ends by itself at the same stage; a panic of it is in the log already.
     let _ = indexing.await;

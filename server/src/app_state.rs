@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use recording::Recorder;
 use storage_core::Engine;
 use tokio::sync::watch;
 
 use crate::chunk_indexes::ChunkIndexes;
 use crate::config::Config;
 use crate::connection::Stage;
-use crate::ingest::Pusher;
+use crate::ingest::{Pusher, TraceRequests};
 use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
@@ -25,6 +26,8 @@ pub(crate) struct AppState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) pusher: Pusher,
+    pub(crate) recorder: Recorder,
+    pub(crate) traces: TraceRequests,
     pub(crate) served: ServedFiles,
     pub(crate) io_trace: IoTracing,
     pub(crate) jobs: Arc<Jobs>,
@@ -36,7 +39,7 @@ pub(crate) struct AppState {
 
 impl AppState {
     pub(crate) fn new(
-        engine: Engine,
+        (engine, recorder): (Engine, Recorder),
         config: Config,
         metrics: Arc<Metrics>,
         stage: watch::Receiver<Stage>,
@@ -49,6 +52,13 @@ impl AppState {
                 config.ingest.clone(),
                 config.bench.clone(),
             ),
+            traces: TraceRequests::new(
+                engine.clone(),
+                recorder.clone(),
+                Arc::clone(&metrics),
+                config.ingest.clone(),
+            ),
+            recorder,
             served: ServedFiles::default(),
             io_trace: IoTracing::new(engine.clone(), config.io_trace.clone()),
             jobs: Jobs::new(Arc::clone(&metrics)),

@@ -1,6 +1,8 @@
 //! The one mapping from what goes wrong inside to what a client is told: status, cause and remedy
 //! for each code.
 
+mod recordings;
+
 use http::StatusCode;
 use serde_json::Value;
 use storage_core::StorageError;
@@ -368,6 +370,7 @@ impl From<IngestError> for Problem {
                 "the body does not follow application/vnd.tracehold.packets, or broke on its way",
                 "push again from this record on",
             ),
+            IngestError::Request(_) => return otlp_malformed(error.to_string()),
             IngestError::Body(_) | IngestError::Broken(_) => {
                 return broken_body(&error.to_string(), &error);
             }
@@ -377,6 +380,17 @@ impl From<IngestError> for Problem {
             .cause(cause)
             .remedy(remedy)
     }
+}
+
+fn otlp_malformed(detail: String) -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "otlp_malformed",
+        "the request is no ExportTraceServiceRequest",
+    )
+    .detail(detail)
+    .cause("it is not in the form that Content-Type says, or damaged")
+    .remedy("send what the OTLP specification describes, in protobuf or JSON")
 }
 
 fn broken_body(detail: &str, error: &IngestError) -> Problem {

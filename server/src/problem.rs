@@ -118,6 +118,11 @@ impl Problem {
     }
 
     /// HTTP status.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        self.0.retry_after_seconds
+    }
+
+    /// HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status
     }

@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 use storage_core::Receipt;
+use trace_format::StorageId;
 use utoipa::ToSchema;
 
 /// What the server promises about one packet.
@@ -29,6 +30,8 @@ pub(crate) struct ReceiptDocument {
     offset: Option<u64>,
     /// Bytes of the stored payload.
     size: Option<u64>,
+    /// The storage; where a recording chose it.
+    storage: Option<String>,
 }
 
 /// Answer to a push.
@@ -64,6 +67,13 @@ impl Receipts {
             receipt.descriptor.size(),
         )
         .expect("writing to memory does not fail");
+    }
+
+    /// Adds the receipt of a packet that went through recordings, with the storage it is in.
+    pub(crate) fn add_for(&mut self, storage: StorageId, receipt: &Receipt) {
+        self.add(receipt);
+        self.text.truncate(self.text.len() - 1);
+        write!(self.text, ",\"storage\":\"{storage}\"}}").expect("writing to memory does not fail");
     }
 
     /// Adds the word for a packet of which nothing is promised: its agent did not want to wait, or

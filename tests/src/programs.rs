@@ -17,6 +17,18 @@ pub fn tracehold() -> PathBuf {
     folder().join("tracehold")
 }
 
+/// Python with the SDK of OpenTelemetry, or none where it was not installed: then the reason is
+/// printed and the case that asked passes.
+#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+pub fn opentelemetry_python() -> Option<PathBuf> {
+    let python = folder().join("../peers/opentelemetry/bin/python");
+    if python.exists() {
+        return Some(python);
+    }
+    println!("skipped: no SDK of OpenTelemetry; `cargo xtask test` installs it");
+    None
+}
+
 /// Runs the command to its end with these arguments.
 pub fn run_tracehold(arguments: &[String]) -> Output {
     let mut command = Command::new(tracehold());

@@ -19,6 +19,7 @@ mod mounted;
 mod queries;
 mod ranges;
 mod real_traces;
+mod recording;
 mod restart;
 mod shutdown;
 mod smuggling;

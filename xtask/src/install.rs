@@ -1,7 +1,7 @@
 //! Programs that tests and benchmarks need and that cargo does not bring.
 
 use crate::failure::{Failure, Outcome};
-use crate::process::{cargo, command, on_path, run};
+use crate::process::{cargo, command, on_path, run, run_quietly, target};
 
 /// A program outside this repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,34 @@ pub(crate) enum Origin {
     Apt(&'static [&'static str]),
     /// A crate, installed from source.
     Cargo(&'static str),
+}
+
+/// Packages of PyPI in a folder of their own below the target folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Name of the folder.
+    pub name: &'static str,
+    /// The packages with their versions.
+    pub packages: &'static [&'static str],
+    /// What can be imported once they are there.
+    pub module: &'static str,
+}
+
+/// Brings the packages of a peer unless they are there; gives whether they are. A peer that cannot
+/// be brought is no failure: the cases that need it say that they were skipped.
+pub(crate) fn ensure_peer(peer: Peer) -> bool {
+    let folder = target().join("peers").join(peer.name);
+    let python = folder.join("bin/python").to_string_lossy().into_owned();
+    let import = format!("import {}", peer.module);
+    let is_there = || run_quietly(&mut command(&python, &["-c", &import]));
+    if is_there() {
+        return true;
+    }
+    let folder = folder.to_string_lossy().into_owned();
+    let install = [&["-m", "pip", "install", "--quiet"], peer.packages].concat();
+    let is_brought = run_quietly(&mut command("python3", &["-m", "venv", &folder]))
+        && run_quietly(&mut command(&python, &install));
+    is_brought && is_there()
 }
 
 /// Brings every tool that is not there yet.

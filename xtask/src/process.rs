@@ -75,6 +75,12 @@ pub(crate) fn line(command: &Command) -> String {
     text
 }
 
+/// Whether the command can be run and exits with 0; what it says is dropped.
+pub(crate) fn run_quietly(command: &mut Command) -> bool {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
 /// Says the command, runs it with this terminal, and fails unless it exits with 0.
 pub(crate) fn run(command: &mut Command) -> Outcome {
     let line = line(command);

@@ -1,19 +1,32 @@
 //! `cargo xtask test`: bring what the tests need, build the programs, run every test.
 
 use crate::failure::Outcome;
-use crate::install::{self, Origin, Tool};
+use crate::install::{self, Origin, Peer, Tool};
 use crate::process::{cargo, on_path, run, target};
 
 /// Programs that tests start and that cargo does not bring.
 const TOOLS: &[Tool] = &[Tool {
     program: "python3",
-    from: Origin::Apt(&["python3"]),
-    needed_for: "grading the byte-range answers of the server",
+    from: Origin::Apt(&["python3", "python3-venv"]),
+    needed_for: "grading the byte-range answers of the server, and peers from PyPI",
 }];
+
+/// The SDK and the exporter that the recordings are tested with.
+const OPENTELEMETRY: Peer = Peer {
+    name: "opentelemetry",
+    packages: &[
+        "opentelemetry-sdk==1.45.2",
+        "opentelemetry-exporter-otlp-proto-http==1.45.2",
+    ],
+    module: "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+};
 
 /// Runs everything, or with a filter only the tests whose name contains it.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     install::ensure(TOOLS)?;
+    if !install::ensure_peer(OPENTELEMETRY) {
+        println!("the SDK of OpenTelemetry cannot be brought: its case passes without running");
+    }
     // The runner shows nothing of cases that pass; those that skip themselves say it here as well.
     if harness::corpora().is_none() {
         println!("cases on real traces pass without running");

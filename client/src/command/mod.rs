@@ -17,6 +17,7 @@ mod io_trace;
 mod mount;
 mod push;
 mod query;
+mod record;
 mod storage;
 mod table;
 
@@ -56,6 +57,7 @@ verbs! {
     Mount(mount::Mount),
     Push(push::Push),
     Query(query::Query),
+    Record(record::Record),
     Storage(storage::Storage),
 }
 

@@ -2,11 +2,23 @@
 
 use std::time::Duration;
 
+use recording::RecorderConfig;
 use storage_core::{DiskLow, EngineConfig, IoChoice};
 
 use super::{Config, Io};
 
 impl Config {
+    /// The part of the settings that is the recorder's.
+    pub(crate) fn recorder(&self) -> RecorderConfig {
+        let recording = &self.recording;
+        RecorderConfig {
+            buffer_bytes_max: size(recording.buffer_bytes_max),
+            recordings_max: size(u64::from(recording.recordings_max)),
+            waiting_bytes_max: size(recording.waiting_bytes_max),
+            quiet_ns: i64::from(recording.waiting_milliseconds) * 1_000_000,
+        }
+    }
+
     /// The part of the settings that is the engine's.
     pub(crate) fn engine(&self) -> EngineConfig {
         let storage = &self.storage;
@@ -56,5 +68,6 @@ mod tests {
         let settings = Config::default();
         let engine = storage_core::EngineConfig::new(&settings.storage.data_dir);
         assert_eq!(settings.engine(), engine);
+        assert_eq!(settings.recorder(), recording::RecorderConfig::default());
     }
 }

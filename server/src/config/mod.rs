@@ -27,6 +27,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Incoming packets.
     pub ingest: IngestConfig,
+    /// The buffer and recordings.
+    pub recording: RecordingConfig,
     /// File bytes going out.
     pub range: RangeConfig,
     /// Queries and chunk indexes.
@@ -138,6 +140,31 @@ impl Default for IngestConfig {
             batch_packets_max: 65_536,
             zstd_window_bytes_max: 8 << 20,
             retry_after_seconds: 1,
+        }
+    }
+}
+
+/// Section `[recording]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecordingConfig {
+    /// Memory of the buffer, which keeps the latest packets of all agents.
+    pub buffer_bytes_max: u64,
+    /// Recordings that wait or record at once.
+    pub recordings_max: u32,
+    /// Memory of spans that wait for others of their trace, a recording.
+    pub waiting_bytes_max: u64,
+    /// How long they wait after the last of them came.
+    pub waiting_milliseconds: u32,
+}
+
+impl Default for RecordingConfig {
+    fn default() -> Self {
+        Self {
+            buffer_bytes_max: 64 << 20,
+            recordings_max: 16,
+            waiting_bytes_max: 32 << 20,
+            waiting_milliseconds: 1000,
         }
     }
 }

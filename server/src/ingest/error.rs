@@ -38,6 +38,9 @@ pub(crate) enum IngestError {
         offset: u64,
         what: String,
     },
+    /// Not what OTLP sends.
+    #[error("the request cannot be read: {0}")]
+    Request(String),
     /// The body did not come whole.
     #[error(transparent)]
     Body(#[from] BodyError),

@@ -17,7 +17,7 @@ use storage_core::{Engine, StorageError};
 use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
 use trace_events::io_trace::IoTraceDecoder;
 use trace_events::rocksdb::{RocksdbDecoder, TraceKind};
-use trace_events::{Decoder, Event};
+use trace_events::{Decoder, Event, otlp};
 use trace_format::frame::Facts;
 use trace_format::{AgentId, Kind};
 use trace_query::{FieldId, FieldPath, FieldTable, Number};
@@ -56,7 +56,8 @@ impl FactsReader {
         kind: Kind,
     ) -> Result<StreamFacts<'_>, StorageError> {
         let reading = match kind {
-            Kind::Raw | Kind::Otlp => Reading::Nothing,
+            Kind::Raw => Reading::Nothing,
+            Kind::Otlp => Reading::Otlp,
             Kind::Ctf => match self.plan(engine, &target.agent).await? {
                 Some(plan) => Reading::Ctf(plan),
                 None => Reading::Nothing,
@@ -70,7 +71,7 @@ impl FactsReader {
         };
         let memory = match reading {
             Reading::Ctf(_) | Reading::Dft(_) => self.streams.lock().get(target).copied(),
-            Reading::Nothing | Reading::Spans(..) => None,
+            Reading::Nothing | Reading::Otlp | Reading::Spans(..) => None,
         };
         Ok(StreamFacts {
             reading,
@@ -111,6 +112,7 @@ impl FactsReader {
 /// How packets of a kind are read.
 enum Reading {
     Nothing,
+    Otlp,
     Ctf(Arc<Plan>),
     Dft(SpanFields),
     Spans(Box<dyn Decoder>, SpanFields),
@@ -145,6 +147,7 @@ impl StreamFacts<'_> {
         };
         let (facts, (discarded, unit)) = match &mut self.reading {
             Reading::Nothing => return Facts::default(),
+            Reading::Otlp => return otlp_facts(packet),
             Reading::Ctf(plan) => {
                 let (facts, discarded) = ctf_facts(plan, packet, known.0);
                 (facts, (discarded, None))
@@ -328,6 +331,27 @@ fn dft_facts(
         },
         unit,
     )
+}
+
+/// The facts of an OTLP request.
+fn otlp_facts(packet: &[u8]) -> Facts {
+    let parts = match otlp::is_json(packet) {
+        true => otlp::to_protobuf(packet).and_then(|request| otlp::check(&request)),
+        false => otlp::check(packet),
+    };
+    let Ok(parts) = parts else {
+        return Facts::default();
+    };
+    let mut span = Span::default();
+    parts
+        .iter()
+        .filter_map(|part| part.time_span)
+        .for_each(|each| span.cover(each));
+    Facts {
+        time_span: span.0,
+        events: count(parts.iter().map(|part| part.spans).sum()),
+        lost: None,
+    }
 }
 
 fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> Facts {

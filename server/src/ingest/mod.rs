@@ -3,12 +3,16 @@
 mod encoding;
 mod error;
 mod facts;
+mod identity;
+mod otlp;
 mod push;
 mod records;
 mod room;
 mod source;
 #[cfg(test)]
 mod tests;
+mod through;
 
 pub(crate) use error::IngestError;
+pub(crate) use otlp::{Form, Taken, TraceRequests};
 pub(crate) use push::{Pusher, Target, prefers_async};

@@ -15,6 +15,7 @@ use super::facts::{FactsReader, StreamFacts};
 use super::records::Records;
 use super::room::Room;
 use super::source::Source;
+use super::through::Contexts;
 use crate::config::{BenchConfig, IngestConfig};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -39,11 +40,12 @@ pub(crate) struct Target {
 
 /// Takes bodies of packets.
 pub(crate) struct Pusher {
-    engine: Engine,
+    pub(super) engine: Engine,
     metrics: Arc<Metrics>,
-    limits: IngestConfig,
+    pub(super) limits: IngestConfig,
     bench: BenchConfig,
-    facts: FactsReader,
+    pub(super) facts: FactsReader,
+    pub(super) contexts: Contexts,
 }
 
 impl Pusher {
@@ -59,12 +61,14 @@ impl Pusher {
             limits,
             bench,
             facts: FactsReader::default(),
+            contexts: Contexts::default(),
         }
     }
 
     /// The trace metadata of an agent changed.
     pub(crate) fn metadata_changed(&self, agent: &AgentId) {
         self.facts.forget(agent);
+        self.contexts.forget(agent);
     }
 
     /// Takes the body of one request; gives the receipts of its packets in order. All of them are
@@ -93,7 +97,7 @@ impl Pusher {
     }
 
     /// Kind of the stream.
-    fn kind(&self, target: &Target) -> Result<Kind, StorageError> {
+    pub(super) fn kind(&self, target: &Target) -> Result<Kind, StorageError> {
         let agent = self.engine.agent(&target.agent)?;
         let stream = agent.stream(&target.stream);
         stream
@@ -181,7 +185,7 @@ impl Pusher {
         }
     }
 
-    fn arrived(&self, packets: u64, bytes: u64) {
+    pub(super) fn arrived(&self, packets: u64, bytes: u64) {
         self.metrics.ingest_packets.inc_by(packets);
         self.metrics.ingest_bytes.inc_by(bytes);
     }

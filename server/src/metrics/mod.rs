@@ -6,6 +6,7 @@
 mod engine;
 mod io_trace;
 mod queries;
+mod recorder;
 mod route_group;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use prometheus::{
 pub(crate) use engine::render_engine;
 pub(crate) use io_trace::render_io_trace;
 pub(crate) use queries::QueryMetrics;
+pub(crate) use recorder::render_recorder;
 pub(crate) use route_group::RouteGroup;
 
 /// Status classes, 1xx to 5xx.

@@ -64,6 +64,7 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Heal
 pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     let mut text = app.metrics.render();
     crate::metrics::render_engine(app.engine.counters(), &mut text);
+    crate::metrics::render_recorder(&app.recorder, &mut text);
     crate::metrics::render_io_trace(&app.io_trace.status(), &mut text);
     (
         [(

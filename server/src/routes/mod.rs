@@ -13,9 +13,11 @@ mod io_trace;
 mod jobs;
 mod json;
 mod labels;
+mod otlp;
 mod packets;
 mod page;
 mod query;
+mod recordings;
 mod storages;
 mod verify;
 
@@ -44,6 +46,7 @@ use crate::app_state::AppState;
     tags(
         (name = "agents", description = "Sources of traces and their streams"),
         (name = "packets", description = "Pushing and finding packets"),
+        (name = "recordings", description = "The buffer, and what arrives into storages"),
         (name = "storages", description = "Named sets of packets and their life"),
         (name = "archives", description = "Storages as ZIP archives"),
         (name = "labels", description = "What storages are marked with"),
@@ -75,6 +78,7 @@ fn lists() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(files::list))
         .routes(routes!(jobs::list))
         .routes(routes!(labels::types))
+        .routes(routes!(recordings::start, recordings::list))
         .layer(compression())
 }
 
@@ -119,6 +123,10 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(labels::set, labels::remove))
         .routes(routes!(packets::push, packets::next_sequence))
         .routes(routes!(packets::read))
+        .routes(routes!(recordings::push, recordings::next_sequence))
+        .routes(routes!(recordings::show, recordings::stop))
+        .routes(routes!(recordings::copy_buffer))
+        .routes(routes!(recordings::buffer))
 }
 
 /// All paths, and their description. A path can only be added together with its description.
@@ -126,6 +134,7 @@ fn paths() -> (Router<Arc<AppState>>, Description) {
     OpenApiRouter::with_openapi(Head::openapi())
         .nest("/api/v1", api())
         .routes(routes!(files::read))
+        .routes(routes!(otlp::traces))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .merge(pages())

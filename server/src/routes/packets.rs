@@ -6,6 +6,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 
+use storage_core::NextSequence;
 use trace_format::StorageId;
 
 use crate::app_state::AppState;
@@ -76,11 +77,15 @@ pub(super) async fn next_sequence(
 ) -> Result<Response, Problem> {
     let (id, agent, stream) = (id.parse()?, agent.parse()?, stream.parse()?);
     let next = app.engine.next_sequence(id, &agent, &stream).await?;
-    let fields = [
+    Ok((StatusCode::OK, place_fields(next)).into_response())
+}
+
+/// The header fields that tell where a stream goes on.
+pub(super) fn place_fields(next: NextSequence) -> [(HeaderName, HeaderValue); 2] {
+    [
         (EPOCH, HeaderValue::from(next.epoch)),
         (NEXT_SEQUENCE, HeaderValue::from(next.sequence)),
-    ];
-    Ok((StatusCode::OK, fields).into_response())
+    ]
 }
 
 /// One packet, the bytes as the agent sent them; byte ranges work on it.

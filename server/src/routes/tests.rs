@@ -102,7 +102,11 @@ async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine
     config.storage.io = Io::Blocking;
     let engine = storage_core::Engine::open(config.engine()).await.unwrap();
     let (_stage, seen) = watch::channel(Stage::Running);
-    let app = AppState::new(engine.clone(), config, Arc::new(Metrics::default()), seen);
+    let recorder = recording::Recorder::start(&engine, config.recorder())
+        .await
+        .unwrap();
+    let metrics = Arc::new(Metrics::default());
+    let app = AppState::new((engine.clone(), recorder), config, metrics, seen);
     (router(app), engine)
 }
 

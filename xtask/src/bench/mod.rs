@@ -9,6 +9,7 @@ mod ctf;
 mod index;
 mod ingest;
 mod io_trace;
+mod otlp;
 mod paired;
 mod range;
 mod restart;
@@ -47,6 +48,11 @@ const BENCHES: &[Bench] = &[
         name: "io-trace",
         about: "pushes and range reads with and without the trace of our own I/O",
         run: io_trace::run_bench,
+    },
+    Bench {
+        name: "otlp",
+        about: "spans over HTTP into a durable recording: the saver alone and the default chain",
+        run: otlp::run_bench,
     },
     Bench {
         name: "range",

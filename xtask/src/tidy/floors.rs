@@ -126,7 +126,13 @@ const ROOMS: &[Room] = &[
     Room {
         name: "tests",
         floor: ROOF - 1,
-        may_import: &["client", "ctf", "trace-format"],
+        may_import: &[
+            "client",
+            "ctf",
+            "trace-events",
+            "trace-format",
+            "trace-query",
+        ],
     },
     Room {
         name: "xtask",

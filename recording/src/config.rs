@@ -1,0 +1,340 @@
+//! Processors as they are told in JSON, checked on arrival.
+
+use serde::{Deserialize, Serialize};
+use trace_format::{AgentId, Kind};
+use trace_query::{BareUnit, Query};
+
+use crate::ConfigError;
+
+/// Processors nest no deeper than this.
+pub const DEPTH_MAX: usize = 8;
+/// Processors of one chain, nested ones included.
+pub const PROCESSORS_MAX: usize = 64;
+/// Open groups of an aggregator, and the most that can be asked for.
+pub const GROUPS_DEFAULT: u32 = 10_000;
+/// See [`GROUPS_DEFAULT`].
+pub const GROUPS_MAX: u32 = 1_000_000;
+/// Attributes by which an aggregator may group.
+pub const ATTRIBUTES_MAX: usize = 16;
+
+/// One processor of a chain. What each of them does with which item stands in `docs/recording.md`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ProcessorConfig {
+    /// Writes packets as they were sent, and in a chain of an extractor spans and exceptions.
+    Saver {
+        /// Kinds of packets, `span` or `exception`; all when it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kinds: Option<Vec<String>>,
+    },
+    /// Writes the root of each invocation, without its children.
+    InvocationCloner {},
+    /// Gives the descendants of each root, and the exceptions of all its spans, to its chain.
+    InvocationExtractor {
+        /// The chain; a saver when it is left out.
+        #[serde(default = "saver_alone")]
+        processors: Vec<ProcessorConfig>,
+    },
+    /// Writes what groups of spans, or events of other kinds, took in each period.
+    Aggregator {
+        /// Length of the period.
+        #[serde(default = "period_default")]
+        period_seconds: u32,
+        /// Fields that tell groups apart besides agent and name.
+        #[serde(default)]
+        attributes: Vec<String>,
+        /// Open groups; beyond it the oldest is written.
+        #[serde(default = "groups_default")]
+        groups_max: u32,
+    },
+    /// Passes what lies in a time frame.
+    TimeFrame {
+        /// First instant: RFC 3339, or ns since the epoch.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Instant>,
+        /// First instant that is not in it any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<Instant>,
+        /// What it passes to.
+        processors: Vec<ProcessorConfig>,
+    },
+    /// Passes what comes from these agents.
+    AgentFilter {
+        /// The agents.
+        agents: Vec<AgentId>,
+        /// What it passes to.
+        processors: Vec<ProcessorConfig>,
+    },
+    /// Passes what matches an expression of the query language.
+    Query {
+        /// The expression.
+        query: String,
+        /// What it passes to.
+        processors: Vec<ProcessorConfig>,
+    },
+    /// Passes the spans of a part of all traces.
+    Sampler {
+        /// The part, from 0 to 1.
+        ratio: f64,
+        /// What it passes to.
+        processors: Vec<ProcessorConfig>,
+    },
+}
+
+/// An instant: RFC 3339 text or nanoseconds since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Instant {
+    /// Nanoseconds since the epoch.
+    Nanos(i64),
+    /// RFC 3339.
+    Text(String),
+}
+
+impl Instant {
+    /// Nanoseconds since the epoch.
+    ///
+    /// # Errors
+    /// When the text is no instant of RFC 3339.
+    pub fn nanos(&self) -> Result<i64, ConfigError> {
+        match self {
+            Instant::Nanos(nanos) => Ok(*nanos),
+            Instant::Text(text) => {
+                let instant: jiff::Timestamp = text.parse().map_err(|error: jiff::Error| {
+                    ConfigError::new("an instant", format!("{text:?}: {error}"))
+                })?;
+                i64::try_from(instant.as_nanosecond()).map_err(|_| {
+                    ConfigError::new("an instant", format!("{text:?} is beyond the year 2262"))
+                })
+            }
+        }
+    }
+}
+
+fn saver_alone() -> Vec<ProcessorConfig> {
+    vec![ProcessorConfig::Saver { kinds: None }]
+}
+
+fn period_default() -> u32 {
+    5
+}
+
+fn groups_default() -> u32 {
+    GROUPS_DEFAULT
+}
+
+/// The chain of a recording that names none: saves everything, clones and extracts invocations,
+/// and aggregates.
+#[must_use]
+pub fn default_chain() -> Vec<ProcessorConfig> {
+    vec![
+        ProcessorConfig::Saver { kinds: None },
+        ProcessorConfig::InvocationCloner {},
+        ProcessorConfig::InvocationExtractor {
+            processors: saver_alone(),
+        },
+        ProcessorConfig::Aggregator {
+            period_seconds: period_default(),
+            attributes: Vec::new(),
+            groups_max: GROUPS_DEFAULT,
+        },
+    ]
+}
+
+/// Refuses a chain that could not run.
+///
+/// # Errors
+/// Names the first thing that is wrong and what would be right.
+pub fn check_chain(chain: &[ProcessorConfig]) -> Result<(), ConfigError> {
+    let mut count = 0;
+    check_at(chain, 1, &mut count)
+}
+
+fn check_at(chain: &[ProcessorConfig], depth: usize, count: &mut usize) -> Result<(), ConfigError> {
+    let refuse = |what, problem: &str| Err(ConfigError::new(what, problem.to_owned()));
+    if chain.is_empty() {
+        return refuse("processors", "a chain has at least one");
+    }
+    if depth > DEPTH_MAX {
+        return refuse("processors", "they nest deeper than 8");
+    }
+    *count += chain.len();
+    if *count > PROCESSORS_MAX {
+        return refuse("processors", "they are more than 64, nested ones included");
+    }
+    for processor in chain {
+        check_one(processor)?;
+        if let Some(inner) = processor.inner() {
+            check_at(inner, depth + 1, count)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_one(processor: &ProcessorConfig) -> Result<(), ConfigError> {
+    let refuse = |what, problem: String| Err(ConfigError::new(what, problem));
+    match processor {
+        ProcessorConfig::Saver { kinds } => {
+            let known = |kind: &String| {
+                kind.parse::<Kind>().is_ok() || matches!(&**kind, "span" | "exception")
+            };
+            match kinds.iter().flatten().find(|kind| !known(kind)) {
+                Some(kind) => refuse(
+                    "kinds of saver",
+                    format!("{kind:?} is neither a kind of packets nor `span` or `exception`"),
+                ),
+                None => Ok(()),
+            }
+        }
+        ProcessorConfig::Aggregator {
+            period_seconds,
+            attributes,
+            groups_max,
+        } => {
+            if *period_seconds == 0 {
+                return refuse("period_seconds", "a period has at least 1 s".to_owned());
+            }
+            if !(1..=GROUPS_MAX).contains(groups_max) {
+                return refuse("groups_max", format!("must be from 1 to {GROUPS_MAX}"));
+            }
+            match attributes.len() {
+                0..=ATTRIBUTES_MAX => Ok(()),
+                _ => refuse("attributes", format!("are more than {ATTRIBUTES_MAX}")),
+            }
+        }
+        ProcessorConfig::TimeFrame { from, to, .. } => {
+            let from = from.as_ref().map(Instant::nanos).transpose()?;
+            let to = to.as_ref().map(Instant::nanos).transpose()?;
+            match from.zip(to) {
+                Some((from, to)) if from >= to => {
+                    refuse("time_frame", "`from` is not before `to`".to_owned())
+                }
+                _ => Ok(()),
+            }
+        }
+        ProcessorConfig::AgentFilter { agents, .. } if agents.is_empty() => {
+            refuse("agents", "an agent_filter names at least one".to_owned())
+        }
+        ProcessorConfig::Query { query, .. } => parse_query(query).map(drop),
+        ProcessorConfig::Sampler { ratio, .. } if !(0.0..=1.0).contains(ratio) => {
+            refuse("ratio", "must be from 0 to 1".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads a query that must make sense for every kind of packets.
+///
+/// # Errors
+/// When it cannot be read, or a literal does not suit its field.
+pub fn parse_query(text: &str) -> Result<Query, ConfigError> {
+    let wrong = |error: trace_query::QueryError| ConfigError::new("query", error.to_string());
+    let query = Query::parse(text).map_err(wrong)?;
+    query.bind(BareUnit::NANOS).map_err(wrong)?;
+    Ok(query)
+}
+
+impl ProcessorConfig {
+    /// The chain behind the processor, where it has one.
+    #[must_use]
+    pub fn inner(&self) -> Option<&[ProcessorConfig]> {
+        match self {
+            Self::Saver { .. } | Self::InvocationCloner {} | Self::Aggregator { .. } => None,
+            Self::InvocationExtractor { processors }
+            | Self::TimeFrame { processors, .. }
+            | Self::AgentFilter { processors, .. }
+            | Self::Query { processors, .. }
+            | Self::Sampler { processors, .. } => Some(processors),
+        }
+    }
+
+    /// Whether the processor, or one behind it, needs spans put together to invocations.
+    pub(crate) fn needs_invocations(&self) -> bool {
+        match self {
+            Self::InvocationCloner {} | Self::InvocationExtractor { .. } => true,
+            Self::Aggregator { .. } => true,
+            other => other
+                .inner()
+                .is_some_and(|inner| inner.iter().any(Self::needs_invocations)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Vec<ProcessorConfig>, String> {
+        let chain: Vec<ProcessorConfig> =
+            serde_json::from_str(json).map_err(|error| error.to_string())?;
+        check_chain(&chain).map_err(|error| error.to_string())?;
+        Ok(chain)
+    }
+
+    #[test]
+    fn sound_chains_are_taken_and_shown_again() {
+        for json in [
+            r#"[{"type":"saver"}]"#,
+            r#"[{"type":"saver","kinds":["otlp","ctf"]}]"#,
+            r#"[{"type":"invocation_cloner"},{"type":"invocation_extractor"}]"#,
+            r#"[{"type":"aggregator","period_seconds":1,"attributes":["http.route"]}]"#,
+            r#"[{"type":"time_frame","from":"2026-01-01T00:00:00Z","processors":[{"type":"saver"}]}]"#,
+            r#"[{"type":"time_frame","from":5,"to":6,"processors":[{"type":"saver"}]}]"#,
+            r#"[{"type":"agent_filter","agents":["a"],"processors":[{"type":"saver"}]}]"#,
+            r#"[{"type":"query","query":"dur > 5ms","processors":[{"type":"invocation_cloner"}]}]"#,
+            r#"[{"type":"sampler","ratio":0.5,"processors":[{"type":"saver"}]}]"#,
+        ] {
+            let chain = read(json).unwrap();
+            let shown = serde_json::to_string(&chain).unwrap();
+            assert_eq!(read(&shown).unwrap(), chain, "{shown}");
+        }
+        assert_eq!(check_chain(&default_chain()), Ok(()));
+    }
+
+    #[test]
+    fn chains_that_could_not_run_are_refused() {
+        let check = |json: &str, reason: &str| {
+            let refused = read(json).unwrap_err();
+            assert!(refused.contains(reason), "{json}: {refused}");
+        };
+        check("[]", "at least one");
+        check(r#"[{"type":"magic"}]"#, "unknown variant");
+        check(r#"[{"type":"saver","more":1}]"#, "unknown field");
+        check(r#"[{"type":"saver","kinds":["bread"]}]"#, "bread");
+        check(
+            r#"[{"type":"aggregator","period_seconds":0}]"#,
+            "at least 1 s",
+        );
+        check(r#"[{"type":"aggregator","groups_max":0}]"#, "groups_max");
+        check(
+            r#"[{"type":"sampler","ratio":2,"processors":[{"type":"saver"}]}]"#,
+            "ratio",
+        );
+        check(
+            r#"[{"type":"sampler","ratio":1,"processors":[]}]"#,
+            "at least one",
+        );
+        check(
+            r#"[{"type":"query","query":"dur >","processors":[{"type":"saver"}]}]"#,
+            "query",
+        );
+        check(
+            r#"[{"type":"query","query":"name == 5ms","processors":[{"type":"saver"}]}]"#,
+            "query",
+        );
+        check(
+            r#"[{"type":"time_frame","from":6,"to":6,"processors":[{"type":"saver"}]}]"#,
+            "before",
+        );
+        check(
+            r#"[{"type":"time_frame","from":"noon","processors":[{"type":"saver"}]}]"#,
+            "noon",
+        );
+        let deep = (0..9).fold(r#"{"type":"saver"}"#.to_owned(), |inner, _| {
+            format!(r#"{{"type":"sampler","ratio":1,"processors":[{inner}]}}"#)
+        });
+        check(&format!("[{deep}]"), "deeper");
+        let many = vec![r#"{"type":"saver"}"#; 65].join(",");
+        check(&format!("[{many}]"), "more than 64");
+    }
+}

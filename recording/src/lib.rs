@@ -1,0 +1,47 @@
+//! Recording: the buffer, recordings, and the processors between arrival and storage.
+//!
+//! | module | its one reason to change |
+//! | --- | --- |
+//! | `config` | how processors are told, in JSON |
+//! | `chain` | what goes through a chain: packets, invocations, spans |
+//! | `processors` | what each processor does |
+//! | `invocation` | how spans become invocations |
+//! | `outbox` | how derived spans become packets |
+//! | `buffer` | what is kept in memory of what arrived |
+//! | `spec` | what a recording is told and is |
+//! | `recorder` | who wants a packet, and what is known of its stream |
+//! | `task` | the life of one recording, and copies of the buffer |
+//! | `sink` | how packets of a chain come into a storage |
+//!
+//! A [`Chain`] does no I/O and asks no clock: packets in, packets out. What is derived (clones,
+//! spans, exceptions, aggregates) is OTLP like the spans it comes from, in streams of its own, so
+//! that it is decoded, indexed and queried like everything else.
+
+mod buffer;
+mod chain;
+mod config;
+mod error;
+mod invocation;
+mod outbox;
+mod packet;
+mod processors;
+mod recorder;
+mod recording;
+mod sink;
+mod spec;
+mod task;
+
+pub use buffer::BufferStatus;
+pub use chain::{Chain, Item, Processor};
+pub use config::{
+    ATTRIBUTES_MAX, DEPTH_MAX, GROUPS_DEFAULT, GROUPS_MAX, Instant, PROCESSORS_MAX,
+    ProcessorConfig, check_chain, default_chain, parse_query,
+};
+pub use error::{ConfigError, RecordingError};
+pub use invocation::{Invocation, Member, SharedSource, Waiting};
+pub use outbox::Outbox;
+pub use packet::{Derived, OutPacket, Packet};
+pub use recorder::{Recorded, Recorder, RecorderConfig};
+pub use sink::{Sink, stream_spec};
+pub use spec::{RecordingCounts, RecordingInfo, RecordingSpec, RecordingState, Trigger};
+pub use task::{Copied, CopySpec};

@@ -1,0 +1,344 @@
+//! Processors that pass a part of what they take to a chain of their own.
+//!
+//! Of a packet of spans only the spans that pass go on, in a packet in its place; a packet of
+//! another kind passes whole or not at all. An invocation passes whole or not at all.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use trace_events::otlp::{OtlpDecoder, OtlpEvent, Span};
+use trace_events::{Event, Origin, OriginFields, decoder_for};
+use trace_format::{AgentId, Kind, StreamId};
+use trace_query::{BareUnit, FieldTable, Program, Query};
+
+use super::spans::{Cut, any, cut};
+use crate::ConfigError;
+use crate::chain::{Item, Processor, Row};
+use crate::config::parse_query;
+use crate::outbox::Outbox;
+use crate::packet::{Derived, Packet};
+
+/// Passes a packet of spans with those for which `keep` is true.
+fn pass_spans(
+    row: &mut Row,
+    (packet, request): (&Packet, &[u8]),
+    decoder: &OtlpDecoder,
+    out: &mut Outbox,
+    keep: impl FnMut(&OtlpEvent<'_, '_>) -> bool,
+) {
+    match cut(packet, request, decoder, keep) {
+        Cut::Nothing => {}
+        Cut::Whole => row.process(Item::Packet { packet, request }, out),
+        Cut::Part(part) => row.process(
+            Item::Packet {
+                packet: &part,
+                request: &part.payload,
+            },
+            out,
+        ),
+    }
+}
+
+/// The span that an item of one span is about.
+fn span_of<'a>(item: &Item<'a>) -> Option<Span<'a>> {
+    match item {
+        Item::Packet { .. } => None,
+        Item::Invocation(invocation) => invocation.members.first().map(|root| root.span),
+        Item::Extracted {
+            derived: Derived::Exception,
+            exception,
+            ..
+        } => Span::read(exception).ok(),
+        Item::Extracted { member, .. } => Some(member.span),
+    }
+}
+
+/// Passes what starts in a time frame; of packets of other kinds those whose time overlaps it, or
+/// is not known.
+pub(super) struct TimeFrame {
+    from: Option<i64>,
+    to: Option<i64>,
+    decoder: OtlpDecoder,
+    row: Row,
+}
+
+impl TimeFrame {
+    pub(super) fn new(from: Option<i64>, to: Option<i64>, row: Row) -> Self {
+        Self {
+            from,
+            to,
+            decoder: OtlpDecoder::new(&FieldTable::new()),
+            row,
+        }
+    }
+}
+
+fn is_within(ts: Option<i64>, from: Option<i64>, to: Option<i64>) -> bool {
+    ts.is_some_and(|ts| from.is_none_or(|from| ts >= from) && to.is_none_or(|to| ts < to))
+}
+
+impl Processor for TimeFrame {
+    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+        let Self {
+            from,
+            to,
+            decoder,
+            row,
+        } = self;
+        match item {
+            Item::Packet { packet, request } if packet.kind == Kind::Otlp => {
+                pass_spans(row, (packet, request), decoder, out, |event| {
+                    is_within(event.ts(), *from, *to)
+                });
+            }
+            Item::Packet { packet, .. } => {
+                if packet.overlaps(*from, *to) {
+                    row.process(item, out);
+                }
+            }
+            item => {
+                if is_within(span_of(&item).and_then(|span| span.ts()), *from, *to) {
+                    row.process(item, out);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, out: &mut Outbox) {
+        self.row.tick(out);
+    }
+
+    fn finish(&mut self, out: &mut Outbox) {
+        self.row.finish(out);
+    }
+}
+
+/// Passes what comes from some agents.
+pub(super) struct AgentFilter {
+    agents: HashSet<AgentId>,
+    row: Row,
+}
+
+impl AgentFilter {
+    pub(super) fn new(agents: &[AgentId], row: Row) -> Self {
+        Self {
+            agents: agents.iter().cloned().collect(),
+            row,
+        }
+    }
+}
+
+impl Processor for AgentFilter {
+    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+        let agent = match &item {
+            Item::Packet { packet, .. } => &packet.agent,
+            Item::Invocation(invocation) => invocation.agent,
+            Item::Extracted { of, .. } => of.agent,
+        };
+        if self.agents.contains(agent) {
+            self.row.process(item, out);
+        }
+    }
+
+    fn tick(&mut self, out: &mut Outbox) {
+        self.row.tick(out);
+    }
+
+    fn finish(&mut self, out: &mut Outbox) {
+        self.row.finish(out);
+    }
+}
+
+/// Passes the traces whose ids fall into a part of all ids, the same at every sampler: the last 56
+/// bits of an id are random (W3C Trace Context), and are compared with a threshold.
+pub(super) struct Sampler {
+    /// Ids from here on pass; one beyond the last id where none does.
+    threshold: u64,
+    decoder: OtlpDecoder,
+    row: Row,
+}
+
+/// Random bits of a trace id.
+const RANDOM_BITS: u32 = 56;
+
+impl Sampler {
+    pub(super) fn new(ratio: f64, row: Row) -> Self {
+        let all = (1_u64 << RANDOM_BITS) as f64;
+        Self {
+            threshold: ((1.0 - ratio) * all).round() as u64,
+            decoder: OtlpDecoder::new(&FieldTable::new()),
+            row,
+        }
+    }
+}
+
+fn is_sampled(span: &Span<'_>, threshold: u64) -> bool {
+    let Some(last) = span.trace_id.last_chunk::<8>() else {
+        return false;
+    };
+    u64::from_be_bytes(*last) & ((1 << RANDOM_BITS) - 1) >= threshold
+}
+
+impl Processor for Sampler {
+    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+        let Self {
+            threshold,
+            decoder,
+            row,
+        } = self;
+        match item {
+            Item::Packet { packet, request } if packet.kind == Kind::Otlp => {
+                pass_spans(row, (packet, request), decoder, out, |event| {
+                    is_sampled(&event.span(), *threshold)
+                });
+            }
+            // Other kinds have no traces of which a part could be taken.
+            Item::Packet { .. } => row.process(item, out),
+            item => {
+                if span_of(&item).is_some_and(|span| is_sampled(&span, *threshold)) {
+                    row.process(item, out);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, out: &mut Outbox) {
+        self.row.tick(out);
+    }
+
+    fn finish(&mut self, out: &mut Outbox) {
+        self.row.finish(out);
+    }
+}
+
+/// A query over packets of every kind.
+pub(crate) struct PacketQuery {
+    query: Query,
+    table: FieldTable,
+    /// With bare numbers in nanoseconds, as all kinds but one have them.
+    program: Program,
+    decoder: OtlpDecoder,
+}
+
+impl PacketQuery {
+    pub(crate) fn new(text: &str) -> Result<Self, ConfigError> {
+        let query = parse_query(text)?;
+        let mut table = FieldTable::new();
+        let bound = query.bind(BareUnit::NANOS);
+        let bound = bound.map_err(|error| ConfigError::new("query", error.to_string()))?;
+        let program = Program::compile(&bound, &mut table);
+        Ok(Self {
+            decoder: OtlpDecoder::new(&table),
+            query,
+            table,
+            program,
+        })
+    }
+
+    fn origin(&self, agent: &AgentId, stream: &StreamId, kind: Kind) -> OriginFields {
+        let origin = Origin {
+            agent: Some(agent.to_string()),
+            stream: Some(stream.to_string()),
+            storage: None,
+            kind: kind.as_str(),
+        };
+        OriginFields::new(&origin, &self.table)
+    }
+
+    fn matches(&self, event: &dyn Event, origin: &OriginFields) -> bool {
+        match origin.is_empty() {
+            true => self.program.matches(event),
+            false => self.program.matches(&origin.with(event)),
+        }
+    }
+
+    /// Whether an event of the packet matches. A packet that cannot be decoded has none that does.
+    pub(crate) fn matches_packet(&self, packet: &Packet) -> bool {
+        let origin = self.origin(&packet.agent, &packet.stream, packet.kind);
+        let unit = trace_events::bare_unit(packet.kind, &packet.context);
+        let mut table = self.table.clone();
+        let own = match unit {
+            BareUnit::NANOS => None,
+            unit => match self.query.bind(unit) {
+                Ok(bound) => Some(Program::compile(&bound, &mut table)),
+                Err(_) => return false,
+            },
+        };
+        let program = own.as_ref().unwrap_or(&self.program);
+        let Ok(Some(mut decoder)) = decoder_for(packet.kind, &packet.context, &table) else {
+            return false;
+        };
+        let mut found = false;
+        let decoded = decoder.decode(&packet.payload, &mut |event| {
+            found = match origin.is_empty() {
+                true => program.matches(event),
+                false => program.matches(&origin.with(event)),
+            };
+            match found {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        // Events in front of damage count as those of a sound packet do.
+        drop(decoded);
+        found
+    }
+}
+
+/// Passes what matches an expression.
+pub(super) struct QueryFilter {
+    query: PacketQuery,
+    row: Row,
+}
+
+impl QueryFilter {
+    pub(super) fn new(text: &str, row: Row) -> Result<Self, ConfigError> {
+        Ok(Self {
+            query: PacketQuery::new(text)?,
+            row,
+        })
+    }
+}
+
+impl Processor for QueryFilter {
+    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+        let Self { query, row } = self;
+        match item {
+            Item::Packet { packet, request } if packet.kind == Kind::Otlp => {
+                let origin = query.origin(&packet.agent, &packet.stream, packet.kind);
+                pass_spans(row, (packet, request), &query.decoder, out, |event| {
+                    query.matches(event, &origin)
+                });
+            }
+            Item::Packet { packet, .. } => {
+                if query.matches_packet(packet) {
+                    row.process(item, out);
+                }
+            }
+            Item::Invocation(invocation) => {
+                let origin = query.origin(invocation.agent, invocation.stream, Kind::Otlp);
+                let spans = (invocation.members.iter())
+                    .map(|member| (member.resource.plain(), member.scope.plain(), member.span));
+                if any(spans, &query.decoder, |event| query.matches(event, &origin)) {
+                    row.process(item, out);
+                }
+            }
+            Item::Extracted { of, member, .. } => {
+                let origin = query.origin(of.agent, of.stream, Kind::Otlp);
+                let span = span_of(&item).into_iter();
+                let spans = span.map(|s| (member.resource.plain(), member.scope.plain(), s));
+                if any(spans, &query.decoder, |event| query.matches(event, &origin)) {
+                    row.process(item, out);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, out: &mut Outbox) {
+        self.row.tick(out);
+    }
+
+    fn finish(&mut self, out: &mut Outbox) {
+        self.row.finish(out);
+    }
+}

@@ -1,0 +1,59 @@
+//! The processors, one file a kind of them.
+
+mod aggregator;
+mod filters;
+mod invocations;
+mod saver;
+mod spans;
+
+#[cfg(test)]
+mod tests;
+
+use crate::ConfigError;
+use crate::chain::{Processor, Row};
+use crate::config::{Instant, ProcessorConfig};
+
+use aggregator::Aggregator;
+pub(crate) use filters::PacketQuery;
+use filters::{AgentFilter, QueryFilter, Sampler, TimeFrame};
+use invocations::{Cloner, Extractor};
+use saver::Saver;
+
+/// Makes the processors of a chain that was checked.
+pub(crate) fn make(chain: &[ProcessorConfig]) -> Result<Vec<Box<dyn Processor>>, ConfigError> {
+    chain.iter().map(make_one).collect()
+}
+
+fn make_one(config: &ProcessorConfig) -> Result<Box<dyn Processor>, ConfigError> {
+    let row = |inner: &[ProcessorConfig]| make(inner).map(Row);
+    Ok(match config {
+        ProcessorConfig::Saver { kinds } => Box::new(Saver::new(kinds.as_deref())),
+        ProcessorConfig::InvocationCloner {} => Box::new(Cloner),
+        ProcessorConfig::InvocationExtractor { processors } => {
+            Box::new(Extractor::new(row(processors)?))
+        }
+        ProcessorConfig::Aggregator {
+            period_seconds,
+            attributes,
+            groups_max,
+        } => Box::new(Aggregator::new(*period_seconds, attributes, *groups_max)),
+        ProcessorConfig::TimeFrame {
+            from,
+            to,
+            processors,
+        } => {
+            let from = from.as_ref().map(Instant::nanos).transpose()?;
+            let to = to.as_ref().map(Instant::nanos).transpose()?;
+            Box::new(TimeFrame::new(from, to, row(processors)?))
+        }
+        ProcessorConfig::AgentFilter { agents, processors } => {
+            Box::new(AgentFilter::new(agents, row(processors)?))
+        }
+        ProcessorConfig::Query { query, processors } => {
+            Box::new(QueryFilter::new(query, row(processors)?)?)
+        }
+        ProcessorConfig::Sampler { ratio, processors } => {
+            Box::new(Sampler::new(*ratio, row(processors)?))
+        }
+    })
+}

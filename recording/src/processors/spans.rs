@@ -1,0 +1,73 @@
+//! Parts of packets of spans, and questions to spans that are no packet.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use trace_events::otlp::{OtlpDecoder, OtlpEvent, RequestBuilder, Source, Span};
+use trace_format::frame::Facts;
+
+use crate::packet::Packet;
+
+/// The spans of a request for which `keep` is true, as a packet in the place of `packet`.
+pub(super) enum Cut {
+    /// None of them, or the request is damaged.
+    Nothing,
+    /// All of them: the packet as it is.
+    Whole,
+    /// Some of them.
+    Part(Box<Packet>),
+}
+
+/// Cuts a packet of spans.
+pub(super) fn cut(
+    packet: &Packet,
+    request: &[u8],
+    decoder: &OtlpDecoder,
+    mut keep: impl FnMut(&OtlpEvent<'_, '_>) -> bool,
+) -> Cut {
+    let mut builder = RequestBuilder::new();
+    let decoded = decoder.walk(request, &mut |event| {
+        if keep(event) {
+            builder.add(event.resource(), event.scope(), &event.span());
+        }
+        ControlFlow::Continue(())
+    });
+    match decoded {
+        Ok(decoded) if decoded.events == builder.span_count() && decoded.events > 0 => Cut::Whole,
+        _ if builder.span_count() == 0 => Cut::Nothing,
+        _ => {
+            let facts = Facts {
+                time_span: builder.time_span(),
+                events: u32::try_from(builder.span_count()).ok(),
+                lost: None,
+            };
+            Cut::Part(Box::new(Packet {
+                facts,
+                payload: Bytes::from(builder.finish()),
+                ..packet.clone()
+            }))
+        }
+    }
+}
+
+/// Whether `is_it` is true of one of these spans.
+pub(super) fn any<'s>(
+    spans: impl Iterator<Item = (Source<'s>, Source<'s>, Span<'s>)>,
+    decoder: &OtlpDecoder,
+    mut is_it: impl FnMut(&OtlpEvent<'_, '_>) -> bool,
+) -> bool {
+    let mut builder = RequestBuilder::new();
+    for (resource, scope, span) in spans {
+        builder.add(&resource, &scope, &span);
+    }
+    let mut found = false;
+    let walked = decoder.walk(&builder.finish(), &mut |event| {
+        found = is_it(event);
+        match found {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    // Spans that were taken apart once can be taken apart again.
+    found && walked.is_ok()
+}

@@ -1,0 +1,556 @@
+//! All recordings and the buffer: where packets come in, and who wants them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use storage_core::{
+    BytePermit, Engine, NewPacket, NextSequence, PendingPush, Push, Selection, StorageError,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use trace_format::{AgentId, StorageId, StreamId};
+use uuid::Uuid;
+
+use crate::buffer::{Buffer, BufferStatus};
+use crate::invocation::Waiting;
+use crate::packet::Packet;
+use crate::recording::{Arriving, Recording, end_of};
+use crate::spec::{
+    KEPT_VERSION, Kept, RecordingCounts, RecordingInfo, RecordingSpec, RecordingState,
+};
+use crate::{ConfigError, RecordingError};
+
+/// Bounds of all recordings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecorderConfig {
+    /// Memory of the buffer, bytes.
+    pub buffer_bytes_max: usize,
+    /// Recordings that are not OFF.
+    pub recordings_max: usize,
+    /// Memory of spans that wait to be put together, a recording, bytes.
+    pub waiting_bytes_max: usize,
+    /// How long spans wait for others of their trace, ns.
+    pub quiet_ns: i64,
+}
+
+impl Default for RecorderConfig {
+    fn default() -> Self {
+        let waiting = Waiting::default();
+        Self {
+            buffer_bytes_max: 64 << 20,
+            recordings_max: 16,
+            waiting_bytes_max: waiting.bytes_max,
+            quiet_ns: waiting.quiet_ns,
+        }
+    }
+}
+
+/// Recordings that ended and are still listed.
+const ENDED_MAX: usize = 100;
+/// Streams whose place is remembered.
+const STREAMS_MAX: usize = 65_536;
+
+/// The buffer and all recordings. Cloning gives another handle to the same.
+#[derive(Clone)]
+pub struct Recorder {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) config: RecorderConfig,
+    shared: Mutex<Shared>,
+    streams: Mutex<Fronts>,
+    /// One writing of the file at a time.
+    keeping: tokio::sync::Mutex<()>,
+    tasks: Mutex<JoinSet<()>>,
+    stopping: watch::Sender<bool>,
+}
+
+/// What a packet meets in one step: so that none falls between the buffer and a recording that
+/// begins with what the buffer holds.
+struct Shared {
+    buffer: Buffer,
+    /// All, in the order in which they were asked for.
+    recordings: Vec<Arc<Recording>>,
+}
+
+type Fronts = HashMap<(AgentId, StreamId), Arc<tokio::sync::Mutex<Front>>>;
+
+/// Where a stream is that has places of its own.
+#[derive(Debug, Default)]
+struct Front {
+    /// Epoch and sequence that come next; not known before the first packet since the start.
+    next: Option<(u64, u64)>,
+}
+
+/// A packet that a recording took, on its way to the disk.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The storage it goes to.
+    pub storage: StorageId,
+    /// Resolves when it is durable.
+    pub pending: PendingPush,
+    /// The packet came before: a storage that does not have it did not want it then.
+    pub is_repeat: bool,
+}
+
+impl Recorder {
+    /// Takes up the recordings that were kept: one that was on goes on, a scheduled one keeps its
+    /// time.
+    ///
+    /// # Errors
+    /// When the file of recordings cannot be read or understood.
+    pub async fn start(engine: &Engine, config: RecorderConfig) -> Result<Self, RecordingError> {
+        let recorder = Self {
+            inner: Arc::new(Inner {
+                engine: engine.clone(),
+                config,
+                shared: Mutex::new(Shared {
+                    buffer: Buffer::new(config.buffer_bytes_max),
+                    recordings: Vec::new(),
+                }),
+                streams: Mutex::default(),
+                keeping: tokio::sync::Mutex::default(),
+                tasks: Mutex::default(),
+                stopping: watch::Sender::new(false),
+            }),
+        };
+        if let Some(text) = engine.kept_recordings().await? {
+            let wrong = |problem: String| ConfigError::new("recordings.json", problem);
+            let kept: Kept =
+                serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+            if kept.version != KEPT_VERSION {
+                let problem = format!("has version {}, this server reads 1", kept.version);
+                return Err(wrong(problem).into());
+            }
+            for info in kept.recordings {
+                recorder.adopt(info)?;
+            }
+        }
+        Ok(recorder)
+    }
+
+    fn adopt(&self, info: RecordingInfo) -> Result<(), ConfigError> {
+        let recording = Arc::new(Recording::new(info)?);
+        self.inner
+            .shared
+            .lock()
+            .recordings
+            .push(Arc::clone(&recording));
+        if recording.state() != RecordingState::Off {
+            self.spawn(recording);
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, recording: Arc<Recording>) {
+        let mut tasks = self.inner.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        let stopping = self.inner.stopping.subscribe();
+        tasks.spawn(crate::task::live(self.clone(), recording, stopping));
+    }
+
+    /// Ends every task: what they hold is written, and they go on after the next start.
+    pub async fn shutdown(&self) {
+        self.inner.stopping.send_replace(true);
+        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
+        while tasks.join_next().await.is_some() {}
+        self.keep_or_log().await;
+    }
+
+    /// Starts a recording, or schedules one.
+    ///
+    /// # Errors
+    /// When it could not run, the storage is none that can be filled, or another recording fills
+    /// it.
+    pub async fn record(&self, spec: RecordingSpec) -> Result<RecordingInfo, RecordingError> {
+        use trace_format::storage_file::StorageState;
+        spec.check()?;
+        let storage = self.inner.engine.storage(spec.storage)?;
+        if !matches!(storage.state, StorageState::Created | StorageState::Open) {
+            return Err(StorageError::WrongState {
+                storage: storage.id,
+                state: storage.state,
+                action: "a recording",
+                needed: "CREATED or OPEN",
+            }
+            .into());
+        }
+        let now = self.inner.engine.now_ns();
+        let start = end_of(now, spec.delay_seconds);
+        let recording = Arc::new(Recording::new(RecordingInfo {
+            id: Uuid::now_v7(),
+            state: RecordingState::Scheduled,
+            created: now,
+            started: spec.trigger.is_none().then_some(start),
+            ended: None,
+            reason: None,
+            counts: RecordingCounts::default(),
+            spec,
+        })?);
+        self.enter(&recording)?;
+        if let Err(error) = self.keep().await {
+            self.forget(recording.id);
+            return Err(error.into());
+        }
+        self.spawn(Arc::clone(&recording));
+        Ok(recording.info())
+    }
+
+    /// Puts a recording on the list, if there is room for it and its storage is free.
+    fn enter(&self, recording: &Arc<Recording>) -> Result<(), RecordingError> {
+        let mut shared = self.inner.shared.lock();
+        let list = &mut shared.recordings;
+        let active = list
+            .iter()
+            .filter(|each| each.state() != RecordingState::Off);
+        let max = self.inner.config.recordings_max;
+        if active.clone().count() >= max {
+            return Err(RecordingError::TooMany { max });
+        }
+        let storage = recording.spec.storage;
+        if let Some(other) = active.clone().find(|each| each.spec.storage == storage) {
+            return Err(RecordingError::StorageTaken(other.id));
+        }
+        let ended = list
+            .iter()
+            .filter(|each| each.state() == RecordingState::Off)
+            .count();
+        if ended >= ENDED_MAX
+            && let Some(at) = list
+                .iter()
+                .position(|each| each.state() == RecordingState::Off)
+        {
+            list.remove(at);
+        }
+        list.push(Arc::clone(recording));
+        Ok(())
+    }
+
+    fn forget(&self, id: Uuid) {
+        self.inner
+            .shared
+            .lock()
+            .recordings
+            .retain(|each| each.id != id);
+    }
+
+    /// All recordings, oldest first.
+    #[must_use]
+    pub fn recordings(&self) -> Vec<RecordingInfo> {
+        let shared = self.inner.shared.lock();
+        shared.recordings.iter().map(|each| each.info()).collect()
+    }
+
+    fn find(&self, id: Uuid) -> Result<Arc<Recording>, RecordingError> {
+        let shared = self.inner.shared.lock();
+        let found = shared.recordings.iter().find(|each| each.id == id);
+        found.cloned().ok_or(RecordingError::NotFound(id))
+    }
+
+    /// A recording.
+    ///
+    /// # Errors
+    /// When there is none with this id.
+    pub fn recording(&self, id: Uuid) -> Result<RecordingInfo, RecordingError> {
+        Ok(self.find(id)?.info())
+    }
+
+    /// Stops a recording and waits for its end: all it took is durable then. One that ended before
+    /// is taken off the list.
+    ///
+    /// # Errors
+    /// When there is none with this id, or the list cannot be kept.
+    pub async fn stop(&self, id: Uuid) -> Result<RecordingInfo, RecordingError> {
+        let recording = self.find(id)?;
+        if recording.state() == RecordingState::Off {
+            self.forget(id);
+            self.keep().await?;
+            return Ok(recording.info());
+        }
+        recording.stop.send_if_modified(|reason| match reason {
+            Some(_) => false,
+            none => {
+                *none = Some("stopped as asked".to_owned());
+                true
+            }
+        });
+        // The task lets go of its receiver when all is done.
+        recording.stop.closed().await;
+        Ok(recording.info())
+    }
+
+    /// Writes the list of recordings.
+    pub(crate) async fn keep(&self) -> Result<(), StorageError> {
+        let _keeping = self.inner.keeping.lock().await;
+        let kept = Kept {
+            version: KEPT_VERSION,
+            recordings: self.recordings(),
+        };
+        let text = serde_json::to_vec(&kept).map_err(|error| StorageError::Invalid {
+            what: "recordings",
+            problem: error.to_string(),
+        })?;
+        self.inner.engine.keep_recordings(text.into()).await
+    }
+
+    pub(crate) async fn keep_or_log(&self) {
+        if let Err(error) = self.keep().await {
+            tracing::error!(%error, "the list of recordings cannot be kept");
+        }
+    }
+
+    /// Takes a packet into the buffer, and gives it to the recordings that want it. Gives back what
+    /// is on its way to their storages; nothing when no recording wrote the packet as it came.
+    ///
+    /// # Errors
+    /// When there is no room, a storage refused, or the packet came behind a gap; then it has to be
+    /// sent again, and what took it before tells it from a new one by its place.
+    pub async fn push(
+        &self,
+        packet: Packet,
+        permit: BytePermit,
+    ) -> Result<Vec<Recorded>, RecordingError> {
+        match packet.place {
+            None => self.hand_out(packet, permit).await,
+            Some(place) => {
+                let front = self.front(&packet);
+                let mut front = front.lock().await;
+                if check_place(&front, place)? {
+                    drop(front);
+                    return self.repeat(&packet, place).await;
+                }
+                let recorded = self.hand_out(packet, permit).await?;
+                front.next = Some((place.0, place.1.saturating_add(1)));
+                Ok(recorded)
+            }
+        }
+    }
+
+    /// Asks the storages that are being filled for the receipts of a packet that came before. It
+    /// goes through no chain again.
+    async fn repeat(
+        &self,
+        packet: &Packet,
+        (epoch, sequence): (u64, u64),
+    ) -> Result<Vec<Recorded>, RecordingError> {
+        let engine = &self.inner.engine;
+        let mut recorded = Vec::new();
+        for storage in self.filled() {
+            let payload = packet.payload.clone();
+            let push = Push {
+                agent: packet.agent.clone(),
+                stream: packet.stream.clone(),
+                packets: vec![NewPacket::new(epoch, sequence, payload, packet.facts)],
+                permit: engine.budget().nothing(),
+            };
+            recorded.push(Recorded {
+                storage,
+                pending: engine.submit_repeat(storage, push).await?,
+                is_repeat: true,
+            });
+        }
+        Ok(recorded)
+    }
+
+    fn front(&self, packet: &Packet) -> Arc<tokio::sync::Mutex<Front>> {
+        let mut streams = self.inner.streams.lock();
+        if streams.len() >= STREAMS_MAX {
+            // Whose place is forgotten goes on wherever it sends next.
+            streams.retain(|_, front| Arc::strong_count(front) > 1);
+        }
+        let key = (packet.agent.clone(), packet.stream.clone());
+        Arc::clone(streams.entry(key).or_default())
+    }
+
+    /// A packet that was handed out could not be made durable: its stream goes on with it.
+    pub async fn refused(&self, agent: &AgentId, stream: &StreamId, place: (u64, u64)) {
+        let key = (agent.clone(), stream.clone());
+        let front = self.inner.streams.lock().get(&key).cloned();
+        if let Some(front) = front {
+            let mut front = front.lock().await;
+            if front.next.is_some_and(|next| place < next) {
+                front.next = Some(place);
+            }
+        }
+    }
+
+    /// Where a stream goes on: behind what came since the start, or else behind what the storages
+    /// that are being filled have of it.
+    ///
+    /// # Errors
+    /// When there is no such agent or stream, or a storage cannot be read.
+    pub async fn next_place(
+        &self,
+        agent: &AgentId,
+        stream: &StreamId,
+    ) -> Result<NextSequence, RecordingError> {
+        let engine = &self.inner.engine;
+        if engine.agent(agent)?.stream(stream).is_none() {
+            return Err(StorageError::StreamNotFound {
+                agent: agent.clone(),
+                stream: stream.clone(),
+            }
+            .into());
+        }
+        let key = (agent.clone(), stream.clone());
+        let front = self.inner.streams.lock().get(&key).cloned();
+        if let Some(front) = front
+            && let Some((epoch, sequence)) = front.lock().await.next
+        {
+            return Ok(NextSequence { epoch, sequence });
+        }
+        let mut next = NextSequence {
+            epoch: 0,
+            sequence: 0,
+        };
+        for storage in self.filled() {
+            let there = engine.next_sequence(storage, agent, stream).await?;
+            if (there.epoch, there.sequence) > (next.epoch, next.sequence) {
+                next = there;
+            }
+        }
+        Ok(next)
+    }
+
+    /// The storages that are being filled.
+    fn filled(&self) -> Vec<StorageId> {
+        let shared = self.inner.shared.lock();
+        let on = (shared.recordings.iter()).filter(|each| each.inbox().is_some());
+        on.map(|each| each.spec.storage).collect()
+    }
+
+    async fn hand_out(
+        &self,
+        packet: Packet,
+        permit: BytePermit,
+    ) -> Result<Vec<Recorded>, RecordingError> {
+        let triggered = self.triggered(&packet);
+        let wanting = self.meet(&packet, &triggered);
+        let budget = self.inner.engine.budget();
+        let bytes = packet.payload.len() as u64;
+        let mut permits = vec![permit];
+        for _ in 1..wanting.len() {
+            permits.push(budget.try_acquire(bytes)?);
+        }
+        let packet = Arc::new(packet);
+        let mut waiting = Vec::with_capacity(wanting.len());
+        for ((storage, inbox), permit) in wanting.into_iter().zip(permits) {
+            let (reply, answer) = oneshot::channel();
+            let arriving = Arriving {
+                packet: Arc::clone(&packet),
+                permit,
+                reply,
+            };
+            // A recording that ended meanwhile does not want it any more.
+            if inbox.send(arriving).await.is_ok() {
+                waiting.push((storage, answer));
+            }
+        }
+        let mut recorded = Vec::with_capacity(waiting.len());
+        let mut refused = None;
+        for (storage, answer) in waiting {
+            match answer.await {
+                Ok(Ok(pending)) => recorded.extend((pending.into_iter()).map(|pending| Recorded {
+                    storage,
+                    pending,
+                    is_repeat: false,
+                })),
+                Ok(Err(error)) => refused = Some(error),
+                Err(_) => refused = Some(StorageError::Stopping),
+            }
+        }
+        match refused {
+            Some(error) => Err(error.into()),
+            None => Ok(recorded),
+        }
+    }
+
+    /// The armed recordings that this packet starts.
+    fn triggered(&self, packet: &Packet) -> Vec<Uuid> {
+        let armed: Vec<_> = {
+            let shared = self.inner.shared.lock();
+            let armed = shared.recordings.iter().filter(|each| each.is_armed());
+            armed.cloned().collect()
+        };
+        let starts =
+            |each: &&Arc<Recording>| each.spec.wants(&packet.agent) && each.is_started_by(packet);
+        armed.iter().filter(starts).map(|each| each.id).collect()
+    }
+
+    /// Puts the packet into the buffer; gives the ways to the recordings that want it.
+    fn meet(
+        &self,
+        packet: &Packet,
+        triggered: &[Uuid],
+    ) -> Vec<(StorageId, mpsc::Sender<Arriving>)> {
+        let mut shared = self.inner.shared.lock();
+        for recording in &shared.recordings {
+            if triggered.contains(&recording.id) && recording.is_armed() {
+                self.pull(recording, &shared.buffer, packet.arrival);
+            }
+        }
+        shared.buffer.insert(packet);
+        let wanting = shared
+            .recordings
+            .iter()
+            .filter(|each| each.spec.wants(&packet.agent));
+        wanting
+            .filter_map(|each| Some((each.spec.storage, each.inbox()?)))
+            .collect()
+    }
+
+    /// Starts an armed recording with what the buffer holds. Packets wait in the inbox until the
+    /// task is ready for them.
+    fn pull(&self, recording: &Arc<Recording>, buffer: &Buffer, now: i64) {
+        let since = recording.since(now);
+        let all = Selection {
+            limit: usize::MAX,
+            ..Selection::default()
+        };
+        let mut backlog = buffer.select(&all);
+        backlog.retain(|packet| {
+            recording.spec.wants(&packet.agent) && since.is_none_or(|since| packet.arrival >= since)
+        });
+        recording.pull(backlog, now);
+    }
+
+    /// What the buffer holds.
+    #[must_use]
+    pub fn buffer_status(&self) -> BufferStatus {
+        self.inner.shared.lock().buffer.status()
+    }
+
+    /// The packets of the buffer that `selection` cannot rule out, in the order of their arrival.
+    #[must_use]
+    pub fn buffered(&self, selection: &Selection) -> Vec<Arc<Packet>> {
+        self.inner.shared.lock().buffer.select(selection)
+    }
+}
+
+/// Whether a packet was there before; a gap is refused.
+fn check_place(front: &Front, (epoch, found): (u64, u64)) -> Result<bool, RecordingError> {
+    let Some((current, next)) = front.next else {
+        return Ok(false);
+    };
+    if epoch < current {
+        return Err(StorageError::EpochStale {
+            current,
+            found: epoch,
+        }
+        .into());
+    }
+    let expected = if epoch == current { next } else { 0 };
+    match found.cmp(&expected) {
+        std::cmp::Ordering::Less => Ok(true),
+        std::cmp::Ordering::Equal => Ok(false),
+        std::cmp::Ordering::Greater => Err(StorageError::SequenceGap {
+            epoch,
+            expected,
+            found,
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,96 @@
+//! Writing what a chain gives into a storage.
+
+use std::collections::HashMap;
+
+use storage_core::{BytePermit, Engine, NewPacket, PendingPush, Push, StorageError};
+use trace_format::agent_file::StreamSpec;
+use trace_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId};
+
+use crate::packet::OutPacket;
+
+/// One storage as a chain writes into it. Packets that have no place of their own (OTLP, and what
+/// was derived) get one: an epoch that begins with this sink, and sequences from 0.
+pub struct Sink {
+    engine: Engine,
+    storage: StorageId,
+    began: u64,
+    /// Epoch and next sequence of streams that have no places of their own.
+    places: HashMap<(AgentId, StreamId), (u64, u64)>,
+}
+
+/// The stream as the server declares it for an agent that does not do so itself.
+#[must_use]
+pub fn stream_spec(id: StreamId, kind: Kind) -> StreamSpec {
+    StreamSpec {
+        id,
+        kind,
+        leaf_type: LeafType::Array,
+        codec: Codec::Zstd,
+    }
+}
+
+impl Sink {
+    /// A sink for a storage that takes packets.
+    #[must_use]
+    pub fn new(engine: &Engine, storage: StorageId) -> Self {
+        Self {
+            engine: engine.clone(),
+            storage,
+            began: engine.now_ns().unsigned_abs(),
+            places: HashMap::new(),
+        }
+    }
+
+    /// The storage.
+    #[must_use]
+    pub fn storage(&self) -> StorageId {
+        self.storage
+    }
+
+    /// Hands a packet to the writer of the storage; it is durable when the answer resolves.
+    ///
+    /// # Errors
+    /// When the storage does not take packets, or the stream cannot be declared.
+    pub async fn write(
+        &mut self,
+        packet: OutPacket,
+        permit: BytePermit,
+    ) -> Result<PendingPush, StorageError> {
+        let (epoch, sequence) = match packet.place {
+            Some(place) => place,
+            None => self.place(&packet).await?,
+        };
+        let push = Push {
+            packets: vec![NewPacket::new(
+                epoch,
+                sequence,
+                packet.payload,
+                packet.facts,
+            )],
+            agent: packet.agent,
+            stream: packet.stream,
+            permit,
+        };
+        self.engine.submit_part(self.storage, push).await
+    }
+
+    async fn place(&mut self, packet: &OutPacket) -> Result<(u64, u64), StorageError> {
+        let key = (packet.agent.clone(), packet.stream.clone());
+        if let Some((epoch, next)) = self.places.get_mut(&key) {
+            *next += 1;
+            return Ok((*epoch, *next - 1));
+        }
+        if packet.derived.is_some() {
+            let spec = stream_spec(packet.stream.clone(), packet.kind);
+            self.engine.declare_stream(&packet.agent, spec).await?;
+        }
+        let last = self
+            .engine
+            .next_sequence(self.storage, &packet.agent, &packet.stream)
+            .await?;
+        // The clock may have gone back since the storage was written last.
+        let epoch = self.began.max(last.epoch.saturating_add(1));
+        self.places.insert(key, (epoch, 1));
+        Ok((epoch, 0))
+    }
+}

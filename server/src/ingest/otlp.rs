@@ -1,0 +1,362 @@
+//! Requests of OTLP/HTTP: checked, told apart by agent, and given to the recordings.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use parking_lot::Mutex;
+use recording::{Packet, Recorder, stream_spec};
+use storage_core::{AgentSpec, BytePermit, Engine, StorageError};
+use trace_events::otlp::{OtlpDecoder, RequestBuilder, ResourcePart, check, is_json, to_protobuf};
+use trace_events::{DecodeError, StreamContext};
+use trace_format::frame::Facts;
+use trace_format::{AgentId, Kind, StreamId};
+use trace_query::FieldTable;
+
+use super::encoding::Encoding;
+use super::error::IngestError;
+use super::identity::agent_of;
+use super::room::Room;
+use super::source::Source;
+use crate::config::IngestConfig;
+use crate::metrics::Metrics;
+use crate::problem::Problem;
+
+/// The stream of an agent in which its requests are kept.
+const STREAM: &str = "traces";
+/// Agents that are known to be registered.
+const KNOWN_MAX: usize = 65_536;
+/// Requests from this size on are checked where that may take its time, bytes.
+const LONG_BYTES: usize = 256 << 10;
+
+/// The form of a request, and of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Protobuf,
+    Json,
+}
+
+impl Form {
+    /// Reads `Content-Type`.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(header::CONTENT_TYPE)?.as_bytes();
+        let essence = value.split(|&byte| byte == b';').next()?.trim_ascii();
+        if essence.eq_ignore_ascii_case(b"application/x-protobuf") {
+            Some(Self::Protobuf)
+        } else if essence.eq_ignore_ascii_case(b"application/json") {
+            Some(Self::Json)
+        } else {
+            None
+        }
+    }
+}
+
+/// What is told of a request that was taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Spans that can never be taken, because their ids are none.
+    pub(crate) rejected: u64,
+}
+
+/// Takes requests of OTLP.
+pub(crate) struct TraceRequests {
+    engine: Engine,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+    limits: IngestConfig,
+    known: Mutex<HashSet<AgentId>>,
+    stream: StreamId,
+    context: Arc<StreamContext>,
+}
+
+/// What one agent sent in a request.
+struct Part {
+    agent: AgentSpec,
+    payload: Bytes,
+    facts: Facts,
+}
+
+impl TraceRequests {
+    pub(crate) fn new(
+        engine: Engine,
+        recorder: Recorder,
+        metrics: Arc<Metrics>,
+        limits: IngestConfig,
+    ) -> Self {
+        Self {
+            engine,
+            recorder,
+            metrics,
+            limits,
+            known: Mutex::default(),
+            stream: STREAM.parse().expect("the name is an id"),
+            context: Arc::default(),
+        }
+    }
+
+    /// Takes the body of one request. When it answers, every recording that wants it has it
+    /// durable; what no recording wants is in the buffer.
+    pub(crate) async fn take(
+        &self,
+        form: Form,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Taken, Problem> {
+        let encoding = Encoding::of(headers)?;
+        let window = self.limits.zstd_window_bytes_max;
+        let max = self.limits.packet_bytes_max;
+        let source = Source::new(body, encoding, window, "packet", max)?;
+        let mut room = Room::take(self.engine.budget(), source.known_length().unwrap_or(0))?;
+        let body = source.whole(&mut room).await?;
+        let (parts, taken) = match body.len() {
+            0 => Default::default(),
+            1..LONG_BYTES => read(form, body)?,
+            _ => {
+                let reading = tokio::task::spawn_blocking(move || read(form, body));
+                reading.await.map_err(|_| StorageError::Stopping)??
+            }
+        };
+        let (mut permit, _held) = room.into_permit();
+        let count = parts.len() as u64;
+        for part in parts {
+            let bytes = part.payload.len() as u64;
+            self.metrics.ingest_bytes.inc_by(bytes);
+            let own = permit.split(bytes);
+            self.take_part(part, own).await?;
+        }
+        self.metrics.ingest_packets.inc_by(count);
+        Ok(taken)
+    }
+
+    async fn take_part(&self, part: Part, permit: BytePermit) -> Result<(), Problem> {
+        self.make_known(&part.agent).await?;
+        let packet = Packet {
+            agent: part.agent.id,
+            stream: self.stream.clone(),
+            kind: Kind::Otlp,
+            place: None,
+            payload: part.payload,
+            facts: part.facts,
+            arrival: self.engine.now_ns(),
+            context: Arc::clone(&self.context),
+        };
+        let recorded = self.recorder.push(packet, permit).await?;
+        let mut refused = None;
+        for recorded in recorded {
+            if let Some(error) = recorded.pending.await.refused {
+                refused = Some(error);
+            }
+        }
+        match refused {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Registers an agent that is not, and declares the stream of its requests. What an operator
+    /// registered stays as it is.
+    async fn make_known(&self, agent: &AgentSpec) -> Result<(), StorageError> {
+        if self.known.lock().contains(&agent.id) {
+            return Ok(());
+        }
+        let known = match self.engine.agent(&agent.id) {
+            Ok(known) => known,
+            Err(StorageError::AgentNotFound(_)) => {
+                self.engine.register_agent(agent.clone()).await?
+            }
+            Err(error) => return Err(error),
+        };
+        let stream = known.stream(&self.stream);
+        if stream.is_none_or(|stream| stream.kind != Kind::Otlp) {
+            let spec = stream_spec(self.stream.clone(), Kind::Otlp);
+            self.engine.declare_stream(&agent.id, spec).await?;
+        }
+        let mut all = self.known.lock();
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        all.insert(agent.id.clone());
+        Ok(())
+    }
+}
+
+/// Checks a request and tells it apart by agent.
+fn read(form: Form, body: Bytes) -> Result<(Vec<Part>, Taken), IngestError> {
+    let body = match form {
+        Form::Protobuf => body,
+        Form::Json => {
+            // White space in front means nothing, and without it the first byte tells the form.
+            let blank = body
+                .iter()
+                .take_while(|byte| byte.is_ascii_whitespace())
+                .count();
+            body.slice(blank..)
+        }
+    };
+    if is_json(&body) != (form == Form::Json) {
+        return Err(IngestError::Request(
+            "the body is not what Content-Type says".to_owned(),
+        ));
+    }
+    let wrong = |error: DecodeError| IngestError::Request(error.to_string());
+    let request = match form {
+        Form::Protobuf => Cow::Borrowed(&body[..]),
+        Form::Json => Cow::Owned(to_protobuf(&body).map_err(wrong)?),
+    };
+    let resources = check(&request).map_err(wrong)?;
+    let rejected = resources.iter().map(|part| part.invalid).sum();
+    let agents = by_agent(resources);
+    let is_whole = agents.len() == 1 && rejected == 0;
+    let mut parts = Vec::with_capacity(agents.len());
+    for (agent, resources) in agents {
+        let spans: u64 = resources.iter().map(|part| part.spans - part.invalid).sum();
+        if spans == 0 {
+            continue;
+        }
+        let spanned = resources.iter().filter_map(|part| part.time_span);
+        let time_span = spanned.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let payload = match is_whole {
+            true => body.clone(),
+            false => part_of(&request, &body, form, &resources),
+        };
+        parts.push(Part {
+            agent,
+            payload,
+            facts: Facts {
+                time_span,
+                events: u32::try_from(spans).ok(),
+                lost: None,
+            },
+        });
+    }
+    Ok((parts, Taken { rejected }))
+}
+
+/// The resources of each agent, in the order in which the agents come.
+fn by_agent(resources: Vec<ResourcePart>) -> Vec<(AgentSpec, Vec<ResourcePart>)> {
+    let mut agents: Vec<(AgentSpec, Vec<ResourcePart>)> = Vec::new();
+    for resource in resources {
+        let agent = agent_of(&resource.identity);
+        match agents.iter_mut().find(|(known, _)| known.id == agent.id) {
+            Some((_, resources)) => resources.push(resource),
+            None => agents.push((agent, vec![resource])),
+        }
+    }
+    agents
+}
+
+/// The resources of one agent as a request of their own: their bytes side by side, and where spans
+/// cannot be taken, without those.
+fn part_of(request: &[u8], body: &Bytes, form: Form, resources: &[ResourcePart]) -> Bytes {
+    if let ([resource], Form::Protobuf) = (resources, form)
+        && resource.invalid == 0
+    {
+        return body.slice(resource.range.clone());
+    }
+    let mut out = Vec::new();
+    for resource in resources {
+        let bytes = &request[resource.range.clone()];
+        if resource.invalid == 0 {
+            out.extend_from_slice(bytes);
+            continue;
+        }
+        let mut builder = RequestBuilder::new();
+        let walked = OtlpDecoder::new(&FieldTable::new()).walk(bytes, &mut |event| {
+            if event.span().has_valid_ids() {
+                builder.add(event.resource(), event.scope(), &event.span());
+            }
+            ControlFlow::Continue(())
+        });
+        debug_assert!(walked.is_ok(), "what was checked can be walked");
+        out.extend_from_slice(&builder.finish());
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON: &str = r#" {"resourceSpans":[
+        {"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"a"}}]},
+         "scopeSpans":[{"spans":[
+            {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"x"},
+            {"traceId":"00","spanId":"eee19b7ec3c1b174","name":"bad"}]}]},
+        {"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"b"}}]},
+         "scopeSpans":[{"spans":[
+            {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b175","name":"y"}]}]},
+        {"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"a"}}]},
+         "scopeSpans":[{"spans":[
+            {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b176","name":"z"}]}]}]}"#;
+
+    fn names(payload: &[u8]) -> Vec<String> {
+        let mut names = Vec::new();
+        let walked = OtlpDecoder::new(&FieldTable::new()).walk(payload, &mut |event| {
+            names.push(String::from_utf8_lossy(event.span().name).into_owned());
+            ControlFlow::Continue(())
+        });
+        walked.unwrap();
+        names
+    }
+
+    #[test]
+    fn agents_and_bad_spans_are_told_apart() {
+        let body = Bytes::from_static(JSON.as_bytes());
+        let protobuf = Bytes::from(to_protobuf(JSON.trim_start().as_bytes()).unwrap());
+        for (form, body) in [(Form::Json, body), (Form::Protobuf, protobuf)] {
+            let (parts, taken) = read(form, body).unwrap();
+            assert_eq!(taken.rejected, 1);
+            let told: Vec<_> = (parts.iter())
+                .map(|part| {
+                    (
+                        part.agent.id.as_str(),
+                        names(&part.payload),
+                        part.facts.events,
+                    )
+                })
+                .collect();
+            let wanted = [
+                ("a", vec!["x".to_owned(), "z".to_owned()], Some(2)),
+                ("b", vec!["y".to_owned()], Some(1)),
+            ];
+            assert_eq!(told, wanted);
+        }
+    }
+
+    #[test]
+    fn a_request_of_one_agent_is_kept_as_it_came() {
+        let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[
+            {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174"}]}]}]}"#;
+        let (parts, taken) = read(Form::Json, Bytes::from_static(json.as_bytes())).unwrap();
+        assert_eq!(
+            (&parts[0].payload[..], taken.rejected),
+            (json.as_bytes(), 0)
+        );
+        let protobuf = Bytes::from(to_protobuf(json.as_bytes()).unwrap());
+        let (parts, _) = read(Form::Protobuf, protobuf.clone()).unwrap();
+        assert_eq!(parts[0].payload, protobuf);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for (form, body) in [
+            (Form::Json, "{"),
+            (Form::Json, "  "),
+            (Form::Json, "[]"),
+            (Form::Json, "\n\x02ab"),
+            (Form::Protobuf, "{}"),
+            (Form::Protobuf, "\n\x05ab"),
+        ] {
+            let refused = read(form, Bytes::from_static(body.as_bytes()));
+            assert!(matches!(refused, Err(IngestError::Request(_))), "{body:?}");
+        }
+        for (form, body) in [(Form::Json, "{}"), (Form::Json, r#"{"resourceSpans":[]}"#)] {
+            let (parts, taken) = read(form, Bytes::from_static(body.as_bytes())).unwrap();
+            assert!(parts.is_empty() && taken == Taken::default());
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Packets of agents that do not say where to: into the buffer, and to the recordings that want
+//! them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use ctf::Procedure;
+use http::HeaderMap;
+use parking_lot::RwLock;
+use recording::{Packet, Recorded, Recorder};
+use storage_core::{Engine, StorageError};
+use trace_events::StreamContext;
+use trace_format::frame::Facts;
+use trace_format::{AgentId, Kind, StorageId, StreamId};
+
+use super::encoding::Encoding;
+use super::error::IngestError;
+use super::push::{Pusher, is_batch, place};
+use super::records::Records;
+use super::room::Room;
+use super::source::Source;
+use crate::problem::Problem;
+use crate::receipts::Receipts;
+
+/// Agents whose metadata is kept ready.
+const AGENTS_MAX: usize = 1024;
+/// Packets of one request that wait for the disk at once.
+const WAITING_MAX: usize = 64;
+
+/// What packets of agents need to be decoded.
+#[derive(Default)]
+pub(super) struct Contexts {
+    by_agent: RwLock<HashMap<AgentId, Arc<StreamContext>>>,
+}
+
+impl Contexts {
+    /// What packets of this kind of the agent need.
+    async fn of(
+        &self,
+        engine: &Engine,
+        agent: &AgentId,
+        kind: Kind,
+    ) -> Result<Arc<StreamContext>, StorageError> {
+        if kind != Kind::Ctf {
+            return Ok(Arc::default());
+        }
+        if let Some(context) = self.by_agent.read().get(agent) {
+            return Ok(Arc::clone(context));
+        }
+        let metadata = engine.agent_metadata(agent).await?;
+        let procedure = metadata.and_then(|metadata| {
+            let trace = ctf::parse_metadata(&metadata).ok()?;
+            Procedure::new(trace).ok()
+        });
+        let context = Arc::new(StreamContext {
+            procedure: procedure.map(Arc::new),
+            ..StreamContext::default()
+        });
+        let mut all = self.by_agent.write();
+        if all.len() >= AGENTS_MAX {
+            all.clear();
+        }
+        all.insert(agent.clone(), Arc::clone(&context));
+        Ok(context)
+    }
+
+    /// The trace metadata of an agent changed.
+    pub(super) fn forget(&self, agent: &AgentId) {
+        self.by_agent.write().remove(agent);
+    }
+}
+
+/// A packet that was handed out, and what its storages say.
+struct Waiting {
+    place: (u64, u64),
+    recorded: Vec<Recorded>,
+}
+
+/// Packets of one request.
+struct Through<'a> {
+    recorder: &'a Recorder,
+    agent: AgentId,
+    stream: StreamId,
+    kind: Kind,
+    context: Arc<StreamContext>,
+    waiting: VecDeque<Waiting>,
+    receipts: Receipts,
+}
+
+impl Pusher {
+    /// Takes the body of one request for the buffer and the recordings. A packet has a receipt for
+    /// each storage it went to; one that no recording wanted has a single one that is not durable.
+    pub(crate) async fn push_through(
+        &self,
+        recorder: &Recorder,
+        (agent, stream): (AgentId, StreamId),
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Receipts, Problem> {
+        let encoding = Encoding::of(headers)?;
+        let window = self.limits.zstd_window_bytes_max;
+        let target = super::Target {
+            // Facts are remembered by stream; no storage is the home of the buffer.
+            storage: StorageId::from_bytes([0; 16]),
+            agent: agent.clone(),
+            stream: stream.clone(),
+        };
+        let kind = self.kind(&target)?;
+        let mut facts = self.facts.stream(&self.engine, &target, kind).await?;
+        let mut through = Through {
+            recorder,
+            context: self.contexts.of(&self.engine, &agent, kind).await?,
+            agent,
+            stream,
+            kind,
+            waiting: VecDeque::new(),
+            receipts: Receipts::default(),
+        };
+        if !is_batch(headers)? {
+            let place = place(headers)?;
+            let max = self.limits.packet_bytes_max;
+            let source = Source::new(body, encoding, window, "packet", max)?;
+            let mut room = Room::take(self.engine.budget(), source.known_length().unwrap_or(0))?;
+            let payload = source.whole(&mut room).await?;
+            if payload.is_empty() {
+                return Err(IngestError::Empty.into());
+            }
+            self.arrived(1, payload.len() as u64);
+            let facts = facts.of(place.0, place.1, &payload);
+            let now = self.engine.now_ns();
+            let taken = through.take(place, payload, facts, now, room).await;
+            return through.end(taken).await;
+        }
+        let max = self.limits.request_bytes_max;
+        let source = Source::new(body, encoding, window, "body", max)?;
+        let mut records = Records::new(
+            source,
+            self.limits.packet_bytes_max,
+            u64::from(self.limits.batch_packets_max),
+        );
+        let taken = async {
+            while let Some(header) = records.head().await? {
+                let room = self
+                    .room_for(&mut through, u64::from(header.length))
+                    .await?;
+                let payload = records.payload(&header).await?;
+                self.arrived(1, payload.len() as u64);
+                let place = (header.epoch, header.sequence);
+                let facts = facts.of(place.0, place.1, &payload);
+                let now = self.engine.now_ns();
+                through.take(place, payload, facts, now, room).await?;
+            }
+            Ok(())
+        };
+        let taken = taken.await;
+        through.end(taken).await
+    }
+
+    /// Room for a packet: what is free, or what this request's own packets give back.
+    async fn room_for(&self, through: &mut Through<'_>, bytes: u64) -> Result<Room, Problem> {
+        loop {
+            match Room::take(self.engine.budget(), bytes) {
+                Err(StorageError::Busy { .. }) if !through.waiting.is_empty() => {
+                    through.settle_one().await?;
+                }
+                taken => return Ok(taken?),
+            }
+        }
+    }
+}
+
+impl Through<'_> {
+    async fn take(
+        &mut self,
+        place: (u64, u64),
+        payload: Bytes,
+        facts: Facts,
+        arrival: i64,
+        room: Room,
+    ) -> Result<(), Problem> {
+        let packet = Packet {
+            agent: self.agent.clone(),
+            stream: self.stream.clone(),
+            kind: self.kind,
+            place: Some(place),
+            payload,
+            facts,
+            arrival,
+            context: Arc::clone(&self.context),
+        };
+        let (permit, _held) = room.into_permit();
+        let recorded = self.recorder.push(packet, permit).await?;
+        self.waiting.push_back(Waiting { place, recorded });
+        if self.waiting.len() > WAITING_MAX {
+            self.settle_one().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest packet.
+    async fn settle_one(&mut self) -> Result<(), Problem> {
+        let Some(Waiting { place, recorded }) = self.waiting.pop_front() else {
+            return Ok(());
+        };
+        let mut is_durable = false;
+        let mut refused = None;
+        for Recorded {
+            storage,
+            pending,
+            is_repeat,
+        } in recorded
+        {
+            let outcome = pending.await;
+            for receipt in &outcome.receipts {
+                is_durable = true;
+                self.receipts.add_for(storage, receipt);
+            }
+            match outcome.refused {
+                None => {}
+                // The storage did not want it when it came first.
+                Some(StorageError::SequenceGap { .. } | StorageError::EpochStale { .. })
+                    if is_repeat => {}
+                Some(error) => refused = Some(error),
+            }
+        }
+        if let Some(error) = refused {
+            self.recorder
+                .refused(&self.agent, &self.stream, place)
+                .await;
+            return Err(error.into());
+        }
+        if !is_durable {
+            self.receipts.add_not_durable(place.0, place.1);
+        }
+        Ok(())
+    }
+
+    /// Waits for all packets that were taken; what went wrong first is told.
+    async fn end(mut self, taken: Result<(), Problem>) -> Result<Receipts, Problem> {
+        let mut settled = Ok(());
+        while !self.waiting.is_empty() {
+            settled = settled.and(self.settle_one().await);
+        }
+        match settled.and(taken) {
+            Ok(()) => Ok(self.receipts),
+            Err(problem) => Err(problem.member("receipts", self.receipts.into_value())),
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Recordings, the buffer, and packets that go through both.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use recording::{
+    BufferStatus, Copied, CopySpec, Instant, ProcessorConfig, RecordingCounts, RecordingError,
+    RecordingInfo, RecordingSpec, RecordingState, Trigger, default_chain,
+};
+use serde::{Deserialize, Serialize};
+use storage_core::NewStorage;
+use trace_format::{AgentId, StorageId};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::instant::rfc3339;
+use super::json::read_json;
+use super::packets::place_fields;
+use super::page::{Page, limit_of, query};
+use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+use crate::receipts::{Receipts, ReceiptsDocument};
+
+/// What is to be recorded.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecordingStart {
+    /// Id of the storage to fill; a new one is made when it is left out.
+    #[schema(value_type = Option<String>)]
+    storage: Option<StorageId>,
+    /// Name of the storage that is made.
+    name: Option<String>,
+    /// Only what comes from these agents; all when it is left out.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    agents: Vec<AgentId>,
+    /// The chain, `{type, …}` each; the default chain when it is left out.
+    #[serde(default = "default_chain")]
+    #[schema(value_type = Vec<Object>)]
+    processors: Vec<ProcessorConfig>,
+    /// Starts so long from now.
+    #[serde(default)]
+    delay_seconds: u64,
+    /// Lasts so long; until it is stopped when it is left out.
+    duration_seconds: Option<u64>,
+    /// Whether the storage is finalized at the end.
+    #[serde(default)]
+    auto_finalize: bool,
+    /// `{query, before_seconds}`: starts with the first event that matches.
+    #[schema(value_type = Option<Object>)]
+    trigger: Option<Trigger>,
+}
+
+/// A recording.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RecordingDocument {
+    id: String,
+    storage: String,
+    /// Empty: all.
+    #[schema(value_type = Vec<String>)]
+    agents: Vec<AgentId>,
+    #[schema(value_type = Vec<Object>)]
+    processors: Vec<ProcessorConfig>,
+    /// `SCHEDULED`, `ON` or `OFF`.
+    #[schema(value_type = String)]
+    state: RecordingState,
+    duration_seconds: Option<u64>,
+    auto_finalize: bool,
+    #[schema(value_type = Option<Object>)]
+    trigger: Option<Trigger>,
+    /// RFC 3339.
+    created: Option<String>,
+    /// When it starts or started.
+    started: Option<String>,
+    /// When it will end or ended.
+    ended: Option<String>,
+    /// Why it ended.
+    reason: Option<String>,
+    /// What it took and wrote.
+    #[schema(value_type = Object)]
+    counts: RecordingCounts,
+}
+
+impl From<RecordingInfo> for RecordingDocument {
+    fn from(info: RecordingInfo) -> Self {
+        Self {
+            id: info.id.to_string(),
+            storage: info.spec.storage.to_string(),
+            agents: info.spec.agents,
+            processors: info.spec.processors,
+            state: info.state,
+            duration_seconds: info.spec.duration_seconds,
+            auto_finalize: info.spec.auto_finalize,
+            trigger: info.spec.trigger,
+            created: rfc3339(info.created),
+            started: info.started.and_then(rfc3339),
+            ended: info.ended.and_then(rfc3339),
+            reason: info.reason,
+            counts: info.counts,
+        }
+    }
+}
+
+/// Which recordings.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RecordingsQuery {
+    /// Where the previous page ended.
+    cursor: Option<String>,
+    /// At most so many items, up to 1000; 100 by default.
+    limit: Option<usize>,
+}
+
+/// The storage that is told, or a new one.
+async fn storage_for(
+    app: &AppState,
+    told: Option<StorageId>,
+    name: Option<String>,
+) -> Result<StorageId, Problem> {
+    match (told, name) {
+        (Some(storage), None) => Ok(storage),
+        (None, name) => {
+            let new = NewStorage {
+                name: name.unwrap_or_else(|| "recording".to_owned()),
+                ..NewStorage::default()
+            };
+            Ok(app.engine.create_storage(new).await?.0.id)
+        }
+        (Some(_), Some(_)) => Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "recording_invalid",
+            "the instruction cannot be followed",
+        )
+        .cause("both `storage` and `name` are told, and only a new storage gets a name")
+        .remedy("leave one of them out")),
+    }
+}
+
+/// Starts a recording: now, after a delay, or with an event.
+#[utoipa::path(
+    post, path = "/recordings", tag = "recordings",
+    request_body = RecordingStart,
+    responses(
+        (status = 201, body = RecordingDocument),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn start(
+    State(app): State<Arc<AppState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let told: RecordingStart = read_json(&app, &headers, body).await?;
+    let mut spec = RecordingSpec {
+        storage: told.storage.unwrap_or(StorageId::from_bytes([0; 16])),
+        agents: told.agents,
+        processors: told.processors,
+        delay_seconds: told.delay_seconds,
+        duration_seconds: told.duration_seconds,
+        auto_finalize: told.auto_finalize,
+        trigger: told.trigger,
+    };
+    // Before a storage is made for it.
+    spec.check().map_err(RecordingError::from)?;
+    spec.storage = storage_for(&app, told.storage, told.name).await?;
+    let info = app.recorder.record(spec).await?;
+    let location = HeaderValue::try_from(format!("/api/v1/recordings/{}", info.id)).ok();
+    let document = Json(RecordingDocument::from(info));
+    let mut response = (StatusCode::CREATED, document).into_response();
+    if let Some(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Lists recordings, oldest first; those that ended among them, up to a hundred.
+#[utoipa::path(
+    get, path = "/recordings", tag = "recordings", params(RecordingsQuery),
+    responses((status = 200, body = Page<RecordingDocument>)),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<AppState>>,
+    uri: Uri,
+) -> Result<Json<Page<RecordingDocument>>, Problem> {
+    let asked: RecordingsQuery = query(&uri)?;
+    let limit = limit_of(asked.limit)?;
+    let after = asked.cursor.unwrap_or_default();
+    let all = app
+        .recorder
+        .recordings()
+        .into_iter()
+        .map(RecordingDocument::from);
+    let items = all.filter(|each| each.id > after);
+    Ok(Json(Page::of(items, limit, |each| each.id.clone())))
+}
+
+fn recording_id(text: &str) -> Result<Uuid, Problem> {
+    Uuid::try_parse(text).map_err(|error| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_id",
+            "an id in the path is none",
+        )
+        .detail(error.to_string())
+        .cause("a recording has a UUID")
+        .remedy("GET /api/v1/recordings lists all")
+    })
+}
+
+/// Shows one recording.
+#[utoipa::path(
+    get, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = RecordingDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn show(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<RecordingDocument>, Problem> {
+    Ok(Json(app.recorder.recording(recording_id(&id)?)?.into()))
+}
+
+/// Stops a recording; answers when all it took is durable. One that ended before leaves the list.
+#[utoipa::path(
+    delete, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = RecordingDocument),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn stop(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<Json<RecordingDocument>, Problem> {
+    Ok(Json(app.recorder.stop(recording_id(&id)?).await?.into()))
+}
+
+/// What is copied out of the buffer, and where to.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BufferCopy {
+    /// Id of the storage; a new one is made when it is left out.
+    #[schema(value_type = Option<String>)]
+    storage: Option<StorageId>,
+    /// Name of the storage that is made.
+    name: Option<String>,
+    /// Only what comes from these agents.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    agents: Vec<AgentId>,
+    /// Only packets that may hold something from here on: RFC 3339 or ns since the epoch.
+    #[schema(value_type = Option<String>)]
+    from: Option<Instant>,
+    /// Only packets that may hold something before this.
+    #[schema(value_type = Option<String>)]
+    to: Option<Instant>,
+    /// Only what matches.
+    query: Option<String>,
+    /// The chain; a saver when it is left out.
+    #[schema(value_type = Option<Vec<Object>>)]
+    processors: Option<Vec<ProcessorConfig>>,
+    /// Whether the storage is finalized then.
+    #[serde(default)]
+    auto_finalize: bool,
+}
+
+/// What a copy wrote.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct CopyDocument {
+    storage: String,
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    copied: Copied,
+}
+
+/// Writes what the buffer holds into a new or open storage, through processors. All that the answer
+/// counts is durable.
+#[utoipa::path(
+    post, path = "/buffer/copy", tag = "recordings",
+    request_body = BufferCopy,
+    responses(
+        (status = 200, body = CopyDocument),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn copy_buffer(
+    State(app): State<Arc<AppState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<CopyDocument>, Problem> {
+    let told: BufferCopy = read_json(&app, &headers, body).await?;
+    let mut spec = CopySpec {
+        storage: told.storage.unwrap_or(StorageId::from_bytes([0; 16])),
+        agents: told.agents,
+        from: told.from,
+        to: told.to,
+        query: told.query,
+        processors: told
+            .processors
+            .unwrap_or_else(|| vec![ProcessorConfig::Saver { kinds: None }]),
+        auto_finalize: told.auto_finalize,
+    };
+    spec.check().map_err(RecordingError::from)?;
+    spec.storage = storage_for(&app, told.storage, told.name).await?;
+    let storage = spec.storage.to_string();
+    let copied = app.recorder.copy_buffer(spec).await?;
+    Ok(Json(CopyDocument { storage, copied }))
+}
+
+/// What the buffer holds.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct BufferDocument {
+    packets: u64,
+    bytes: u64,
+    bytes_max: u64,
+    /// Packets that had to go since the server started.
+    evicted: u64,
+}
+
+/// Tells what the buffer holds.
+#[utoipa::path(
+    get, path = "/buffer", tag = "recordings",
+    responses((status = 200, body = BufferDocument)),
+)]
+pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocument> {
+    let BufferStatus {
+        packets,
+        bytes,
+        bytes_max,
+        evicted,
+    } = app.recorder.buffer_status();
+    Json(BufferDocument {
+        packets,
+        bytes,
+        bytes_max,
+        evicted,
+    })
+}
+
+/// Pushes packets into the buffer and to the recordings that want them. A packet has a receipt for
+/// each storage it went to.
+#[utoipa::path(
+    post, path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    params(
+        ("agent" = String, Path), ("stream" = String, Path),
+        ("Tracehold-Epoch" = Option<u64>, Header, description = "Of a single packet"),
+        ("Tracehold-Sequence" = Option<u64>, Header, description = "Of a single packet"),
+        ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
+    ),
+    request_body(content(
+        (Vec<u8> = "application/octet-stream"),
+        (Vec<u8> = "application/vnd.tracehold.packets"),
+    )),
+    responses(
+        (status = 200, body = ReceiptsDocument, description = "Durable wherever it is wanted"),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 415, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn push(
+    State(app): State<Arc<AppState>>,
+    Path((agent, stream)): Path<(String, String)>,
+    request: Request,
+) -> Result<Receipts, Problem> {
+    let target = (agent.parse()?, stream.parse()?);
+    let (head, body) = request.into_parts();
+    let pusher = &app.pusher;
+    pusher
+        .push_through(&app.recorder, target, &head.headers, body)
+        .await
+}
+
+/// Tells where a stream goes on: behind what came since the server started, or else behind what a
+/// storage that is being filled has of it.
+#[utoipa::path(
+    head, path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    params(("agent" = String, Path), ("stream" = String, Path)),
+    responses(
+        (status = 200, description = "See the header", headers(
+            ("Tracehold-Epoch" = u64), ("Tracehold-Next-Sequence" = u64),
+        )),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn next_sequence(
+    State(app): State<Arc<AppState>>,
+    Path((agent, stream)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let (agent, stream) = (agent.parse()?, stream.parse()?);
+    let next = app.recorder.next_place(&agent, &stream).await?;
+    Ok((StatusCode::OK, place_fields(next)).into_response())
+}
