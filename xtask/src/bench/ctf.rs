@@ -103,23 +103,33 @@ fn trace_folder(folder: &Path) -> Option<PathBuf> {
         .find_map(|path| trace_folder(path))
 }
 
-fn ours(folder: &Path, mode: &str, threads: &str) -> std::process::Command {
+/// Our decoder, on mapped files as the contender's, or on files read in pieces.
+fn ours(folder: &Path, mode: &str, threads: &str, input: &str) -> std::process::Command {
     let program = target()
         .join("release/examples/speed")
         .display()
         .to_string();
-    command(&program, &[&folder.display().to_string(), mode, threads])
+    let folder = folder.display().to_string();
+    command(&program, &[&folder, mode, threads, input])
+}
+
+/// Bytes of memory at most beside the input, which is read in pieces for that.
+fn peak_beside_input(folder: &Path) -> Outcome<u64> {
+    let mut peak = 0;
+    for mode in ["elements", "events", "time"] {
+        let usage = measure(&mut ours(folder, mode, "1", "read"))?;
+        peak = peak.max(usage.peak_rss);
+    }
+    Ok(peak)
 }
 
 fn decoding(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
     let path = folder.display().to_string();
-    let peak = std::cell::Cell::new(0);
     let events = std::cell::Cell::new(0.0);
     let side = |name, mode: &'static str| Side {
         name,
         run: Box::new(|| {
-            let usage = measure(&mut ours(folder, mode, "1"))?;
-            peak.set(usage.peak_rss.max(peak.get()));
+            let usage = measure(&mut ours(folder, mode, "1", "mapped"))?;
             let count = usage
                 .stdout
                 .split(' ')
@@ -146,7 +156,7 @@ fn decoding(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Ou
     print!("{}", Table::of_figures("CPU s", &figures));
     let times = |ours: &Figures| YACTFR_OF_BABELTRACE * figures[3].ratio(ours);
     let per_second = events.get() / figures[2].median();
-    let mib = peak.get() as f64 / f64::from(1 << 20);
+    let mib = peak_beside_input(folder)? as f64 / f64::from(1 << 20);
     verdicts.extend([
         Verdict::new(
             "elements, times yactfr",
@@ -172,7 +182,7 @@ fn threads(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Out
     let side = |name, threads: &'static str| Side {
         name,
         run: Box::new(move || {
-            Ok(measure(&mut ours(folder, "events", threads))?
+            Ok(measure(&mut ours(folder, "events", threads, "mapped"))?
                 .wall
                 .as_secs_f64())
         }),
@@ -236,7 +246,7 @@ fn decode_text(folder: &Path) -> String {
 
 /// The events of the last millisecond, by the time that somebody waits for them.
 fn last_millisecond(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
-    let end = measure(&mut ours(folder, "end", "1"))?.stdout;
+    let end = measure(&mut ours(folder, "end", "1", "read"))?.stdout;
     let end: i64 = end.trim().parse().map_err(|_| no_trace(folder))?;
     let script = format!("{} --from {} | wc -l", decode_text(folder), end - 1_000_000);
     let lines = std::cell::Cell::new(0_u64);
