@@ -63,15 +63,15 @@ fn main() -> Result<(), Failure> {
         _ => Plan::nothing(&procedure),
     };
     let files = streams(Path::new(&folder))?;
-    let units = units(&files, &plan)?;
-    if mode == "end" {
-        let end = last_time(&files, &units, &plan)?.ok_or("no event has a time")?;
-        return print(format_args!("{end}"));
-    }
     let maps = match is_mapped {
         true => files.iter().map(map).collect::<Result<Vec<_>, _>>()?,
         false => Vec::new(),
     };
+    let units = units(&files, &maps, &plan)?;
+    if mode == "end" {
+        let end = last_time(&files, &units, &plan)?.ok_or("no event has a time")?;
+        return print(format_args!("{end}"));
+    }
     let next = AtomicUsize::new(0);
     let work = || -> Result<Counts, Failure> {
         let (mut counts, mut buffer) = (Counts::default(), Vec::new());
@@ -143,7 +143,7 @@ fn streams(folder: &Path) -> Result<Vec<File>, Failure> {
     Ok(paths.iter().map(File::open).collect::<Result<_, _>>()?)
 }
 
-fn units(files: &[File], plan: &Plan) -> Result<Vec<Unit>, Failure> {
+fn units(files: &[File], maps: &[Mmap], plan: &Plan) -> Result<Vec<Unit>, Failure> {
     let mut units = Vec::new();
     let mut preamble = vec![0; PREAMBLE_BYTES];
     for (index, file) in files.iter().enumerate() {
@@ -154,8 +154,13 @@ fn units(files: &[File], plan: &Plan) -> Result<Vec<Unit>, Failure> {
             end: 0,
         };
         while unit.end < length {
-            let bytes = file.read_at(&mut preamble, unit.end as u64)?;
-            let mut reader = EventReader::new(plan, &preamble[..bytes]);
+            let data = if let Some(map) = maps.get(index) {
+                &map[unit.end..]
+            } else {
+                let bytes = file.read_at(&mut preamble, unit.end as u64)?;
+                &preamble[..bytes]
+            };
+            let mut reader = EventReader::new(plan, data);
             let facts = reader.next_packet()?.ok_or("an empty file")?;
             let packet = facts
                 .total_length
