@@ -14,6 +14,7 @@ mod disk_low;
 mod exported;
 mod io_trace;
 mod labels;
+mod many_agents;
 mod model;
 mod mounted;
 mod queries;

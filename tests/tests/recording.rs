@@ -10,7 +10,7 @@ use harness::{Api, Request, Response, Server, Settings, opentelemetry_python};
 use serde_json::{Value, json};
 
 /// Waiting longer than this is waiting in vain.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 fn span(trace: u64, id: u64, parent: u64, name: &'static str) -> TestSpan {
     TestSpan {
@@ -41,19 +41,19 @@ fn wait_for(api: &mut Api, id: &str, state: &str) -> Value {
 }
 
 /// Starts a recording and waits until it is on.
-fn record_now(api: &mut Api, body: Value) -> (String, String) {
+pub(super) fn record_now(api: &mut Api, body: Value) -> (String, String) {
     let (id, storage) = record(api, body);
     wait_for(api, &id, "ON");
     (id, storage)
 }
 
-fn stop(api: &mut Api, id: &str) -> Value {
+pub(super) fn stop(api: &mut Api, id: &str) -> Value {
     let stopped = api.done("DELETE", &format!("/recordings/{id}"), None);
     assert_eq!(stopped["state"], "OFF", "{stopped}");
     stopped
 }
 
-fn saver() -> Value {
+pub(super) fn saver() -> Value {
     json!([{ "type": "saver" }])
 }
 
