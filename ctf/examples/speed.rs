@@ -1,11 +1,12 @@
 //! Decodes a trace folder as fast as it can, in bounded memory, and prints what it counted.
 //!
-//! `cargo run --release -p ctf --example speed -- FOLDER elements|events|time|end [THREADS [mapped]]`
+//! `cargo run --release -p ctf --example speed -- FOLDER MODE [THREADS [mapped]]`, where the mode is
+//! `elements`, `events`, `time` (with the name) or `end`.
 //!
 //! `end` only prints the time of the last event, in nanoseconds.
 //!
-//! `mapped` decodes from mapped files, as yactfr and Babeltrace do, instead of reading a few MiB at a
-//! time: one copy less, and the files must not change meanwhile.
+//! `mapped` decodes from mapped files, as yactfr and Babeltrace do, instead of reading a few MiB at
+//! a time: one copy less, and the files must not change meanwhile.
 //!
 //! It shows how readers share one plan: the headers of all packets are read first, then threads
 //! take neighbouring packets of a few MiB at a time, each into its own buffer.
@@ -127,7 +128,7 @@ fn print(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
 
 #[expect(unsafe_code, reason = "no file can be mapped without")]
 fn map(file: &File) -> Result<Mmap, Failure> {
-    // SAFETY: holds as long as nobody cuts or writes the file, which whoever says `mapped` warrants.
+    // SAFETY: holds as long as nobody changes the file, which whoever says `mapped` warrants.
     Ok(unsafe { Mmap::map(file) }?)
 }
 
