@@ -1,6 +1,6 @@
 //! Decodes a trace folder as fast as it can, in bounded memory, and prints what it counted.
 //!
-//! `cargo run --release -p ctf --example speed -- FOLDER MODE [THREADS [mapped]]`, where the mode is
+//! `cargo run --release -p ctf --example speed -- FOLDER MODE [THREADS [mapped]]`, with the mode
 //! `elements`, `events`, `time` (with the name) or `end`.
 //!
 //! `end` only prints the time of the last event, in nanoseconds.
