@@ -9,6 +9,7 @@ use std::process::Command;
 
 use super::paired::{Side, Target, Verdict, alternate, conclude, cpu_seconds, median};
 use crate::failure::{Failure, Outcome};
+use crate::install::{self, Origin, Tool};
 use crate::options::Options;
 use crate::process::{cargo, command, measure, on_path, output, root, run, target};
 
@@ -25,8 +26,16 @@ const SUMMARY_MIB: f64 = 300.0;
 /// Records that each trace must have at least.
 const RECORDS_MIN: f64 = 5e6;
 
+/// The library that records the traces; a header of it tells whether it is there.
+const ROCKSDB: Tool = Tool {
+    program: "/usr/include/rocksdb/db.h",
+    from: Origin::Apt(&["librocksdb-dev"]),
+    needed_for: "recording traces of RocksDB",
+};
+
 /// `--runs 3 --keys 1000000 --io-ops 7400000 --block-ops 4300000`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
+    install::ensure(&[ROCKSDB])?;
     run(&mut cargo(&["build", "--release", "--package", "client"]))?;
     let runs = options.get("runs", 3)?.max(1);
     let traces = Traces::record(options)?;
