@@ -182,7 +182,8 @@ impl Bench {
 
     /// Seconds that a statement of DuckDB takes.
     fn duckdb(&self, statement: &str) -> Outcome<f64> {
-        let program = "import duckdb, sys, time\nc = duckdb.connect()\nb = time.perf_counter()\n\
+        let program = "import duckdb, sys, time\nc = duckdb.connect()\n\
+                       c.execute('SET enable_progress_bar = false')\nb = time.perf_counter()\n\
                        c.execute(sys.argv[1]).fetchall()\nprint(time.perf_counter() - b)";
         let mut python = self
             .tool("python3")
