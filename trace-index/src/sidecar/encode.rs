@@ -46,14 +46,8 @@ impl Index {
     /// # Errors
     /// [`SidecarError::NotLoaded`] when a part of the index was left in the sidecar it came from.
     pub fn encode(&self) -> Result<Vec<u8>, SidecarError> {
-        let whole = SidecarError::NotLoaded;
-        if self
-            .checkpoints
-            .iter()
-            .any(|c| matches!(c.window, Window::Stored(_)))
-            || self.sketches.contains(&false)
-        {
-            return Err(whole);
+        if !self.is_whole() {
+            return Err(SidecarError::NotLoaded);
         }
         let mut writer = Writer {
             file: header(MAGIC),
@@ -110,7 +104,22 @@ impl Index {
         close(MAGIC, writer.file, footer)
     }
 
-    fn encode_footer(&self, checkpoints: &[u8], blocks: &[Block]) -> Vec<u8> {
+    /// Whether every block and window is loaded.
+    pub(super) fn is_whole(&self) -> bool {
+        let is_stored = |window: &Window| matches!(window, Window::Stored(_));
+        let mut dimensions = self.dimensions.iter();
+        !self.checkpoints.iter().any(|c| is_stored(&c.window))
+            && !self.sketches.contains(&false)
+            && self.statistics.blocks.iter().all(Option::is_some)
+            && self.slowest.blocks.iter().all(Option::is_some)
+            && self.attachments.iter().all(|a| a.bytes.is_some())
+            && dimensions.all(|dimension| {
+                dimension.limits.blocks.iter().all(Option::is_some)
+                    && dimension.filters.blocks.iter().all(Option::is_some)
+            })
+    }
+
+    pub(super) fn encode_footer(&self, checkpoints: &[u8], blocks: &[Block]) -> Vec<u8> {
         let mut out = Vec::new();
         put_identity(&mut out, &self.identity);
         out.extend(self.config_hash.to_le_bytes());

@@ -115,7 +115,10 @@ impl Sidecar {
                 checkpoint.window = Window::Loaded(window.map_err(fault)?);
             }
         }
-        Ok(sidecar.index)
+        match sidecar.index.is_whole() {
+            true => Ok(sidecar.index),
+            false => Err(damaged("the footer", 0, "does not name every block")),
+        }
     }
 
     /// The index with what was loaded so far.

@@ -143,6 +143,36 @@ fn golden_bytes_of_version_1_are_read() {
     assert_eq!(Sidecar::read(&golden).unwrap(), sample());
 }
 
+/// A chunk needs no filter; everything else is there or the sidecar is not whole.
+#[test]
+fn a_sidecar_that_does_not_name_every_block_is_refused() {
+    let (index, bytes) = (sample(), sample().encode().unwrap());
+    let Ok(Opened::Sidecar(sidecar)) = Sidecar::open(&bytes, bytes.len() as u64) else {
+        panic!("the whole file is at hand");
+    };
+    let without = |kind| {
+        let mut body = bytes.clone();
+        let blocks = sidecar.blocks().iter();
+        let named: Vec<_> = blocks.filter(|b| Some(b.kind) != kind).cloned().collect();
+        let checkpoints = crate::checkpoint::encode(&index.checkpoints, &mut body);
+        let footer = index.encode_footer(&checkpoints, &named);
+        Sidecar::read(&super::close(super::MAGIC, body, footer).unwrap())
+    };
+    assert_eq!(without(None).as_ref(), Ok(&index));
+    for kind in [
+        BlockKind::Sketches,
+        BlockKind::Limits,
+        BlockKind::Slowest,
+        BlockKind::Attachment,
+    ] {
+        let refused = without(Some(kind));
+        assert!(
+            matches!(refused, Err(SidecarError::Damaged { .. })),
+            "{kind:?}: {refused:?}"
+        );
+    }
+}
+
 #[test]
 fn the_end_is_enough_to_ask_for_blocks() {
     let bytes = sample().encode().unwrap();
