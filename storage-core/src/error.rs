@@ -38,7 +38,7 @@ pub enum StorageError {
         name: String,
     },
     /// The state of the storage does not allow this.
-    #[error("storage {storage} is {state:?}, {action} needs {needed}")]
+    #[error("storage {storage} is {state}, {action} needs {needed}")]
     WrongState {
         /// The storage.
         storage: StorageId,

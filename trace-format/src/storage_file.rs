@@ -1,6 +1,7 @@
 //! The storage file (`.storage`): what a storage is. Replacing it by a rename publishes a state.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,20 @@ pub enum StorageState {
     Finalized,
     /// Read-only after a disk error.
     Failed,
+}
+
+/// The name that REST and the storage file give it.
+impl fmt::Display for StorageState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Created => "CREATED",
+            Self::Open => "OPEN",
+            Self::Recording => "RECORDING",
+            Self::Finalizing => "FINALIZING",
+            Self::Finalized => "FINALIZED",
+            Self::Failed => "FAILED",
+        })
+    }
 }
 
 /// The content of a storage file.
@@ -118,5 +133,19 @@ impl StorageFile {
     /// When the bytes are damaged, of another version or something else.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         envelope::decode(WHAT, MAGIC, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_shown_under_the_name_that_programs_read() {
+        use StorageState::{Created, Failed, Finalized, Finalizing, Open, Recording};
+        for state in [Created, Open, Recording, Finalizing, Finalized, Failed] {
+            let read = serde_json::to_value(state).expect("a name");
+            assert_eq!(read.as_str(), Some(state.to_string().as_str()));
+        }
     }
 }

@@ -36,7 +36,9 @@ pub use integer::{
     RangeSet,
 };
 pub use location::{Dependency, Location, PathStep, Scope, SlotId};
-pub use stream::{ClockId, EventClass, EventClassIndex, Identity, StreamClass, StreamClassIndex};
+pub use stream::{
+    ClockId, EventClass, EventClassIndex, Identity, LOG_LEVELS, StreamClass, StreamClassIndex,
+};
 pub use trace::{EnvironmentValue, MajorVersion, TraceClass};
 pub use value::{Attributes, Value};
 

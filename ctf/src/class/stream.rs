@@ -25,6 +25,26 @@ pub struct StreamClassIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventClassIndex(pub u32);
 
+/// Names of the severities, as LTTng and the attribute of Babeltrace spell them; the index is the
+/// log level of an event class.
+pub const LOG_LEVELS: [&str; 15] = [
+    "emergency",
+    "alert",
+    "critical",
+    "error",
+    "warning",
+    "notice",
+    "info",
+    "debug:system",
+    "debug:program",
+    "debug:process",
+    "debug:module",
+    "debug:unit",
+    "debug:function",
+    "debug:line",
+    "debug",
+];
+
 /// The class of an event record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventClass {
@@ -32,8 +52,8 @@ pub struct EventClass {
     pub id: u64,
     /// Names.
     pub identity: Identity,
-    /// Severity: 0 (emergency) to 14 (debug) as LTTng numbers them; anything else is the
-    /// producer's own.
+    /// Severity: 0 (emergency) to 14 (debug) as LTTng numbers them, see [`LOG_LEVELS`]; anything
+    /// else is the producer's own.
     pub log_level: Option<i64>,
     /// URI of an Eclipse Modeling Framework model.
     pub emf_uri: Option<Box<str>>,
@@ -46,6 +66,12 @@ pub struct EventClass {
 }
 
 impl EventClass {
+    /// Name of the severity, where it is one that LTTng knows.
+    pub fn severity(&self) -> Option<&'static str> {
+        let level = usize::try_from(self.log_level?).ok()?;
+        LOG_LEVELS.get(level).copied()
+    }
+
     /// A class without fields.
     pub fn new(id: u64, name: Option<&str>) -> Self {
         let identity = Identity {

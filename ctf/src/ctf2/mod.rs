@@ -7,7 +7,7 @@ mod shape;
 
 use crate::class::{
     BuildError, ClockClass, ClockOrigin, EnvironmentValue, EventClass, FIELD_COUNT_BASE,
-    MajorVersion, StreamClass, Subject, TraceClass, TraceClassBuilder, Value,
+    LOG_LEVELS, MajorVersion, StreamClass, Subject, TraceClass, TraceClassBuilder, Value,
 };
 use crate::metadata::error::RECORD_SEPARATOR;
 use fields::Fields;
@@ -34,25 +34,6 @@ const FRAGMENTS: [(&str, Fragment); 6] = [
     ("field-class-alias", Fragment::Alias),
     ("preamble", Fragment::Preamble),
     ("trace-class", Fragment::Trace),
-];
-
-/// Severities as Babeltrace's attribute names them; the index is the log level.
-const LOG_LEVELS: [&str; 15] = [
-    "emergency",
-    "alert",
-    "critical",
-    "error",
-    "warning",
-    "notice",
-    "info",
-    "debug:system",
-    "debug:program",
-    "debug:process",
-    "debug:module",
-    "debug:unit",
-    "debug:function",
-    "debug:line",
-    "debug",
 ];
 
 /// Attributes that Babeltrace gives to event classes.

@@ -17,25 +17,6 @@ use ctf::class::{EnvironmentValue, EventClass, FieldKind, Scope, TraceClass};
 use ctf::{NodeId, Procedure};
 use trace_query::FieldTable;
 
-/// Severities by their number, as LTTng names them.
-const LOG_LEVELS: [&str; 15] = [
-    "emergency",
-    "alert",
-    "critical",
-    "error",
-    "warning",
-    "notice",
-    "info",
-    "debug:system",
-    "debug:program",
-    "debug:process",
-    "debug:module",
-    "debug:unit",
-    "debug:function",
-    "debug:line",
-    "debug",
-];
-
 /// Fields that are not of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Common {
@@ -197,9 +178,5 @@ fn paths(procedure: &Procedure) -> Vec<Box<str>> {
 
 /// What `cat` is for an event class.
 pub(super) fn category(event: &EventClass) -> Option<&str> {
-    let level = event
-        .log_level
-        .and_then(|level| usize::try_from(level).ok());
-    let name = level.and_then(|level| LOG_LEVELS.get(level)).copied();
-    name.or(event.identity.namespace.as_deref())
+    event.severity().or(event.identity.namespace.as_deref())
 }
