@@ -96,6 +96,14 @@ impl Durations {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
+    /// The duration that the share `quantile` (0 to 1) of them does not exceed, within the error of
+    /// the sketch, and never outside of [`range`](Durations::range). `None` of none.
+    pub fn quantile(&self, quantile: f64) -> Option<f64> {
+        let (min, max) = self.range()?;
+        let about = self.sketch.quantile(quantile)?;
+        Some(about.max(min as f64).min(max as f64))
+    }
+
     /// The variance of the whole (divided by the count), `None` of none or when the squares were
     /// too large to be summed.
     pub fn variance(&self) -> Option<f64> {
@@ -261,12 +269,21 @@ mod tests {
     }
 
     #[test]
+    fn a_quantile_is_a_duration_that_was_there() {
+        assert_eq!(durations(&[1_000_000_000]).quantile(0.5), Some(1e9));
+        let two = durations(&[100_000_000, 1_000_000_000]);
+        assert_eq!(two.quantile(1.0), Some(1e9));
+        assert!(two.sketch.quantile(1.0) > Some(1e9), "the sketch alone");
+    }
+
+    #[test]
     fn nothing_has_no_mean() {
         let none = Durations::default();
         assert_eq!(
             (none.mean(), none.variance(), none.range()),
             (None, None, None)
         );
+        assert_eq!(none.quantile(0.5), None);
     }
 
     proptest! {

@@ -305,7 +305,9 @@ impl Aggregator {
             span.attribute("exclusive", int(exclusive));
         }
         for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)] {
-            if let Some(value) = group.sketch.quantile(quantile) {
+            if let Some(about) = group.sketch.quantile(quantile) {
+                // The sketch may be off by one percent; the group knows its bounds exactly.
+                let value = about.max(group.min as f64).min(group.max as f64);
                 span.attribute(name, NewValue::Double(value));
             }
         }

@@ -62,7 +62,7 @@ fn numbers(group: &GroupRow) -> [Option<String>; 9] {
     let durations = &group.totals.durations;
     let (min, max) = durations.range().unzip();
     let sum = (durations.count > 0).then(|| i64::try_from(durations.sum).unwrap_or(i64::MAX));
-    let quantile = |q| durations.sketch.quantile(q);
+    let quantile = |q| durations.quantile(q);
     let whole = |number: Option<i64>| number.map(|number| number.to_string());
     let real = |number: Option<f64>| {
         let mut text = Vec::new();
