@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::call::{Call, Client, Content};
-use super::storages::Page;
+use super::page::Page;
 use crate::ClientError;
 
 /// What an agent says about itself when it registers.

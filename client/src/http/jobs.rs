@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::call::{Call, Client};
+use super::page::Page;
 use super::problem::Problem;
-use super::storages::Page;
 use crate::ClientError;
 
 /// Long work of the server.

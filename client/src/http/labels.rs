@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::call::{Call, Client};
-use super::storages::{Page, with_query};
+use super::page::Page;
+use super::storages::with_query;
 use crate::ClientError;
 
 /// A label of a storage.

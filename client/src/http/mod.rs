@@ -14,6 +14,7 @@ mod jobs;
 mod labels;
 mod multipart;
 mod packets;
+mod page;
 mod problem;
 mod query;
 mod recordings;
@@ -29,12 +30,13 @@ pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use jobs::Job;
 pub use labels::Label;
 pub use packets::{NextSequence, PacketInfo, PushTarget, Receipt};
+pub use page::Page;
 pub use problem::Problem;
 pub use query::{QueryRows, QuerySpec};
 pub use recordings::{NewRecording, NewTrigger, Recording};
 pub use retry::{Retry, Setback};
 pub use server_url::{ServerUrl, StorageUrl};
-pub use storages::{Damage, NewStorage, Page, Storage, StorageFilter, VerifyReport};
+pub use storages::{Damage, NewStorage, Storage, StorageFilter, VerifyReport};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@ use trace_format::batch::{MEDIA_TYPE, RECORD_HEADER_BYTES, RecordHeader};
 use uuid::Uuid;
 
 use super::call::{Call, Client, Content, read_bounded};
-use super::storages::{Page, with_query};
+use super::page::Page;
+use super::storages::with_query;
 use crate::ClientError;
 
 /// Longest list of receipts that is read: far more than a batch has packets.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::call::{Call, Client};
-use super::storages::Page;
+use super::page::Page;
 use crate::ClientError;
 use crate::http::storages::with_query;
 

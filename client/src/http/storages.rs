@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::call::{Call, Client};
 use super::jobs::Job;
+use super::page::Page;
 use super::problem::Problem;
 use super::server_url::push_encoded;
 use crate::ClientError;
@@ -59,16 +60,6 @@ pub struct StorageFilter {
     pub label: Option<String>,
     /// Only with this name.
     pub name: Option<String>,
-}
-
-/// A part of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Page<T> {
-    /// The items of this part.
-    pub items: Vec<T>,
-    /// Where the next part begins; `None` at the end.
-    #[serde(default = "Option::default")]
-    pub next: Option<String>,
 }
 
 /// What a storage was found to be when all of it was read again.

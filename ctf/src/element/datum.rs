@@ -1,7 +1,7 @@
 //! Executes the instructions that read fields and what is around them.
 
 use super::Element;
-use super::fill::Machine;
+use super::machine::Machine;
 use super::step::{Executed, Step};
 use crate::class::{ByteOrder, SlotId};
 use crate::machine::{DecodeFault, align_up, bits};

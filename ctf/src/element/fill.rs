@@ -1,68 +1,19 @@
-//! The machine of the element face, and its fast loop.
+//! The fast loop of the machine.
 //!
 //! Elements are made in batches. The loop keeps the head and the address of the instruction in
 //! registers and does only what is frequent and cannot fail; everything else goes through
 //! [`Machine::execute`], which alone knows all instructions and all faults.
 
+use super::machine::{Entry, Machine, Stop};
 use super::position::Position;
 use super::step::Step;
 use super::{Element, StreamInfo};
 use crate::machine::{DecodeError, DecodeFault};
-use crate::procedure::{Instr, Procedure};
 
 /// Elements of a batch: enough to forget the cost of a call, few enough for the first-level cache.
 pub(super) const BATCH: usize = 32;
 
-/// An element and its bit offset in the data.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'a> {
-    pub(super) offset: u64,
-    pub(super) element: Element<'a>,
-}
-
-/// What stopped a batch before it was full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    End,
-    Error(DecodeError),
-}
-
-/// The machine: the program, the data, and where it is.
-#[derive(Clone, Debug)]
-pub(super) struct Machine<'a> {
-    pub(super) procedure: &'a Procedure,
-    pub(super) code: &'a [Instr],
-    pub(super) data: &'a [u8],
-    /// `data` from the packet on.
-    pub(super) bytes: &'a [u8],
-    /// Bits of the packet that may be read: the end of the content or of the data.
-    pub(super) limit: u64,
-    pub(super) window: u64,
-    pub(super) position: Position,
-    pub(super) stream_info: StreamInfo<'a>,
-    /// The element that `execute` gave.
-    pub(super) element: Element<'a>,
-}
-
 impl<'a> Machine<'a> {
-    pub(super) fn new(procedure: &'a Procedure, data: &'a [u8]) -> Self {
-        let slots = procedure.trace_class().slot_count() as usize;
-        Self {
-            procedure,
-            code: procedure.code(),
-            data,
-            bytes: data,
-            limit: 0,
-            window: u64::MAX,
-            position: Position::new(0, slots),
-            stream_info: StreamInfo {
-                class: None,
-                id: None,
-            },
-            element: Element::PacketBegin,
-        }
-    }
-
     /// Makes elements until `batch` is full; gives how many, and what stopped it before.
     ///
     /// A batch ends with the packet info and with the packet, so that what the machine knows of the

@@ -2,6 +2,7 @@
 
 mod datum;
 mod fill;
+mod machine;
 mod position;
 mod reader;
 mod run;

@@ -1,6 +1,7 @@
 //! The reader of elements: batches, positions, and the way to other packets.
 
-use super::fill::{BATCH, Entry, Machine, Stop};
+use super::fill::BATCH;
+use super::machine::{Entry, Machine, Stop};
 use super::position::{Position, UNKNOWN};
 use super::{Element, PacketInfo};
 use crate::machine::DecodeError;

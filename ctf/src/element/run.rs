@@ -1,6 +1,6 @@
 //! The fast loop: frequent instructions, as long as nothing is unusual.
 
-use super::fill::{Entry, Machine};
+use super::machine::{Entry, Machine};
 use super::position::Position;
 use super::{Element, Field};
 use crate::class::{ByteOrder, EventClass, SlotId, StreamClass};

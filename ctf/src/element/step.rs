@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::fill::Machine;
+use super::machine::Machine;
 use super::position::UNKNOWN;
 use super::{Element, Field};
 use crate::machine::{DecodeFault, bits};

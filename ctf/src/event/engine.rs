@@ -1,7 +1,7 @@
 //! Executes the operations of a plan over the bytes of a packet.
 
+use super::compiled::Inner;
 use super::op::{Effect, Op, Uses};
-use super::plan::Inner;
 use super::token::{Load, Token, TokenKind};
 use crate::class::{ByteOrder, Scope};
 use crate::machine::{align_up, bits};

@@ -1,6 +1,6 @@
 //! Walks over decoded values.
 
-use super::plan::Inner;
+use super::compiled::Inner;
 use super::token::{Item, Packing, Token, TokenKind};
 use crate::element::Field;
 use crate::procedure::NodeId;

@@ -1,7 +1,7 @@
 //! Lowers a procedure to a plan: fuses runs, drops what nobody wants.
 
+use super::compiled::{Inner, StreamPlan};
 use super::op::{Effect, Op, Uses};
-use super::plan::{Candidate, Inner, StreamPlan};
 use super::run::{Known, Runs};
 use super::token::{Packing, TokenKind};
 use crate::class::{EventClass, Scope, StreamClass, StreamClassIndex};
@@ -11,6 +11,21 @@ use crate::procedure::{
 
 /// Bytes of a string or BLOB that may be part of a run; longer ones are read by themselves.
 pub(super) const RUN_BYTES_MAX: u64 = 1 << 16;
+
+/// A field that a projection may want.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'p> {
+    /// The class of the stream.
+    pub stream: &'p StreamClass,
+    /// The class of the event record; none for the event header and the common context.
+    pub event: Option<&'p EventClass>,
+    /// Which root structure.
+    pub scope: Scope,
+    /// Names from the root structure to the field, those for people. Never empty.
+    pub path: &'p [&'p str],
+    /// The node of the field in the procedure.
+    pub node: NodeId,
+}
 
 pub(super) struct Lowering<'p, W> {
     pub(super) procedure: &'p Procedure,

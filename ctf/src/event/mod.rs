@@ -5,6 +5,7 @@
 //! event record. Any number of [`EventReader`]s share a plan without locks, each over its own
 //! slice of data, so packets can be read in parallel.
 
+mod compiled;
 mod dynamic;
 mod engine;
 mod fields;
@@ -18,8 +19,9 @@ mod token;
 
 use crate::class::{EventClass, EventClassIndex, Scope, StreamClass};
 pub use fields::{Datum, Fields, Value};
+pub use lower::Candidate;
 pub use packet::PacketFacts;
-pub use plan::{Candidate, Plan};
+pub use plan::Plan;
 use reader::scope_of;
 pub use reader::{EventPosition, EventReader, Lost};
 

@@ -2,52 +2,14 @@
 
 use std::sync::Arc;
 
-use super::lower::Lowering;
-use super::op::Op;
-use super::token::{Item, Packing};
-use crate::class::{EventClass, Scope, StreamClass};
-use crate::procedure::{NodeId, Procedure, SelectorTable};
-
-/// A field that a projection may want.
-#[derive(Clone, Copy, Debug)]
-pub struct Candidate<'p> {
-    /// The class of the stream.
-    pub stream: &'p StreamClass,
-    /// The class of the event record; none for the event header and the common context.
-    pub event: Option<&'p EventClass>,
-    /// Which root structure.
-    pub scope: Scope,
-    /// Names from the root structure to the field, those for people. Never empty.
-    pub path: &'p [&'p str],
-    /// The node of the field in the procedure.
-    pub node: NodeId,
-}
-
-/// Where the operations of a stream class lie.
-#[derive(Clone, Debug)]
-pub(super) struct StreamPlan {
-    pub(super) packet: u32,
-    pub(super) record: u32,
-    pub(super) alignment: u32,
-    pub(super) events: Box<[u32]>,
-}
+use super::compiled::Inner;
+use super::lower::{Candidate, Lowering};
+use crate::procedure::Procedure;
 
 /// What to decode of event records, compiled for one trace class. Cheap to clone; readers share it
 /// without locks.
 #[derive(Clone, Debug)]
 pub struct Plan(Arc<Inner>);
-
-#[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) procedure: Procedure,
-    pub(super) ops: Box<[Op]>,
-    pub(super) items: Box<[Item]>,
-    pub(super) tables: Box<[SelectorTable]>,
-    pub(super) packings: Box<[Packing]>,
-    pub(super) header: u32,
-    pub(super) dynamic_stream: bool,
-    pub(super) streams: Box<[StreamPlan]>,
-}
 
 impl Plan {
     /// Decodes every field.

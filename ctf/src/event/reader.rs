@@ -2,9 +2,10 @@
 
 use uuid::Uuid;
 
+use super::compiled::Inner;
 use super::engine::{Engine, NO_SCOPE, Stuck, TOKENS_MAX, UNKNOWN};
 use super::packet::PacketFacts;
-use super::plan::{Inner, Plan};
+use super::plan::Plan;
 use super::{Event, Fields};
 use crate::class::{ByteOrder, ClockClass, Scope, StreamClass, StreamClassIndex};
 use crate::element::ElementReader;

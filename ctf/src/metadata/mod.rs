@@ -1,26 +1,16 @@
 //! One entry for the three forms of metadata: TSDL text, packetized TSDL, CTF 2 JSON text sequence.
 
 pub(crate) mod error;
+pub(crate) mod leniency;
 mod packetized;
 #[cfg(test)]
 mod tests;
 
 pub use error::{MetadataError, MetadataErrorKind, MetadataFrame, MetadataWarning, TextLocation};
+pub use leniency::Leniency;
 pub use packetized::{PacketizedMetadata, is_packetized, metadata_text};
 
 use crate::class::{BuildError, Subject, TraceClass};
-
-/// How metadata is judged where producers are careless.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Leniency {
-    /// As the specifications say: what has no meaning is refused.
-    #[default]
-    Strict,
-    /// As Babeltrace 2 reads traces: unknown attributes and scopes of TSDL blocks are skipped with
-    /// a warning, character constants are accepted, and so are events without any data and stray
-    /// bytes after packetized metadata.
-    Lenient,
-}
 
 /// A trace class and what was skipped on the way to it.
 #[derive(Clone, Debug)]

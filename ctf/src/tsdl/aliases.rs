@@ -49,7 +49,7 @@ impl Parser<'_> {
             return Ok(true);
         }
         let before = self.scanner;
-        if !is_nameable(before) {
+        if !before.is_at_nameable() {
             return Ok(false);
         }
         if self.full_type(Place::Declaration)?.is_some() && self.scanner.punctuation(";") {
@@ -205,12 +205,4 @@ impl Parser<'_> {
         }
         Ok((!words.is_empty()).then(|| words.join(" ")))
     }
-}
-
-/// True when the scanner is at a type that can have a name of its own.
-pub(super) fn is_nameable(mut scanner: super::scan::Scanner<'_>) -> bool {
-    matches!(
-        scanner.peek_identifier(),
-        Some("enum" | "struct" | "variant")
-    )
 }

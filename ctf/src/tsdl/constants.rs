@@ -3,7 +3,7 @@
 use super::attribute::{Attribute, AttributeValue, fault};
 use super::parser::Parser;
 use crate::class::BuildError;
-use crate::metadata::Leniency;
+use crate::metadata::leniency::Leniency;
 
 impl Parser<'_> {
     /// `name = value;`

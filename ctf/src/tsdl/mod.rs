@@ -15,7 +15,7 @@ mod scope;
 mod types;
 
 use crate::class::{BuildError, TraceClass};
-use crate::metadata::Leniency;
+use crate::metadata::leniency::Leniency;
 
 /// Parses `text`. Warnings are (byte offset, message).
 pub(crate) fn parse(

@@ -7,7 +7,7 @@ use crate::class::{
     BuildError, ByteOrder, ClockClass, ClockOrigin, EnvironmentValue, EventClass, FieldId,
     FieldKind, MajorVersion, StreamClass, Subject, TraceClassBuilder,
 };
-use crate::metadata::Leniency;
+use crate::metadata::leniency::Leniency;
 use std::collections::HashMap;
 
 /// Parser of one text. Byte orders of fields depend on the `trace` block, which may come late:

@@ -84,6 +84,11 @@ impl<'t> Scanner<'t> {
         Some(name)
     }
 
+    /// True at a type that can have a name of its own.
+    pub(super) fn is_at_nameable(mut self) -> bool {
+        matches!(self.peek_identifier(), Some("enum" | "struct" | "variant"))
+    }
+
     /// The next identifier without taking it.
     pub(super) fn peek_identifier(&mut self) -> Option<&'t str> {
         self.skip();

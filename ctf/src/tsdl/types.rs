@@ -1,6 +1,5 @@
 //! Types: `integer`, `floating_point`, `string`, `enum`, `struct`, `variant`, arrays and aliases.
 
-use super::aliases::is_nameable;
 use super::attribute::{Attribute, AttributeValue, alignment, check_duplicates, fault};
 use super::parser::{Parser, context};
 use super::scope::{FrameKind, Target};
@@ -364,7 +363,7 @@ impl Parser<'_> {
         let Some(class) = self.full_type(Place::Declaration)? else {
             return Ok(false);
         };
-        if is_nameable(before) && self.scanner.punctuation(";") {
+        if before.is_at_nameable() && self.scanner.punctuation(";") {
             return Ok(true);
         }
         let Some(name) = self.scanner.identifier() else {
