@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::connection::{Stage, serve};
 use crate::gate::Gate;
 use crate::metrics::Metrics;
-use crate::routes::router;
+use crate::routes::{openapi_json, router};
 
 /// Why the server cannot run.
 #[derive(Debug, Error)]
@@ -87,6 +87,7 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
         config,
         Arc::clone(&metrics),
         stage_seen.clone(),
+        openapi_json().into(),
     );
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));

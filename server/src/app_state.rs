@@ -16,7 +16,6 @@ use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::query::Queries;
 use crate::range::Buffers;
-use crate::routes::openapi_json;
 use crate::served_files::ServedFiles;
 
 /// Shared by all requests; nothing in it changes but counters and the stage.
@@ -33,6 +32,7 @@ pub(crate) struct AppState {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) queries: Queries,
     pub(crate) indexes: ChunkIndexes,
+    /// The description of the API, as JSON.
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
 }
@@ -43,6 +43,7 @@ impl AppState {
         config: Config,
         metrics: Arc<Metrics>,
         stage: watch::Receiver<Stage>,
+        openapi: Bytes,
     ) -> Arc<Self> {
         Arc::new(Self {
             buffers: Buffers::new(config.range.buffer_bytes_max, Arc::clone(&metrics)),
@@ -64,7 +65,7 @@ impl AppState {
             jobs: Jobs::new(Arc::clone(&metrics)),
             queries: Queries::new(&config.query),
             indexes: ChunkIndexes::new(&config.query),
-            openapi: openapi_json().into(),
+            openapi,
             engine,
             config,
             metrics,

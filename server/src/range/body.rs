@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::buffers::{Buffer, Buffers};
 use super::file::RangeFile;
-use super::plan::ByteRange;
+use super::header::ByteRange;
 use crate::connection::{STAND_IN_BYTES_MAX, SendQueue};
 
 /// A stretch of a body.

@@ -8,7 +8,14 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
-use super::plan::Validators;
+/// What tells one version of a resource from the next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Validators<'a> {
+    /// Strong entity tag with its quotes.
+    pub(crate) etag: &'a [u8],
+    /// Last change, seconds since the epoch.
+    pub(crate) modified: Option<u64>,
+}
 
 /// What the preconditions come to.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,13 +1,27 @@
 //! The `Range` field (RFC 9110 section 14.2): its text, and the bytes it asks for.
 
-use super::plan::ByteRange;
-
 /// Longest value looked at, and most ranges of one request: what is beyond is abuse, not reading.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 const SPEC_COUNT_MAX: usize = 1024;
 
 /// Overlaps a reader may have by clumsiness (RFC 9110 section 17.15 speaks of more than two).
 const OVERLAP_COUNT_MAX: usize = 2;
+
+/// First and last byte, both included, as `Content-Range` writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ByteRange {
+    /// Offset of the first byte.
+    pub(crate) first: u64,
+    /// Offset of the last byte; never before `first`.
+    pub(crate) last: u64,
+}
+
+impl ByteRange {
+    /// Bytes in it; at least one.
+    pub(crate) fn length(self) -> u64 {
+        self.last - self.first + 1
+    }
+}
 
 /// What a `Range` field comes to for a resource of a known length.
 #[derive(Debug, PartialEq, Eq)]

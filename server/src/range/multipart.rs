@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
 
-use super::plan::ByteRange;
+use super::header::ByteRange;
 
 /// Longest text before a part: delimiter, media type of at most 64 bytes, three numbers.
 pub(super) const PART_HEAD_BYTES_MAX: usize = 240;
@@ -85,7 +85,7 @@ impl Multipart {
 #[cfg(test)]
 mod tests {
     use super::{Multipart, PART_HEAD_BYTES_MAX};
-    use crate::range::plan::ByteRange;
+    use crate::range::header::ByteRange;
 
     #[test]
     fn the_longest_head_has_room() {

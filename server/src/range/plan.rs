@@ -7,37 +7,12 @@
 use http::header::RANGE;
 use http::{HeaderMap, Method};
 
-use super::conditions::{self, Verdict};
-use super::header::{Asked, asked};
+use super::conditions::{self, Validators, Verdict};
+use super::header::{Asked, ByteRange, asked};
 
 /// A resource this small is sent whole to a request that asks for too much; of a larger one,
 /// nothing.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
-
-/// First and last byte, both included, as `Content-Range` writes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ByteRange {
-    /// Offset of the first byte.
-    pub(crate) first: u64,
-    /// Offset of the last byte; never before `first`.
-    pub(crate) last: u64,
-}
-
-impl ByteRange {
-    /// Bytes in it; at least one.
-    pub(crate) fn length(self) -> u64 {
-        self.last - self.first + 1
-    }
-}
-
-/// What tells one version of a resource from the next.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Validators<'a> {
-    /// Strong entity tag with its quotes.
-    pub(crate) etag: &'a [u8],
-    /// Last change, seconds since the epoch.
-    pub(crate) modified: Option<u64>,
-}
 
 /// What to answer.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,10 +15,12 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::body::{FileBody, Stretch, is_sendable};
 use super::buffers::{Buffer, Buffers, LARGE};
+use super::conditions::Validators;
 use super::conditions::date_value;
 use super::file::RangeFile;
+use super::header::ByteRange;
 use super::multipart::{Multipart, PART_HEAD_BYTES_MAX};
-use super::plan::{ByteRange, Plan, Validators, plan};
+use super::plan::{Plan, plan};
 use crate::connection::SendQueue;
 use crate::metrics::RangeOutcome;
 use crate::problem::Problem;

@@ -106,7 +106,13 @@ async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine
         .await
         .unwrap();
     let metrics = Arc::new(Metrics::default());
-    let app = AppState::new((engine.clone(), recorder), config, metrics, seen);
+    let app = AppState::new(
+        (engine.clone(), recorder),
+        config,
+        metrics,
+        seen,
+        openapi_json().into(),
+    );
     (router(app), engine)
 }
 
