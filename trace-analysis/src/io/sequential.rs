@@ -1,10 +1,16 @@
 //! Which share of the accesses goes on where the last one on the same file ended.
+//!
+//! Direct writes are whole blocks, so an append writes the block again that the one before it left
+//! incomplete: a write that begins in the last block of the one before, and ends behind it, goes on.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::{Direction, IoAccess};
+
+/// Bytes of a block that an append may write again.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Where the latest read and write of each file ended.
 #[derive(Debug, Default)]
@@ -35,8 +41,16 @@ impl Sequential {
         if index >= self.ends.len() {
             self.ends.resize(index + 1, [None; 2]);
         }
-        let goes_on = self.ends[index][side] == Some(offset);
-        self.ends[index][side] = offset.checked_add(len);
+        let end = offset.checked_add(len);
+        let goes_on = match (self.ends[index][side], access.direction) {
+            (Some(last), Direction::Write) => {
+                last.checked_sub(offset)
+                    .is_some_and(|again| again <= BLOCK_BYTES)
+                    && end > Some(last)
+            }
+            (last, _) => last == Some(offset),
+        };
+        self.ends[index][side] = end;
         let counts = self.rows.entry((access.direction, class)).or_default();
         counts.accesses += 1;
         counts.bytes = counts.bytes.saturating_add(len);
@@ -68,10 +82,58 @@ pub struct SequentialRow {
     pub class: String,
     /// All accesses with a place and a length.
     pub accesses: u64,
-    /// Those that begin where the last one on the file ended.
+    /// Those that go on where the last one on the file ended.
     pub sequential: u64,
     /// Bytes of all.
     pub bytes: u64,
     /// Bytes of the sequential ones.
     pub sequential_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of `accesses` (offset, length) of one file go on where the one before ended.
+    fn sequential(direction: Direction, accesses: &[(u64, u64)]) -> u64 {
+        let mut found = Sequential::default();
+        for &(offset, len) in accesses {
+            let access = IoAccess {
+                start_ns: 0,
+                latency_ns: 0,
+                operation: b"",
+                direction,
+                file: b"file",
+                class: "data",
+                cause: b"",
+                offset: Some(offset),
+                len: Some(len),
+                failed: false,
+                request: None,
+            };
+            found.add(&access, 0, 0);
+        }
+        found.rows(|_| String::new())[0].sequential
+    }
+
+    #[test]
+    fn what_begins_at_the_end_of_the_last_goes_on() {
+        for direction in [Direction::Read, Direction::Write] {
+            assert_eq!(sequential(direction, &[(0, 100), (100, 50), (150, 1)]), 2);
+            assert_eq!(sequential(direction, &[(0, 100), (101, 50), (0, 100)]), 0);
+        }
+    }
+
+    #[test]
+    fn an_append_may_write_the_last_block_again() {
+        let appends = [(0, 12_288), (8_192, 8_192), (12_288, 4_096 + 1)];
+        assert_eq!(sequential(Direction::Write, &appends), 2);
+        assert_eq!(sequential(Direction::Read, &appends), 0);
+        let again = [(0, 12_288), (8_192, 4_096), (4_096, 65_536)];
+        assert_eq!(
+            sequential(Direction::Write, &again),
+            0,
+            "nothing new, and from far before"
+        );
+    }
 }
