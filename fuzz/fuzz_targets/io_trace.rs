@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
-use trace_analysis::{LookUpKey, own_access, own_look_up};
+use trace_analysis::{LookUps, own_access};
 use trace_events::Decoder;
 use trace_events::io_trace::{
     IoTraceDecoder, Item, PREAMBLE_BYTES, each_item, packet_bytes, put_io_trace_line,
@@ -23,7 +23,7 @@ fn with_our_uuid(input: &[u8]) -> Vec<u8> {
 fuzz_target!(|input: &[u8]| {
     let _length = packet_bytes(&input[..input.len().min(PREAMBLE_BYTES)]);
     for bytes in [input.to_vec(), with_our_uuid(input)] {
-        let (mut text, mut key) = (Vec::new(), LookUpKey::default());
+        let (mut text, mut look_ups) = (Vec::new(), LookUps::new(1 << 20, Vec::new()));
         let (mut records, mut others) = (0, 0);
         let walked = each_item(&bytes, |item| {
             match item {
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
                     records += 1;
                     put_io_trace_line(&mut text, &record);
                     let _access = own_access(&record);
-                    let _block = own_look_up(&record, &mut key);
+                    let _blocks = look_ups.each(&record, |_| Ok::<(), ()>(()));
                 }
                 Item::Begin | Item::End { .. } => others += 1,
             }

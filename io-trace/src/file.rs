@@ -14,6 +14,7 @@ struct Inner {
     path: Box<str>,
     class: FileClass,
     storage: Option<[u8; 16]>,
+    leaf: u64,
     hash: u64,
 }
 
@@ -27,12 +28,14 @@ impl FileTag {
         storage: Option<[u8; 16]>,
     ) -> Self {
         let path = path.into();
+        let leaf = leaf_of(&path);
         let hash = hash(path.as_bytes());
         Self(Arc::new(Inner {
             tracer: Arc::clone(tracer),
             path,
             class,
             storage,
+            leaf,
             hash,
         }))
     }
@@ -53,6 +56,12 @@ impl FileTag {
     #[must_use]
     pub fn storage(&self) -> Option<[u8; 16]> {
         self.0.storage
+    }
+
+    /// The leaf that its name tells: 0 for a file of no leaf.
+    #[must_use]
+    pub fn leaf(&self) -> u64 {
+        self.0.leaf
     }
 
     /// A hash of its path, the same in every run.
@@ -79,6 +88,19 @@ impl FileTag {
 impl fmt::Debug for FileTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("FileTag").field(&self.path()).finish()
+    }
+}
+
+/// Files of a leaf are named by its number, 16 hexadecimal digits; so are index parts, by a number
+/// that is no leaf's.
+fn leaf_of(path: &str) -> u64 {
+    const OF_A_LEAF: [&str; 3] = ["itdata", "idx", "pidx"];
+    let name = path.rsplit('/').next().unwrap_or_default();
+    match name.split_once('.') {
+        Some((number, ending)) if number.len() == 16 && OF_A_LEAF.contains(&ending) => {
+            u64::from_str_radix(number, 16).unwrap_or(0)
+        }
+        _ => 0,
     }
 }
 

@@ -94,6 +94,8 @@ names! {
         Export = "export",
         /// A storage is taken out of an archive.
         Import = "import",
+        /// What chunks hold is found out and written beside their data file.
+        Index = "index",
     }
 }
 
@@ -118,6 +120,8 @@ names! {
         Catalog = "catalog",
         /// A folder.
         Folder = "folder",
+        /// A kept answer of a query.
+        Answer = "answer",
     }
 }
 
@@ -130,8 +134,10 @@ names! {
         Filter = "filter",
         /// Bytes of packets.
         Data = "data",
-        /// A dictionary.
+        /// A dictionary: the values of a field, or what numbers stand for.
         Dictionary = "dictionary",
+        /// An answer of a query.
+        Answer = "answer",
     }
 }
 
@@ -152,6 +158,23 @@ pub struct Block {
     pub immutable: bool,
     /// Whether the one entry that was wanted is in it; `None` when several may be.
     pub found: Option<bool>,
+}
+
+impl Block {
+    /// A block of `block_type` that takes `size` bytes, of the file of `tag`: kept by its cache,
+    /// and of nothing that can change.
+    #[must_use]
+    pub fn of(tag: &FileTag, block_type: BlockType, size: u64) -> Self {
+        Self {
+            block_type,
+            size,
+            not_inserted: false,
+            leaf: tag.leaf(),
+            entries: 0,
+            immutable: true,
+            found: None,
+        }
+    }
 }
 
 /// What an operation touched and how it went.
@@ -188,8 +211,10 @@ pub struct Record {
     pub file: FileTag,
     /// What was touched.
     pub access: Access,
-    /// The request it was done for.
+    /// The request it was done for; the first one, when there were several.
     pub request: Option<Arc<str>>,
+    /// How many requests it was done for: 0 for none that is known.
+    pub requests: u32,
 }
 
 impl Record {

@@ -19,8 +19,46 @@ pub struct Scope {
     pub tracer: Arc<Tracer>,
     /// Why they are done.
     pub cause: Cause,
-    /// The request they are done for.
+    /// The request they are done for; the first one, when there are several.
     pub request: Option<Arc<str>>,
+    /// How many requests they are done for.
+    pub requests: u32,
+}
+
+/// The requests that one operation serves.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    first: Option<Arc<str>>,
+    /// Where their ids lie in memory, sorted: an id is made once for a request.
+    places: Vec<usize>,
+}
+
+impl Requests {
+    /// Adds the request with this id, unless it is among them.
+    pub fn add(&mut self, request: &Arc<str>) {
+        let place = Arc::as_ptr(request).cast::<u8>() as usize;
+        if let Err(at) = self.places.binary_search(&place) {
+            self.places.insert(at, place);
+        }
+        self.first.get_or_insert_with(|| Arc::clone(request));
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// A scope for what is done for all of them.
+    #[must_use]
+    pub fn scope(self, tracer: &Arc<Tracer>, cause: Cause) -> Scope {
+        Scope {
+            tracer: Arc::clone(tracer),
+            cause,
+            request: self.first,
+            requests: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 thread_local! {
@@ -33,11 +71,18 @@ pub fn current() -> Option<Scope> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-pub(crate) fn cause_and_request() -> (Cause, Option<Arc<str>>) {
+/// Why the thread does what it does, and for whom.
+pub(crate) fn why() -> (Cause, Option<Arc<str>>, u32) {
     CURRENT.with_borrow(|scope| match scope {
-        Some(scope) => (scope.cause, scope.request.clone()),
-        None => (Cause::Unknown, None),
+        Some(scope) => (scope.cause, scope.request.clone(), scope.requests),
+        None => (Cause::Unknown, None, 0),
     })
+}
+
+/// The request that the thread works for, while I/O is traced.
+#[must_use]
+pub fn current_request() -> Option<Arc<str>> {
+    CURRENT.with_borrow(|scope| scope.as_ref()?.request.clone())
 }
 
 /// Puts the former scope back when it is dropped.
@@ -55,14 +100,15 @@ impl Drop for Guard {
 }
 
 impl Scope {
-    /// A scope for `cause`, for the request of the scope around it.
+    /// A scope for `cause`, for the requests of the scope around it.
     #[must_use]
     pub fn within(tracer: &Arc<Tracer>, cause: Cause) -> Self {
-        let request = CURRENT.with_borrow(|scope| scope.as_ref()?.request.clone());
+        let (_, request, requests) = why();
         Self {
             tracer: Arc::clone(tracer),
             cause,
             request,
+            requests,
         }
     }
 

@@ -197,7 +197,7 @@ impl Tracer {
             buffer.counts.dropped[number] += 1;
             return;
         }
-        let (cause, request) = scope::cause_and_request();
+        let (cause, request, requests) = scope::why();
         buffer.counts.recorded += 1;
         buffer.records.push(Record {
             start: self.since_made(started),
@@ -208,6 +208,7 @@ impl Tracer {
             file: file.clone(),
             access,
             request,
+            requests,
         });
     }
 }

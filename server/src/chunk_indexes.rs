@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use io_trace::{Cause, Scope};
 use parking_lot::Mutex;
 use storage_core::{StorageError, StorageFilter};
 use tokio::sync::{Notify, watch};
@@ -112,7 +113,13 @@ async fn look_at_all(app: &Arc<AppState>, ending: &Arc<AtomicBool>) {
         if is_final && app.indexes.complete.lock().contains(&id) {
             continue;
         }
-        match complete_storage(app, id, is_final, ending).await {
+        let tracer = app.engine.tracer();
+        let complete = complete_storage(app, id, is_final, ending);
+        let completed = match tracer.is_on() {
+            true => Scope::within(tracer, Cause::Index).around(complete).await,
+            false => complete.await,
+        };
+        match completed {
             Ok(()) if is_final => {
                 app.indexes.complete.lock().insert(id);
             }
@@ -135,7 +142,7 @@ async fn complete_storage(
     is_final: bool,
     ending: &Arc<AtomicBool>,
 ) -> Result<(), IndexError> {
-    let mut leaves = stored_leaves(&app.engine, id).await?;
+    let mut leaves = stored_leaves(&app.engine, id, Cause::Index).await?;
     if app.indexes.damaged.lock().remove(&id) {
         leaves.iter_mut().for_each(|leaf| leaf.sidecar = None);
     }

@@ -100,6 +100,7 @@ impl Gate {
             tracer: Arc::clone(&self.tracer),
             cause,
             request: id.to_str().ok().map(Arc::from),
+            requests: 1,
         }
     }
 

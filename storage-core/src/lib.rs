@@ -60,6 +60,7 @@ pub use engine::{
 pub use error::StorageError;
 pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use progress::Progress;
+pub use read::LeafFile;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tree::Selection;

@@ -2,13 +2,22 @@
 //!
 //! Every read goes through [`ReadFile`], which tells the I/O trace of it.
 
-use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{
+    fs::File,
+    io::{self, IoSliceMut},
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
-use io_trace::{Access, FileTag, Operation, errno};
+use io_trace::{Access, FileTag, Operation, Scope, errno};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::traced;
 
 /// A file that is open for reading.
+#[derive(Debug)]
 pub(crate) struct ReadFile {
     file: File,
     /// Known while I/O is traced.
@@ -33,16 +42,23 @@ impl ReadFile {
 
     /// Fills `room` from `offset`; fewer bytes are an error.
     pub(crate) fn fill(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
+        self.fill_told(room, offset).map(|_| ())
+    }
+
+    /// As [`Self::fill`]; also says whether the system had all of it in memory, which is only
+    /// looked at while I/O is traced.
+    fn fill_told(&self, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
         let Some(tag) = &self.tag else {
-            return self.file.read_exact_at(room, offset);
+            return self.file.read_exact_at(room, offset).map(|()| None);
         };
         let started = tag.begin();
-        let result = self.file.read_exact_at(room, offset);
+        let result = fill_knowing(&self.file, room, offset);
         tag.end(started, Operation::Read, || Access {
             offset: Some(offset),
             asked: room.len() as u64,
             done: if result.is_ok() { room.len() as u64 } else { 0 },
             errno: errno(&result),
+            cache_hit: *result.as_ref().unwrap_or(&None),
             ..Access::default()
         });
         result
@@ -53,6 +69,86 @@ impl ReadFile {
         let mut bytes = vec![0; length];
         self.fill(&mut bytes, offset)?;
         Ok(bytes)
+    }
+}
+
+/// Takes what is in memory first, so that it is known whether that was all.
+fn fill_knowing(file: &File, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
+    let mut slices = [IoSliceMut::new(room)];
+    let at_hand = match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+        Ok(count) => count,
+        Err(Errno::AGAIN | Errno::INTR) => 0,
+        // A file system that cannot tell; or an error that the read itself meets again.
+        Err(_) => return file.read_exact_at(room, offset).map(|()| None),
+    };
+    if at_hand == room.len() {
+        return Ok(Some(true));
+    }
+    file.read_exact_at(&mut room[at_hand..], offset + at_hand as u64)?;
+    Ok(Some(false))
+}
+
+/// A file of a storage for readers of events: opened when it is first read, and told to the I/O
+/// trace.
+#[derive(Debug)]
+pub struct LeafFile {
+    path: PathBuf,
+    /// Open from its first reading on: who puts another file in its place does not change it.
+    kept: Option<OnceLock<ReadFile>>,
+    scope: Option<Scope>,
+}
+
+impl LeafFile {
+    /// The file at `path`; it stays open between reads when it `stays`.
+    pub(crate) fn new(path: PathBuf, stays: bool, scope: Option<Scope>) -> Self {
+        Self {
+            path,
+            kept: stays.then(OnceLock::new),
+            scope,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name in the I/O trace, with why and for whom it is read, while that is recorded.
+    #[must_use]
+    pub fn traced(&self) -> Option<(FileTag, Scope)> {
+        let scope = self.scope.clone().filter(|scope| scope.tracer.is_on())?;
+        Some((traced::tag(&scope.tracer, &self.path), scope))
+    }
+
+    /// The bytes of each range, and whether the system had them in memory, where that is known.
+    ///
+    /// # Errors
+    /// When any of the bytes cannot be had.
+    pub fn read(&self, ranges: &[Range<u64>]) -> io::Result<Vec<(Vec<u8>, Option<bool>)>> {
+        let _inside = self.scope.clone().map(Scope::enter);
+        let opened;
+        let file = match &self.kept {
+            None => {
+                opened = ReadFile::open(&self.path)?;
+                &opened
+            }
+            Some(kept) => match kept.get() {
+                Some(file) => file,
+                None => {
+                    let file = ReadFile::open(&self.path)?;
+                    kept.get_or_init(|| file)
+                }
+            },
+        };
+        let read = |range: &Range<u64>| {
+            let length = usize::try_from(range.end.saturating_sub(range.start));
+            let length = length.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+            let mut bytes = vec![0; length];
+            let was_cached = file.fill_told(&mut bytes, range.start)?;
+            Ok((bytes, was_cached))
+        };
+        ranges.iter().map(read).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{io, path::Path, sync::Arc};
 use io_trace::{Access, FileClass, FileTag, Operation, Scope, Tracer, current, errno};
 use trace_format::{
     StorageId,
-    paths::{AGENTS_FOLDER, FileName, FileRole, UNPUBLISHED_ENDING},
+    paths::{AGENTS_FOLDER, CACHE_FOLDER, FileName, FileRole, UNPUBLISHED_ENDING},
 };
 
 /// The tag of the file or folder at `path`. It is named below the folder of all storages, or below
@@ -19,12 +19,19 @@ pub(crate) fn tag(tracer: &Arc<Tracer>, path: &Path) -> FileTag {
     if let Ok(id) = name.parse::<StorageId>() {
         return FileTag::new(tracer, name, FileClass::Folder, Some(*id.as_bytes()));
     }
-    let parent = path.parent().map(text).unwrap_or_default();
+    let folder = path.parent();
+    let parent = folder.map(text).unwrap_or_default();
     let published = name.strip_suffix(UNPUBLISHED_ENDING).unwrap_or(&name);
     let class = match published.parse::<FileName>() {
         Ok(name) => class_of(name.role()),
         Err(_) => FileClass::Other,
     };
+    if parent == CACHE_FOLDER {
+        let storage = folder.and_then(Path::parent).map(text).unwrap_or_default();
+        let id = storage.parse::<StorageId>().ok().map(|id| *id.as_bytes());
+        let path = format!("{storage}/{parent}/{name}");
+        return FileTag::new(tracer, path, FileClass::Answer, id);
+    }
     let storage = parent.parse::<StorageId>().ok();
     if storage.is_none() && parent != AGENTS_FOLDER {
         return FileTag::new(tracer, name, class, None);
@@ -106,6 +113,12 @@ mod tests {
                 format!("/d/storages/{id}/0000000000000001.index.tmp"),
                 format!("{id}/0000000000000001.index.tmp"),
                 FileClass::Index,
+                true,
+            ),
+            (
+                format!("/d/storages/{id}/cache/0011.cached"),
+                format!("{id}/cache/0011.cached"),
+                FileClass::Answer,
                 true,
             ),
             (

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use io_trace::{Cause, FileClass, Operation, Record, Settings};
+use io_trace::{Cause, FileClass, Operation, Record, Scope, Settings};
 use storage_core::{
     AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, Selection,
 };
@@ -249,4 +249,57 @@ async fn nothing_is_recorded_of_the_storage_that_holds_the_trace() {
             .all(|r| r.file.storage() != Some(*id.as_bytes())),
         "{records:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_and_syncs_count_the_requests_they_serve() {
+    const PUSHES: u64 = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path(), IoChoice::Auto).await;
+    let id = storage(&engine).await;
+    engine.tracer().start(Settings::default()).unwrap();
+    let mut pending = Vec::new();
+    for sequence in 0..PUSHES {
+        let scope = Scope {
+            tracer: Arc::clone(engine.tracer()),
+            cause: Cause::Manage,
+            request: Some(format!("push-{sequence}").into()),
+            requests: 1,
+        };
+        let payload = vec![sequence as u8; 10_000];
+        let push = Push {
+            agent: agent(),
+            stream: "s".parse().unwrap(),
+            packets: vec![NewPacket::new(
+                1,
+                sequence,
+                payload.into(),
+                Facts::default(),
+            )],
+            permit: engine.budget().try_acquire(10_000).unwrap(),
+        };
+        pending.push(scope.around(engine.submit(id, push)).await.unwrap());
+    }
+    for pending in pending {
+        assert!(pending.await.refused.is_none());
+    }
+    let records = records(&engine);
+    let served = |operation| {
+        let found = having(&records, operation, FileClass::Data, Cause::Ingest);
+        assert!(
+            found.iter().all(|record| {
+                let request = record.request.as_deref().unwrap_or_default();
+                record.requests > 0 && request.starts_with("push-")
+            }),
+            "{found:?}"
+        );
+        found
+            .iter()
+            .map(|record| u64::from(record.requests))
+            .sum::<u64>()
+    };
+    // What was pushed is synced once, and every buffer that has bytes of it is written once.
+    assert_eq!(served(Operation::Sync), PUSHES);
+    assert!(served(Operation::Write) >= PUSHES);
+    engine.shutdown().await.unwrap();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness::{Agent, Api, Request, Server, Settings, run_tracehold};
 use serde_json::{Value, json};
 
-fn tracehold(server: &Server, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn tracehold(server: &Server, arguments: &[&str]) -> (i32, String, String) {
     let mut all: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     all.extend(["--server".to_owned(), server.url()]);
     let output = run_tracehold(&all);
@@ -45,7 +45,7 @@ fn read_range(server: &Server, api: &mut Api, storage: &str, id: &str) {
 }
 
 /// The events of a decoded trace that have all these members.
-fn having<'e>(events: &'e [Value], members: &[(&str, Value)]) -> Vec<&'e Value> {
+pub(crate) fn having<'e>(events: &'e [Value], members: &[(&str, Value)]) -> Vec<&'e Value> {
     let has = |event: &&Value| {
         members
             .iter()
@@ -54,7 +54,7 @@ fn having<'e>(events: &'e [Value], members: &[(&str, Value)]) -> Vec<&'e Value> 
     events.iter().filter(has).collect()
 }
 
-fn decoded(folder: &Path) -> Vec<Value> {
+pub(crate) fn decoded(folder: &Path) -> Vec<Value> {
     let stream = folder.join("stream").display().to_string();
     let arguments = ["decode", "--format", "ndjson", &stream].map(str::to_owned);
     let output = run_tracehold(&arguments);

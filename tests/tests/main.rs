@@ -13,6 +13,7 @@ mod crashes;
 mod disk_low;
 mod exported;
 mod io_trace;
+mod io_trace_reading;
 mod labels;
 mod many_agents;
 mod model;

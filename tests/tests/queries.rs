@@ -75,7 +75,7 @@ fn answers(place: &[&str], query: &str) -> Vec<String> {
     answers
 }
 
-fn wait_for_indexes(server: &Server, storage: &str) {
+pub(crate) fn wait_for_indexes(server: &Server, storage: &str) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(60) {
         let files = server.api().files(storage);

@@ -28,7 +28,7 @@ pub use exchange::{FioIolog, IO_CSV_HEADING, OracleGeneral, put_io_csv};
 pub use histogram::Histogram;
 pub use io::{
     Amplification, Direction, HeatMap, IoAccess, IoAnalysis, IoQuestions, IoReport, LatencyRow,
-    LookUpKey, RocksdbIo, SequentialRow, SlowOperation, ThroughputStep, own_access, own_look_up,
+    LookUps, PAGE_BYTES, RocksdbIo, SequentialRow, SlowOperation, ThroughputStep, own_access,
 };
 pub use labels::LabelSet;
 pub use out_file::OutFile;

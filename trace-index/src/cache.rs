@@ -67,19 +67,21 @@ impl FilterCache {
         found
     }
 
-    /// Keeps the filters of a block, unless they alone are larger than the bound.
-    pub fn put(&self, sidecar: u64, block: &Block, filters: FilterBlock) {
+    /// Bytes that the filters of a block take in a cache.
+    pub fn cost(filters: &FilterBlock) -> usize {
         let entry = std::mem::size_of::<Option<crate::BloomFilter>>() * filters.len();
-        let bits: usize = filters
-            .iter()
-            .flatten()
-            .map(crate::BloomFilter::byte_len)
-            .sum();
-        let bytes = entry + bits;
+        let bits = filters.iter().flatten();
+        entry + bits.map(crate::BloomFilter::byte_len).sum::<usize>()
+    }
+
+    /// Keeps the filters of a block, unless they alone are larger than the bound; says whether they
+    /// are kept.
+    pub fn put(&self, sidecar: u64, block: &Block, filters: FilterBlock) -> bool {
+        let bytes = Self::cost(&filters);
         let key = key(sidecar, block);
         let mut state = self.state();
         if bytes > self.bytes_max || state.entries.contains_key(&key) {
-            return;
+            return bytes <= self.bytes_max;
         }
         while state.counts.bytes + bytes > self.bytes_max {
             state.evict();
@@ -95,6 +97,7 @@ impl FilterCache {
                 asked,
             },
         );
+        true
     }
 
     /// What the cache did so far.
@@ -152,7 +155,7 @@ mod tests {
             ..Block::sample()
         };
         for number in 0..10 {
-            cache.put(1, &block(number), filters());
+            assert!(cache.put(1, &block(number), filters()));
             assert!(
                 cache.get(1, &block(0)).is_some(),
                 "block 0 is asked for and stays"
@@ -163,11 +166,8 @@ mod tests {
         assert!(cache.get(2, &block(0)).is_none(), "of another sidecar");
         let counts = cache.counts();
         assert_eq!((counts.hits, counts.misses, counts.evictions), (10, 2, 7));
-        cache.put(
-            1,
-            &block(99),
-            Arc::new(vec![Some(BloomFilter::new(100_000, 0.01))]),
-        );
+        let large = Arc::new(vec![Some(BloomFilter::new(100_000, 0.01))]);
+        assert!(!cache.put(1, &block(99), large));
         assert!(cache.get(1, &block(99)).is_none(), "larger than the bound");
     }
 }

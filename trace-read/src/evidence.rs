@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use trace_index::{Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, Tier};
 
+use crate::look_up::{LookUps, told};
 use crate::{Fetch, ReadError};
 
 /// What a source knows of its chunks.
@@ -104,33 +105,44 @@ impl Evidence {
             let cache = cache.as_ref();
             cache.filter(|_| block.kind == BlockKind::Filters)
         };
+        let traced = fetch.traced();
+        let look_ups = LookUps::of(traced.as_ref());
         let mut missing = Vec::with_capacity(blocks.len());
         for block in blocks {
+            let started = look_ups.begin();
             match cache(block).and_then(|cache| cache.get(key, block)) {
-                Some(filters) => sidecar.put_filters(block, filters),
-                None => missing.push(*block),
+                Some(filters) => {
+                    sidecar.put_filters(block, filters);
+                    look_ups.end(started, &block.range(), Some(true), |tag| {
+                        told(tag, sidecar, block, true)
+                    });
+                }
+                None => missing.push((*block, started)),
             }
         }
-        let blocks = missing;
-        if blocks.is_empty() {
+        if missing.is_empty() {
             return Ok(());
         }
-        let ranges: Vec<_> = blocks.iter().map(Block::range).collect();
+        let ranges: Vec<_> = missing.iter().map(|(block, _)| block.range()).collect();
         let place = fetch.place();
         let parts = fetch
-            .fetch(&ranges)
+            .fetch_parts(&ranges)
             .map_err(|error| ReadError::fetch(&*place, error))?;
-        for (block, bytes) in blocks.iter().zip(parts) {
+        for ((block, started), part) in missing.iter().zip(parts) {
             *fetched_bytes += u64::from(block.length);
             sidecar
-                .load(block, &bytes)
+                .load(block, &part.bytes)
                 .map_err(|source| ReadError::Sidecar {
                     place: place.clone(),
                     source,
                 })?;
-            if let Some((cache, filters)) = cache(block).zip(sidecar.filters(block)) {
-                cache.put(key, block, filters);
-            }
+            let cached = cache(block).zip(sidecar.filters(block));
+            let was_kept = cached.map(|(cache, filters)| cache.put(key, block, filters));
+            // Filters were not in their cache; others are in that of the system, or were not.
+            let was_cached = was_kept.map_or(part.was_cached, |_| Some(false));
+            look_ups.end(*started, &block.range(), was_cached, |tag| {
+                told(tag, sidecar, block, was_kept.unwrap_or(true))
+            });
         }
         Ok(())
     }

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use io_trace::{FileTag, Scope};
+
 /// Bytes of one file, from wherever it lies.
 ///
 /// Implemented for local files here, for remote storages by the client (one multi-range request a
@@ -22,6 +24,25 @@ pub trait Fetch: Send + Sync {
     /// When any of the bytes cannot be had; a range beyond the end is
     /// [`io::ErrorKind::UnexpectedEof`].
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
+
+    /// As [`Fetch::fetch`], with what is known of where the bytes came from.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fetch::fetch`].
+    fn fetch_parts(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Part>> {
+        let parts = self.fetch(ranges)?.into_iter();
+        let unknown = |bytes| Part {
+            bytes,
+            was_cached: None,
+        };
+        Ok(parts.map(unknown).collect())
+    }
+
+    /// The file in the I/O trace, while that is recorded.
+    fn traced(&self) -> Option<TracedFile> {
+        None
+    }
 
     /// Bytes that are asked for at once where there is a choice: as many as a round trip is worth.
     fn batch_bytes(&self) -> u64 {
@@ -39,6 +60,24 @@ pub trait Fetch: Send + Sync {
             .pop()
             .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
+}
+
+/// Bytes that were fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The bytes of the range.
+    pub bytes: Vec<u8>,
+    /// Whether the system had all of them in memory, where that is known.
+    pub was_cached: Option<bool>,
+}
+
+/// A file whose reads and look-ups are told to the I/O trace.
+#[derive(Debug, Clone)]
+pub struct TracedFile {
+    /// Its name in the trace.
+    pub tag: FileTag,
+    /// Why and for whom it is read, on whichever thread.
+    pub scope: Scope,
 }
 
 /// A file on this machine.
@@ -103,6 +142,9 @@ impl Fetch for LazyFile {
 pub(crate) struct InMemory {
     pub(crate) place: String,
     pub(crate) bytes: Vec<u8>,
+    /// Whether the system had them in memory when they were read.
+    pub(crate) was_cached: Option<bool>,
+    pub(crate) traced: Option<TracedFile>,
 }
 
 impl Fetch for InMemory {
@@ -117,6 +159,19 @@ impl Fetch for InMemory {
             Ok(bytes.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
         };
         ranges.iter().map(read).collect()
+    }
+
+    fn fetch_parts(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Part>> {
+        let parts = self.fetch(ranges)?.into_iter();
+        let part = |bytes| Part {
+            bytes,
+            was_cached: self.was_cached,
+        };
+        Ok(parts.map(part).collect())
+    }
+
+    fn traced(&self) -> Option<TracedFile> {
+        self.traced.clone()
     }
 }
 

@@ -22,6 +22,7 @@ mod engine;
 mod error;
 mod evidence;
 mod fetch;
+mod look_up;
 mod order;
 mod output;
 mod packet_files;
@@ -38,7 +39,7 @@ pub use dft::{
 };
 pub use error::ReadError;
 pub use evidence::Evidence;
-pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile};
+pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
 pub use output::{
     Column, Columns, Csv, GROUP_COLUMNS, Ndjson, RowFormat, Text, group_csv_head, write_group_csv,
     write_group_ndjson, write_json_value,

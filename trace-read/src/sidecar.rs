@@ -1,10 +1,14 @@
 //! A sidecar that is opened as far as every query needs it.
 
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
+use io_trace::BlockType;
 use trace_index::{BlockKind, Index, Opened, Sidecar, TAIL_BYTES};
 
 use crate::fetch::InMemory;
+use crate::look_up::{LookUps, told};
 use crate::{Fetch, ReadError};
 
 /// A sidecar that belongs to its file, opened as far as every query needs it.
@@ -24,8 +28,8 @@ impl OpenSidecar {
         let mut wanted = TAIL_BYTES.min(len);
         let mut fetched_bytes = 0;
         loop {
-            let tail = fetch.fetch_one(len - wanted..len);
-            let tail = tail.map_err(|error| ReadError::fetch(&*place, error))?;
+            let (tail, was_cached) = fetch_tail(&*fetch, len - wanted..len)
+                .map_err(|error| ReadError::fetch(&*place, error))?;
             fetched_bytes += wanted;
             let opened = Sidecar::open(&tail, len).map_err(|source| ReadError::Sidecar {
                 place: place.clone(),
@@ -39,6 +43,8 @@ impl OpenSidecar {
                         true => Arc::new(InMemory {
                             place,
                             bytes: tail.clone(),
+                            was_cached,
+                            traced: fetch.traced(),
                         }),
                         false => fetch,
                     };
@@ -83,11 +89,37 @@ impl OpenSidecar {
             return Ok(None);
         };
         let place = self.fetch.place();
-        let bytes = self.fetch.fetch_one(block.range());
-        let bytes = bytes.map_err(|error| ReadError::fetch(&*place, error))?;
+        let traced = self.fetch.traced();
+        let look_ups = LookUps::of(traced.as_ref());
+        let (started, range) = (look_ups.begin(), block.range());
+        let parts = self.fetch.fetch_parts(std::slice::from_ref(&range));
+        let part = parts.and_then(|mut parts| parts.pop().ok_or_else(ended));
+        let part = part.map_err(|error| ReadError::fetch(&*place, error))?;
         sidecar
-            .load(&block, &bytes)
+            .load(&block, &part.bytes)
             .map_err(|source| ReadError::Sidecar { place, source })?;
+        look_ups.end(started, &range, part.was_cached, |tag| {
+            told(tag, &sidecar, &block, true)
+        });
         Ok(sidecar.index().attachment(name).cloned())
     }
+}
+
+/// The end of a sidecar, which is what every query needs of it, and whether the system had it in
+/// memory.
+fn fetch_tail(fetch: &dyn Fetch, range: Range<u64>) -> io::Result<(Vec<u8>, Option<bool>)> {
+    let traced = fetch.traced();
+    let look_ups = LookUps::of(traced.as_ref());
+    let started = look_ups.begin();
+    let mut parts = fetch.fetch_parts(std::slice::from_ref(&range))?;
+    let part = parts.pop().ok_or_else(ended)?;
+    let size = range.end - range.start;
+    look_ups.end(started, &range, part.was_cached, |tag| {
+        io_trace::Block::of(tag, BlockType::Index, size)
+    });
+    Ok((part.bytes, part.was_cached))
+}
+
+fn ended() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
 }

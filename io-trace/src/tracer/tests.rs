@@ -120,6 +120,7 @@ fn scopes_nest_and_travel_with_tasks() {
         tracer: Arc::clone(&tracer),
         cause: Cause::Range,
         request: Some("r-1".into()),
+        requests: 1,
     };
     let task = outer.around(async {
         at(&file, Operation::Read, 0);

@@ -1,16 +1,45 @@
 //! The leaves of storages with where their bytes are.
 
 use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use storage_core::{Engine, LeafInfo, StorageError, StorageLeaves};
+use io_trace::Cause;
+use storage_core::{Engine, LeafFile, LeafInfo, StorageError, StorageLeaves};
 use trace_format::{AgentId, Kind, StorageId};
-use trace_read::{AgentTrace, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf};
+use trace_read::{AgentTrace, Fetch, Leaf, Part, StoredLeaf, TracedFile};
 
-/// The leaves of a storage, as much of them as is durable now.
+/// A file of a leaf as a reader of events sees it; the I/O trace is told of every read.
+struct StoredFile(LeafFile);
+
+impl Fetch for StoredFile {
+    fn place(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let parts = self.0.read(ranges)?;
+        Ok(parts.into_iter().map(|(bytes, _)| bytes).collect())
+    }
+
+    fn fetch_parts(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Part>> {
+        let parts = self.0.read(ranges)?.into_iter();
+        let part = |(bytes, was_cached)| Part { bytes, was_cached };
+        Ok(parts.map(part).collect())
+    }
+
+    fn traced(&self) -> Option<TracedFile> {
+        let (tag, scope) = self.0.traced()?;
+        Some(TracedFile { tag, scope })
+    }
+}
+
+/// The leaves of a storage, as much of them as is durable now, to be read for `cause`.
 pub(crate) async fn stored_leaves(
     engine: &Engine,
     id: StorageId,
+    cause: Cause,
 ) -> Result<Vec<StoredLeaf>, StorageError> {
     let found = engine.leaves(id).await?;
     let mut traces: HashMap<AgentId, Arc<AgentTrace>> = HashMap::new();
@@ -27,7 +56,7 @@ pub(crate) async fn stored_leaves(
             // What other kinds are decoded with does not depend on metadata.
             _ => Arc::default(),
         };
-        stored.push(stored_leaf(&found, leaf, trace));
+        stored.push(stored_leaf((engine, cause), &found, leaf, trace));
     }
     Ok(stored)
 }
@@ -40,11 +69,19 @@ async fn compile(metadata: Option<Vec<u8>>) -> Result<Arc<AgentTrace>, StorageEr
         .map_err(|_| StorageError::Stopping)
 }
 
-fn stored_leaf(found: &StorageLeaves, leaf: &LeafInfo, trace: Arc<AgentTrace>) -> StoredLeaf {
+fn stored_leaf(
+    (engine, cause): (&Engine, Cause),
+    found: &StorageLeaves,
+    leaf: &LeafInfo,
+    trace: Arc<AgentTrace>,
+) -> StoredLeaf {
     let sidecar = leaf.chunk_index.clone().map(|(path, length)| {
-        let fetch: Arc<dyn Fetch> = Arc::new(LazyFile::new(path));
+        let file = engine.leaf_file(path, true, cause);
+        let fetch: Arc<dyn Fetch> = Arc::new(StoredFile(file));
         (fetch, length)
     });
+    // Open only while it is read: a query may be over very many leaves.
+    let data = StoredFile(engine.leaf_file(leaf.data.clone(), false, cause));
     StoredLeaf {
         leaf: Leaf {
             storage: found.storage.id,
@@ -56,7 +93,7 @@ fn stored_leaf(found: &StorageLeaves, leaf: &LeafInfo, trace: Arc<AgentTrace>) -
             checksum: found.is_finalized().then_some(leaf.checksum),
             runs: leaf.runs.clone(),
         },
-        data: Arc::new(ClosedFile(leaf.data.clone())),
+        data: Arc::new(data),
         sidecar,
         trace,
     }

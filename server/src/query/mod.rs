@@ -6,6 +6,7 @@ mod run;
 
 use std::sync::Arc;
 
+use io_trace::Cause;
 use storage_core::Engine;
 use tokio::sync::Semaphore;
 use trace_format::StorageId;
@@ -133,7 +134,7 @@ impl Queries {
         storage: StorageId,
         request: Request,
     ) -> Result<Vec<LeafRanges>, AnswerError> {
-        let leaves = stored_leaves(engine, storage).await?;
+        let leaves = stored_leaves(engine, storage, Cause::Query).await?;
         let cache = self.filter_cache();
         let find = move || StorageSet::open(leaves, Some(cache))?.candidates(&request);
         let found = tokio::task::spawn_blocking(find).await;

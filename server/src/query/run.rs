@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use io_trace::Cause;
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -98,7 +99,7 @@ impl Queries {
         })?;
         let mut leaves = Vec::new();
         for storage in &question.storages {
-            leaves.extend(stored_leaves(&app.engine, *storage).await?);
+            leaves.extend(stored_leaves(&app.engine, *storage, Cause::Query).await?);
         }
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
         let job = Job {

@@ -15,7 +15,7 @@
 
 use std::{collections::VecDeque, future::Future, io, pin::Pin, rc::Rc, sync::Arc};
 
-use io_trace::{Cause, Scope};
+use io_trace::{Cause, Requests, Scope};
 use rustix::io::Errno;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -34,10 +34,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 
 /// What a channel is asked to do.
 pub(super) enum ChannelRequest {
-    Append {
-        frames: Vec<Frame>,
-        reply: Reply<Appended>,
-    },
+    Append(Append),
     Resume,
     /// Write what waits and close the file; `cuts` also opens it for that when it is closed.
     Close {
@@ -56,7 +53,9 @@ pub(super) struct Ended {
 
 pub(super) struct Append {
     pub(super) frames: Vec<Frame>,
-    reply: Reply<Appended>,
+    /// The request that sent them, while I/O is traced.
+    pub(super) request: Option<Arc<str>>,
+    pub(super) reply: Reply<Appended>,
 }
 
 impl Append {
@@ -71,6 +70,7 @@ impl Append {
 /// An append that is written and waits for a sync.
 struct Written {
     appended: Appended,
+    request: Option<Arc<str>>,
     reply: Reply<Appended>,
 }
 
@@ -134,13 +134,17 @@ impl<B: BlockIo> Channel<B> {
         loop {
             if write.is_none() && !self.waiting.is_empty() {
                 let batch = self.next_batch();
-                write = Some(self.start_write(state.take(), batch));
+                let requests: Vec<_> = batch.iter().filter_map(|a| a.request.clone()).collect();
+                let work = self.start_write(state.take(), batch);
+                write = Some(self.for_requests(requests.iter(), work));
             }
             let sync_at = match (&sync, self.written.is_empty(), &file) {
                 (None, false, Some(open)) => match self.sync_delay() {
                     None => {
                         syncing = std::mem::take(&mut self.written);
-                        sync = Some(self.start_sync(open));
+                        self.last_sync = Some(Instant::now());
+                        let requests = syncing.iter().filter_map(|write| write.request.as_ref());
+                        sync = Some(self.for_requests(requests, self.start_sync(open)));
                         continue;
                     }
                     at => at,
@@ -172,9 +176,7 @@ impl<B: BlockIo> Channel<B> {
                     sync = None;
                     self.after_sync(std::mem::take(&mut syncing), result);
                 }
-                Step::Request(Some(ChannelRequest::Append { frames, reply })) => {
-                    self.take_append(Append { frames, reply });
-                }
+                Step::Request(Some(ChannelRequest::Append(append))) => self.take_append(append),
                 Step::Request(Some(ChannelRequest::Resume)) => self.is_refusing = false,
                 Step::Request(Some(ChannelRequest::Close { reply, cuts })) => {
                     ending = Some((reply, cuts));
@@ -246,6 +248,24 @@ impl<B: BlockIo> Channel<B> {
         }
     }
 
+    /// Tells the I/O trace for whom work is done.
+    fn for_requests<'r, T: 'static>(
+        &self,
+        served: impl Iterator<Item = &'r Arc<str>>,
+        work: Pending<T>,
+    ) -> Pending<T> {
+        let mut requests = Requests::default();
+        served.for_each(|request| requests.add(request));
+        match requests.is_empty() {
+            true => work,
+            false => Box::pin(
+                requests
+                    .scope(&self.config.tracer, Cause::Ingest)
+                    .around(work),
+            ),
+        }
+    }
+
     fn start_write(
         &self,
         state: Option<OpenFile<Rc<B::File>>>,
@@ -272,6 +292,7 @@ impl<B: BlockIo> Channel<B> {
                 let pairs = batch.into_iter().zip(appended);
                 let written = pairs.map(|(append, appended)| Written {
                     appended,
+                    request: append.request,
                     reply: append.reply,
                 });
                 self.written.extend(written);
@@ -302,8 +323,7 @@ impl<B: BlockIo> Channel<B> {
         (due > Instant::now()).then_some(due)
     }
 
-    fn start_sync(&mut self, file: &Rc<B::File>) -> Pending<Result<(), DoorError>> {
-        self.last_sync = Some(Instant::now());
+    fn start_sync(&self, file: &Rc<B::File>) -> Pending<Result<(), DoorError>> {
         let (io, file) = (Rc::clone(&self.io), Rc::clone(file));
         let (counters, spec) = (Arc::clone(&self.counters), Arc::clone(&self.spec));
         Box::pin(async move {
@@ -321,7 +341,10 @@ impl<B: BlockIo> Channel<B> {
         });
         match result {
             Ok(()) => {
-                for Written { appended, reply } in synced {
+                for Written {
+                    appended, reply, ..
+                } in synced
+                {
                     self.durable = Some(appended.tail);
                     let _ = reply.send(Ok(appended));
                 }

@@ -12,7 +12,7 @@ use trace_format::LeafId;
 
 use super::{
     ChannelSpec, DoorConfig, DoorError, DoorRequest, Tail,
-    channel::{Channel, ChannelRequest, Ended},
+    channel::{Append, Channel, ChannelRequest, Ended},
     publish::publish,
 };
 use crate::{counters::Counters, io::BlockIo};
@@ -76,10 +76,16 @@ impl<B: BlockIo> Dispatcher<B> {
             DoorRequest::Append {
                 spec,
                 frames,
+                request,
                 reply,
             } => {
                 let channel = self.channel(&spec).await;
-                let sent = channel.send(ChannelRequest::Append { frames, reply }).await;
+                let append = Append {
+                    frames,
+                    request,
+                    reply,
+                };
+                let sent = channel.send(ChannelRequest::Append(append)).await;
                 // A channel only ends on our word, so it is there.
                 debug_assert!(sent.is_ok(), "an open channel takes requests");
             }

@@ -109,6 +109,8 @@ pub(crate) enum DoorRequest {
     Append {
         spec: Arc<ChannelSpec>,
         frames: Vec<Frame>,
+        /// For whom, for the I/O trace.
+        request: Option<Arc<str>>,
         reply: Reply<Appended>,
     },
     /// Take appends of this channel again after one was refused.

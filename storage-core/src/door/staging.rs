@@ -3,6 +3,7 @@
 use std::{future::Future, io, pin::Pin, rc::Rc, sync::Arc};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use io_trace::{Cause, Requests};
 use tokio::time::Instant;
 use trace_format::{
     frame::{ALIGNMENT, HEADER_BYTES, Place},
@@ -184,6 +185,8 @@ struct Staging<'a, B: BlockIo> {
     /// Offset in the file of the current buffer.
     offset: u64,
     last_block: Vec<u8>,
+    /// Whose bytes are in the current buffer, for the I/O trace.
+    requests: Requests,
     writes: FuturesUnordered<WriteFuture>,
 }
 
@@ -197,18 +200,19 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             filled: 0,
             offset: state.tail.length - state.last_block.len() as u64,
             last_block: state.last_block.clone(),
+            requests: Requests::default(),
             writes: FuturesUnordered::new(),
         }
     }
 
     async fn stage(&mut self, batch: &[Append]) -> io::Result<Vec<Appended>> {
         let last_block = std::mem::take(&mut self.last_block);
-        self.copy(&last_block).await?;
+        self.copy(&last_block, None).await?;
         let mut appended = Vec::with_capacity(batch.len());
         for append in batch {
             let mut offsets = Vec::with_capacity(append.frames.len());
             for frame in &append.frames {
-                offsets.push(self.stage_frame(frame).await?);
+                offsets.push(self.stage_frame(frame, append.request.as_ref()).await?);
             }
             appended.push(Appended {
                 offsets,
@@ -228,7 +232,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         Ok(appended)
     }
 
-    async fn stage_frame(&mut self, frame: &Frame) -> io::Result<u64> {
+    async fn stage_frame(&mut self, frame: &Frame, request: Option<&Arc<str>>) -> io::Result<u64> {
         let spec = &self.writer.spec;
         let place = Place {
             storage: spec.storage(),
@@ -237,19 +241,19 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         };
         let header = frame.header.encode(place);
         self.tail.extend(&header);
-        self.copy(&header).await?;
+        self.copy(&header, request).await?;
         self.tail
             .extend_summed(&frame.payload, frame.header.stored_checksum);
-        self.copy(&frame.payload).await?;
+        self.copy(&frame.payload, request).await?;
         let used = HEADER_BYTES + frame.payload.len();
         let gap = [0; ALIGNMENT];
         let gap = &gap[..used.next_multiple_of(ALIGNMENT) - used];
         self.tail.extend(gap);
-        self.copy(gap).await?;
+        self.copy(gap, request).await?;
         Ok(place.offset + HEADER_BYTES as u64)
     }
 
-    async fn copy(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    async fn copy(&mut self, mut bytes: &[u8], request: Option<&Arc<str>>) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.buffer.is_none() {
                 self.buffer = Some(self.next_buffer().await?);
@@ -261,6 +265,9 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             let (now, later) = bytes.split_at(length);
             buffer[self.filled..self.filled + length].copy_from_slice(now);
             self.filled += length;
+            if let Some(request) = request {
+                self.requests.add(request);
+            }
             bytes = later;
             if self.filled == BUFFER_BYTES {
                 self.submit();
@@ -291,12 +298,20 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         self.filled = 0;
         let (io, file) = (Rc::clone(&self.writer.io), Rc::clone(&self.file));
         let counters = Arc::clone(&self.writer.counters);
-        self.writes.push(Box::pin(async move {
+        let write = async move {
             let start = Instant::now();
             let result = write_fully(&*io, &file, buffer, length, offset).await;
             counters.writes.observe(start.elapsed());
             result
-        }));
+        };
+        let requests = std::mem::take(&mut self.requests);
+        self.writes.push(match requests.is_empty() {
+            true => Box::pin(write),
+            false => {
+                let tracer = &self.writer.config.tracer;
+                Box::pin(requests.scope(tracer, Cause::Ingest).around(write))
+            }
+        });
     }
 
     /// Waits for every write, also after a failure: a buffer must not be written late.

@@ -3,11 +3,11 @@
 use std::{path::Path, time::SystemTime};
 
 use bytes::Bytes;
-use io_trace::Cause;
+use io_trace::{Access, Block, BlockType, Cause, FileTag, Operation};
 use trace_format::{StorageId, checksum::crc32c, paths::CACHE_FOLDER, storage_file::StorageState};
 
 use super::Engine;
-use crate::{StorageError, read::read_small};
+use crate::{StorageError, read::read_small, traced::tag_in_scope};
 
 /// Longest answer that is kept, in bytes.
 pub const CACHED_BYTES_MAX: usize = 1 << 20;
@@ -34,10 +34,24 @@ impl Engine {
         let key = key.to_owned();
         self.blocking(Cause::Query, move || {
             let max = (HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
+            let tag = tag_in_scope(&path);
+            let started = tag.as_ref().map(FileTag::begin);
             // One that cannot be read is as good as none.
-            Ok(read_small(&path, max)
+            let answer = read_small(&path, max)
                 .ok()
-                .and_then(|file| decode(&key, file.into())))
+                .and_then(|file| decode(&key, file.into()));
+            if let (Some(tag), Some(started)) = (&tag, started) {
+                let length = answer.as_ref().map_or(0, |answer| answer.len() as u64);
+                tag.end(started, Operation::Lookup, || Access {
+                    offset: Some(0),
+                    asked: length,
+                    done: length,
+                    errno: 0,
+                    cache_hit: Some(answer.is_some()),
+                    block: Some(Block::of(tag, BlockType::Answer, length)),
+                });
+            }
+            Ok(answer)
         })
         .await
     }

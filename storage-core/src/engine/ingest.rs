@@ -106,10 +106,13 @@ impl Engine {
             return Err(not_taken(&storage));
         };
         let (reply, outcome) = oneshot::channel();
-        match writer
-            .send(WriterMessage::Submit { push, gaps, reply })
-            .await
-        {
+        let submit = WriterMessage::Submit {
+            push,
+            gaps,
+            request: io_trace::current_request(),
+            reply,
+        };
+        match writer.send(submit).await {
             Ok(()) => Ok(PendingPush { outcome, storage }),
             Err(_) => Err(not_taken(&storage)),
         }

@@ -15,7 +15,7 @@ use trace_format::{
 use super::{Engine, FileInfo, StorageInfo};
 use crate::{
     StorageError,
-    read::read_whole,
+    read::{LeafFile, read_whole},
     storage::Storage,
     tree::{Leaf, SegmentBody},
 };
@@ -105,6 +105,13 @@ impl Engine {
                 ));
             }
         }
+    }
+
+    /// A file of a leaf, to be read for `cause` and for the request that asks for it; it stays open
+    /// between reads when it `stays`.
+    #[must_use]
+    pub fn leaf_file(&self, path: PathBuf, stays: bool, cause: Cause) -> LeafFile {
+        LeafFile::new(path, stays, self.scope(cause))
     }
 
     /// The trace metadata with which the packets of an agent in a storage are decoded: that of the

@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
 };
 
-use io_trace::{Cause, Scope, Tracer};
+use io_trace::{Cause, Scope, Tracer, current};
 use parking_lot::{Mutex, RwLock};
 use tokio::task::JoinSet;
 use trace_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
@@ -104,10 +104,15 @@ impl Engine {
         &self.services().tracer
     }
 
-    /// The scope for work that is done for `cause`, while I/O is traced.
+    /// The scope for work that is done for `cause`, while I/O is traced. Who makes chunk indexes
+    /// asks what queries ask, and it is no query.
     fn scope(&self, cause: Cause) -> Option<Scope> {
         let tracer = self.tracer();
-        tracer.is_on().then(|| Scope::within(tracer, cause))
+        let scope = tracer.is_on().then(current)?;
+        match scope {
+            Some(around) if around.cause == Cause::Index => Some(around),
+            _ => Some(Scope::within(tracer, cause)),
+        }
     }
 
     /// Runs work that blocks, for `cause`.

@@ -14,7 +14,7 @@ use trace_format::LeafId;
 
 impl Writer {
     /// Sends frames to the door; frames behind a refused packet are refused here.
-    pub(super) async fn on_serialized(&mut self, (stream, leaf, frames): Serialized) {
+    pub(super) async fn on_serialized(&mut self, (stream, leaf, frames, request): Serialized) {
         let id = self.new_id();
         let Some(frames) = frames else {
             // The serializer is gone, so the server is stopping.
@@ -49,6 +49,7 @@ impl Writer {
             .send(DoorRequest::Append {
                 spec,
                 frames,
+                request,
                 reply,
             })
             .await;

@@ -66,6 +66,8 @@ pub(crate) enum WriterMessage {
     Submit {
         push: Push,
         gaps: Gaps,
+        /// For whom, for the I/O trace.
+        request: Option<Arc<str>>,
         reply: oneshot::Sender<PushOutcome>,
     },
     /// Drain and complete every file; the state is FINALIZING already.
@@ -107,7 +109,7 @@ struct Job {
 }
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-type Serialized = (usize, LeafId, Option<Vec<Frame>>);
+type Serialized = (usize, LeafId, Option<Vec<Frame>>, Option<Arc<str>>);
 type Appending = (LeafId, u64, Result<Appended, DoorError>);
 type FoundRepeat = (u64, usize, Result<Option<Found>, StorageError>);
 
@@ -204,8 +206,9 @@ impl Writer {
                 }
                 flushed = flush::wait(&mut self.flushing) => self.on_flushed(flushed).await,
                 message = inbox.recv(), if ending.is_none() => match message {
-                    Some(WriterMessage::Submit { push, gaps, reply }) => {
-                        self.submit(Arriving { push, gaps, reply }).await;
+                    Some(WriterMessage::Submit { push, gaps, request, reply }) => {
+                        let arriving = Arriving { push, gaps, request, reply };
+                        self.submit(arriving).await;
                     }
                     Some(WriterMessage::Finalize { reply }) => {
                         ending = Some(Ending::Finalize(reply));

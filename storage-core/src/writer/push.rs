@@ -1,5 +1,7 @@
 //! What is pushed, and what is answered.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use trace_format::{AgentId, Descriptor, StreamId, checksum::crc32c, frame::Facts};
@@ -65,6 +67,8 @@ pub(crate) enum Gaps {
 pub(super) struct Arriving {
     pub(super) push: Push,
     pub(super) gaps: Gaps,
+    /// The request that it is part of, while I/O is traced.
+    pub(super) request: Option<Arc<str>>,
     pub(super) reply: oneshot::Sender<PushOutcome>,
 }
 

@@ -64,7 +64,12 @@ impl Writer {
     async fn take(
         &mut self,
         at: usize,
-        Arriving { push, gaps, reply }: Arriving,
+        Arriving {
+            push,
+            gaps,
+            request,
+            reply,
+        }: Arriving,
         bucket: Option<Bucket>,
         arrival: i64,
     ) {
@@ -97,7 +102,7 @@ impl Writer {
             self.finish_group(group_id);
         }
         if !new.is_empty() {
-            self.serialize(at, new, bucket).await;
+            self.serialize(at, new, bucket, request).await;
         }
     }
 
@@ -242,7 +247,13 @@ impl Writer {
         }));
     }
 
-    async fn serialize(&mut self, at: usize, new: Vec<Numbered>, bucket: Option<Bucket>) {
+    async fn serialize(
+        &mut self,
+        at: usize,
+        new: Vec<Numbered>,
+        bucket: Option<Bucket>,
+        request: Option<Arc<str>>,
+    ) {
         let count = new.len();
         let bytes: u64 = new.iter().map(|packet| packet.raw.len() as u64).sum();
         self.storage.counts.arrived(count as u64, bytes, now_ns());
@@ -262,10 +273,10 @@ impl Writer {
                 .into_iter()
                 .map(|packet| serialize(packet, codec, 0))
                 .collect();
-            Box::pin(std::future::ready((at, leaf, Some(frames))))
+            Box::pin(std::future::ready((at, leaf, Some(frames), request)))
         } else {
             let frames = self.services.serializers.submit(new, codec).await;
-            Box::pin(async move { (at, leaf, frames.await.ok()) })
+            Box::pin(async move { (at, leaf, frames.await.ok(), request) })
         };
         self.serializing.push_back(frames);
     }

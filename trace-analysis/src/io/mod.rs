@@ -17,7 +17,7 @@ pub use amplification::Amplification;
 pub use analysis::{IoAnalysis, IoQuestions};
 pub use grid::HeatMap;
 pub use latency::LatencyRow;
-pub use own::{LookUpKey, own_access, own_look_up};
+pub use own::{LookUps, PAGE_BYTES, own_access};
 pub use report::IoReport;
 pub(crate) use report::quoted;
 pub use sequential::SequentialRow;

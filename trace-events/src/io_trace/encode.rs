@@ -135,8 +135,8 @@ impl Encoder {
             Some(true) => 1,
             Some(false) => 2,
         };
-        let mut values = [FieldValue::Unsigned(0); 20];
-        values[..13].copy_from_slice(&[
+        let mut values = [FieldValue::Unsigned(0); 21];
+        values[..14].copy_from_slice(&[
             FieldValue::Signed(start),
             FieldValue::Unsigned(record.latency),
             FieldValue::Unsigned(record.file.class() as u64),
@@ -150,10 +150,11 @@ impl Encoder {
             FieldValue::Unsigned(access.done),
             FieldValue::Unsigned(of_three(access.cache_hit)),
             FieldValue::Text(record.request.as_deref().unwrap_or("")),
+            FieldValue::Unsigned(record.requests.into()),
         ]);
         let count = match (&access.block, record.operation) {
             (Some(block), Operation::Lookup) => {
-                values[13..].copy_from_slice(&[
+                values[14..].copy_from_slice(&[
                     FieldValue::Unsigned(block.block_type as u64),
                     FieldValue::Unsigned(block.size),
                     FieldValue::Bool(block.not_inserted),
@@ -162,9 +163,9 @@ impl Encoder {
                     FieldValue::Bool(block.immutable),
                     FieldValue::Unsigned(of_three(block.found)),
                 ]);
-                20
+                21
             }
-            _ => 13,
+            _ => 14,
         };
         let event = SCHEMA_OF_TRACES.operations[record.operation as usize];
         if self.writer.event(event, time, &values[..count]).is_err() {

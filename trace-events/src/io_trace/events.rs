@@ -5,7 +5,7 @@
 //! | `name`, `cat` | operation, class of the file |
 //! | `ts`, `dur` | start and latency, ns |
 //! | `tid` | thread |
-//! | `args.*` | `cause`, `path`, `file_name`, `storage`, `errno`, `offset`, `len` (asked), `done`, `is_cache_hit`, `request_id`; of look-ups also `block_type`, `block_size`, `not_inserted`, `leaf`, `entries`, `immutable`, `found` |
+//! | `args.*` | `cause`, `path`, `file_name`, `storage`, `errno`, `offset`, `len` (asked), `done`, `is_cache_hit`, `request_id`, `requests`; of look-ups also `block_type`, `block_size`, `not_inserted`, `leaf`, `entries`, `immutable`, `found` |
 
 use std::ops::ControlFlow;
 
@@ -31,6 +31,7 @@ enum IoField {
     Done,
     CacheHit,
     RequestId,
+    Requests,
     BlockType,
     BlockSize,
     NotInserted,
@@ -41,7 +42,7 @@ enum IoField {
 }
 
 /// All fields, in the order in which they are shown.
-const FIELDS: [(&str, IoField); 22] = [
+const FIELDS: [(&str, IoField); 23] = [
     ("name", IoField::Name),
     ("cat", IoField::Cat),
     ("ts", IoField::Ts),
@@ -57,6 +58,7 @@ const FIELDS: [(&str, IoField); 22] = [
     ("args.done", IoField::Done),
     ("args.is_cache_hit", IoField::CacheHit),
     ("args.request_id", IoField::RequestId),
+    ("args.requests", IoField::Requests),
     ("args.block_type", IoField::BlockType),
     ("args.block_size", IoField::BlockSize),
     ("args.not_inserted", IoField::NotInserted),
@@ -138,6 +140,7 @@ impl IoTraceEvent<'_> {
             IoField::Done => Some(Value::Uint(record.done)),
             IoField::CacheHit => record.cache_hit.map(Value::Bool),
             IoField::RequestId => record.request.map(Value::Str),
+            IoField::Requests => Some(Value::Uint(record.requests.into())),
             IoField::BlockType => text(record.block?.block_type.name()),
             IoField::BlockSize => Some(Value::Uint(record.block?.size)),
             IoField::NotInserted => Some(Value::Bool(record.block?.not_inserted)),

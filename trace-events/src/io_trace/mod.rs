@@ -7,7 +7,7 @@
 //!
 //! | event record | fields |
 //! | --- | --- |
-//! | one class an operation (`open`, `read`, `write`, …) | `start` (ns since the epoch), `latency` (ns), `file_class`, `cause`, `path` (below the data folder), `thread`, `errno`, `has_offset`, `offset`, `asked`, `done` (bytes), `cache` (`unknown`, `hit`, `miss`), `request_id` (empty without one) |
+//! | one class an operation (`open`, `read`, `write`, …) | `start` (ns since the epoch), `latency` (ns), `file_class`, `cause`, `path` (below the data folder), `thread`, `errno`, `has_offset`, `offset`, `asked`, `done` (bytes), `cache` (`unknown`, `hit`, `miss`), `request_id` (of the first, empty without one), `requests` (how many it was done for) |
 //! | `lookup` | the same, and of the block: `block_type`, `block_size`, `not_inserted`, `leaf`, `entries`, `immutable`, `found` (`unknown`, `yes`, `no`) |
 //! | `trace_begin` | `version`, `clock`, `wall` (the anchor, ns), `mode`, `bytes_max`, `blocks_one_in`, `operations`, `storages` |
 //! | `trace_end` | `reason`, `recorded`, `dropped`, `dropped_by_operation`, `overwritten` |

@@ -39,8 +39,10 @@ pub struct IoTraceRecord<'a> {
     pub done: u64,
     /// Whether a cache had it.
     pub cache_hit: Option<bool>,
-    /// The request it was done for.
+    /// The request it was done for; the first one, when there were several.
     pub request: Option<&'a [u8]>,
+    /// How many requests it was done for.
+    pub requests: u32,
     /// The block that was looked for.
     pub block: Option<Block>,
 }
@@ -217,6 +219,7 @@ fn record<'a>(
     let (asked, done) = (values.unsigned()?, values.unsigned()?);
     let cache_hit = values.of_three()?;
     let request = Some(values.text()?).filter(|text| !text.is_empty());
+    let requests = values.unsigned()? as u32;
     let block = match operation {
         Operation::Lookup => Some(Block {
             block_type: variant(BlockType::ALL, values.unsigned()?),
@@ -243,6 +246,7 @@ fn record<'a>(
         done,
         cache_hit,
         request,
+        requests,
         block,
     })
 }

@@ -9,13 +9,13 @@ use ctf::{Plan, Procedure};
 use uuid::Uuid;
 
 /// Names the schema below; another schema has another one.
-const SCHEMA: Uuid = Uuid::from_u128(0x7b0c_5d3e_91a4_4f0e_8a52_1d6f_c04e_0001);
+const SCHEMA: Uuid = Uuid::from_u128(0x7b0c_5d3e_91a4_4f0e_8a52_1d6f_c04e_0002);
 
 /// The magic number of CTF packets.
 const MAGIC: [u8; 4] = 0xc1fc_1fc1_u32.to_le_bytes();
 
 /// What `trace_begin` says is the version of the schema.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// The words of something that need not be known, by their number.
 pub(super) const CACHE: [&str; 3] = ["unknown", "hit", "miss"];
@@ -71,6 +71,7 @@ fn of_operation() -> Vec<(&'static str, FieldType)> {
         ("done", unsigned(64)),
         ("cache", words(CACHE.into_iter())),
         ("request_id", FieldType::Text),
+        ("requests", unsigned(32)),
     ]
 }
 

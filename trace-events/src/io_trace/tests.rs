@@ -49,6 +49,7 @@ fn record(operation: Operation, start: u64, latency: u64) -> Record {
             ..Access::default()
         },
         request: None,
+        requests: 0,
     }
 }
 
@@ -56,6 +57,7 @@ fn look_up() -> Record {
     Record {
         cause: Cause::Query,
         request: Some("r-1".into()),
+        requests: 3,
         access: Access {
             cache_hit: Some(false),
             block: Some(Block {
@@ -139,7 +141,7 @@ fn what_is_encoded_is_read_back() {
         begin
         1795240026000000500 +38208 write 4096+100 01a20035-d530-7bdc-a297-fda08774fad2/93224496ff98a4d8.itdata cause=ingest thread=17
         1795240026000000400 +10 sync 01a20035-d530-7bdc-a297-fda08774fad2/93224496ff98a4d8.itdata cause=ingest thread=17 errno=28
-        1795240026000001500 +70 lookup 4096+100 01a20035-d530-7bdc-a297-fda08774fad2/93224496ff98a4d8.itdata cause=query thread=17 cache=miss block=index size=2000 leaf=93224496ff98a4d8 entries=15 not_inserted found=false request=r-1
+        1795240026000001500 +70 lookup 4096+100 01a20035-d530-7bdc-a297-fda08774fad2/93224496ff98a4d8.itdata cause=query thread=17 cache=miss block=index size=2000 leaf=93224496ff98a4d8 entries=15 not_inserted found=false request=r-1 and 2 more
         end stopped 3 4 0
     "#]]
     .assert_eq(&text);
@@ -164,7 +166,7 @@ fn events_have_the_fields_of_the_one_view() {
         .unwrap();
     assert_eq!((decoded.events, decoded.metadata), (3, 1));
     let last = shown.lines().last().unwrap();
-    expect_test::expect![[r#"name=lookup cat=data ts=Int(1795240026000001500) dur=Uint(70) tid=Uint(17) args.cause=query args.path=01a20035-d530-7bdc-a297-fda08774fad2/93224496ff98a4d8.itdata args.file_name=93224496ff98a4d8.itdata args.storage=01a20035-d530-7bdc-a297-fda08774fad2 args.errno=Uint(0) args.offset=Uint(4096) args.len=Uint(100) args.done=Uint(100) args.is_cache_hit=Bool(false) args.request_id=r-1 args.block_type=index args.block_size=Uint(2000) args.not_inserted=Bool(true) args.leaf=Uint(10602111888107545816) args.entries=Uint(15) args.immutable=Bool(true) args.found=Bool(false) "#]]
+    expect_test::expect![[r#"name=lookup cat=data ts=Int(1795240026000001500) dur=Uint(70) tid=Uint(17) args.cause=query args.path=01a20035-d530-7bdc-a297-fda08774fad2/93224496ff98a4d8.itdata args.file_name=93224496ff98a4d8.itdata args.storage=01a20035-d530-7bdc-a297-fda08774fad2 args.errno=Uint(0) args.offset=Uint(4096) args.len=Uint(100) args.done=Uint(100) args.is_cache_hit=Bool(false) args.request_id=r-1 args.requests=Uint(3) args.block_type=index args.block_size=Uint(2000) args.not_inserted=Bool(true) args.leaf=Uint(10602111888107545816) args.entries=Uint(15) args.immutable=Bool(true) args.found=Bool(false) "#]]
     .assert_eq(last);
 }
 

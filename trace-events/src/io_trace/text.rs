@@ -61,6 +61,9 @@ pub fn put_io_trace_line(out: &mut Vec<u8>, record: &IoTraceRecord<'_>) {
     if let Some(request) = record.request {
         out.extend_from_slice(b" request=");
         out.extend_from_slice(request);
+        if record.requests > 1 {
+            put(out, format_args!(" and {} more", record.requests - 1));
+        }
     }
     out.push(b'\n');
 }

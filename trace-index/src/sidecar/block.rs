@@ -54,6 +54,11 @@ impl Block {
         self.offset..self.offset + u64::from(self.length)
     }
 
+    /// Bytes that it has once it is expanded.
+    pub fn raw_length(&self) -> u32 {
+        self.raw_length
+    }
+
     pub(crate) fn damaged(&self, reason: impl ToString) -> SidecarError {
         let part = match self.kind {
             BlockKind::Statistics => "the statistics",

@@ -233,7 +233,8 @@ impl Sidecar {
         }
     }
 
-    fn chunks_of(&self, block: &Block) -> usize {
+    /// Chunks that a block tells of.
+    pub fn chunks_of(&self, block: &Block) -> usize {
         let first = (block.number as usize).saturating_mul(BLOCK_CHUNKS);
         self.index
             .chunks

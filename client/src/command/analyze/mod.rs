@@ -11,7 +11,8 @@ mod source;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trace_analysis::OutFile;
+use io_trace::BlockType;
+use trace_analysis::{OutFile, PAGE_BYTES};
 
 use self::export::{Export, parse_export};
 use self::options::CacheOptions;
@@ -56,6 +57,15 @@ pub(super) struct Analyze {
     /// Analyse the look-ups in caches in a trace of a server's own I/O, as a block cache trace
     #[arg(long)]
     lookups: bool,
+    /// Only look-ups of these blocks (with --lookups): index, filter, data (pages of data files in
+    /// the system's memory), dictionary, answer
+    #[arg(long, value_name = "TYPE,…", value_delimiter = ',', value_parser = block_type)]
+    #[arg(requires = "lookups")]
+    blocks: Vec<BlockType>,
+    /// Bytes of a page of a data file (with --lookups)
+    #[arg(long, value_name = "N", default_value_t = PAGE_BYTES, requires = "lookups")]
+    #[arg(value_parser = clap::value_parser!(u64).range(512..=1 << 30))]
+    page_bytes: u64,
     #[command(flatten)]
     cache: Box<CacheOptions>,
 }
@@ -105,6 +115,12 @@ impl Analyze {
         }
         Ok(())
     }
+}
+
+fn block_type(name: &str) -> Result<BlockType, String> {
+    let names = || BlockType::ALL.iter().map(|known| known.name());
+    BlockType::from_name(name)
+        .ok_or_else(|| format!("one of {}", names().collect::<Vec<_>>().join(", ")))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use trace_analysis::{CacheAnalysis, IoAnalysis, LookUpKey, own_access, own_look_up};
+use trace_analysis::{CacheAnalysis, IoAnalysis, LookUps, own_access};
 use trace_events::DecodeError;
 use trace_events::io_trace::{IoTraceRecord, Item, each_item};
 
@@ -33,13 +33,12 @@ pub(super) fn run_look_ups(
 ) -> Result<Exit, CommandError> {
     let mut analysis = CacheAnalysis::new(verb.cache.questions()?);
     let mut export = verb.export.as_ref().map(CacheExport::create).transpose()?;
-    let mut key = LookUpKey::default();
+    let mut look_ups = LookUps::new(verb.page_bytes, verb.blocks.clone());
     each_record(context, &mut source, |record| {
-        let Some(record) = own_look_up(record, &mut key) else {
-            return Ok(());
-        };
-        analysis.observe(&record);
-        export.as_mut().map_or(Ok(()), |export| export.put(&record))
+        look_ups.each(record, |record| {
+            analysis.observe(record);
+            export.as_mut().map_or(Ok(()), |export| export.put(record))
+        })
     })?;
     cache::conclude(verb, context, source, &analysis, export)
 }

@@ -1,0 +1,255 @@
+//! Queries, ranges and writes in the server's trace of its own I/O: blocks of every cache, and for
+//! whom it was done; the trace read back by every program that reads traces.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use harness::{Agent, Api, Connection, Request, Server, Settings};
+use serde_json::{Value, json};
+
+use crate::io_trace::{decoded, having, tracehold};
+use crate::queries::wait_for_indexes;
+
+/// Events of so many different keys that the chunk index has filters of them, not dictionaries.
+fn dft_trace(folder: &Path) -> String {
+    let mut text = String::from("[\n");
+    for event in 0_u64..20_000 {
+        let key = key(event);
+        let _ = writeln!(
+            text,
+            "{{\"id\":{event},\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":{},\"tid\":1,\
+             \"ts\":{},\"dur\":5,\"ph\":\"X\",\"args\":{{\"key\":\"{key}\"}}}}",
+            event % 3,
+            1_000_000 + event * 10
+        );
+    }
+    let path = folder.join("trace.pfw");
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+fn key(event: u64) -> String {
+    let mut random = harness::Random::new(event);
+    format!("{:016x}{:016x}", random.number(), random.number())
+}
+
+fn settings() -> Settings {
+    Settings::with_config(
+        "[query]\nchunk_bytes = 131072\nindex_growth_bytes_min = 1\nindex_fields = [\"args.key\"]\n",
+    )
+}
+
+/// Runs a query under a request id of our own, and gives its count.
+fn count(connection: &mut Connection, storage: &str, id: &str, query: &str) -> u64 {
+    let path = format!("/api/v1/storages/{storage}/query");
+    let body = json!({"query": query, "count": true}).to_string();
+    let request = Request::new("POST", &path)
+        .header("content-type", "application/json")
+        .header("x-request-id", id)
+        .body(body.as_bytes());
+    let response = connection.send(&request).unwrap();
+    assert_eq!(response.status, 200);
+    let answer: Value = serde_json::from_slice(&response.body).unwrap();
+    answer["count"].as_u64().unwrap()
+}
+
+/// The trace of `work`, decoded.
+fn traced(server: &Server, folder: &Path, work: impl FnOnce(&mut Api)) -> (String, Vec<Value>) {
+    let mut api = server.api();
+    api.done("POST", "/io-trace/start", None);
+    work(&mut api);
+    let ended = server.api().done("POST", "/io-trace/stop", None);
+    assert_eq!(ended["dropped"], 0, "{ended}");
+    let trace = ended["storage"].as_str().unwrap().to_owned();
+    let to = folder.join(&trace).display().to_string();
+    let (code, _, err) = tracehold(server, &["io-trace", "export", &trace, &to]);
+    assert_eq!(code, 0, "{err}");
+    (trace.clone(), decoded(&folder.join(trace)))
+}
+
+#[test]
+fn blocks_of_every_cache_are_in_the_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("events");
+    let file = dft_trace(folder.path());
+    let push = [
+        "push",
+        "--storage",
+        &storage,
+        "--agent",
+        "host",
+        "--packet-bytes",
+        "65536",
+        &file,
+    ];
+    let (code, _, err) = tracehold(&server, &push);
+    assert_eq!(code, 0, "{err}");
+    api.finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let query = format!("args.key == '{}' and dur < 7", key(4_321));
+    let (trace, events) = traced(&server, folder.path(), |_| {
+        let mut connection = server.connect();
+        assert_eq!(count(&mut connection, &storage, "query-1", &query), 1);
+        // The first answer is kept beside the storage, and is the second one.
+        let kept = || server.data().join("storages").join(&storage).join("cache");
+        wait_until("the answer is kept", || {
+            std::fs::read_dir(kept()).is_ok_and(|names| {
+                names
+                    .flatten()
+                    .any(|name| name.path().extension().is_some_and(|e| e == "cached"))
+            })
+        });
+        assert_eq!(count(&mut connection, &storage, "query-2", &query), 1);
+        let other = query.replace("< 7", "< 8");
+        assert_eq!(count(&mut connection, &storage, "query-3", &other), 1);
+        server.api().packet(&storage, 3);
+    });
+    let of = |request: &str, members: &[(&str, Value)]| {
+        let mut all = members.to_vec();
+        all.push(("/args/request_id", json!(request)));
+        all.push(("/args/storage", json!(storage)));
+        let found = having(&events, &all);
+        found.into_iter().cloned().collect::<Vec<Value>>()
+    };
+    let look_up = |request: &str, block: &str, hit: bool| {
+        let members = [
+            ("/name", json!("lookup")),
+            ("/args/block_type", json!(block)),
+            ("/args/is_cache_hit", json!(hit)),
+            ("/args/not_inserted", json!(false)),
+            ("/args/cause", json!("query")),
+        ];
+        of(request, &members)
+    };
+    let filters = look_up("query-1", "filter", false);
+    assert!(!filters.is_empty(), "the first query loads filters");
+    assert!(look_up("query-1", "filter", true).is_empty());
+    for filter in &filters {
+        assert!(
+            filter["args"]["block_size"].as_u64() > Some(1000),
+            "{filter}"
+        );
+        assert!(filter["args"]["entries"].as_u64() > Some(0), "{filter}");
+        assert_eq!(filter["cat"], "chunk_index");
+        assert_ne!(filter["args"]["leaf"], 0);
+    }
+    assert!(
+        !look_up("query-3", "filter", true).is_empty(),
+        "they are kept for the next"
+    );
+    assert!(look_up("query-3", "filter", false).is_empty());
+    let read = |request: &str, class: &str| {
+        of(request, &[("/name", json!("read")), ("/cat", json!(class))])
+    };
+    assert!(
+        !read("query-1", "data").is_empty(),
+        "what filters do not rule out is read"
+    );
+    assert!(
+        read("query-1", "data").iter().all(|read| {
+            read["args"]["is_cache_hit"].is_boolean() && read["args"]["cause"] == "query"
+        }),
+        "whether the system had it is known"
+    );
+    assert!(!read("query-1", "chunk_index").is_empty());
+    let known = |block: &str| {
+        look_up("query-1", block, true).len() + look_up("query-1", block, false).len()
+    };
+    assert!(known("dictionary") > 0 && known("index") > 0);
+    assert_eq!(look_up("query-1", "answer", false).len(), 1);
+    assert_eq!(look_up("query-2", "answer", true).len(), 1);
+    assert!(
+        read("query-2", "data").is_empty(),
+        "a kept answer reads no events"
+    );
+    let index_part = [
+        ("/name", json!("lookup")),
+        ("/cat", json!("index")),
+        ("/args/block_type", json!("index")),
+        ("/args/found", json!(true)),
+    ];
+    assert!(!having(&events, &index_part).is_empty());
+    analyzed(&server, &trace);
+}
+
+/// The caches of the trace by the analysis of block caches.
+fn analyzed(server: &Server, trace: &str) {
+    let report = |more: &[&str]| {
+        let look_ups = ["analyze", "--storage", trace, "--lookups", "--json"];
+        let (code, out, err) = tracehold(server, &[&look_ups, more].concat());
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let accesses = |report: &Value| report["accesses"].as_u64().unwrap();
+    let all = report(&["--cache-sizes", "64K,1M"]);
+    let mut sum = 0;
+    for blocks in ["index", "filter", "data", "dictionary", "answer"] {
+        let of_type = accesses(&report(&["--blocks", blocks]));
+        assert!(of_type > 0, "no look-up of {blocks} blocks");
+        sum += of_type;
+    }
+    assert_eq!(sum, accesses(&all));
+    let pages = report(&["--blocks", "data", "--page-bytes", "65536"]);
+    assert!(accesses(&pages) < accesses(&report(&["--blocks", "data"])));
+    let (code, _, err) = tracehold(
+        server,
+        &[
+            "analyze",
+            "--storage",
+            trace,
+            "--lookups",
+            "--blocks",
+            "teleport",
+        ],
+    );
+    assert_eq!(code, 2, "{err}");
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "not within a minute: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A write or a sync serves whoever waits for it: the trace names the first and counts all.
+#[test]
+fn writes_tell_for_whom_they_were_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("written");
+    let agent = Agent::declare(&mut api, &storage, "a", "s", "none");
+    let push = |sequence: u64| {
+        let packet = harness::payload(1, sequence, 5_000);
+        let request = Request::new("POST", agent.path())
+            .header("content-type", "application/octet-stream")
+            .header("tracehold-epoch", 1)
+            .header("tracehold-sequence", sequence)
+            .header("x-request-id", format!("push-{sequence}"))
+            .body(&packet);
+        assert_eq!(server.connect().send(&request).unwrap().status, 200);
+    };
+    let (_, events) = traced(&server, folder.path(), |_| (0..6).for_each(push));
+    for sequence in 0..6 {
+        for name in ["write", "sync"] {
+            let members = [
+                ("/name", json!(name)),
+                ("/cat", json!("data")),
+                ("/args/cause", json!("ingest")),
+                ("/args/storage", json!(storage)),
+                ("/args/request_id", json!(format!("push-{sequence}"))),
+            ];
+            let found = having(&events, &members);
+            assert_eq!(found.len(), 1, "{name} {sequence} of {events:#?}");
+            assert_eq!(found[0]["args"]["requests"], 1);
+        }
+    }
+}
