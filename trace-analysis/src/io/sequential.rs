@@ -1,7 +1,8 @@
 //! Which share of the accesses goes on where the last one on the same file ended.
 //!
 //! Direct writes are whole blocks, so an append writes the block again that the one before it left
-//! incomplete: a write that begins in the last block of the one before, and ends behind it, goes on.
+//! incomplete: a write that begins in the last block of the one before, and ends behind it, goes
+//! on.
 
 use std::collections::BTreeMap;
 
