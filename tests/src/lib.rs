@@ -31,5 +31,5 @@ pub use model::{ModelPlan, ModelReport, run_model};
 pub use multipart::{Part, parts};
 pub use payload::{Random, packet, payload};
 pub use power::{check_image, record_power};
-pub use programs::{opentelemetry_python, run_tracehold, tracehold, traceholdd};
+pub use programs::{opentelemetry_python, run_tracehold, tables_python, tracehold, traceholdd};
 pub use server::{Server, Settings, small_disk_settings};

@@ -17,15 +17,25 @@ pub fn tracehold() -> PathBuf {
     folder().join("tracehold")
 }
 
-/// Python with the SDK of OpenTelemetry, or none where it was not installed: then the reason is
+/// Python with the SDK of OpenTelemetry.
+pub fn opentelemetry_python() -> Option<PathBuf> {
+    peer_python("opentelemetry")
+}
+
+/// Python with DuckDB, Arrow and the messages of Perfetto.
+pub fn tables_python() -> Option<PathBuf> {
+    peer_python("tables")
+}
+
+/// Python with the packages of a peer, or none where these were not installed: then the reason is
 /// printed and the case that asked passes.
 #[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
-pub fn opentelemetry_python() -> Option<PathBuf> {
-    let python = folder().join("../peers/opentelemetry/bin/python");
+fn peer_python(peer: &str) -> Option<PathBuf> {
+    let python = folder().join("../peers").join(peer).join("bin/python");
     if python.exists() {
         return Some(python);
     }
-    println!("skipped: no SDK of OpenTelemetry; `cargo xtask test` installs it");
+    println!("skipped: no {peer} for Python; `cargo xtask test` installs it");
     None
 }
 

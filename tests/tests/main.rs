@@ -8,10 +8,12 @@
 
 mod archives;
 mod bad_input;
+mod broken_answers;
 mod copies;
 mod crashes;
 mod disk_low;
 mod exported;
+mod formats;
 mod io_trace;
 mod io_trace_reading;
 mod labels;

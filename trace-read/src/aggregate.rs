@@ -22,12 +22,12 @@ pub fn count(
     limits: Limits,
 ) -> Result<(u64, Report), ReadError> {
     let filter = request.filter(sources)?;
-    let plan = plan(sources, filter.as_ref(), Shortcut::Count)?;
+    let plan = plan(sources, filter.as_ref(), Shortcut::Count, &request.cancel)?;
     let tasks = tasks(&plan.sources);
-    let table = FieldTable::new();
-    let (counters, matched, _) = read(&plan.sources, &tasks, &table, limits, || Counting)?;
+    let (table, work) = (FieldTable::new(), (limits, &request.cancel));
+    let (counters, matched, _) = read(&plan.sources, &tasks, &table, work, || Counting)?;
     let mut report = plan.report;
-    report.counters = counters;
+    report.add(counters);
     report.matched = plan.counted + matched;
     Ok((report.matched, report))
 }
@@ -79,7 +79,7 @@ pub fn group_by(
     } else {
         Shortcut::None
     };
-    let plan = plan(sources, filter.as_ref(), shortcut)?;
+    let plan = plan(sources, filter.as_ref(), shortcut, &request.cancel)?;
     let tasks = tasks(&plan.sources);
     let mut table = FieldTable::new();
     let fields = GroupFields {
@@ -92,9 +92,10 @@ pub fn group_by(
         groups: Groups::default(),
         full: false,
     };
-    let (counters, matched, workers) = read(&plan.sources, &tasks, &table, limits, make)?;
+    let work = (limits, &request.cancel);
+    let (counters, matched, workers) = read(&plan.sources, &tasks, &table, work, make)?;
     let mut report = plan.report;
-    report.counters = counters;
+    report.add(counters);
     report.matched = matched + plan.statistics.events();
     let mut full = workers.iter().any(|worker| worker.full);
     let mut groups = Groups::default();

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use trace_events::Event;
-use trace_index::{BlockKind, ChunkStatistics, Index, Pruner, SlowRecord};
+use trace_index::{BlockKind, ChunkStatistics, Index, Pruner, Pruning, SlowRecord};
 use trace_query::{FieldTable, Filter, Program};
 
 use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts, passes_none};
-use crate::{Evidence, Limits, ReadError, Report};
+use crate::{Cancel, Evidence, Limits, ReadError, Report};
 
 /// What the summaries of chunks may answer instead of their events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,7 @@ pub(crate) fn plan<'s>(
     sources: &'s [Box<dyn ChunkSource>],
     filter: Option<&Filter>,
     shortcut: Shortcut,
+    cancel: &Cancel,
 ) -> Result<Plan<'s>, ReadError> {
     let mut plan = Plan {
         sources: Vec::new(),
@@ -55,6 +56,7 @@ pub(crate) fn plan<'s>(
         },
     };
     for source in sources {
+        cancel.check()?;
         let local = filter.map(|filter| source.localize(filter));
         if local
             .as_ref()
@@ -98,15 +100,21 @@ impl Plan<'_> {
         // The filter that passes all needs no evidence.
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(filter.unwrap_or(&all));
-        if shortcut == Shortcut::Groups {
-            evidence.load_kinds(&[BlockKind::Statistics])?;
-            evidence.load_kinds(&[BlockKind::Sketches])?;
-        }
-        let pruning = evidence.prune(&pruner)?;
-        if records {
-            evidence.load_slowest(&pruner, &pruning)?;
-        }
+        let loaded = load(&mut evidence, &pruner, shortcut, records);
         self.report.indexed += 1;
+        let pruning = match loaded {
+            Ok(pruning) => pruning,
+            // Where the chunks lie is known, so they are read without what the index says of them.
+            Err(error) if error.is_of_index() => {
+                self.report.damaged.push(error.line());
+                self.report.index_bytes += evidence.fetched_bytes();
+                let chunks = evidence.index().chunks().len();
+                self.report.chunks += chunks;
+                self.report.read += chunks;
+                return Ok(((0..chunks).collect(), Vec::new()));
+            }
+            Err(error) => return Err(error),
+        };
         self.report.chunks += pruning.total;
         for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
             *sum += ruled_out;
@@ -144,6 +152,24 @@ impl Plan<'_> {
         self.report.index_bytes += evidence.fetched_bytes();
         Ok((left, slowest))
     }
+}
+
+/// Rules out chunks, and loads what the summaries of the others are to answer.
+fn load(
+    evidence: &mut Evidence,
+    pruner: &Pruner,
+    shortcut: Shortcut,
+    records: bool,
+) -> Result<Pruning, ReadError> {
+    if shortcut == Shortcut::Groups {
+        evidence.load_kinds(&[BlockKind::Statistics])?;
+        evidence.load_kinds(&[BlockKind::Sketches])?;
+    }
+    let pruning = evidence.prune(pruner)?;
+    if records {
+        evidence.load_slowest(pruner, &pruning)?;
+    }
+    Ok(pruning)
 }
 
 /// A task that reads records which the index kept.
@@ -205,7 +231,7 @@ pub(crate) fn read<W: Worker + Send>(
     plan: &[Planned<'_>],
     tasks: &[TaskRef<'_>],
     table: &FieldTable,
-    limits: Limits,
+    (limits, cancel): (Limits, &Cancel),
     make_worker: impl Fn() -> W + Sync,
 ) -> Result<(Counters, u64, Vec<W>), ReadError> {
     let next = AtomicUsize::new(0);
@@ -216,6 +242,7 @@ pub(crate) fn read<W: Worker + Send>(
             plan,
             table,
             stop: &stop,
+            cancel,
             matched: 0,
             scratch: Scratch::default(),
         };
@@ -262,6 +289,7 @@ struct Reader<'p, 's> {
     plan: &'p [Planned<'s>],
     table: &'p FieldTable,
     stop: &'p AtomicBool,
+    cancel: &'p Cancel,
     matched: u64,
     scratch: Scratch,
 }
@@ -272,6 +300,7 @@ impl Reader<'_, '_> {
         task: TaskRef<'_>,
         worker: &mut W,
     ) -> Result<Counters, ReadError> {
+        self.cancel.check()?;
         let planned = &self.plan[task.source];
         let mut table = self.table.clone();
         let program = planned
@@ -279,8 +308,11 @@ impl Reader<'_, '_> {
             .as_ref()
             .map(|filter| Program::compile(filter, &mut table));
         worker.begin(task);
-        let (matched, stop) = (&mut self.matched, self.stop);
+        let (matched, stop, cancel) = (&mut self.matched, self.stop, self.cancel);
         let mut each = |event: &dyn Event| {
+            if cancel.is_cancelled() {
+                return ControlFlow::Break(());
+            }
             let passes = match &program {
                 Some(program) => program.matches(event),
                 None => true,
@@ -297,6 +329,7 @@ impl Reader<'_, '_> {
         let counters = planned
             .source
             .read(task.task, &table, &mut self.scratch, &mut each)?;
+        self.cancel.check()?;
         if worker.end(task).is_break() {
             self.stop.store(true, Ordering::Relaxed);
         }

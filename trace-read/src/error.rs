@@ -99,6 +99,9 @@ pub enum ReadError {
         /// The field.
         field: String,
     },
+    /// Groups have no times.
+    #[error("a timeline has no place for groups: ask for parquet, arrow, csv, ndjson or text")]
+    GroupsInTimeline,
     /// It was ended from outside.
     #[error("it was ended before it was done")]
     Cancelled,
@@ -114,6 +117,19 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Whether it is about an index, without which there is an answer as well.
+    pub(crate) fn is_of_index(&self) -> bool {
+        matches!(self, ReadError::Sidecar { .. } | ReadError::Window { .. })
+    }
+
+    /// What is wrong and why, in one line.
+    pub(crate) fn line(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+
     pub(crate) fn fetch(place: impl Into<String>, source: std::io::Error) -> ReadError {
         ReadError::Fetch {
             place: place.into(),

@@ -1,8 +1,11 @@
 //! An index that is loaded as far as a query needs it.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use trace_index::{Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, Tier};
+use trace_index::{
+    Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, SidecarError, Tier,
+};
 
 use crate::look_up::{LookUps, told};
 use crate::{Fetch, ReadError};
@@ -127,7 +130,14 @@ impl Evidence {
         let place = fetch.place();
         let parts = fetch
             .fetch_parts(&ranges)
-            .map_err(|error| ReadError::fetch(&*place, error))?;
+            .map_err(|error| match error.kind() {
+                // It was cut after it was opened.
+                ErrorKind::UnexpectedEof => ReadError::Sidecar {
+                    place: place.clone(),
+                    source: SidecarError::NotAnIndex("it became shorter after it was opened"),
+                },
+                _ => ReadError::fetch(&*place, error),
+            })?;
         for ((block, started), part) in missing.iter().zip(parts) {
             *fetched_bytes += u64::from(block.length);
             sidecar

@@ -6,7 +6,7 @@
 //! | where bytes come from: this machine, a server, by byte range | [`Fetch`], [`LocalFile`] |
 //! | what is asked | [`Request`], [`Limits`] |
 //! | ruling out chunks, fetching only the blocks of the index that this needs | [`Evidence`] |
-//! | matching events as rows, in the order of time | [`write_rows`], [`RowFormat`] |
+//! | matching events as rows, in the order of time | [`write_rows`], [`Format`], [`RowFormat`] |
 //! | counts and groups, from summaries where they are exact | [`count`], [`group_by`] |
 //! | what was ruled out, read and found | [`Report`] |
 //!
@@ -41,11 +41,11 @@ pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
 pub use output::{
-    Column, Columns, Csv, GROUP_COLUMNS, Ndjson, RowFormat, Text, group_csv_head, write_group_csv,
-    write_group_ndjson, write_json_value,
+    Column, Columns, Csv, Format, GROUP_COLUMNS, Ndjson, Out, Perfetto, RowFormat, RowSink, Table,
+    TableKind, Text, write_group_ndjson, write_groups, write_json_value,
 };
 pub use packet_files::open_paths;
-pub use request::{Limits, Report, Request};
+pub use request::{Cancel, Limits, Report, Request};
 pub use rows::write_rows;
 pub use source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 pub use stored::{

@@ -1,5 +1,8 @@
 //! What a reader asks for, and what an answer cost.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use trace_query::{BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, Query, Scalar};
 
 use crate::ReadError;
@@ -14,6 +17,35 @@ pub struct Request {
     pub from: Option<i64>,
     /// Events that start before this time.
     pub to: Option<i64>,
+    /// Ends the work from outside.
+    pub cancel: Cancel,
+}
+
+/// Ends a query from outside: what is under way stops at its next event, with
+/// [`ReadError::Cancelled`]. Clones belong together.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Nobody waits for the answer any more.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody waits any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// # Errors
+    ///
+    /// When nobody waits any more.
+    pub(crate) fn check(&self) -> Result<(), ReadError> {
+        match self.is_cancelled() {
+            true => Err(ReadError::Cancelled),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Request {
@@ -65,6 +97,9 @@ pub struct Limits {
     pub threads: usize,
     /// Bytes of rows that wait for their turn before they are put aside in a file.
     pub waiting_bytes_max: usize,
+    /// Bytes of a row group of a Parquet file, before they are compressed, at which it is written.
+    /// A batch more may be in it.
+    pub row_group_bytes: usize,
 }
 
 impl Default for Limits {
@@ -73,6 +108,7 @@ impl Default for Limits {
         Limits {
             threads: threads.min(THREADS_MAX),
             waiting_bytes_max: 64 << 20,
+            row_group_bytes: 16 << 20,
         }
     }
 }
@@ -107,9 +143,19 @@ pub struct Report {
     pub matched: u64,
     /// How often rows that waited were put aside in a file.
     pub spills: u64,
+    /// What the reader of the answer should know of it.
+    pub notes: Vec<String>,
+    /// Parts of indexes that turned out to be damaged: what they tell was read from the events.
+    pub damaged: Vec<String>,
 }
 
 impl Report {
+    /// Takes in what reading cost and found.
+    pub(crate) fn add(&mut self, mut counters: Counters) {
+        self.damaged.append(&mut counters.damaged);
+        self.counters += counters;
+    }
+
     /// The report as a JSON object.
     pub fn json(&self) -> String {
         let [statistics, dictionaries, filters] = self.ruled_out;

@@ -9,9 +9,9 @@ use trace_query::FieldTable;
 
 use crate::engine::{Planned, Shortcut, TaskRef, Worker, plan, read, tasks};
 use crate::order::{Merge, RUN_BYTES, RowKey, Run};
-use crate::output::{Columns, RowFormat};
+use crate::output::{Columns, Out, RowFormat};
 use crate::source::{ChunkSource, Counters};
-use crate::{Limits, ReadError, Report, Request};
+use crate::{Cancel, Limits, ReadError, Report, Request};
 
 /// Messages that wait between the threads that read and the one that writes.
 const MESSAGES_MAX: usize = 64;
@@ -32,21 +32,24 @@ pub fn write_rows(
     columns: &Columns,
     format: &mut dyn RowFormat,
     limits: Limits,
-    out: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+    out: &mut Out<'_>,
 ) -> Result<Report, ReadError> {
     let filter = request.filter(sources)?;
-    let planned = plan(sources, filter.as_ref(), Shortcut::None)?;
+    let planned = plan(sources, filter.as_ref(), Shortcut::None, &request.cancel)?;
     let mut table = FieldTable::new();
     format.prepare(columns, &mut table);
     let format: &dyn RowFormat = format;
-    out(&format.head()).map_err(ReadError::Output)?;
+    let mut sink = format.sink(&limits);
+    sink.begin(out).map_err(ReadError::Output)?;
     let tasks = tasks(&planned.sources);
     let (sender, receiver) = sync_channel(MESSAGES_MAX);
     let mut report = planned.report;
     let written = std::thread::scope(|scope| {
         let (tasks, sources, table) = (&tasks, &planned.sources, &table);
-        let reading = scope.spawn(move || read_rows(sources, tasks, table, limits, format, sender));
-        let written = Writer::new(tasks, limits).run(receiver, out);
+        let work = (limits, &request.cancel);
+        let reading = scope.spawn(move || read_rows(sources, tasks, table, work, format, sender));
+        let mut give = |row: &[u8]| sink.row(row, out).map_err(ReadError::Output);
+        let written = Writer::new(tasks, limits).run(receiver, &mut give);
         // Panics of a reader are our own mistakes; they go on here.
         let read = reading
             .join()
@@ -56,8 +59,10 @@ pub fn write_rows(
             (Ok(spills), Ok((counters, matched))) => Ok((spills, counters, matched)),
         }
     });
-    (report.spills, report.counters, report.matched) = written?;
-    out(&format.tail()).map_err(ReadError::Output)?;
+    let (spills, counters, matched) = written?;
+    (report.spills, report.matched) = (spills, matched);
+    report.add(counters);
+    report.notes = sink.end(out).map_err(ReadError::Output)?;
     Ok(report)
 }
 
@@ -72,7 +77,7 @@ fn read_rows(
     sources: &[Planned<'_>],
     tasks: &[TaskRef<'_>],
     table: &FieldTable,
-    limits: Limits,
+    work: (Limits, &Cancel),
     format: &dyn RowFormat,
     sender: SyncSender<Message>,
 ) -> Result<(Counters, u64), ReadError> {
@@ -83,7 +88,7 @@ fn read_rows(
         task: 0,
         row: 0,
     };
-    let (counters, matched, _workers) = read(sources, tasks, table, limits, make)?;
+    let (counters, matched, _workers) = read(sources, tasks, table, work, make)?;
     Ok((counters, matched))
 }
 
@@ -167,21 +172,20 @@ impl Writer {
     fn run(
         mut self,
         receiver: Receiver<Message>,
-        out: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+        give: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
     ) -> Result<u64, ReadError> {
-        let mut give = |row: &[u8]| out(row).map_err(ReadError::Output);
         for message in receiver {
             match message {
                 Message::Rows(run) => self.merge.push(run)?,
                 Message::Ended(number) => {
                     self.open.remove(&(self.first[number as usize], number));
                     if let Some((watermark, _)) = self.open.first() {
-                        self.merge.drain(Some(*watermark), &mut give)?;
+                        self.merge.drain(Some(*watermark), &mut *give)?;
                     }
                 }
             }
         }
-        self.merge.drain(None, &mut give)?;
+        self.merge.drain(None, give)?;
         Ok(self.merge.spills())
     }
 }

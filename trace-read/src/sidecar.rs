@@ -74,6 +74,14 @@ impl OpenSidecar {
         }
     }
 
+    /// As [`OpenSidecar::attachment`], `None` where it is damaged.
+    pub(crate) fn sound_attachment(&self, name: &str) -> Result<Option<Arc<[u8]>>, ReadError> {
+        match self.attachment(name) {
+            Err(error) if error.is_of_index() => Ok(None),
+            other => other,
+        }
+    }
+
     /// What an adapter keeps beside the index under this name.
     pub(crate) fn attachment(&self, name: &str) -> Result<Option<Arc<[u8]>>, ReadError> {
         let mut sidecar = self.sidecar()?;

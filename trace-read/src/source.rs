@@ -135,6 +135,8 @@ pub struct Counters {
     pub decoded: Decoded,
     /// What could not be read and was left out, for people.
     pub faults: Vec<String>,
+    /// Parts of indexes that turned out to be damaged, and were gone past.
+    pub damaged: Vec<String>,
 }
 
 impl std::ops::AddAssign for Counters {
@@ -143,5 +145,6 @@ impl std::ops::AddAssign for Counters {
         self.decoded_bytes += other.decoded_bytes;
         self.decoded += other.decoded;
         self.faults.extend(other.faults);
+        self.damaged.extend(other.damaged);
     }
 }

@@ -21,11 +21,21 @@ const OPENTELEMETRY: Peer = Peer {
     module: "opentelemetry.exporter.otlp.proto.http.trace_exporter",
 };
 
+/// Readers of the tables and timelines that queries write.
+const TABLES: Peer = Peer {
+    name: "tables",
+    packages: &["duckdb==2.0.0", "perfetto==0.59.1", "pyarrow==26.0.1"],
+    module: "duckdb, perfetto, pyarrow",
+};
+
 /// Runs everything, or with a filter only the tests whose name contains it.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     install::ensure(TOOLS)?;
     if !install::ensure_peer(OPENTELEMETRY) {
         println!("the SDK of OpenTelemetry cannot be brought: its case passes without running");
+    }
+    if !install::ensure_peer(TABLES) {
+        println!("DuckDB, Arrow and Perfetto cannot be brought: their cases pass without running");
     }
     // The runner shows nothing of cases that pass; those that skip themselves say it here as well.
     if harness::corpora().is_none() {

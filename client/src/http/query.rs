@@ -26,7 +26,7 @@ pub struct QuerySpec {
     /// What the matching events add up to, by the values of this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<String>,
-    /// `ndjson`, `csv` or `text`.
+    /// `ndjson`, `csv`, `text`, `arrow`, `parquet` or `perfetto`.
     pub format: &'static str,
     /// Tell in a last line what was ruled out and what was read.
     pub explain: bool,
@@ -53,6 +53,12 @@ impl Client {
 }
 
 impl QueryRows {
+    /// How many events match, where the server knew that before it began to answer.
+    pub fn matched(&self) -> Option<u64> {
+        let matched = self.response.headers().get("tracehold-matched")?;
+        matched.to_str().ok()?.parse().ok()
+    }
+
     /// The next bytes; `None` when the answer is complete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let url = self.response.url().to_string();

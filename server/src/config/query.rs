@@ -12,6 +12,8 @@ pub struct QueryConfig {
     pub threads: u32,
     /// Rows of one query that wait in memory for earlier ones before they are put aside in a file.
     pub waiting_bytes_max: u64,
+    /// Bytes of a row group of a Parquet answer, before they are compressed.
+    pub row_group_bytes_max: u64,
     /// Memory for Bloom filters that queries share.
     pub filter_cache_bytes_max: u64,
     /// Packet bytes of a chunk of a chunk index.
@@ -28,6 +30,7 @@ impl Default for QueryConfig {
             concurrent_max: 8,
             threads: 0,
             waiting_bytes_max: 32 << 20,
+            row_group_bytes_max: 16 << 20,
             filter_cache_bytes_max: 32 << 20,
             chunk_bytes: 2 << 20,
             index_fields: Vec::new(),
@@ -38,10 +41,11 @@ impl Default for QueryConfig {
 
 impl QueryConfig {
     /// The settings that cannot be 0.
-    pub(super) fn positive(&self) -> [(&'static str, u64); 2] {
+    pub(super) fn positive(&self) -> [(&'static str, u64); 3] {
         [
             ("query.concurrent_max", u64::from(self.concurrent_max)),
             ("query.chunk_bytes", self.chunk_bytes),
+            ("query.row_group_bytes_max", self.row_group_bytes_max),
         ]
     }
 }

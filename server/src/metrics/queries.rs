@@ -9,6 +9,8 @@ use super::{InProgress, Maker};
 pub(crate) struct QueryMetrics {
     running: IntGauge,
     finished: IntCounter,
+    /// Queries of which the client left.
+    pub(crate) cancelled: IntCounter,
     chunks: IntCounterVec,
     events_decoded: IntCounter,
     events_matched: IntCounter,
@@ -26,6 +28,10 @@ impl QueryMetrics {
         Self {
             running: maker.gauge("tracehold_queries_running", "Queries that run."),
             finished: maker.counter("tracehold_queries_total", "Queries that ran to their end."),
+            cancelled: maker.counter(
+                "tracehold_queries_cancelled_total",
+                "Queries that were ended because their client was gone.",
+            ),
             chunks: maker.counters(
                 "tracehold_query_chunks_total",
                 "Indexed chunks, by what became of them.",

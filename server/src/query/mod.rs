@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use trace_format::StorageId;
 use trace_index::FilterCache;
 use trace_query::{FieldPath, QueryError};
-use trace_read::{Columns, LeafRanges, Limits, ReadError, Request, StorageSet};
+use trace_read::{Columns, Format, LeafRanges, Limits, ReadError, Request, StorageSet};
 
 use crate::config::QueryConfig;
 
@@ -48,6 +48,25 @@ pub(crate) enum RowsFormat {
     Csv,
     /// Lines for people.
     Text,
+    /// A stream of Arrow record batches (IPC).
+    Arrow,
+    /// A Parquet file.
+    Parquet,
+    /// A Perfetto trace.
+    Perfetto,
+}
+
+impl From<RowsFormat> for Format {
+    fn from(format: RowsFormat) -> Self {
+        match format {
+            RowsFormat::Ndjson => Self::Ndjson,
+            RowsFormat::Csv => Self::Csv,
+            RowsFormat::Text => Self::Text,
+            RowsFormat::Arrow => Self::Arrow,
+            RowsFormat::Parquet => Self::Parquet,
+            RowsFormat::Perfetto => Self::Perfetto,
+        }
+    }
 }
 
 /// What is asked of storages.
@@ -56,7 +75,7 @@ pub(crate) struct Question {
     pub(crate) storages: Vec<StorageId>,
     pub(crate) request: Request,
     pub(crate) wanted: Wanted,
-    pub(crate) format: RowsFormat,
+    pub(crate) format: Format,
     pub(crate) explain: bool,
 }
 
@@ -119,6 +138,7 @@ impl Queries {
             limits: Limits {
                 threads,
                 waiting_bytes_max: bytes(config.waiting_bytes_max),
+                row_group_bytes: bytes(config.row_group_bytes_max),
             },
             concurrent_max: config.concurrent_max,
         }

@@ -12,11 +12,11 @@ use trace_format::StorageId;
 use trace_format::storage_file::StorageState;
 use trace_query::FieldPath;
 use trace_read::{
-    Columns, Csv, Limits, Ndjson, ReadError, Report, RowFormat, StorageSet, StoredLeaf, Text,
-    count, group_by, group_csv_head, write_group_csv, write_group_ndjson, write_rows,
+    Cancel, Columns, Format, Limits, ReadError, Report, StorageSet, StoredLeaf, count, group_by,
+    write_groups, write_rows,
 };
 
-use super::{AnswerError, Queries, Question, RowsFormat, Wanted, stored_leaves};
+use super::{AnswerError, Queries, Question, Wanted, stored_leaves};
 use crate::app_state::AppState;
 
 /// Bytes of rows that go out together.
@@ -28,6 +28,8 @@ const PIECES_MAX: usize = 8;
 pub(crate) struct Answer {
     /// The first bytes, which may be all.
     pub(crate) first: Bytes,
+    /// How many events match, where all were found before the first bytes left.
+    pub(crate) matched: Option<u64>,
     /// What follows.
     pub(crate) rest: Rows,
 }
@@ -36,9 +38,19 @@ pub(crate) struct Answer {
 pub(crate) struct Rows {
     messages: mpsc::Receiver<Message>,
     is_over: bool,
+    matched: Option<u64>,
+    cancel: Cancel,
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
 }
 
 enum Message {
+    /// How many events match, in front of the first piece.
+    Matched(u64),
     Piece(Bytes),
     Ended(Result<(), ReadError>),
 }
@@ -50,6 +62,8 @@ impl Rows {
         Self {
             messages,
             is_over: true,
+            matched: None,
+            cancel: Cancel::default(),
         }
     }
 
@@ -61,9 +75,15 @@ impl Rows {
         if self.is_over {
             return None;
         }
-        let message = self.messages.recv().await;
+        let mut message = self.messages.recv().await;
+        if let Some(Message::Matched(matched)) = message {
+            self.matched = Some(matched);
+            message = self.messages.recv().await;
+        }
         self.is_over = !matches!(message, Some(Message::Piece(_)));
         match message {
+            // It stands in front of a piece, once.
+            Some(Message::Matched(_)) => None,
             Some(Message::Piece(piece)) => Some(Ok(piece)),
             Some(Message::Ended(Err(error))) => Some(Err(error)),
             Some(Message::Ended(Ok(()))) => None,
@@ -90,8 +110,11 @@ impl Queries {
             && let Some(first) = app.engine.cached(*storage, key).await?
         {
             app.metrics.queries.cached.inc();
-            let rest = Rows::over();
-            return Ok(Answer { first, rest });
+            return Ok(Answer {
+                first,
+                matched: None,
+                rest: Rows::over(),
+            });
         }
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| AnswerError::Busy {
@@ -102,6 +125,13 @@ impl Queries {
             leaves.extend(stored_leaves(&app.engine, *storage, Cause::Query).await?);
         }
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
+        // From here on the query ends when nobody waits for it any more.
+        let mut rest = Rows {
+            messages: receiver,
+            is_over: false,
+            matched: None,
+            cancel: question.request.cancel.clone(),
+        };
         let job = Job {
             question,
             app: Arc::clone(app),
@@ -110,40 +140,23 @@ impl Queries {
             out: Out {
                 sender: sender.clone(),
                 piece: Vec::new(),
+                has_sent: false,
                 kept: kept.is_some().then(Vec::new),
             },
             _permit: permit,
         };
-        let (app, handle) = (Arc::clone(app), Handle::current());
-        tokio::task::spawn_blocking(move || {
-            let storages = job.question.storages.clone();
-            let ended = job.run(leaves);
-            if matches!(ended, Err(ReadError::Sidecar { .. })) {
-                let indexes = &app.indexes;
-                storages.iter().for_each(|id| indexes.make_anew(*id));
-            }
-            let (ended, answer) = match ended {
-                Ok(answer) => (Ok(()), answer),
-                Err(error) => (Err(error), None),
-            };
-            // Nobody may be there to hear it.
-            let _ = sender.blocking_send(Message::Ended(ended));
-            if let Some(((storage, key), answer)) = kept.zip(answer) {
-                let keep = app.engine.keep_cached(storage, &key, &answer);
-                if let Err(error) = handle.block_on(keep) {
-                    tracing::warn!(%storage, %error, "an answer is not kept");
-                }
-            }
-        });
-        let mut rest = Rows {
-            messages: receiver,
-            is_over: false,
-        };
+        let handle = Handle::current();
+        tokio::task::spawn_blocking(move || job.run_to_end(leaves, &sender, kept, &handle));
         let first = match rest.next().await {
             None => Bytes::new(),
             Some(piece) => piece?,
         };
-        Ok(Answer { first, rest })
+        let matched = rest.matched.take();
+        Ok(Answer {
+            first,
+            matched,
+            rest,
+        })
     }
 }
 
@@ -188,6 +201,33 @@ struct Job {
 }
 
 impl Job {
+    /// Runs, says how it ended, and keeps the answer under the key of `kept`.
+    fn run_to_end(
+        self,
+        leaves: Vec<StoredLeaf>,
+        sender: &mpsc::Sender<Message>,
+        kept: Option<(StorageId, String)>,
+        handle: &Handle,
+    ) {
+        let app = Arc::clone(&self.app);
+        let ended = self.run(leaves);
+        if matches!(ended, Err(ReadError::Cancelled)) {
+            app.metrics.queries.cancelled.inc();
+        }
+        let (ended, answer) = match ended {
+            Ok(answer) => (Ok(()), answer),
+            Err(error) => (Err(error), None),
+        };
+        // Nobody may be there to hear it.
+        let _ = sender.blocking_send(Message::Ended(ended));
+        if let Some(((storage, key), answer)) = kept.zip(answer) {
+            let keep = app.engine.keep_cached(storage, &key, &answer);
+            if let Err(error) = handle.block_on(keep) {
+                tracing::warn!(%storage, %error, "an answer is not kept");
+            }
+        }
+    }
+
     /// Gives the whole answer where it may be kept.
     fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<Option<Vec<u8>>, ReadError> {
         let _running = self.app.metrics.queries.began();
@@ -199,33 +239,28 @@ impl Job {
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
         let report = self.write(&sources)?;
         self.app.metrics.queries.ended(&report);
-        for fault in report
-            .counters
-            .faults
-            .iter()
-            .chain(&left_out)
-            .chain(&unused)
-        {
+        if !report.damaged.is_empty() {
+            let indexes = &self.app.indexes;
+            let storages = &self.question.storages;
+            storages.iter().for_each(|id| indexes.make_anew(*id));
+        }
+        let faults = report.counters.faults.iter();
+        let faults = faults.chain(&left_out).chain(&unused);
+        let faults: Vec<&String> = faults.chain(&report.damaged).collect();
+        for fault in &faults {
             tracing::warn!(%fault, "a query went past it");
         }
         if self.question.explain {
-            let notes: Vec<&String> = report
-                .counters
-                .faults
-                .iter()
-                .chain(&left_out)
-                .chain(&unused)
-                .collect();
+            let notes: Vec<&String> = faults.into_iter().chain(&report.notes).collect();
             let explanation = explanation(&report, &notes);
-            match self.question.format {
-                RowsFormat::Ndjson => self.out.write(explanation.as_bytes()),
-                RowsFormat::Csv | RowsFormat::Text => {
-                    self.out.write(format!("# {explanation}").as_bytes())
-                }
-            }
-            .map_err(ReadError::Output)?;
+            let mark = match self.question.format {
+                Format::Ndjson => "",
+                _ => "# ",
+            };
+            let line = format!("{mark}{explanation}");
+            self.out.write(line.as_bytes()).map_err(ReadError::Output)?;
         }
-        self.out.flush().map_err(ReadError::Output)?;
+        self.out.end(report.matched).map_err(ReadError::Output)?;
         let is_whole = report.counters.faults.is_empty();
         Ok(self.out.kept.filter(|_| is_whole))
     }
@@ -251,7 +286,7 @@ impl Job {
         let mut write = |bytes: &[u8]| out.write(bytes);
         match wanted {
             Wanted::Rows(columns) => {
-                let mut rows = row_format(*format);
+                let mut rows = format.rows();
                 write_rows(
                     sources,
                     request,
@@ -269,32 +304,10 @@ impl Job {
             Wanted::Groups(field) => {
                 let path = FieldPath::new(field);
                 let (groups, report) = group_by(sources, request, &path, self.limits)?;
-                let mut row = match format {
-                    RowsFormat::Csv => group_csv_head(field),
-                    RowsFormat::Ndjson | RowsFormat::Text => Vec::new(),
-                };
-                for group in &groups {
-                    match format {
-                        RowsFormat::Csv => write_group_csv(group, &mut row),
-                        RowsFormat::Ndjson | RowsFormat::Text => {
-                            write_group_ndjson(field, group, &mut row);
-                        }
-                    }
-                    write(&row).map_err(ReadError::Output)?;
-                    row.clear();
-                }
-                write(&row).map_err(ReadError::Output)?;
+                write_groups(*format, field, &groups, &self.limits, &mut write)?;
                 Ok(report)
             }
         }
-    }
-}
-
-fn row_format(format: RowsFormat) -> Box<dyn RowFormat> {
-    match format {
-        RowsFormat::Ndjson => Box::new(Ndjson::default()),
-        RowsFormat::Csv => Box::new(Csv::default()),
-        RowsFormat::Text => Box::new(Text::default()),
     }
 }
 
@@ -308,6 +321,7 @@ fn explanation(report: &Report, notes: &[&String]) -> String {
 struct Out {
     sender: mpsc::Sender<Message>,
     piece: Vec<u8>,
+    has_sent: bool,
     /// All of the answer, while it is short enough to be kept.
     kept: Option<Vec<u8>>,
 }
@@ -331,10 +345,20 @@ impl Out {
         if self.piece.is_empty() {
             return Ok(());
         }
+        self.has_sent = true;
         let piece = Bytes::from(std::mem::take(&mut self.piece));
         // The client is gone when nobody takes it.
         let sent = self.sender.blocking_send(Message::Piece(piece));
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Sends what is left, behind the number of matches where nothing was sent yet.
+    fn end(&mut self, matched: u64) -> io::Result<()> {
+        if !self.has_sent {
+            let sent = self.sender.blocking_send(Message::Matched(matched));
+            sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        }
+        self.flush()
     }
 }
 

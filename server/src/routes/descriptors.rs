@@ -130,6 +130,7 @@ async fn left_by_query(
         query: Some(query),
         from: selection.from,
         to: selection.to,
+        ..Request::default()
     };
     let left = app.queries.candidates(&app.engine, id, request).await?;
     let limit = selection.limit;

@@ -6,12 +6,12 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use serde::{Deserialize, Serialize};
 use storage_core::StorageFilter;
 use trace_format::StorageId;
 use trace_query::Query;
-use trace_read::Request;
+use trace_read::{Cancel, Format, ReadError, Request};
 use utoipa::ToSchema;
 
 use super::instant;
@@ -20,6 +20,9 @@ use super::page::malformed;
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
 use crate::query::{AnswerError, Question, Rows, RowsFormat, Wanted, columns};
+
+/// How many events match, where that is known before the answer begins.
+const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
 
 /// What is asked.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -78,6 +81,19 @@ impl QueryBody {
             (false, Some(field)) => Wanted::Groups(field),
             (false, None) => Wanted::Rows(columns(self.fields)),
         };
+        let format = Format::from(self.format);
+        match wanted {
+            Wanted::Groups(_) if !format.tells_groups() => {
+                return Err(AnswerError::from(ReadError::GroupsInTimeline).into());
+            }
+            Wanted::Rows(_) | Wanted::Groups(_) if self.explain && !format.is_lines() => {
+                return Err(malformed(format!(
+                    "{} has no place for an explanation: ask for it with count, or in ndjson",
+                    format.as_str()
+                )));
+            }
+            _ => {}
+        }
         let query = self.query.filter(|query| !query.trim().is_empty());
         let query = query.map(|query| Query::parse(&query)).transpose();
         Ok(Question {
@@ -86,9 +102,10 @@ impl QueryBody {
                 query: query.map_err(AnswerError::from)?,
                 from: self.from.map(|from| from.parse("from")).transpose()?,
                 to: self.to.map(|to| to.parse("to")).transpose()?,
+                cancel: Cancel::default(),
             },
             wanted,
-            format: self.format,
+            format,
             explain: self.explain,
         })
     }
@@ -100,7 +117,8 @@ impl QueryBody {
     post, path = "/storages/{id}/query", tag = "queries", params(("id" = String, Path)),
     request_body = QueryBody,
     responses(
-        (status = 200, description = "Rows as lines of JSON, or as `format` says",
+        (status = 200, description = "Rows as lines of JSON, or as `format` says. When the whole \
+            answer is known before it begins, Tracehold-Matched tells how many events match",
             body = String, content_type = "application/x-ndjson"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json",
             description = "A faulty expression is expression_malformed, with offset, column and caret"),
@@ -111,9 +129,11 @@ impl QueryBody {
 pub(super) async fn of_storage(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
+    version: Version,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
+    refuse_old(version)?;
     let id: StorageId = id.parse()?;
     let asked: QueryBody = read_json(&app, &headers, body).await?;
     if asked.storages.is_some() {
@@ -138,12 +158,31 @@ pub(super) async fn of_storage(
 )]
 pub(super) async fn of_many(
     State(app): State<Arc<AppState>>,
+    version: Version,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
+    refuse_old(version)?;
     let mut asked: QueryBody = read_json(&app, &headers, body).await?;
     let storages = named_storages(&app, asked.storages.take())?;
     answer(&app, asked.question(storages)?).await
+}
+
+/// HTTP/1.0 has no chunks: the end of a streamed answer would be the end of the connection, and an
+/// answer that was cut would look whole.
+fn refuse_old(version: Version) -> Result<(), Problem> {
+    if version >= Version::HTTP_11 {
+        return Ok(());
+    }
+    let status = http::StatusCode::HTTP_VERSION_NOT_SUPPORTED;
+    let problem = Problem::new(
+        status,
+        "http_version_not_supported",
+        "queries are not answered over HTTP/1.0",
+    );
+    Err(problem
+        .cause("its framing does not tell an answer that was cut from a whole one")
+        .remedy("ask with HTTP/1.1; for a proxy in between: proxy_http_version 1.1 or its like"))
 }
 
 /// The storages with these ids or names, each once, in the order of their ids.
@@ -184,9 +223,8 @@ fn storage_named(name: &str) -> Problem {
 async fn answer(app: &Arc<AppState>, question: Question) -> Result<Response, Problem> {
     let content_type = match (&question.wanted, question.format) {
         (Wanted::Count, _) => "application/json",
-        (_, RowsFormat::Ndjson) | (Wanted::Groups(_), RowsFormat::Text) => "application/x-ndjson",
-        (_, RowsFormat::Csv) => "text/csv; charset=utf-8",
-        (_, RowsFormat::Text) => "text/plain; charset=utf-8",
+        (Wanted::Groups(_), Format::Text) => Format::Ndjson.media_type(),
+        (_, format) => format.media_type(),
     };
     let answered = app.queries.answer(app, question).await?;
     let body = Body::from_stream(futures_util::stream::unfold(
@@ -197,6 +235,9 @@ async fn answer(app: &Arc<AppState>, question: Question) -> Result<Response, Pro
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(matched) = answered.matched {
+        headers.insert(MATCHED, HeaderValue::from(matched));
+    }
     Ok(response)
 }
 

@@ -159,15 +159,13 @@ impl DftFile {
         if piece.raw.end - piece.raw.start > PIECE_BYTES_MAX {
             return super::scan::read_ranges(self, &ranges, events);
         }
-        self.inflate(sidecar, piece, scratch, events)?;
-        let mut end = piece.raw.end;
-        for next in behind {
-            if end >= last.end {
-                break;
+        match self.inflate_lines(sidecar, (piece, behind), last.end, scratch, events) {
+            // Without the history of the piece the text is reached from the begin of the file.
+            Err(error) if error.is_of_index() => {
+                events.counters.damaged.push(error.line());
+                return super::scan::read_ranges(self, &ranges, events);
             }
-            let wanted = last.end.min(next.raw.end) - next.raw.start;
-            self.inflate_start(sidecar, next, wanted, scratch, events)?;
-            end = next.raw.start + wanted;
+            done => done?,
         }
         events.counters.decoded_bytes += ranges
             .iter()
@@ -185,6 +183,29 @@ impl DftFile {
             if events.walk(text).is_break() {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Inflates a piece into the scratch text, and of those behind it as much as the text up to
+    /// `text_end` needs.
+    fn inflate_lines(
+        &self,
+        sidecar: &OpenSidecar,
+        (piece, behind): (&PieceAt<'_>, &[PieceAt<'_>]),
+        text_end: u64,
+        scratch: &mut Scratch,
+        events: &mut Events<'_, '_>,
+    ) -> Result<(), ReadError> {
+        self.inflate(sidecar, piece, scratch, events)?;
+        let mut end = piece.raw.end;
+        for next in behind {
+            if end >= text_end {
+                break;
+            }
+            let wanted = text_end.min(next.raw.end) - next.raw.start;
+            self.inflate_start(sidecar, next, wanted, scratch, events)?;
+            end = next.raw.start + wanted;
         }
         Ok(())
     }

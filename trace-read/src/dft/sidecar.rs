@@ -134,9 +134,10 @@ impl OpenSidecar {
         Ok(bytes.and_then(|bytes| attachment::decode_facts(&bytes)))
     }
 
-    /// What the hashes of the file stand for; `None` where another version wrote it.
+    /// What the hashes of the file stand for; `None` where another version wrote it, or it is
+    /// damaged.
     pub(super) fn names(&self) -> Result<Option<HashNames>, ReadError> {
-        let bytes = self.attachment(attachment::NAMES)?;
+        let bytes = self.sound_attachment(attachment::NAMES)?;
         Ok(bytes.and_then(|bytes| attachment::decode_names(&bytes)))
     }
 }

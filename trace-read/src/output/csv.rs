@@ -4,12 +4,14 @@ use trace_events::Event;
 use trace_query::{FieldTable, Value};
 
 use super::json::{write_display, write_json_string, write_json_value};
-use super::{Column, Columns, RowFormat};
+use super::lines::Lines;
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
 
 /// The columns of a table of all fields; what else an event has is one JSON object in a last
 /// column, because a table needs its columns before its rows.
-const COMMON: [&str; 6] = ["ts", "dur", "name", "cat", "pid", "tid"];
-const REST: &str = "rest";
+pub(super) const COMMON: [&str; 6] = ["ts", "dur", "name", "cat", "pid", "tid"];
+pub(super) const REST: &str = "rest";
 
 /// Comma-separated values with a header line.
 #[derive(Debug, Clone, Default)]
@@ -24,22 +26,6 @@ impl RowFormat for Csv {
         let common = Columns::Fields(COMMON.map(String::from).to_vec());
         let columns = if self.rest { &common } else { columns };
         self.columns = columns.bind(table).unwrap_or_default();
-    }
-
-    fn head(&self) -> Vec<u8> {
-        let mut head = Vec::new();
-        for (index, column) in self.columns.iter().enumerate() {
-            if index > 0 {
-                head.push(b',');
-            }
-            write_cell(column.label.as_bytes(), &mut head);
-        }
-        if self.rest {
-            head.push(b',');
-            head.extend_from_slice(REST.as_bytes());
-        }
-        head.push(b'\n');
-        head
     }
 
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
@@ -57,9 +43,32 @@ impl RowFormat for Csv {
         }
         out.push(b'\n');
     }
+
+    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+        Box::new(Lines::behind(self.head()))
+    }
 }
 
-fn rest_of(event: &dyn Event) -> Vec<u8> {
+impl Csv {
+    fn head(&self) -> Vec<u8> {
+        let mut head = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            if index > 0 {
+                head.push(b',');
+            }
+            write_cell(column.label.as_bytes(), &mut head);
+        }
+        if self.rest {
+            head.push(b',');
+            head.extend_from_slice(REST.as_bytes());
+        }
+        head.push(b'\n');
+        head
+    }
+}
+
+/// What an event has besides the common fields, as one JSON object; nothing where it has no more.
+pub(super) fn rest_of(event: &dyn Event) -> Vec<u8> {
     let mut rest = Vec::new();
     event.each_field(&mut |path, value| {
         if !COMMON.contains(&path) {

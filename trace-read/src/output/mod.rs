@@ -1,19 +1,36 @@
 //! Rows as bytes.
 
+mod cells;
 mod csv;
+mod format;
 mod groups;
 mod json;
+mod lines;
 mod ndjson;
+mod perfetto;
+mod table;
+#[cfg(test)]
+mod tests;
 mod text;
+
+use std::io;
 
 use trace_events::Event;
 use trace_query::{FieldId, FieldPath, FieldTable};
 
+use crate::Limits;
+
 pub use csv::Csv;
-pub use groups::{GROUP_COLUMNS, group_csv_head, write_group_csv, write_group_ndjson};
+pub use format::Format;
+pub use groups::{GROUP_COLUMNS, write_group_ndjson, write_groups};
 pub use json::write_json_value;
 pub use ndjson::Ndjson;
+pub use perfetto::Perfetto;
+pub use table::{Table, TableKind};
 pub use text::Text;
+
+/// Where bytes of an answer go.
+pub type Out<'o> = dyn FnMut(&[u8]) -> io::Result<()> + 'o;
 
 /// The columns of the rows that are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,20 +77,39 @@ impl Columns {
     }
 }
 
-/// Writes events as rows. Rows are written by many threads at once and put in order afterwards, so
-/// a row knows nothing of its neighbours.
+/// Turns events into rows. That is done by many threads at once and in any order, so a row knows
+/// nothing of its neighbours; a [`RowSink`] takes the rows in order.
 pub trait RowFormat: Send + Sync {
     /// Fields that the format itself needs; added to the table before any event is decoded.
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable);
 
-    /// What stands in front of the first row.
-    fn head(&self) -> Vec<u8>;
-
-    /// Appends one row.
+    /// Appends one row, in the form that the format's own sink takes.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>);
 
-    /// What stands behind the last row.
-    fn tail(&self) -> Vec<u8> {
-        Vec::new()
-    }
+    /// What takes the rows.
+    fn sink(&self, limits: &Limits) -> Box<dyn RowSink + '_>;
+}
+
+/// Takes the rows of one answer in their order and gives the bytes of the answer.
+pub trait RowSink {
+    /// What stands in front of the first row.
+    ///
+    /// # Errors
+    ///
+    /// The first that `out` has.
+    fn begin(&mut self, out: &mut Out<'_>) -> io::Result<()>;
+
+    /// One row, as [`RowFormat::row`] wrote it.
+    ///
+    /// # Errors
+    ///
+    /// The first that `out` has, or when the row cannot be told in this format.
+    fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()>;
+
+    /// What stands behind the last row. Gives what its reader should know of the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowSink::row`].
+    fn end(&mut self, out: &mut Out<'_>) -> io::Result<Vec<String>>;
 }

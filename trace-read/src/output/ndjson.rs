@@ -4,7 +4,9 @@ use trace_events::Event;
 use trace_query::FieldTable;
 
 use super::json::{write_json_string, write_json_value};
-use super::{Column, Columns, RowFormat};
+use super::lines::Lines;
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
 
 /// One JSON object a line: the asked fields under the names they were asked by, null where an event
 /// lacks one; or every field of the event under its path.
@@ -18,8 +20,8 @@ impl RowFormat for Ndjson {
         self.columns = columns.bind(table);
     }
 
-    fn head(&self) -> Vec<u8> {
-        Vec::new()
+    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+        Box::new(Lines::default())
     }
 
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {

@@ -5,7 +5,9 @@ use trace_events::Event;
 use trace_query::{FieldTable, Value};
 
 use super::json::write_display;
-use super::{Column, Columns, RowFormat};
+use super::lines::Lines;
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
 
 /// One line an event: the time, the duration and the name in front, `field=value` behind; or the
 /// asked fields, separated by tabs.
@@ -19,8 +21,8 @@ impl RowFormat for Text {
         self.columns = columns.bind(table);
     }
 
-    fn head(&self) -> Vec<u8> {
-        Vec::new()
+    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+        Box::new(Lines::default())
     }
 
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {

@@ -93,7 +93,12 @@ impl LeafSource {
         };
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(local.as_ref().map_or(&all, |local| &local.prune));
-        let left = evidence.prune(&pruner)?.candidates;
+        let left = match evidence.prune(&pruner) {
+            Ok(pruning) => pruning.candidates,
+            // What a damaged index says is not believed: nothing is ruled out.
+            Err(error) if error.is_of_index() => (0..sidecar.index.chunks().len()).collect(),
+            Err(error) => return Err(error),
+        };
         let chunks = left
             .iter()
             .filter_map(|number| sidecar.index.chunks().get(*number));

@@ -365,7 +365,7 @@ impl OpenLeaf {
     fn names(&self) -> Result<HashNames, ReadError> {
         let (mut kept, mut from) = (HashNames::default(), 0);
         if let Some(sidecar) = &self.sidecar
-            && let Some(bytes) = sidecar.attachment(names::NAMES)?
+            && let Some(bytes) = sidecar.sound_attachment(names::NAMES)?
             && let Some(decoded) = names::decode_names(&bytes)
         {
             (kept, from) = (decoded, sidecar.index.identity().length);

@@ -153,6 +153,7 @@ fn answers(leaves: Vec<StoredLeaf>, request: &Request) -> (Vec<String>, Report) 
     let limits = Limits {
         threads: 2,
         waiting_bytes_max: 1 << 10,
+        ..Limits::default()
     };
     let mut rows = Vec::new();
     let mut out = |row: &[u8]| {
@@ -266,6 +267,7 @@ proptest! {
             query: Some(Query::parse(&query).unwrap()),
             from: window.map(|(from, _)| from * 1_000),
             to: window.map(|(from, length)| (from + length) * 1_000),
+            ..Request::default()
         };
         let codec = if compressed { Codec::Zstd } else { Codec::None };
         let (mut plain, mut whole, mut partial) = (Vec::new(), Vec::new(), Vec::new());
@@ -405,4 +407,108 @@ fn damage_in_a_data_file_is_an_error_with_its_place() {
     let error = count(&sources, &Request::default(), Limits::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("memory is damaged"), "{text}");
+}
+
+#[test]
+fn a_damaged_index_is_noticed_and_the_answer_is_the_same() {
+    let (leaf, data, indexed) = rare();
+    let (sidecar, length) = indexed.sidecar.clone().unwrap();
+    let bytes = sidecar.fetch_one(0..length).unwrap();
+    let request = Request {
+        query: Some(Query::parse("name == 'rare' and ret == 123").unwrap()),
+        ..Request::default()
+    };
+    let expected = answers(vec![indexed], &request).0;
+    assert!(expected.len() > 20);
+    let (mut refused, mut gone_past) = (0, 0);
+    for place in (0..bytes.len()).step_by((bytes.len() / 60).max(1)) {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 0x04;
+        let (found, report) = answers(vec![stored(&leaf, &data, Some(damaged))], &request);
+        assert_eq!(found, expected, "byte {place}");
+        refused += usize::from(report.indexed == 0);
+        gone_past += usize::from(!report.damaged.is_empty());
+    }
+    assert!(
+        refused > 0 && gone_past > 0,
+        "{refused} refused, {gone_past} gone past"
+    );
+    // Cut after it was opened.
+    let set = StorageSet::open(vec![stored(&leaf, &data, Some(bytes))], None).unwrap();
+    let ranges = set.candidates(&request).unwrap();
+    assert_eq!(
+        ranges.iter().map(|leaf| leaf.ranges.len()).sum::<usize>(),
+        1
+    );
+}
+
+/// Bytes that are followed by the end of a query.
+#[derive(Default)]
+struct Leaving {
+    data: Memory,
+    cancel: std::sync::Mutex<crate::Cancel>,
+}
+
+impl Fetch for Leaving {
+    fn place(&self) -> String {
+        self.data.place()
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let bytes = self.data.fetch(ranges);
+        self.cancel.lock().unwrap().cancel();
+        bytes
+    }
+}
+
+#[test]
+fn a_query_that_nobody_waits_for_stops_at_its_next_chunk() {
+    let line = r#"{"name":"read","cat":"c","pid":1,"tid":1,"ts":1,"dur":1,"ph":"X"}"#;
+    let packets = vec![format!("{line}\n").repeat(50).into_bytes(); 6];
+    let (mut leaf, bytes, ends) = leaf_of(1, &packets, Codec::Zstd);
+    let starts = std::iter::once(512).chain(ends.iter().copied());
+    leaf.runs = starts.zip(&ends).map(|(start, end)| start..*end).collect();
+    let leaving = Arc::new(Leaving {
+        data: Memory {
+            bytes,
+            ..Memory::default()
+        },
+        ..Leaving::default()
+    });
+    let none = Arc::new(Memory::default());
+    let limits = Limits {
+        threads: 1,
+        ..Limits::default()
+    };
+    for what in ["count", "groups", "rows"] {
+        let data: Arc<dyn Fetch> = leaving.clone();
+        let stored = StoredLeaf {
+            data,
+            ..stored(&leaf, &none, None)
+        };
+        let set = StorageSet::open(vec![stored], None).unwrap();
+        let request = Request::default();
+        let sources = set.sources(&request, &[]).unwrap();
+        *leaving.cancel.lock().unwrap() = request.cancel.clone();
+        leaving.data.requests.store(0, Ordering::Relaxed);
+        let mut rows = 0;
+        let mut out = |_: &[u8]| {
+            rows += 1;
+            Ok(())
+        };
+        let ended = match what {
+            "count" => count(&sources, &request, limits).map(|_| ()),
+            "groups" => group_by(&sources, &request, &FieldPath::new("pid"), limits).map(|_| ()),
+            _ => {
+                let (columns, mut format) = (Columns::All, Ndjson::default());
+                write_rows(&sources, &request, &columns, &mut format, limits, &mut out).map(|_| ())
+            }
+        };
+        assert!(
+            matches!(ended, Err(crate::ReadError::Cancelled)),
+            "{what}: {ended:?}"
+        );
+        assert_eq!(leaving.data.requests.load(Ordering::Relaxed), 1, "{what}");
+        assert_eq!(rows, 0, "{what}");
+    }
 }

@@ -1,7 +1,5 @@
 use trace_query::FieldPath;
-use trace_read::{Columns, Request};
-
-use super::Format;
+use trace_read::{Columns, Format, Limits, Request};
 
 /// What is asked, wherever the answer comes from.
 pub(super) struct Asked {
@@ -11,9 +9,18 @@ pub(super) struct Asked {
     pub(super) group_by: Option<String>,
     pub(super) format: Format,
     pub(super) explain: bool,
+    pub(super) row_group_bytes: usize,
 }
 
 impl Asked {
+    /// How much work goes on at once.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            row_group_bytes: self.row_group_bytes,
+            ..Limits::default()
+        }
+    }
+
     /// The fields that are named besides those of the expression.
     pub(super) fn fields(&self) -> Vec<FieldPath> {
         let mut fields = self.columns.fields();

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 use trace_query::FieldPath;
 use trace_read::{
-    ChunkSource, Csv, Limits, Ndjson, Report, RowFormat, StorageSet, StoredLeaf, Text, count,
-    group_by, open_paths, write_rows,
+    ChunkSource, Limits, Report, StorageSet, StoredLeaf, count, group_by, open_paths, write_rows,
 };
 
 use super::asked::Asked;
 use super::print::{explanation, print_count, print_groups};
-use super::{CommandError, Context, Exit, Format};
+use super::{CommandError, Context, Exit};
 use crate::http::Retry;
 use crate::mount;
 
@@ -67,7 +66,7 @@ fn run(
     for reason in sources.iter().filter_map(|source| source.unused_index()) {
         context.note(format!("{reason}; read without it"));
     }
-    let limits = Limits::default();
+    let limits = asked.limits();
     let (exit, report) = if asked.count {
         let (count, report) = count(sources, &asked.request, limits)?;
         let explain = asked.explain.then_some(&report);
@@ -76,14 +75,17 @@ fn run(
     } else if let Some(field) = &asked.group_by {
         let path = FieldPath::new(field);
         let (groups, report) = group_by(sources, &asked.request, &path, limits)?;
-        print_groups(context, field, &groups, asked.format)?;
+        print_groups(context, field, &groups, asked)?;
         (found(groups.is_empty()), report)
     } else {
         let report = print_rows(context, sources, asked, limits)?;
         (found(report.matched == 0), report)
     };
-    for fault in &report.counters.faults {
-        context.note(fault);
+    for damaged in &report.damaged {
+        context.note(format!("{damaged}; read without it"));
+    }
+    for note in report.counters.faults.iter().chain(&report.notes) {
+        context.note(note);
     }
     if asked.explain && !(asked.count && context.json()) {
         context.flush()?;
@@ -107,11 +109,7 @@ fn print_rows(
     asked: &Asked,
     limits: Limits,
 ) -> Result<Report, CommandError> {
-    let mut format: Box<dyn RowFormat> = match asked.format {
-        Format::Text => Box::new(Text::default()),
-        Format::Ndjson => Box::new(Ndjson::default()),
-        Format::Csv => Box::new(Csv::default()),
-    };
+    let mut format = asked.format.rows();
     let mut out = context.out();
     let mut write = |row: &[u8]| out.write_all(row);
     let (request, columns) = (&asked.request, &asked.columns);

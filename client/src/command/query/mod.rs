@@ -3,12 +3,13 @@ mod local;
 mod print;
 mod served;
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use trace_query::Query as Expression;
-use trace_read::{Columns, ReadError, Request};
+use trace_read::{Cancel, Columns, Format, ReadError, Request};
 
 use super::{CommandError, Context, Exit};
 use asked::Asked;
@@ -48,7 +49,15 @@ pub(super) struct Query {
     group_by: Option<String>,
     /// How rows are printed; text without --json, else ndjson
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<FormatArgument>,
+    /// Rows of a Parquet file that are kept in memory and written together, in KiB
+    #[arg(
+        long,
+        value_name = "KIB",
+        default_value_t = 16_384,
+        value_parser = clap::value_parser!(u64).range(64..=1 << 20)
+    )]
+    row_group_kib: u64,
     /// Tell what was ruled out and what was read
     #[arg(long)]
     explain: bool,
@@ -58,13 +67,32 @@ pub(super) struct Query {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum FormatArgument {
     /// A line an event, for people
     Text,
     /// A JSON object an event
     Ndjson,
     /// Comma-separated values with a header
     Csv,
+    /// A stream of Arrow record batches (IPC)
+    Arrow,
+    /// A Parquet file
+    Parquet,
+    /// A Perfetto trace
+    Perfetto,
+}
+
+impl From<FormatArgument> for Format {
+    fn from(format: FormatArgument) -> Format {
+        match format {
+            FormatArgument::Text => Format::Text,
+            FormatArgument::Ndjson => Format::Ndjson,
+            FormatArgument::Csv => Format::Csv,
+            FormatArgument::Arrow => Format::Arrow,
+            FormatArgument::Parquet => Format::Parquet,
+            FormatArgument::Perfetto => Format::Perfetto,
+        }
+    }
 }
 
 /// A time of the command line.
@@ -83,10 +111,21 @@ fn time(text: &str) -> Result<i64, String> {
 impl Query {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let (files, expression) = self.split()?;
-        let format = self.format.unwrap_or(match context.json() {
+        let format = self.format.map(Format::from);
+        let format = format.unwrap_or(match context.json() {
             true => Format::Ndjson,
             false => Format::Text,
         });
+        if self.group_by.is_some() && !format.tells_groups() {
+            return Err(ReadError::GroupsInTimeline.into());
+        }
+        if !format.is_lines() && !self.count && io::stdout().is_terminal() {
+            return Err(CommandError::usage(format!(
+                "{} is not for a terminal: send it to a file or a program",
+                format.as_str()
+            )));
+        }
+        let row_group_bytes = usize::try_from(self.row_group_kib << 10).unwrap_or(usize::MAX);
         let expression = expression.filter(|text| !text.trim().is_empty());
         let query = expression.map(|text| Expression::parse(&text)).transpose();
         let asked = Asked {
@@ -94,7 +133,9 @@ impl Query {
                 query: query.map_err(ReadError::from)?,
                 from: self.from,
                 to: self.to,
+                cancel: Cancel::default(),
             },
+            row_group_bytes,
             columns: match self.fields.as_slice() {
                 [] => Columns::All,
                 fields => Columns::Fields(fields.to_vec()),
@@ -162,6 +203,7 @@ impl From<ReadError> for CommandError {
                 problem,
             } => CommandError::damage(place, format!("the packet at byte {offset}: {problem}")),
             ReadError::Folder(error) => CommandError::damage(error.path.display(), &error.fault),
+            ReadError::GroupsInTimeline => CommandError::usage(error.to_string()),
             ReadError::Cancelled => CommandError::usage(error.to_string()),
             ReadError::Shrunk { ref place } => {
                 CommandError::damage(place, "shorter than when it was indexed; index it again")

@@ -3,11 +3,10 @@
 use std::io::Write;
 
 use serde_json::{Map, Value, json};
-use trace_read::{
-    GROUP_COLUMNS, GroupRow, Report, group_csv_head, write_group_csv, write_group_ndjson,
-};
+use trace_read::{Format, GROUP_COLUMNS, GroupRow, Report, write_group_ndjson, write_groups};
 
-use super::{CommandError, Context, Format};
+use super::asked::Asked;
+use super::{CommandError, Context};
 use crate::command::table::Table;
 
 pub(super) fn print_count(
@@ -29,11 +28,10 @@ pub(super) fn print_groups(
     context: &Context,
     field: &str,
     groups: &[GroupRow],
-    format: Format,
+    asked: &Asked,
 ) -> Result<(), CommandError> {
-    let mut row = Vec::new();
-    if format == Format::Text {
-        let mut table = GroupTable::new();
+    if asked.format == Format::Text {
+        let (mut table, mut row) = (GroupTable::new(), Vec::new());
         for group in groups {
             row.clear();
             write_group_ndjson(field, group, &mut row);
@@ -41,20 +39,16 @@ pub(super) fn print_groups(
         }
         return table.write(context);
     }
-    if format == Format::Csv {
-        row = group_csv_head(field);
-    }
     let mut out = context.out();
-    for group in groups {
-        match format {
-            Format::Csv => write_group_csv(group, &mut row),
-            Format::Ndjson | Format::Text => write_group_ndjson(field, group, &mut row),
-        }
-        out.write_all(&row)?;
-        row.clear();
-    }
-    out.write_all(&row)?;
-    Ok(())
+    let mut write = |bytes: &[u8]| out.write_all(bytes);
+    let limits = asked.limits();
+    Ok(write_groups(
+        asked.format,
+        field,
+        groups,
+        &limits,
+        &mut write,
+    )?)
 }
 
 /// Groups as a table for people.

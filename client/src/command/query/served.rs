@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use trace_read::Columns;
+use trace_read::{Columns, Format};
 
 use super::asked::Asked;
 use super::print::GroupTable;
-use super::{CommandError, Context, Exit, Format};
+use super::{CommandError, Context, Exit};
 use crate::http::QuerySpec;
 
 /// Longest line of an answer that is looked at as a whole: counts, groups, explanations.
@@ -19,6 +19,15 @@ pub(super) fn run(context: &Context, storage: &str, asked: &Asked) -> Result<Exi
     context.block_on(async {
         let storage = client.find_storage(storage).await?.id;
         let mut answer = client.query(storage, &spec).await?;
+        if !asked.format.is_lines() && !asked.count {
+            while let Some(bytes) = answer.next().await? {
+                context.out().write_all(&bytes)?;
+            }
+            return Ok(match answer.matched() {
+                Some(0) => Exit::Found,
+                _ => Exit::Done,
+            });
+        }
         let mut printer = Printer::new(context, asked);
         while let Some(bytes) = answer.next().await? {
             printer.take(&bytes)?;
@@ -44,10 +53,10 @@ fn spec(asked: &Asked) -> QuerySpec {
         count: asked.count,
         group_by: asked.group_by.clone(),
         format: match asked.format {
-            Format::Csv => "csv",
-            Format::Text if !whole => "text",
-            // The table for people is made here.
-            Format::Text | Format::Ndjson => "ndjson",
+            // Tables for people are made here, and what explains is looked for in lines of JSON.
+            Format::Text if whole => Format::Ndjson.as_str(),
+            format if asked.count && !format.is_lines() => Format::Ndjson.as_str(),
+            format => format.as_str(),
         },
         explain: asked.explain,
     }

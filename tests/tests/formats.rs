@@ -1,0 +1,219 @@
+//! What queries write as Parquet, Arrow and Perfetto is read by the readers of others, and holds
+//! what the lines of JSON hold.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::{Server, Settings, run_tracehold, tables_python};
+use serde_json::Value;
+
+const QUERIES: &[&str] = &["", "dur > 10us", "name == 'nosuch'"];
+
+fn traces() -> Vec<PathBuf> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let names = [
+        "lttng/uid/0/64-bit",
+        "trace-0-of-1.pfw.gz",
+        "io_small.trace",
+        "bc_small.trace",
+    ];
+    names.iter().map(|name| data.join(name)).collect()
+}
+
+/// Standard output of a query, and whether anything matched.
+fn ask(place: &[&str], more: &[&str]) -> (Vec<u8>, bool) {
+    let words = [&["query"], place, more].concat();
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    let output = run_tracehold(&words);
+    let code = output.status.code().unwrap();
+    assert!(
+        code <= 1,
+        "{words:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    (output.stdout, code == 0)
+}
+
+struct Readers<'p> {
+    python: &'p Path,
+    folder: &'p Path,
+}
+
+impl Readers<'_> {
+    /// What the readers find in answers of these formats.
+    fn read(&self, answers: &[(&str, Vec<u8>)]) -> Vec<Value> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/read_format.py");
+        let mut reader = Command::new(self.python);
+        reader.arg(script);
+        for (format, bytes) in answers {
+            let path = self.folder.join(format!("answer.{format}"));
+            fs::write(&path, bytes).unwrap();
+            reader.arg(format).arg(&path);
+        }
+        let output = reader.output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{complaint}");
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let lines = lines.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().unwrap()
+    }
+
+    /// Asks in every format and holds the answers against the lines of JSON.
+    fn check(&self, place: &[&str], query: &str) {
+        let (lines, found) = ask(place, &[query, "--format", "ndjson"]);
+        let rows: Vec<Value> = String::from_utf8(lines)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let mut names = BTreeMap::<&str, u64>::new();
+        for row in &rows {
+            *names.entry(row["name"].as_str().unwrap()).or_default() += 1;
+        }
+        let times = rows.iter().filter_map(|row| row["ts"].as_i64());
+        let sum: i64 = rows.iter().filter_map(|row| row["dur"].as_i64()).sum();
+        let answers = ["parquet", "arrow", "perfetto"].map(|format| {
+            let (bytes, also_found) = ask(place, &[query, "--format", format]);
+            assert_eq!(also_found, found, "{place:?} {format}: {query}");
+            (format, bytes)
+        });
+        for (told, (format, _)) in self.read(&answers).iter().zip(&answers) {
+            let what = format!("{place:?} {format} {query}: {told}");
+            assert_eq!(told["count"].as_u64().unwrap(), rows.len() as u64, "{what}");
+            assert_eq!(told["dur_sum"].as_i64().unwrap_or(0), sum, "{what}");
+            assert_eq!(told["first"].as_i64(), times.clone().min(), "{what}");
+            assert_eq!(told["last"].as_i64(), times.clone().max(), "{what}");
+            let told_names: BTreeMap<&str, u64> = told["names"]
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(name, count)| (name.as_str(), count.as_u64().unwrap()))
+                .collect();
+            assert_eq!(told_names, names, "{what}");
+            assert_ne!(told["ordered"], false, "{what}");
+        }
+    }
+
+    fn check_groups(&self, place: &[&str], field: &str) {
+        let (lines, _) = ask(place, &["", "--group-by", field, "--format", "ndjson"]);
+        let text = String::from_utf8(lines).unwrap();
+        let mut expected = BTreeMap::new();
+        for line in text.lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            let value = match &row[field] {
+                Value::String(text) => text.clone(),
+                Value::Null => "None".to_owned(),
+                other => other.to_string(),
+            };
+            expected.insert(value, (row["count"].clone(), row["dur_sum"].clone()));
+        }
+        let answers = ["parquet", "arrow"].map(|format| {
+            let (bytes, _) = ask(place, &["", "--group-by", field, "--format", format]);
+            (format, bytes)
+        });
+        for (told, (format, _)) in self.read(&answers).iter().zip(&answers) {
+            let groups = told["groups"].as_object().unwrap().iter();
+            let groups: BTreeMap<String, (Value, Value)> = groups
+                .map(|(value, sums)| (value.clone(), (sums[0].clone(), sums[1].clone())))
+                .collect();
+            assert_eq!(groups, expected, "{place:?} {format} by {field}");
+        }
+    }
+}
+
+#[test]
+fn tables_and_timelines_hold_what_the_lines_hold() {
+    let Some(python) = tables_python() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let readers = Readers {
+        python: &python,
+        folder: folder.path(),
+    };
+    let server = Server::start(folder.path(), &Settings::default());
+    let storage = server.api().create_storage("all");
+    let url = server.url();
+    for path in traces() {
+        let file = path.to_str().unwrap();
+        for query in QUERIES {
+            readers.check(&[file], query);
+        }
+        readers.check_groups(&[file], "name");
+        readers.check_groups(&[file], "tid");
+        let push = ["push", "--server", &url, "--storage", &storage, file];
+        let output = run_tracehold(&push.map(str::to_owned));
+        assert!(output.status.success());
+    }
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    for query in QUERIES.iter().chain(&["kind == 'ctf'"]) {
+        readers.check(&stored, query);
+    }
+    readers.check_groups(&stored, "name");
+    readers.check_groups(&stored, "pid");
+}
+
+#[test]
+fn types_of_columns_are_those_of_their_values() {
+    let Some(python) = tables_python() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let readers = Readers {
+        python: &python,
+        folder: folder.path(),
+    };
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/trace-0-of-1.pfw.gz");
+    let place = [trace.to_str().unwrap()];
+    for format in ["parquet", "arrow"] {
+        let fields = "ts,dur,name,pid,args.ret,fname";
+        let (bytes, _) = ask(
+            &place,
+            &["exists(ret)", "--fields", fields, "--format", format],
+        );
+        let columns = readers.read(format, &bytes)["columns"].clone();
+        for (column, kind) in [
+            ("ts", "BIGINT"),
+            ("dur", "BIGINT"),
+            ("pid", "BIGINT"),
+            ("args.ret", "BIGINT"),
+            ("name", "VARCHAR"),
+            ("fname", "VARCHAR"),
+            ("rest", "VARCHAR"),
+        ] {
+            assert_eq!(columns[column], kind, "{format} {columns}");
+        }
+    }
+}
+
+#[test]
+fn what_a_format_cannot_tell_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("empty");
+    let path = format!("/storages/{storage}/query");
+    let mut refused = |body: &str, expected: &str| {
+        let body: Value = serde_json::from_str(body).unwrap();
+        let problem = api.refused("POST", &path, Some(&body));
+        let detail = problem.document["detail"].as_str().unwrap_or_default();
+        assert_eq!(problem.status, 400, "{problem:?}");
+        assert!(detail.contains(expected), "{detail}");
+    };
+    refused(r#"{"group_by": "name", "format": "perfetto"}"#, "timeline");
+    refused(r#"{"explain": true, "format": "parquet"}"#, "explanation");
+    refused(r#"{"explain": true, "format": "arrow"}"#, "explanation");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/trace-0-of-1.pfw.gz");
+    let words = [
+        "query",
+        trace.to_str().unwrap(),
+        "--group-by",
+        "name",
+        "--format",
+        "perfetto",
+    ];
+    let output = run_tracehold(&words.map(str::to_owned));
+    assert_eq!(output.status.code(), Some(2));
+}

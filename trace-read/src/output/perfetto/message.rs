@@ -1,0 +1,113 @@
+//! The messages of a Perfetto trace, as numbers and bytes.
+
+/// Fields of `Trace`.
+pub(super) mod trace {
+    pub(in super::super) const PACKET: u32 = 1;
+}
+
+/// Fields of `TracePacket`.
+pub(super) mod packet {
+    pub(in super::super) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(in super::super) const TIMESTAMP: u32 = 8;
+    pub(in super::super) const SEQUENCE_ID: u32 = 10;
+    pub(in super::super) const TRACK_EVENT: u32 = 11;
+    pub(in super::super) const SEQUENCE_FLAGS: u32 = 13;
+    pub(in super::super) const TRACK_DESCRIPTOR: u32 = 60;
+    /// The first packet of a sequence: what was known of it before does not count.
+    pub(in super::super) const INCREMENTAL_STATE_CLEARED: u64 = 1;
+}
+
+/// Fields of `ClockSnapshot` and of its `Clock`.
+pub(super) mod clocks {
+    pub(in super::super) const CLOCKS: u32 = 1;
+    pub(in super::super) const CLOCK_ID: u32 = 1;
+    pub(in super::super) const CLOCK_TIMESTAMP: u32 = 2;
+    pub(in super::super) const REALTIME: u64 = 1;
+    /// The clock of times that name none.
+    pub(in super::super) const BOOTTIME: u64 = 6;
+}
+
+/// Fields of `TrackEvent`.
+pub(super) mod track_event {
+    pub(in super::super) const DEBUG_ANNOTATIONS: u32 = 4;
+    pub(in super::super) const TYPE: u32 = 9;
+    pub(in super::super) const TRACK_UUID: u32 = 11;
+    pub(in super::super) const CATEGORIES: u32 = 22;
+    pub(in super::super) const NAME: u32 = 23;
+    pub(in super::super) const SLICE_BEGIN: u64 = 1;
+    pub(in super::super) const SLICE_END: u64 = 2;
+    pub(in super::super) const INSTANT: u64 = 3;
+}
+
+/// Fields of `DebugAnnotation`.
+pub(super) mod debug_annotation {
+    pub(in super::super) const BOOL_VALUE: u32 = 2;
+    pub(in super::super) const UINT_VALUE: u32 = 3;
+    pub(in super::super) const INT_VALUE: u32 = 4;
+    pub(in super::super) const DOUBLE_VALUE: u32 = 5;
+    pub(in super::super) const STRING_VALUE: u32 = 6;
+    pub(in super::super) const NAME: u32 = 10;
+}
+
+/// Fields of `TrackDescriptor`, `ProcessDescriptor` and `ThreadDescriptor`.
+pub(super) mod track {
+    pub(in super::super) const UUID: u32 = 1;
+    pub(in super::super) const NAME: u32 = 2;
+    pub(in super::super) const PROCESS: u32 = 3;
+    pub(in super::super) const THREAD: u32 = 4;
+    pub(in super::super) const PARENT_UUID: u32 = 5;
+    pub(in super::super) const PROCESS_PID: u32 = 1;
+    pub(in super::super) const PROCESS_NAME: u32 = 6;
+    pub(in super::super) const THREAD_PID: u32 = 1;
+    pub(in super::super) const THREAD_TID: u32 = 2;
+}
+
+/// Appends the fields of a message (proto2: a field that is set is written, a zero too).
+pub(super) struct Message<'o>(&'o mut Vec<u8>);
+
+impl<'o> Message<'o> {
+    pub(super) fn append_to(out: &'o mut Vec<u8>) -> Message<'o> {
+        Message(out)
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// An integer, an enum or a truth value; negative ones as their two's complement.
+    pub(super) fn number(&mut self, number: u32, value: u64) {
+        self.varint(u64::from(number) << 3);
+        self.varint(value);
+    }
+
+    pub(super) fn double(&mut self, number: u32, value: f64) {
+        self.varint(u64::from(number) << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Bytes, or a message in a message.
+    pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
+        self.varint(u64::from(number) << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Text, with faults replaced: readers refuse text that is not UTF-8.
+    pub(super) fn text(&mut self, number: u32, text: &[u8]) {
+        match std::str::from_utf8(text) {
+            Ok(text) => self.bytes(number, text.as_bytes()),
+            Err(_) => self.bytes(number, String::from_utf8_lossy(text).as_bytes()),
+        }
+    }
+}
+
+/// The bytes of a message that `write` fills.
+pub(super) fn message(write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut Message(&mut bytes));
+    bytes
+}

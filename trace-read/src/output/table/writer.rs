@@ -1,0 +1,118 @@
+//! Batches as bytes.
+
+use std::io;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::Schema;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+
+use super::TableKind;
+
+/// Rows of a row group, however short they are.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// Under which name the footer of a Parquet file keeps what its reader should know.
+const NOTES: &str = "tracehold.notes";
+
+/// Writes batches into memory, from where they are taken piece by piece.
+pub(super) enum TableWriter {
+    Arrow(Box<StreamWriter<Vec<u8>>>),
+    Parquet {
+        writer: Box<ArrowWriter<Vec<u8>>>,
+        row_group_bytes: usize,
+    },
+}
+
+impl TableWriter {
+    pub(super) fn new(
+        kind: TableKind,
+        schema: &Arc<Schema>,
+        row_group_bytes: usize,
+    ) -> io::Result<TableWriter> {
+        Ok(match kind {
+            TableKind::Arrow => {
+                let writer = StreamWriter::try_new(Vec::new(), schema);
+                TableWriter::Arrow(Box::new(writer.map_err(io::Error::other)?))
+            }
+            TableKind::Parquet => {
+                let properties = Some(properties(schema));
+                let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), properties);
+                TableWriter::Parquet {
+                    writer: Box::new(writer?),
+                    row_group_bytes,
+                }
+            }
+        })
+    }
+
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        match self {
+            TableWriter::Arrow(writer) => writer.write(batch).map_err(io::Error::other),
+            TableWriter::Parquet {
+                writer,
+                row_group_bytes,
+            } => {
+                writer.write(batch)?;
+                if writer.in_progress_size() >= *row_group_bytes {
+                    writer.flush()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What was written since the last call.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(match self {
+            TableWriter::Arrow(writer) => writer.get_mut(),
+            // Offsets are counted apart from what lies in here.
+            TableWriter::Parquet { writer, .. } => writer.inner_mut(),
+        })
+    }
+
+    /// What stands behind the last batch.
+    pub(super) fn finish(self, notes: &[String]) -> io::Result<Vec<u8>> {
+        match self {
+            TableWriter::Arrow(mut writer) => {
+                writer.finish().map_err(io::Error::other)?;
+                Ok(std::mem::take(writer.get_mut()))
+            }
+            TableWriter::Parquet { mut writer, .. } => {
+                if !notes.is_empty() {
+                    let notes = KeyValue::new(NOTES.to_owned(), notes.join("\n"));
+                    writer.append_key_value_metadata(notes);
+                }
+                Ok(writer.into_inner()?)
+            }
+        }
+    }
+}
+
+fn properties(schema: &Schema) -> WriterProperties {
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("tracehold ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::SNAPPY)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+    let ts = schema
+        .fields()
+        .iter()
+        .position(|field| field.name() == "ts");
+    if let Some(column_idx) = ts.and_then(|ts| i32::try_from(ts).ok()) {
+        // Times differ in each row and grow, so a dictionary only costs.
+        let path = ColumnPath::from("ts");
+        builder = builder
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+            .set_sorting_columns(Some(vec![SortingColumn {
+                column_idx,
+                descending: false,
+                nulls_first: true,
+            }]));
+    }
+    builder.build()
+}
