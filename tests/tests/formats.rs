@@ -167,13 +167,13 @@ fn types_of_columns_are_those_of_their_values() {
     };
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/trace-0-of-1.pfw.gz");
     let place = [trace.to_str().unwrap()];
-    for format in ["parquet", "arrow"] {
+    let answers = ["parquet", "arrow"].map(|format| {
         let fields = "ts,dur,name,pid,args.ret,fname";
-        let (bytes, _) = ask(
-            &place,
-            &["exists(ret)", "--fields", fields, "--format", format],
-        );
-        let columns = readers.read(format, &bytes)["columns"].clone();
+        let words = ["exists(ret)", "--fields", fields, "--format", format];
+        (format, ask(&place, &words).0)
+    });
+    for (told, (format, _)) in readers.read(&answers).iter().zip(&answers) {
+        let columns = &told["columns"];
         for (column, kind) in [
             ("ts", "BIGINT"),
             ("dur", "BIGINT"),
