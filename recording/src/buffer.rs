@@ -25,9 +25,14 @@ pub(crate) struct Buffer {
     bytes: usize,
     next: u64,
     /// All packets, oldest first.
-    packets: VecDeque<Arc<Packet>>,
+    packets: VecDeque<Entry>,
     tree: BTreeMap<AgentId, Leaves>,
     evicted: u64,
+    /// Packets in line for triggers.
+    looks: usize,
+    /// What left the buffer while packets were in line, oldest first, with the number of the packet
+    /// that took its room: what the buffer held when a packet came is there until it was looked at.
+    held: VecDeque<(u64, Entry)>,
 }
 
 /// What is in the buffer.
@@ -52,15 +57,26 @@ impl Buffer {
             packets: VecDeque::new(),
             tree: BTreeMap::new(),
             evicted: 0,
+            looks: 0,
+            held: VecDeque::new(),
         }
     }
 
     /// Keeps a packet; the oldest ones go to make room. One larger than the buffer is not kept.
-    pub(crate) fn insert(&mut self, packet: &Packet) {
+    /// Gives its number. With `is_in_line`, what leaves the buffer is held until
+    /// [`Self::looked_at`].
+    pub(crate) fn insert(&mut self, packet: &Packet, is_in_line: bool) -> u64 {
+        let number = self.next;
+        self.looks += usize::from(is_in_line);
         let memory = packet.memory();
         if memory > self.bytes_max {
+            self.next += 1;
             self.evicted += 1;
-            return;
+            if self.looks > 0 {
+                let entry = (number, Arc::new(packet.clone()));
+                self.held.push_back((number, entry));
+            }
+            return number;
         }
         while self.bytes + memory > self.bytes_max {
             self.evict();
@@ -76,16 +92,42 @@ impl Buffer {
             .entry((packet.kind, packet.stream.clone()))
             .or_default();
         leaf.push_back((self.next, Arc::clone(&packet)));
-        self.packets.push_back(packet);
+        self.packets.push_back((number, packet));
         self.next += 1;
+        number
+    }
+
+    /// The packet with this number left the line of triggers; the line keeps the order of numbers.
+    pub(crate) fn looked_at(&mut self, number: u64) {
+        self.looks -= 1;
+        let is_last = self.looks == 0;
+        while (self.held.front()).is_some_and(|(by, _)| is_last || *by <= number) {
+            self.held.pop_front();
+        }
+    }
+
+    /// What the buffer held before the packet with this number came, and all that came since, in
+    /// the order of arrival.
+    pub(crate) fn since_before(&self, number: u64) -> Vec<Arc<Packet>> {
+        let held = self.held.iter().filter(|(by, _)| *by >= number);
+        let mut found: Vec<_> = held.map(|(_, entry)| entry).chain(&self.packets).collect();
+        found.sort_unstable_by_key(|(number, _)| *number);
+        found
+            .into_iter()
+            .map(|(_, packet)| Arc::clone(packet))
+            .collect()
     }
 
     fn evict(&mut self) {
-        let Some(oldest) = self.packets.pop_front() else {
+        let Some((number, oldest)) = self.packets.pop_front() else {
             return;
         };
         self.bytes -= oldest.memory();
         self.evicted += 1;
+        if self.looks > 0 {
+            let entry = (number, Arc::clone(&oldest));
+            self.held.push_back((self.next, entry));
+        }
         let key = (oldest.kind, oldest.stream.clone());
         if let Some(leaves) = self.tree.get_mut(&oldest.agent) {
             if let Some(leaf) = leaves.get_mut(&key) {
@@ -189,7 +231,7 @@ mod tests {
             let mut model: Vec<Packet> = Vec::new();
             for (agent, stream, size, begin) in packets {
                 let packet = packet(agent, stream, size, begin);
-                buffer.insert(&packet);
+                buffer.insert(&packet, false);
                 model.push(packet);
                 while model.iter().map(Packet::memory).sum::<usize>() > 5000 {
                     model.remove(0);
@@ -227,9 +269,33 @@ mod tests {
     #[test]
     fn what_is_larger_than_the_buffer_evicts_nothing() {
         let mut buffer = Buffer::new(2000);
-        buffer.insert(&packet(0, 0, 100, 0));
-        buffer.insert(&packet(0, 0, 3000, 0));
+        buffer.insert(&packet(0, 0, 100, 0), false);
+        buffer.insert(&packet(0, 0, 3000, 0), false);
         let status = buffer.status();
         assert_eq!((status.packets, status.evicted), (1, 1));
+    }
+
+    #[test]
+    fn what_the_buffer_held_is_there_until_it_was_looked_at() {
+        let mut buffer = Buffer::new(2000);
+        let arrivals = |packets: &[Arc<Packet>]| -> Vec<i64> {
+            packets.iter().map(|packet| packet.arrival).collect()
+        };
+        for arrival in 0..3 {
+            buffer.insert(&packet(0, 0, 300, arrival), false);
+        }
+        // Nobody waits yet: 0 leaves for good.
+        buffer.insert(&packet(0, 0, 300, 3), false);
+        let first = buffer.insert(&packet(0, 0, 300, 4), true);
+        buffer.insert(&packet(1, 1, 5000, 5), true);
+        let third = buffer.insert(&packet(0, 0, 1000, 6), true);
+        assert_eq!(arrivals(&buffer.since_before(first)), [1, 2, 3, 4, 5, 6]);
+        buffer.looked_at(first);
+        assert_eq!(arrivals(&buffer.since_before(third)), [2, 3, 4, 6]);
+        buffer.looked_at(first + 1);
+        assert_eq!(arrivals(&buffer.since_before(third)), [2, 3, 4, 6]);
+        buffer.looked_at(third);
+        assert!(buffer.held.is_empty());
+        assert_eq!(arrivals(&buffer.since_before(third)), [4, 6]);
     }
 }

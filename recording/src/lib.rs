@@ -9,8 +9,11 @@
 //! | `outbox` | how derived spans become packets |
 //! | `buffer` | what is kept in memory of what arrived |
 //! | `spec` | what a recording is told and is |
+//! | `front` | what is known of the place of a stream |
 //! | `recorder` | who wants a packet, and what is known of its stream |
+//! | `triggers` | which packet starts a recording, and with what |
 //! | `task` | the life of one recording, and copies of the buffer |
+//! | `copy` | how packets of a storage go through a chain into another |
 //! | `sink` | how packets of a chain come into a storage |
 //!
 //! A [`Chain`] does no I/O and asks no clock: packets in, packets out. What is derived (clones,
@@ -20,7 +23,9 @@
 mod buffer;
 mod chain;
 mod config;
+mod copy;
 mod error;
+mod front;
 mod invocation;
 mod outbox;
 mod packet;
@@ -30,6 +35,7 @@ mod recording;
 mod sink;
 mod spec;
 mod task;
+mod triggers;
 
 pub use buffer::BufferStatus;
 pub use chain::{Chain, Item, Processor};
@@ -37,6 +43,7 @@ pub use config::{
     ATTRIBUTES_MAX, DEPTH_MAX, GROUPS_DEFAULT, GROUPS_MAX, Instant, PROCESSORS_MAX,
     ProcessorConfig, check_chain, default_chain, parse_query,
 };
+pub use copy::{StorageCopySpec, check_copy};
 pub use error::{ConfigError, RecordingError};
 pub use invocation::{Invocation, Member, SharedSource, Waiting};
 pub use outbox::Outbox;

@@ -13,12 +13,14 @@ use trace_format::{AgentId, StorageId, StreamId};
 use uuid::Uuid;
 
 use crate::buffer::{Buffer, BufferStatus};
+use crate::front::Front;
 use crate::invocation::Waiting;
 use crate::packet::Packet;
 use crate::recording::{Arriving, Recording, end_of};
 use crate::spec::{
     KEPT_VERSION, Kept, RecordingCounts, RecordingInfo, RecordingSpec, RecordingState,
 };
+use crate::triggers::{Look, LookRoom, Looks, look_at_all};
 use crate::{ConfigError, RecordingError};
 
 /// Bounds of all recordings.
@@ -60,7 +62,8 @@ pub struct Recorder {
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
     pub(crate) config: RecorderConfig,
-    shared: Mutex<Shared>,
+    pub(crate) shared: Mutex<Shared>,
+    pub(crate) looks: Looks,
     streams: Mutex<Fronts>,
     /// One writing of the file at a time.
     keeping: tokio::sync::Mutex<()>,
@@ -70,19 +73,19 @@ pub(crate) struct Inner {
 
 /// What a packet meets in one step: so that none falls between the buffer and a recording that
 /// begins with what the buffer holds.
-struct Shared {
-    buffer: Buffer,
+pub(crate) struct Shared {
+    pub(crate) buffer: Buffer,
     /// All, in the order in which they were asked for.
-    recordings: Vec<Arc<Recording>>,
+    pub(crate) recordings: Vec<Arc<Recording>>,
 }
 
 type Fronts = HashMap<(AgentId, StreamId), Arc<tokio::sync::Mutex<Front>>>;
 
-/// Where a stream is that has places of its own.
-#[derive(Debug, Default)]
-struct Front {
-    /// Epoch and sequence that come next; not known before the first packet since the start.
-    next: Option<(u64, u64)>,
+/// A recording that wants a packet.
+struct Wanting {
+    storage: StorageId,
+    inbox: mpsc::Sender<Arriving>,
+    permit: BytePermit,
 }
 
 /// A packet that a recording took, on its way to the disk.
@@ -103,10 +106,12 @@ impl Recorder {
     /// # Errors
     /// When the file of recordings cannot be read or understood.
     pub async fn start(engine: &Engine, config: RecorderConfig) -> Result<Self, RecordingError> {
+        let (looks, in_line) = Looks::new(config.buffer_bytes_max);
         let recorder = Self {
             inner: Arc::new(Inner {
                 engine: engine.clone(),
                 config,
+                looks,
                 shared: Mutex::new(Shared {
                     buffer: Buffer::new(config.buffer_bytes_max),
                     recordings: Vec::new(),
@@ -129,7 +134,19 @@ impl Recorder {
                 recorder.adopt(info)?;
             }
         }
+        let stopping = recorder.inner.stopping.subscribe();
+        let looking = look_at_all(recorder.clone(), in_line, stopping);
+        recorder.inner.tasks.lock().spawn(looking);
         Ok(recorder)
+    }
+
+    /// How long and in how much memory spans wait for others of their trace.
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting {
+            bytes_max: self.inner.config.waiting_bytes_max,
+            quiet_ns: self.inner.config.quiet_ns,
+            ..Waiting::default()
+        }
     }
 
     fn adopt(&self, info: RecordingInfo) -> Result<(), ConfigError> {
@@ -303,7 +320,8 @@ impl Recorder {
     }
 
     /// Takes a packet into the buffer, and gives it to the recordings that want it. Gives back what
-    /// is on its way to their storages; nothing when no recording wrote the packet as it came.
+    /// is on its way to their storages; nothing when no recording wrote the packet as it came, and
+    /// nothing when its agent does not wait (`waits`), so that it may be dropped.
     ///
     /// # Errors
     /// When there is no room, a storage refused, or the packet came behind a gap; then it has to be
@@ -312,17 +330,19 @@ impl Recorder {
         &self,
         packet: Packet,
         permit: BytePermit,
+        waits: bool,
     ) -> Result<Vec<Recorded>, RecordingError> {
         match packet.place {
-            None => self.hand_out(packet, permit).await,
+            None => self.hand_out(packet, permit, (waits, &[])).await,
             Some(place) => {
                 let front = self.front(&packet);
                 let mut front = front.lock().await;
-                if check_place(&front, place)? {
+                if front.is_there(place)? {
                     drop(front);
-                    return self.repeat(&packet, place).await;
+                    return self.repeat(&packet).await;
                 }
-                let recorded = self.hand_out(packet, permit).await?;
+                let there = self.there_before(&mut front, &packet, place).await?;
+                let recorded = self.hand_out(packet, permit, (waits, &there)).await?;
                 front.next = Some((place.0, place.1.saturating_add(1)));
                 Ok(recorded)
             }
@@ -331,14 +351,19 @@ impl Recorder {
 
     /// Asks the storages that are being filled for the receipts of a packet that came before. It
     /// goes through no chain again.
-    async fn repeat(
+    async fn repeat(&self, packet: &Packet) -> Result<Vec<Recorded>, RecordingError> {
+        self.repeat_in(&self.filled(), packet).await
+    }
+
+    async fn repeat_in(
         &self,
+        storages: &[StorageId],
         packet: &Packet,
-        (epoch, sequence): (u64, u64),
     ) -> Result<Vec<Recorded>, RecordingError> {
         let engine = &self.inner.engine;
+        let (epoch, sequence) = packet.place.unwrap_or_default();
         let mut recorded = Vec::new();
-        for storage in self.filled() {
+        for &storage in storages {
             let payload = packet.payload.clone();
             let push = Push {
                 agent: packet.agent.clone(),
@@ -353,6 +378,27 @@ impl Recorder {
             });
         }
         Ok(recorded)
+    }
+
+    /// The storages that had this packet before the server started, or did not want it then. It
+    /// goes through no chain of theirs again.
+    async fn there_before(
+        &self,
+        front: &mut Front,
+        packet: &Packet,
+        place: (u64, u64),
+    ) -> Result<Vec<StorageId>, RecordingError> {
+        if front.is_unknown() {
+            let mut before = Vec::new();
+            for storage in self.filled() {
+                let engine = &self.inner.engine;
+                let next = engine.next_sequence(storage, &packet.agent, &packet.stream);
+                let next = next.await?;
+                before.push((storage, (next.epoch, next.sequence)));
+            }
+            front.before = Some(before);
+        }
+        Ok(front.there_before(place))
     }
 
     fn front(&self, packet: &Packet) -> Arc<tokio::sync::Mutex<Front>> {
@@ -426,22 +472,27 @@ impl Recorder {
         &self,
         packet: Packet,
         permit: BytePermit,
+        (waits, there): (bool, &[StorageId]),
     ) -> Result<Vec<Recorded>, RecordingError> {
-        let triggered = self.triggered(&packet);
-        let wanting = self.meet(&packet, &triggered);
-        let budget = self.inner.engine.budget();
-        let bytes = packet.payload.len() as u64;
-        let mut permits = vec![permit];
-        for _ in 1..wanting.len() {
-            permits.push(budget.try_acquire(bytes)?);
-        }
         let packet = Arc::new(packet);
+        let look = self.inner.looks.room_for(&packet, &self.inner.shared).await;
+        let wanting = self.meet(&packet, permit, look, there)?;
+        let mut recorded = match there {
+            [] => Vec::new(),
+            there => self.repeat_in(there, &packet).await?,
+        };
         let mut waiting = Vec::with_capacity(wanting.len());
-        for ((storage, inbox), permit) in wanting.into_iter().zip(permits) {
+        for Wanting {
+            storage,
+            inbox,
+            permit,
+        } in wanting
+        {
             let (reply, answer) = oneshot::channel();
             let arriving = Arriving {
                 packet: Arc::clone(&packet),
                 permit,
+                waits,
                 reply,
             };
             // A recording that ended meanwhile does not want it any more.
@@ -449,7 +500,6 @@ impl Recorder {
                 waiting.push((storage, answer));
             }
         }
-        let mut recorded = Vec::with_capacity(waiting.len());
         let mut refused = None;
         for (storage, answer) in waiting {
             match answer.await {
@@ -468,53 +518,50 @@ impl Recorder {
         }
     }
 
-    /// The armed recordings that this packet starts.
-    fn triggered(&self, packet: &Packet) -> Vec<Uuid> {
-        let armed: Vec<_> = {
-            let shared = self.inner.shared.lock();
-            let armed = shared.recordings.iter().filter(|each| each.is_armed());
-            armed.cloned().collect()
-        };
-        let starts =
-            |each: &&Arc<Recording>| each.spec.wants(&packet.agent) && each.is_started_by(packet);
-        armed.iter().filter(starts).map(|each| each.id).collect()
-    }
-
-    /// Puts the packet into the buffer; gives the ways to the recordings that want it.
+    /// Puts the packet into the buffer, and in line for triggers; gives the ways to the recordings
+    /// that want it, each with room for the packet. Nothing has changed when there is no room.
     fn meet(
         &self,
-        packet: &Packet,
-        triggered: &[Uuid],
-    ) -> Vec<(StorageId, mpsc::Sender<Arriving>)> {
+        packet: &Arc<Packet>,
+        permit: BytePermit,
+        look: Option<LookRoom>,
+        there: &[StorageId],
+    ) -> Result<Vec<Wanting>, RecordingError> {
+        let budget = self.inner.engine.budget();
+        let bytes = packet.payload.len() as u64;
+        let mut permits = vec![permit];
         let mut shared = self.inner.shared.lock();
-        for recording in &shared.recordings {
-            if triggered.contains(&recording.id) && recording.is_armed() {
-                self.pull(recording, &shared.buffer, packet.arrival);
-            }
-        }
-        shared.buffer.insert(packet);
-        let wanting = shared
-            .recordings
-            .iter()
-            .filter(|each| each.spec.wants(&packet.agent));
-        wanting
+        let Shared { buffer, recordings } = &mut *shared;
+        let wants = |each: &&Arc<Recording>| each.spec.wants(&packet.agent);
+        let is_there = |each: &&Arc<Recording>| there.contains(&each.spec.storage);
+        let wanting = recordings.iter().filter(wants);
+        let ways: Vec<_> = (wanting.filter(|each| !is_there(each)))
             .filter_map(|each| Some((each.spec.storage, each.inbox()?)))
-            .collect()
-    }
-
-    /// Starts an armed recording with what the buffer holds. Packets wait in the inbox until the
-    /// task is ready for them.
-    fn pull(&self, recording: &Arc<Recording>, buffer: &Buffer, now: i64) {
-        let since = recording.since(now);
-        let all = Selection {
-            limit: usize::MAX,
-            ..Selection::default()
-        };
-        let mut backlog = buffer.select(&all);
-        backlog.retain(|packet| {
-            recording.spec.wants(&packet.agent) && since.is_none_or(|since| packet.arrival >= since)
-        });
-        recording.pull(backlog, now);
+            .collect();
+        for _ in 1..ways.len() {
+            let more = budget.try_grow(bytes);
+            permits.push(more.inspect_err(|_| budget.count_refusal())?);
+        }
+        let number = buffer.insert(packet, look.is_some());
+        if let Some(room) = look {
+            let armed = recordings
+                .iter()
+                .filter(wants)
+                .filter(|each| each.is_armed());
+            room.look(Look {
+                packet: Arc::clone(packet),
+                number,
+                armed: armed.cloned().collect(),
+            });
+        }
+        let ways = ways.into_iter().zip(permits);
+        Ok(ways
+            .map(|((storage, inbox), permit)| Wanting {
+                storage,
+                inbox,
+                permit,
+            })
+            .collect())
     }
 
     /// What the buffer holds.
@@ -527,30 +574,5 @@ impl Recorder {
     #[must_use]
     pub fn buffered(&self, selection: &Selection) -> Vec<Arc<Packet>> {
         self.inner.shared.lock().buffer.select(selection)
-    }
-}
-
-/// Whether a packet was there before; a gap is refused.
-fn check_place(front: &Front, (epoch, found): (u64, u64)) -> Result<bool, RecordingError> {
-    let Some((current, next)) = front.next else {
-        return Ok(false);
-    };
-    if epoch < current {
-        return Err(StorageError::EpochStale {
-            current,
-            found: epoch,
-        }
-        .into());
-    }
-    let expected = if epoch == current { next } else { 0 };
-    match found.cmp(&expected) {
-        std::cmp::Ordering::Less => Ok(true),
-        std::cmp::Ordering::Equal => Ok(false),
-        std::cmp::Ordering::Greater => Err(StorageError::SequenceGap {
-            epoch,
-            expected,
-            found,
-        }
-        .into()),
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Pulled {
 pub(crate) struct Arriving {
     pub(crate) packet: Arc<Packet>,
     pub(crate) permit: BytePermit,
+    /// Whether its agent waits until it is durable.
+    pub(crate) waits: bool,
     pub(crate) reply: oneshot::Sender<Result<Vec<PendingPush>, StorageError>>,
 }
 

@@ -56,11 +56,31 @@ impl Sink {
         packet: OutPacket,
         permit: BytePermit,
     ) -> Result<PendingPush, StorageError> {
+        let push = self.push(packet, permit).await?;
+        self.engine.submit_part(self.storage, push).await
+    }
+
+    /// Hands over a packet for which nobody waits: it is dropped when its room is needed before the
+    /// writer takes it, and counted.
+    ///
+    /// # Errors
+    /// As for [`Self::write`], and when the packet is refused at once.
+    pub async fn write_droppable(
+        &mut self,
+        packet: OutPacket,
+        permit: BytePermit,
+    ) -> Result<(), StorageError> {
+        let push = self.push(packet, permit).await?;
+        let accepted = self.engine.submit_droppable(self.storage, push, true)?;
+        accepted.refused.map_or(Ok(()), Err)
+    }
+
+    async fn push(&mut self, packet: OutPacket, permit: BytePermit) -> Result<Push, StorageError> {
         let (epoch, sequence) = match packet.place {
             Some(place) => place,
             None => self.place(&packet).await?,
         };
-        let push = Push {
+        Ok(Push {
             packets: vec![NewPacket::new(
                 epoch,
                 sequence,
@@ -70,8 +90,7 @@ impl Sink {
             agent: packet.agent,
             stream: packet.stream,
             permit,
-        };
-        self.engine.submit_part(self.storage, push).await
+        })
     }
 
     async fn place(&mut self, packet: &OutPacket) -> Result<(u64, u64), StorageError> {

@@ -13,7 +13,7 @@ use trace_format::{AgentId, StorageId};
 
 use crate::chain::Chain;
 use crate::config::{Instant, ProcessorConfig, check_chain};
-use crate::invocation::Waiting;
+use crate::copy::chain_of;
 use crate::packet::{OutPacket, Packet};
 use crate::recorder::Recorder;
 use crate::recording::{Arriving, Pulled, Recording};
@@ -130,12 +130,7 @@ impl Running {
     ) -> Result<(Self, Pulled), RecordingError> {
         let inner = &recorder.inner;
         let engine = inner.engine.clone();
-        let waiting = Waiting {
-            bytes_max: inner.config.waiting_bytes_max,
-            quiet_ns: inner.config.quiet_ns,
-            ..Waiting::default()
-        };
-        let chain = Chain::new(&recording.spec.processors, waiting)?;
+        let chain = Chain::new(&recording.spec.processors, recorder.waiting())?;
         engine.begin_recording(recording.spec.storage).await?;
         let running = Self {
             sink: Sink::new(&engine, recording.spec.storage),
@@ -160,7 +155,7 @@ impl Running {
     ) -> End {
         for packet in backlog {
             let permit = self.engine.budget().nothing();
-            if let Ok(pending) = self.take(&packet, permit).await {
+            if let Ok(pending) = self.take(&packet, permit, true).await {
                 self.derived.extend(pending);
                 self.settle_some().await;
             }
@@ -211,9 +206,10 @@ impl Running {
         let Arriving {
             packet,
             permit,
+            waits,
             reply,
         } = message;
-        let taken = self.take(&packet, permit).await;
+        let taken = self.take(&packet, permit, waits).await;
         // Who asked may have gone; then nobody waits for the packets.
         let _ = reply.send(taken);
     }
@@ -223,6 +219,7 @@ impl Running {
         &mut self,
         packet: &Arc<Packet>,
         mut permit: BytePermit,
+        waits: bool,
     ) -> Result<Vec<PendingPush>, StorageError> {
         let counting = &self.recording.counting;
         add(&counting.packets, 1);
@@ -233,10 +230,14 @@ impl Running {
         let mut pending = Vec::with_capacity(own.len());
         for packet in own {
             let permit = permit.split(packet.payload.len() as u64);
-            match self.sink.write(packet, permit).await {
+            let written = match waits {
+                true => self.sink.write(packet, permit).await.map(Some),
+                false => (self.sink.write_droppable(packet, permit).await).map(|()| None),
+            };
+            match written {
                 Ok(push) => {
                     add(&self.recording.counting.written_packets, 1);
-                    pending.push(push);
+                    pending.extend(push);
                 }
                 Err(error) => {
                     self.note_failure(&error);
@@ -364,11 +365,7 @@ pub struct CopySpec {
 impl CopySpec {
     /// The whole chain: the query in front of the processors.
     fn chain(&self) -> Vec<ProcessorConfig> {
-        let processors = self.processors.clone();
-        match self.query.clone() {
-            Some(query) => vec![ProcessorConfig::Query { query, processors }],
-            None => processors,
-        }
+        chain_of(self.query.as_ref(), &self.processors)
     }
 
     fn frame(&self) -> Result<(Option<i64>, Option<i64>), ConfigError> {
@@ -405,7 +402,7 @@ impl Recorder {
     /// When the chain could not run, or the storage does not take packets.
     pub async fn copy_buffer(&self, spec: CopySpec) -> Result<Copied, RecordingError> {
         let engine = &self.inner.engine;
-        let mut chain = Chain::new(&spec.chain(), Waiting::default())?;
+        let mut chain = Chain::new(&spec.chain(), self.waiting())?;
         let (from, to) = spec.frame()?;
         let selection = Selection {
             from,

@@ -36,6 +36,13 @@ impl From<StorageError> for Problem {
                     .member("expected_sequence", expected)
                     .member("expected_epoch", epoch);
             }
+            StorageError::PacketLeftOut {
+                epoch, expected, ..
+            } => {
+                problem = problem
+                    .member("expected_sequence", expected)
+                    .member("expected_epoch", epoch);
+            }
             StorageError::EpochStale { current, .. } => {
                 problem = problem.member("current_epoch", current);
             }
@@ -119,18 +126,6 @@ fn known(error: &StorageError) -> Known {
             "the kind of a stream never changes",
             "declare another stream",
         ),
-        StorageError::SequenceGap { .. } => (
-            S::CONFLICT,
-            "packets are missing before this one",
-            "the sequences of a stream follow one another without a gap",
-            "push from expected_sequence on; HEAD tells it too",
-        ),
-        StorageError::EpochStale { .. } => (
-            S::CONFLICT,
-            "the producer has begun a newer epoch",
-            "an epoch only grows, so that a late packet of an old run is noticed",
-            "use the current epoch or a greater one",
-        ),
         StorageError::PacketEmpty => (
             S::BAD_REQUEST,
             "a packet has at least one byte",
@@ -148,6 +143,46 @@ fn known(error: &StorageError) -> Known {
             "a value cannot be kept",
             "it is outside of what the format allows",
             "correct the value that detail names",
+        ),
+        other => return known_conflict(other),
+    };
+    Known {
+        status,
+        title,
+        cause,
+        remedy,
+    }
+}
+
+/// Refusals of what does not fit what is there.
+fn known_conflict(error: &StorageError) -> Known {
+    use StatusCode as S;
+    let (status, title, cause, remedy) = match error {
+        StorageError::AgentMetadataConflict(_) => (
+            S::CONFLICT,
+            "the agent has other trace metadata here",
+            "packets are decoded with the metadata of their agent, and an agent of the same name \
+             has another one on this server",
+            "read the packets where they are, or leave the agent out of the copy",
+        ),
+        StorageError::SequenceGap { .. } => (
+            S::CONFLICT,
+            "packets are missing before this one",
+            "the sequences of a stream follow one another without a gap",
+            "push from expected_sequence on; HEAD tells it too",
+        ),
+        StorageError::PacketLeftOut { .. } => (
+            S::CONFLICT,
+            "the packet was left out",
+            "it was dropped, because its agent did not wait for the disk, or a recording did not \
+             want it; what came behind it is there, and the order of a stream never changes",
+            "push from expected_sequence on",
+        ),
+        StorageError::EpochStale { .. } => (
+            S::CONFLICT,
+            "the producer has begun a newer epoch",
+            "an epoch only grows, so that a late packet of an old run is noticed",
+            "use the current epoch or a greater one",
         ),
         other => return known_archive(other),
     };

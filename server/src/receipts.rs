@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
-use storage_core::Receipt;
+use storage_core::{AcceptedPacket, Receipt};
 use trace_format::StorageId;
 use utoipa::ToSchema;
 
@@ -76,13 +76,29 @@ impl Receipts {
         write!(self.text, ",\"storage\":\"{storage}\"}}").expect("writing to memory does not fail");
     }
 
-    /// Adds the word for a packet of which nothing is promised: its agent did not want to wait, or
-    /// a measurement drops what it reads.
+    /// Adds the word for a packet of which nothing is promised: no recording wrote it, or a
+    /// measurement drops what it reads.
     pub(crate) fn add_not_durable(&mut self, epoch: u64, sequence: u64) {
         self.separate();
         write!(
             self.text,
             "{{\"epoch\":{epoch},\"sequence\":{sequence},\"durable\":false,\"duplicate\":false}}",
+        )
+        .expect("writing to memory does not fail");
+    }
+
+    /// Adds the word for a packet whose agent did not want to wait.
+    pub(crate) fn add_accepted(&mut self, packet: &AcceptedPacket) {
+        let AcceptedPacket {
+            epoch,
+            sequence,
+            is_duplicate,
+        } = packet;
+        self.separate();
+        write!(
+            self.text,
+            "{{\"epoch\":{epoch},\"sequence\":{sequence},\"durable\":false,\
+             \"duplicate\":{is_duplicate}}}",
         )
         .expect("writing to memory does not fail");
     }
@@ -121,6 +137,10 @@ impl IntoResponse for Receipts {
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         if self.is_accepted_only {
             *response.status_mut() = StatusCode::ACCEPTED;
+            response.headers_mut().insert(
+                HeaderName::from_static("preference-applied"),
+                HeaderValue::from_static("respond-async"),
+            );
         }
         response
     }

@@ -95,6 +95,12 @@ counters! {
     packets_repeated: Counter,
     /// Packets that were taken and then not written.
     packets_failed: Counter,
+    /// Packets whose agents did not wait, and that were not kept.
+    packets_dropped: Counter,
+    /// Bytes of these packets.
+    dropped_bytes: Counter,
+    /// Bytes that may be dropped now.
+    droppable_bytes: Counter,
     /// Bytes of durable packets as the agents sent them.
     raw_bytes: Counter,
     /// Bytes of durable packets as stored.

@@ -61,6 +61,10 @@ pub enum StorageError {
         /// The kind asked for.
         wanted: Kind,
     },
+    /// A storage from elsewhere has an agent of a name that is known here, with other trace
+    /// metadata.
+    #[error("agent `{0}` has other trace metadata here than in the storage")]
+    AgentMetadataConflict(AgentId),
     /// The producer left out a sequence.
     #[error("sequence {found} of epoch {epoch} leaves a gap, {expected} is expected")]
     SequenceGap {
@@ -78,6 +82,19 @@ pub enum StorageError {
         current: u64,
         /// The epoch that came.
         found: u64,
+    },
+    /// The packet was not kept when it came, or never came, and later ones of its stream are there.
+    #[error(
+        "sequence {sequence} of epoch {epoch} was left out, and what came behind it is there; \
+         {expected} is expected"
+    )]
+    PacketLeftOut {
+        /// The epoch.
+        epoch: u64,
+        /// The sequence that came.
+        sequence: u64,
+        /// The sequence that comes next.
+        expected: u64,
     },
     /// A packet without bytes.
     #[error("a packet has at least one byte")]
@@ -236,8 +253,10 @@ impl StorageError {
             } => "storage_not_open",
             Self::WrongState { .. } => "storage_state_conflict",
             Self::StreamKindConflict { .. } => "stream_kind_conflict",
+            Self::AgentMetadataConflict(_) => "agent_metadata_conflict",
             Self::SequenceGap { .. } => "sequence_gap",
             Self::EpochStale { .. } => "epoch_stale",
+            Self::PacketLeftOut { .. } => "packet_left_out",
             Self::PacketEmpty => "packet_empty",
             Self::PacketTooLarge { .. } => "packet_too_large",
             Self::Invalid { .. } => "invalid_value",

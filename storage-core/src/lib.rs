@@ -13,6 +13,8 @@
 //! | `io` | how the operating system is asked: io_uring, blocking, faulty |
 //! | `tree` | where packets are |
 //! | `scan`, `recovery`, `verify` | what data files say without an index |
+//! | `budget` | how many bytes are under way, and whose turn it is |
+//! | `droppable` | which packets give way to others |
 //! | `catalog` | a quick start with many storages |
 //! | `traced` | how files are named when I/O is traced |
 //! | `labels` | what labels storages may have |
@@ -29,6 +31,7 @@ mod codec;
 mod config;
 mod counters;
 mod door;
+mod droppable;
 mod engine;
 mod error;
 mod io;
@@ -52,6 +55,7 @@ pub use agents::{Agent, AgentSpec};
 pub use budget::{ByteBudget, BytePermit};
 pub use config::{DiskLow, EngineConfig, IoChoice};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
+pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     CACHED_BYTES_MAX, CopyReport, CopySelection, Created, Engine, Export, FileInfo, LabelTypeInfo,
     LeafInfo, NewStorage, NextSequence, PacketInfo, Page, PendingPush, ServedFile, StorageFilter,

@@ -22,18 +22,23 @@ impl Progress {
     }
 
     /// An error once the work is to stop.
-    pub(crate) fn check(&self) -> Result<(), StorageError> {
+    ///
+    /// # Errors
+    /// [`StorageError::Cancelled`] then.
+    pub fn check(&self) -> Result<(), StorageError> {
         match self.is_cancelled.load(Ordering::Relaxed) {
             true => Err(StorageError::Cancelled),
             false => Ok(()),
         }
     }
 
-    pub(crate) fn add(&self, bytes: u64) {
+    /// So many bytes more are done.
+    pub fn add(&self, bytes: u64) {
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn begin(&self, total: u64) {
+    /// Begins work on so many bytes.
+    pub fn begin(&self, total: u64) {
         self.bytes_done.store(0, Ordering::Relaxed);
         self.bytes_total.store(total, Ordering::Relaxed);
     }

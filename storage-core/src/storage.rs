@@ -3,7 +3,10 @@
 use std::{
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
@@ -22,6 +25,7 @@ use crate::{
     catalog::Catalog,
     clock::now_ns,
     door::{Door, Tail},
+    droppable::{Droppable, DroppedPackets, LaneDoor},
     poison::Poison,
     scan::{FrameScanner, ScanError},
     status::{WriteCounts, WriteStatus},
@@ -41,8 +45,12 @@ pub(crate) struct Storage {
     pub(crate) poison: Arc<Poison>,
     /// The inbox of the writer task, while there is one.
     pub(crate) writer: RwLock<Option<mpsc::Sender<WriterMessage>>>,
+    /// Its packets that may be dropped.
+    pub(crate) lane: Arc<LaneDoor>,
     /// One change of the storage file at a time.
     changing: tokio::sync::Mutex<()>,
+    /// It is being deleted; who still holds it is told that it is not there.
+    pub(crate) is_deleted: AtomicBool,
     /// One load of the tree at a time.
     pub(crate) loading: tokio::sync::Mutex<()>,
     pub(crate) cache: Arc<BlockCache>,
@@ -67,6 +75,16 @@ pub struct StorageStatus {
     pub repeated: u64,
     /// Packets that were taken and not written.
     pub failed_packets: u64,
+    /// Packets whose agents did not wait, and that were not kept.
+    pub dropped_packets: u64,
+    /// Bytes of these packets.
+    pub dropped_bytes: u64,
+    /// The streams of which packets were not kept.
+    pub dropped: Vec<DroppedPackets>,
+    /// Packets whose agents did not wait, and that may be dropped still.
+    pub droppable_packets: u64,
+    /// Bytes of these packets.
+    pub droppable_bytes: u64,
     /// Packets on their way to the disk.
     pub queued_packets: u64,
     /// Bytes of these packets.
@@ -102,7 +120,9 @@ impl Storage {
             counts: WriteCounts::default(),
             poison: Arc::default(),
             writer: RwLock::new(None),
+            lane: Arc::default(),
             changing: tokio::sync::Mutex::default(),
+            is_deleted: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
             cache,
             jobs: parking_lot::Mutex::default(),
@@ -189,7 +209,9 @@ impl Storage {
         }
     }
 
-    pub(crate) fn status(&self) -> StorageStatus {
+    pub(crate) fn status(&self, droppable: &Droppable) -> StorageStatus {
+        let dropped = droppable.dropped(self.id);
+        let (droppable_packets, droppable_bytes) = droppable.waiting(self.id);
         let file = self.info();
         let window = self.counts.window(now_ns());
         let counts = &self.counts;
@@ -201,6 +223,11 @@ impl Storage {
             finished: counts.finished.load(Ordering::Relaxed),
             repeated: counts.repeated.load(Ordering::Relaxed),
             failed_packets: counts.failed.load(Ordering::Relaxed),
+            dropped_packets: dropped.iter().map(|stream| stream.packets).sum(),
+            dropped_bytes: dropped.iter().map(|stream| stream.bytes).sum(),
+            dropped,
+            droppable_packets,
+            droppable_bytes,
             queued_packets: counts.queued_packets.load(Ordering::Relaxed),
             queued_bytes: counts.queued_bytes.load(Ordering::Relaxed),
             written_packets: file.totals.packets,

@@ -12,6 +12,7 @@ mod broken_answers;
 mod copies;
 mod crashes;
 mod disk_low;
+mod durability_of_choice;
 mod exported;
 mod formats;
 mod io_trace;

@@ -105,7 +105,7 @@ impl Start {
     }
 }
 
-fn read_json(path: &std::path::Path) -> Result<Value, ClientError> {
+pub(super) fn read_json(path: &std::path::Path) -> Result<Value, ClientError> {
     let wrong = |what: String| ClientError::input(format!("{}: {what}", path.display()));
     let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))

@@ -170,6 +170,13 @@ impl StreamFacts<'_> {
     }
 }
 
+impl StreamFacts<'_> {
+    /// The unit of the stream's times behind the packets read so far, where it is known.
+    pub(super) fn unit(&self) -> Option<TimeUnit> {
+        self.memory.and_then(|memory| memory.unit)
+    }
+}
+
 impl Drop for StreamFacts<'_> {
     fn drop(&mut self) {
         let Some(memory) = self.memory else { return };

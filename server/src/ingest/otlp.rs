@@ -11,7 +11,10 @@ use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use recording::{Packet, Recorder, stream_spec};
 use storage_core::{AgentSpec, BytePermit, Engine, StorageError};
-use trace_events::otlp::{OtlpDecoder, RequestBuilder, ResourcePart, check, is_json, to_protobuf};
+use trace_events::otlp::{
+    JSON_MEMORY_RATIO, OtlpDecoder, RequestBuilder, ResourcePart, check, is_json,
+    to_protobuf_within,
+};
 use trace_events::{DecodeError, StreamContext};
 use trace_format::frame::Facts;
 use trace_format::{AgentId, Kind, StreamId};
@@ -20,6 +23,7 @@ use trace_query::FieldTable;
 use super::encoding::Encoding;
 use super::error::IngestError;
 use super::identity::agent_of;
+use super::push::prefers_async;
 use super::room::Room;
 use super::source::Source;
 use crate::config::IngestConfig;
@@ -28,6 +32,10 @@ use crate::problem::Problem;
 
 /// The stream of an agent in which its requests are kept.
 const STREAM: &str = "traces";
+/// The line in which requests of spans wait for room: no id of an agent has a slash.
+const SENDERS: &str = "/v1/traces";
+/// Memory that JSON is given at first, as a multiple of its length.
+const JSON_RATIO_USUAL: usize = 2;
 /// Agents that are known to be registered.
 const KNOWN_MAX: usize = 65_536;
 /// Requests from this size on are checked where that may take its time, bytes.
@@ -99,7 +107,8 @@ impl TraceRequests {
     }
 
     /// Takes the body of one request. When it answers, every recording that wants it has it
-    /// durable; what no recording wants is in the buffer.
+    /// durable, unless the sender does not wait for that (`Prefer: respond-async`); what no
+    /// recording wants is in the buffer.
     pub(crate) async fn take(
         &self,
         form: Form,
@@ -107,32 +116,69 @@ impl TraceRequests {
         body: Body,
     ) -> Result<Taken, Problem> {
         let encoding = Encoding::of(headers)?;
+        let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
         let max = self.limits.packet_bytes_max;
         let source = Source::new(body, encoding, window, "packet", max)?;
-        let mut room = Room::take(self.engine.budget(), source.known_length().unwrap_or(0))?;
+        // Whose spans they are is known when the body is, so all senders of spans share a turn.
+        let mut room = Room::take(self.engine.budget(), SENDERS, source.room_bytes()).await?;
         let body = source.whole(&mut room).await?;
-        let (parts, taken) = match body.len() {
-            0 => Default::default(),
-            1..LONG_BYTES => read(form, body)?,
-            _ => {
-                let reading = tokio::task::spawn_blocking(move || read(form, body));
-                reading.await.map_err(|_| StorageError::Stopping)??
-            }
-        };
+        let (parts, taken) = self.read(form, body, &mut room).await?;
         let (mut permit, _held) = room.into_permit();
         let count = parts.len() as u64;
         for part in parts {
             let bytes = part.payload.len() as u64;
             self.metrics.ingest_bytes.inc_by(bytes);
             let own = permit.split(bytes);
-            self.take_part(part, own).await?;
+            self.take_part(part, own, waits).await?;
         }
         self.metrics.ingest_packets.inc_by(count);
         Ok(taken)
     }
 
-    async fn take_part(&self, part: Part, permit: BytePermit) -> Result<(), Problem> {
+    /// Reads a request, with room for what it takes besides its body: the parts of several agents,
+    /// and what JSON is read into. JSON takes as much as its body usually, and is given more room
+    /// when that does not do.
+    async fn read(
+        &self,
+        form: Form,
+        body: Bytes,
+        room: &mut Room,
+    ) -> Result<(Vec<Part>, Taken), Problem> {
+        if body.is_empty() {
+            return Ok(Default::default());
+        }
+        let mut ratio = JSON_RATIO_USUAL;
+        loop {
+            let copies = match form {
+                Form::Json => ratio + 1,
+                Form::Protobuf => 1,
+            };
+            let own = body.len() as u64;
+            // Where that is more than there ever is, the request has all of it.
+            let rest = self.limits.in_flight_bytes_max.saturating_sub(2 * own);
+            let more = rest.min(own * copies as u64);
+            room.grow(more)?;
+            let body = body.clone();
+            let read = match body.len() {
+                0..LONG_BYTES => read(form, body, ratio)?,
+                _ => {
+                    let reading = tokio::task::spawn_blocking(move || read(form, body, ratio));
+                    reading.await.map_err(|_| StorageError::Stopping)??
+                }
+            };
+            match read {
+                Some(read) => return Ok(read),
+                None if ratio < JSON_MEMORY_RATIO => ratio = JSON_MEMORY_RATIO,
+                None => {
+                    let problem = "almost all elements of its lists are empty";
+                    return Err(IngestError::Request(problem.to_owned()).into());
+                }
+            }
+        }
+    }
+
+    async fn take_part(&self, part: Part, permit: BytePermit, waits: bool) -> Result<(), Problem> {
         self.make_known(&part.agent).await?;
         let packet = Packet {
             agent: part.agent.id,
@@ -144,7 +190,7 @@ impl TraceRequests {
             arrival: self.engine.now_ns(),
             context: Arc::clone(&self.context),
         };
-        let recorded = self.recorder.push(packet, permit).await?;
+        let recorded = self.recorder.push(packet, permit, waits).await?;
         let mut refused = None;
         for recorded in recorded {
             if let Some(error) = recorded.pending.await.refused {
@@ -184,8 +230,9 @@ impl TraceRequests {
     }
 }
 
-/// Checks a request and tells it apart by agent.
-fn read(form: Form, body: Bytes) -> Result<(Vec<Part>, Taken), IngestError> {
+/// Checks a request and tells it apart by agent; `None` when JSON takes more than `ratio` times its
+/// length in memory.
+fn read(form: Form, body: Bytes, ratio: usize) -> Result<Option<(Vec<Part>, Taken)>, IngestError> {
     let body = match form {
         Form::Protobuf => body,
         Form::Json => {
@@ -205,7 +252,10 @@ fn read(form: Form, body: Bytes) -> Result<(Vec<Part>, Taken), IngestError> {
     let wrong = |error: DecodeError| IngestError::Request(error.to_string());
     let request = match form {
         Form::Protobuf => Cow::Borrowed(&body[..]),
-        Form::Json => Cow::Owned(to_protobuf(&body).map_err(wrong)?),
+        Form::Json => match to_protobuf_within(&body, ratio).map_err(wrong)? {
+            Some(request) => Cow::Owned(request),
+            None => return Ok(None),
+        },
     };
     let resources = check(&request).map_err(wrong)?;
     let rejected = resources.iter().map(|part| part.invalid).sum();
@@ -233,7 +283,7 @@ fn read(form: Form, body: Bytes) -> Result<(Vec<Part>, Taken), IngestError> {
             },
         });
     }
-    Ok((parts, Taken { rejected }))
+    Ok(Some((parts, Taken { rejected })))
 }
 
 /// The resources of each agent, in the order in which the agents come.
@@ -279,7 +329,14 @@ fn part_of(request: &[u8], body: &Bytes, form: Form, resources: &[ResourcePart])
 
 #[cfg(test)]
 mod tests {
+    use trace_events::otlp::to_protobuf;
+
     use super::*;
+
+    fn read(form: Form, body: Bytes) -> Result<(Vec<Part>, Taken), IngestError> {
+        let read = super::read(form, body, JSON_RATIO_USUAL)?;
+        Ok(read.expect("it takes no more than usual"))
+    }
 
     const JSON: &str = r#" {"resourceSpans":[
         {"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"a"}}]},
@@ -357,6 +414,16 @@ mod tests {
         for (form, body) in [(Form::Json, "{}"), (Form::Json, r#"{"resourceSpans":[]}"#)] {
             let (parts, taken) = read(form, Bytes::from_static(body.as_bytes())).unwrap();
             assert!(parts.is_empty() && taken == Taken::default());
+        }
+    }
+
+    #[test]
+    fn lists_of_nothing_take_no_more_memory_than_they_may() {
+        let empty = vec!["{}"; 100_000].join(",");
+        let spans = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{empty}]}}]}}]}}"#);
+        for ratio in [JSON_RATIO_USUAL, JSON_MEMORY_RATIO] {
+            let read = super::read(Form::Json, spans.clone().into(), ratio).unwrap();
+            assert!(read.is_none(), "{ratio}");
         }
     }
 }

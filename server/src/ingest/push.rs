@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use http::{HeaderMap, header};
-use storage_core::{Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
+use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
 use trace_format::{AgentId, Kind, StorageId, StreamId, batch};
 
 use super::encoding::Encoding;
@@ -21,8 +20,6 @@ use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
 
-/// A batch that finds no room waits this long for other requests to be done before it is refused.
-const ROOM_WAIT: Duration = Duration::from_secs(5);
 /// Packets of a batch go to the engine in groups of about so many bytes, and at most so many
 /// packets.
 const GROUP_BYTES: u64 = 512 << 10;
@@ -116,7 +113,8 @@ impl Pusher {
         source: Source,
         waits: bool,
     ) -> Result<Receipts, Problem> {
-        let mut room = Room::take(self.engine.budget(), source.known_length().unwrap_or(0))?;
+        let budget = self.engine.budget();
+        let mut room = Room::take(budget, target.agent.as_str(), source.room_bytes()).await?;
         let payload = source.whole(&mut room).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
@@ -139,11 +137,12 @@ impl Pusher {
             packets: vec![NewPacket::new(epoch, sequence, payload, facts)],
             permit,
         };
-        let pending = self.engine.submit(target.storage, push).await?;
         if waits {
+            let pending = self.engine.submit(target.storage, push).await?;
             settle(pending.await, &mut receipts)?;
         } else {
-            receipts.add_not_durable(epoch, sequence);
+            let accepted = self.engine.submit_droppable(target.storage, push, false)?;
+            accept(accepted, &mut receipts)?;
         }
         Ok(receipts)
     }
@@ -250,7 +249,7 @@ impl Batch<'_> {
         let budget = self.pusher.engine.budget();
         let wanted = bytes.max(GROUP_BYTES);
         loop {
-            match Room::take(budget, wanted).or_else(|_| Room::take(budget, bytes)) {
+            match Room::take_now(budget, wanted).or_else(|_| Room::take_now(budget, bytes)) {
                 Ok(room) => {
                     self.room = Some(room);
                     return Ok(());
@@ -258,7 +257,8 @@ impl Batch<'_> {
                 Err(StorageError::Busy { .. }) => match self.waiting.pop_front() {
                     Some(pending) => self.settle_one(pending).await?,
                     None => {
-                        self.room = Some(Room::take_within(budget, bytes, ROOM_WAIT).await?);
+                        let agent = self.target.agent.as_str();
+                        self.room = Some(Room::take(budget, agent, bytes).await?);
                         return Ok(());
                     }
                 },
@@ -275,13 +275,10 @@ impl Batch<'_> {
         let packets = std::mem::take(&mut self.group);
         let bytes = std::mem::take(&mut self.group_bytes);
         self.pusher.arrived(packets.len() as u64, bytes);
-        let discards = self.pusher.bench.discard;
-        if discards || !self.waits {
+        if self.pusher.bench.discard {
             for packet in &packets {
                 self.receipts.add_not_durable(packet.epoch, packet.sequence);
             }
-        }
-        if discards {
             return Ok(());
         }
         let push = Push {
@@ -290,10 +287,12 @@ impl Batch<'_> {
             packets,
             permit: room.split(bytes),
         };
-        let pending = self.pusher.engine.submit(self.target.storage, push).await?;
+        let (engine, storage) = (&self.pusher.engine, self.target.storage);
         if !self.waits {
-            return Ok(());
+            let accepted = engine.submit_droppable(storage, push, false)?;
+            return accept(accepted, &mut self.receipts);
         }
+        let pending = engine.submit(storage, push).await?;
         self.waiting.push_back(pending);
         if self.waiting.len() > GROUPS_WAITING_MAX
             && let Some(pending) = self.waiting.pop_front()
@@ -322,6 +321,17 @@ fn settle(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> 
         receipts.add(receipt);
     }
     match outcome.refused {
+        None => Ok(()),
+        Some(error) => Err(error.into()),
+    }
+}
+
+/// Notes what was accepted; the first refused packet ends the request.
+fn accept(accepted: Accepted, receipts: &mut Receipts) -> Result<(), Problem> {
+    for packet in &accepted.packets {
+        receipts.add_accepted(packet);
+    }
+    match accepted.refused {
         None => Ok(()),
         Some(error) => Err(error.into()),
     }

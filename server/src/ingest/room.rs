@@ -4,11 +4,8 @@
 use std::time::Duration;
 
 use storage_core::{ByteBudget, BytePermit, StorageError};
-use tokio::time::{Instant, sleep};
-
-/// First pause before room is asked for again, and the longest.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How long a request waits for its turn before it is refused.
+pub(super) const ROOM_WAIT: Duration = Duration::from_secs(5);
 
 /// Room for one packet or group of packets. It comes back when this is dropped.
 pub(super) struct Room {
@@ -19,41 +16,40 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Room for `bytes`.
+    /// Room for `bytes`, if it is there and nobody waits for it.
     ///
     /// # Errors
     /// [`StorageError::Busy`] when there is none now.
-    pub(super) fn take(budget: &ByteBudget, bytes: u64) -> Result<Self, StorageError> {
-        let first = budget.try_acquire(bytes)?;
-        Ok(Self {
+    pub(super) fn take_now(budget: &ByteBudget, bytes: u64) -> Result<Self, StorageError> {
+        Ok(Self::of(budget, budget.try_acquire(bytes)?))
+    }
+
+    /// Room for `bytes` of a packet of `agent`, when its turn comes.
+    ///
+    /// # Errors
+    /// [`StorageError::Busy`] when it does not come in time.
+    pub(super) async fn take(
+        budget: &ByteBudget,
+        agent: &str,
+        bytes: u64,
+    ) -> Result<Self, StorageError> {
+        let first = budget.acquire(agent, bytes, ROOM_WAIT).await?;
+        Ok(Self::of(budget, first))
+    }
+
+    fn of(budget: &ByteBudget, first: BytePermit) -> Self {
+        Self {
             budget: budget.clone(),
             first,
             more: Vec::new(),
-        })
-    }
-
-    /// Room for `bytes`, asked for again and again until `limit` has passed.
-    pub(super) async fn take_within(
-        budget: &ByteBudget,
-        bytes: u64,
-        limit: Duration,
-    ) -> Result<Self, StorageError> {
-        let deadline = Instant::now() + limit;
-        let mut pause = PAUSE_MIN;
-        loop {
-            match Self::take(budget, bytes) {
-                Err(StorageError::Busy { .. }) if Instant::now() + pause < deadline => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-                taken => return taken,
-            }
         }
     }
 
     /// Room for `bytes` on top.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
-        self.more.push(self.budget.try_acquire(bytes)?);
+        let more = self.budget.try_grow(bytes);
+        self.more
+            .push(more.inspect_err(|_| self.budget.count_refusal())?);
         Ok(())
     }
 

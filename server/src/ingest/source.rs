@@ -62,6 +62,14 @@ impl Source {
             .flatten()
     }
 
+    /// Bytes to take room for before anything is read: all of them where that is known, else what
+    /// is sent, up to a bound: more of it is asked for while the body grows.
+    pub(super) fn room_bytes(&self) -> u64 {
+        let sent = || body_length(&self.body).unwrap_or(0);
+        self.known_length()
+            .unwrap_or_else(|| sent().clamp(1, GROWTH_BYTES_MIN as u64))
+    }
+
     /// The next piece; none at the end. Pieces are never empty.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, IngestError> {
         loop {
@@ -104,7 +112,7 @@ impl Source {
         }
     }
 
-    /// The whole body as one piece of memory, for which `room` was taken: as much as `known_length`
+    /// The whole body as one piece of memory, for which `room` was taken: as much as `room_bytes`
     /// says, and more on the way where that says nothing.
     pub(super) async fn whole(mut self, room: &mut Room) -> Result<Bytes, Problem> {
         let known = self.known_length().unwrap_or(0);
@@ -120,7 +128,7 @@ impl Source {
                 }
             };
         }
-        let mut whole = BytesMut::with_capacity(usize::try_from(known).unwrap_or(0));
+        let mut whole = BytesMut::with_capacity(usize::try_from(room.left()).unwrap_or(0));
         let mut piece = Some(first);
         while let Some(bytes) = piece {
             let lacking = (whole.len() + bytes.len()).saturating_sub(whole.capacity());

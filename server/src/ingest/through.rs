@@ -12,12 +12,14 @@ use parking_lot::RwLock;
 use recording::{Packet, Recorded, Recorder};
 use storage_core::{Engine, StorageError};
 use trace_events::StreamContext;
+use trace_events::dft::TimeUnit;
 use trace_format::frame::Facts;
 use trace_format::{AgentId, Kind, StorageId, StreamId};
 
 use super::encoding::Encoding;
 use super::error::IngestError;
-use super::push::{Pusher, is_batch, place};
+use super::facts::StreamFacts;
+use super::push::{Pusher, is_batch, place, prefers_async};
 use super::records::Records;
 use super::room::Room;
 use super::source::Source;
@@ -85,6 +87,8 @@ struct Through<'a> {
     stream: StreamId,
     kind: Kind,
     context: Arc<StreamContext>,
+    /// Whether the agent waits until its packets are durable.
+    waits: bool,
     waiting: VecDeque<Waiting>,
     receipts: Receipts,
 }
@@ -100,6 +104,7 @@ impl Pusher {
         body: Body,
     ) -> Result<Receipts, Problem> {
         let encoding = Encoding::of(headers)?;
+        let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
         let target = super::Target {
             // Facts are remembered by stream; no storage is the home of the buffer.
@@ -115,23 +120,18 @@ impl Pusher {
             agent,
             stream,
             kind,
+            waits,
             waiting: VecDeque::new(),
-            receipts: Receipts::default(),
+            receipts: match waits {
+                true => Receipts::default(),
+                false => Receipts::accepted_only(),
+            },
         };
         if !is_batch(headers)? {
             let place = place(headers)?;
             let max = self.limits.packet_bytes_max;
             let source = Source::new(body, encoding, window, "packet", max)?;
-            let mut room = Room::take(self.engine.budget(), source.known_length().unwrap_or(0))?;
-            let payload = source.whole(&mut room).await?;
-            if payload.is_empty() {
-                return Err(IngestError::Empty.into());
-            }
-            self.arrived(1, payload.len() as u64);
-            let facts = facts.of(place.0, place.1, &payload);
-            let now = self.engine.now_ns();
-            let taken = through.take(place, payload, facts, now, room).await;
-            return through.end(taken).await;
+            return self.push_one_through(through, facts, place, source).await;
         }
         let max = self.limits.request_bytes_max;
         let source = Source::new(body, encoding, window, "body", max)?;
@@ -148,9 +148,10 @@ impl Pusher {
                 let payload = records.payload(&header).await?;
                 self.arrived(1, payload.len() as u64);
                 let place = (header.epoch, header.sequence);
-                let facts = facts.of(place.0, place.1, &payload);
+                let told = facts.of(place.0, place.1, &payload);
+                through.note_unit(facts.unit());
                 let now = self.engine.now_ns();
-                through.take(place, payload, facts, now, room).await?;
+                through.take(place, payload, told, now, room).await?;
             }
             Ok(())
         };
@@ -158,12 +159,38 @@ impl Pusher {
         through.end(taken).await
     }
 
+    async fn push_one_through(
+        &self,
+        mut through: Through<'_>,
+        mut facts: StreamFacts<'_>,
+        place: (u64, u64),
+        source: Source,
+    ) -> Result<Receipts, Problem> {
+        let budget = self.engine.budget();
+        let agent = through.agent.as_str();
+        let mut room = Room::take(budget, agent, source.room_bytes()).await?;
+        let payload = source.whole(&mut room).await?;
+        if payload.is_empty() {
+            return Err(IngestError::Empty.into());
+        }
+        self.arrived(1, payload.len() as u64);
+        let told = facts.of(place.0, place.1, &payload);
+        through.note_unit(facts.unit());
+        let now = self.engine.now_ns();
+        let taken = through.take(place, payload, told, now, room).await;
+        through.end(taken).await
+    }
+
     /// Room for a packet: what is free, or what this request's own packets give back.
     async fn room_for(&self, through: &mut Through<'_>, bytes: u64) -> Result<Room, Problem> {
+        let budget = self.engine.budget();
         loop {
-            match Room::take(self.engine.budget(), bytes) {
+            match Room::take_now(budget, bytes) {
                 Err(StorageError::Busy { .. }) if !through.waiting.is_empty() => {
                     through.settle_one().await?;
+                }
+                Err(StorageError::Busy { .. }) => {
+                    return Ok(Room::take(budget, through.agent.as_str(), bytes).await?);
                 }
                 taken => return Ok(taken?),
             }
@@ -172,6 +199,17 @@ impl Pusher {
 }
 
 impl Through<'_> {
+    /// Times of the packet are in this unit, as far as the stream has told it.
+    fn note_unit(&mut self, unit: Option<TimeUnit>) {
+        let unit = unit.unwrap_or_default();
+        if unit != self.context.unit {
+            self.context = Arc::new(StreamContext {
+                unit,
+                ..StreamContext::clone(&self.context)
+            });
+        }
+    }
+
     async fn take(
         &mut self,
         place: (u64, u64),
@@ -191,7 +229,7 @@ impl Through<'_> {
             context: Arc::clone(&self.context),
         };
         let (permit, _held) = room.into_permit();
-        let recorded = self.recorder.push(packet, permit).await?;
+        let recorded = self.recorder.push(packet, permit, self.waits).await?;
         self.waiting.push_back(Waiting { place, recorded });
         if self.waiting.len() > WAITING_MAX {
             self.settle_one().await?;
@@ -220,8 +258,11 @@ impl Through<'_> {
             match outcome.refused {
                 None => {}
                 // The storage did not want it when it came first.
-                Some(StorageError::SequenceGap { .. } | StorageError::EpochStale { .. })
-                    if is_repeat => {}
+                Some(
+                    StorageError::SequenceGap { .. }
+                    | StorageError::EpochStale { .. }
+                    | StorageError::PacketLeftOut { .. },
+                ) if is_repeat => {}
                 Some(error) => refused = Some(error),
             }
         }

@@ -129,15 +129,9 @@ pub(crate) fn render_engine(counters: &Counters, text: &mut Vec<u8>) {
             &c.index_cache_misses,
         ),
     ] {
-        put(
-            text,
-            format_args!(
-                "# HELP tracehold_storage_{name} {help}\n# TYPE tracehold_storage_{name} {kind}\n\
-             tracehold_storage_{name} {}\n",
-                value.get(),
-            ),
-        );
+        line(text, name, kind, help, value.get());
     }
+    render_dropped(c, text);
     histogram(
         text,
         "write_seconds",
@@ -145,6 +139,42 @@ pub(crate) fn render_engine(counters: &Counters, text: &mut Vec<u8>) {
         &c.writes,
     );
     histogram(text, "sync_seconds", "Syncs of data files.", &c.syncs);
+}
+
+/// What agents that do not wait for the disk gave away.
+fn render_dropped(c: &Counters, text: &mut Vec<u8>) {
+    for (name, kind, help, value) in [
+        (
+            "packets_dropped_total",
+            "counter",
+            "Packets whose agents did not wait, and that were not kept.",
+            &c.packets_dropped,
+        ),
+        (
+            "dropped_bytes_total",
+            "counter",
+            "Bytes of these packets.",
+            &c.dropped_bytes,
+        ),
+        (
+            "droppable_bytes",
+            "gauge",
+            "Bytes of packets that may be dropped now.",
+            &c.droppable_bytes,
+        ),
+    ] {
+        line(text, name, kind, help, value.get());
+    }
+}
+
+fn line(text: &mut Vec<u8>, name: &str, kind: &str, help: &str, value: u64) {
+    put(
+        text,
+        format_args!(
+            "# HELP tracehold_storage_{name} {help}\n# TYPE tracehold_storage_{name} {kind}\n\
+             tracehold_storage_{name} {value}\n",
+        ),
+    );
 }
 
 fn histogram(text: &mut Vec<u8>, name: &str, help: &str, latency: &Latency) {

@@ -7,8 +7,9 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
+use recording::{ProcessorConfig, RecordingError, StorageCopySpec, check_copy};
 use serde::{Deserialize, Serialize};
-use storage_core::{CopySelection, NewStorage};
+use storage_core::{CopyReport, CopySelection, NewStorage};
 use trace_format::{AgentId, Kind, StorageId, StreamId};
 use utoipa::ToSchema;
 
@@ -42,6 +43,11 @@ pub(super) struct StorageCopy {
     from: Option<String>,
     /// Only packets that may hold something before this.
     to: Option<String>,
+    /// Only what matches: of packets of spans a part, others whole.
+    query: Option<String>,
+    /// The chain that packets go through; they are copied as they are when it is left out.
+    #[schema(value_type = Option<Vec<Object>>)]
+    processors: Option<Vec<ProcessorConfig>>,
     /// Whether the storage is finalized then.
     auto_finalize: bool,
 }
@@ -63,6 +69,8 @@ struct Wanted {
     target: Option<StorageId>,
     name: String,
     selection: CopySelection,
+    query: Option<String>,
+    processors: Option<Vec<ProcessorConfig>>,
     auto_finalize: bool,
 }
 
@@ -115,8 +123,12 @@ pub(super) async fn copy(
             agents: told.agents.into_iter().collect(),
             streams: told.streams.into_iter().collect(),
         },
+        query: told.query,
+        processors: told.processors,
         auto_finalize: told.auto_finalize,
     };
+    let processors = wanted.processors.clone().unwrap_or_else(saver);
+    check_copy(wanted.query.as_ref(), &processors).map_err(RecordingError::from)?;
     let job = app.jobs.start(JobKind::Copy, Some(source))?;
     if prefers_async(&headers) {
         let accepted = accepted(&app, &job)?;
@@ -148,19 +160,19 @@ async fn fill(
         Some(target) => target,
         None => {
             let new = NewStorage {
-                name: wanted.name,
+                name: wanted.name.clone(),
                 ..NewStorage::default()
             };
             let (made, _) = engine.create_storage(new).await?;
             engine.open_storage(made.id).await?.id
         }
     };
-    let progress = job.progress();
-    let copied = engine
-        .copy_storage(wanted.source, target, &wanted.selection, &progress)
-        .await;
-    let copied = match copied {
-        Ok(copied) if wanted.auto_finalize => engine.finalize_storage(target).await.map(|_| copied),
+    let (is_made, is_finalized) = (wanted.target.is_none(), wanted.auto_finalize);
+    let copied = match run_copy(app, wanted, target, job).await {
+        Ok(copied) if is_finalized => {
+            let finalized = engine.finalize_storage(target).await;
+            finalized.map(|_| copied).map_err(RecordingError::from)
+        }
         copied => copied,
     };
     match copied {
@@ -170,11 +182,39 @@ async fn fill(
             bytes: copied.bytes,
         }),
         Err(error) => {
-            if wanted.target.is_none() {
+            if is_made {
                 // What failed before is what the client is told.
                 let _ = engine.delete_storage(target).await;
             }
             Err(error.into())
         }
     }
+}
+
+fn saver() -> Vec<ProcessorConfig> {
+    vec![ProcessorConfig::Saver { kinds: None }]
+}
+
+/// Copies packets as they are, or through a chain where one is told.
+async fn run_copy(
+    app: &AppState,
+    wanted: Wanted,
+    target: StorageId,
+    job: &Running,
+) -> Result<CopyReport, RecordingError> {
+    let progress = job.progress();
+    if wanted.query.is_none() && wanted.processors.is_none() {
+        let copied = app
+            .engine
+            .copy_storage(wanted.source, target, &wanted.selection, &progress);
+        return Ok(copied.await?);
+    }
+    let spec = StorageCopySpec {
+        source: wanted.source,
+        target,
+        selection: wanted.selection,
+        query: wanted.query,
+        processors: wanted.processors.unwrap_or_else(saver),
+    };
+    app.recorder.copy_storage(&spec, &progress).await
 }

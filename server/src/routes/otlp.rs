@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
 use crate::app_state::AppState;
-use crate::ingest::{Form, Taken};
+use crate::ingest::{Form, Taken, prefers_async};
 use crate::problem::Problem;
 
 /// Why spans are rejected, for people.
@@ -23,7 +23,10 @@ const RETRY_SECONDS: u64 = 1;
 /// request: an `ExportTraceServiceResponse` or a `google.rpc.Status`.
 #[utoipa::path(
     post, path = "/v1/traces", tag = "packets",
-    params(("Content-Encoding" = Option<String>, Header, description = "gzip or zstd")),
+    params(
+        ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
+        ("Prefer" = Option<String>, Header, description = "respond-async: do not wait for the disk"),
+    ),
     request_body(content(
         (Vec<u8> = "application/x-protobuf"),
         (serde_json::Value = "application/json"),
@@ -52,7 +55,15 @@ pub(super) async fn traces(
         .remedy("use the OTLP exporter over HTTP, with protobuf or JSON"));
     };
     match app.traces.take(form, &head.headers, body).await {
-        Ok(taken) => Ok(success(form, taken)),
+        Ok(taken) => {
+            let mut response = success(form, taken);
+            if prefers_async(&head.headers) {
+                // OTLP knows no 202.
+                let applied = HeaderValue::from_static("respond-async");
+                response.headers_mut().insert("preference-applied", applied);
+            }
+            Ok(response)
+        }
         Err(problem) => {
             app.metrics.refused(problem.code());
             Ok(refusal(form, &problem))

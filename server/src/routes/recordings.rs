@@ -357,6 +357,7 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
         ("Tracehold-Epoch" = Option<u64>, Header, description = "Of a single packet"),
         ("Tracehold-Sequence" = Option<u64>, Header, description = "Of a single packet"),
         ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
+        ("Prefer" = Option<String>, Header, description = "respond-async: do not wait for the disk"),
     ),
     request_body(content(
         (Vec<u8> = "application/octet-stream"),
@@ -364,6 +365,7 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
     )),
     responses(
         (status = 200, body = ReceiptsDocument, description = "Durable wherever it is wanted"),
+        (status = 202, body = ReceiptsDocument, description = "Accepted only"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
         (status = 409, body = ProblemDocument, content_type = "application/problem+json"),

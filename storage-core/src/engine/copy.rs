@@ -48,7 +48,9 @@ pub struct CopySelection {
 }
 
 impl CopySelection {
-    fn takes(&self, packet: &PacketInfo) -> bool {
+    /// Whether a packet that the tree does not rule out is copied.
+    #[must_use]
+    pub fn takes(&self, packet: &PacketInfo) -> bool {
         let all = |is_empty: bool, has: bool| is_empty || has;
         all(self.agents.is_empty(), self.agents.contains(&packet.agent))
             && all(
@@ -94,20 +96,7 @@ impl Engine {
         selection: &CopySelection,
         progress: &Arc<Progress>,
     ) -> Result<CopyReport, StorageError> {
-        let from = self.find(source)?;
-        let to = self.find(target)?;
-        if source == target {
-            return Err(StorageError::Invalid {
-                what: "target",
-                problem: "is the storage that is copied".to_owned(),
-            });
-        }
-        if !takes_packets(to.state()) {
-            return Err(to.wrong_state("a copy", "OPEN or RECORDING"));
-        }
-        from.watch(progress);
-        to.watch(progress);
-        progress.begin(from.info().totals.raw_bytes);
+        let from = self.begin_copy(source, target, progress)?;
         let mut copying = Copying {
             engine: self,
             source: from,
@@ -142,6 +131,59 @@ impl Engine {
             copying.settle().await?;
         }
         Ok(copying.report)
+    }
+}
+
+impl Engine {
+    /// Whether one storage can be copied into another; then `progress` begins, and a deletion of
+    /// either storage stops it.
+    fn begin_copy(
+        &self,
+        source: StorageId,
+        target: StorageId,
+        progress: &Arc<Progress>,
+    ) -> Result<Arc<Storage>, StorageError> {
+        let from = self.find(source)?;
+        let to = self.find(target)?;
+        if source == target {
+            return Err(StorageError::Invalid {
+                what: "target",
+                problem: "is the storage that is copied".to_owned(),
+            });
+        }
+        if !takes_packets(to.state()) {
+            return Err(to.wrong_state("a copy", "OPEN or RECORDING"));
+        }
+        from.watch(progress);
+        to.watch(progress);
+        progress.begin(from.info().totals.raw_bytes);
+        Ok(from)
+    }
+
+    /// As [`Self::copy_storage`] begins, for who looks into packets on the way.
+    ///
+    /// # Errors
+    /// When there is no such storage, both are the same, or the target takes no packets.
+    pub fn watch_copy(
+        &self,
+        source: StorageId,
+        target: StorageId,
+        progress: &Arc<Progress>,
+    ) -> Result<(), StorageError> {
+        self.begin_copy(source, target, progress).map(drop)
+    }
+
+    /// Makes agent and stream of a packet of a storage known, where the storage came from elsewhere
+    /// and they are not.
+    ///
+    /// # Errors
+    /// When the same names mean something else here, or the agent file cannot be read.
+    pub async fn adopt_stream(
+        &self,
+        source: StorageId,
+        packet: &PacketInfo,
+    ) -> Result<(), StorageError> {
+        declare(self, &*self.find(source)?, packet).await
     }
 }
 
@@ -203,7 +245,7 @@ impl Copying<'_> {
             *next += 1;
             return Ok((*epoch, sequence));
         }
-        self.declare(packet).await?;
+        declare(self.engine, &self.source, packet).await?;
         let (agent, stream) = &key;
         let last = self
             .engine
@@ -213,55 +255,88 @@ impl Copying<'_> {
         self.places.insert(key, (epoch, 1));
         Ok((epoch, 0))
     }
+}
 
-    /// Makes agent and stream known, where the storage came from elsewhere and they are not.
-    async fn declare(&self, packet: &PacketInfo) -> Result<(), StorageError> {
-        let agents = &self.engine.services().agents;
-        if let Ok(known) = agents.stream(&packet.agent, &packet.stream) {
-            // The same names may mean something else on the server that the storage came from.
-            return match known.kind == packet.kind {
-                true => Ok(()),
-                false => Err(StorageError::StreamKindConflict {
-                    agent: packet.agent.clone(),
-                    stream: packet.stream.clone(),
-                    declared: known.kind,
-                    wanted: packet.kind,
-                }),
-            };
-        }
-        let file = self.agent_file(&packet.agent).await?;
-        if agents.get(&packet.agent).is_err() {
-            let spec = AgentSpec {
-                id: file.id.clone(),
-                name: file.name,
-                host: file.host,
-                attributes: file.attributes,
-            };
-            agents.register(spec).await?;
-            if let Some(metadata) = file.metadata {
-                agents.set_metadata(&file.id, metadata.into()).await?;
-            }
-        }
-        let mut streams = file.streams.into_iter();
-        let spec: Option<StreamSpec> = streams.find(|spec| spec.id == packet.stream);
-        let spec = spec.ok_or_else(|| StorageError::StreamNotFound {
-            agent: packet.agent.clone(),
-            stream: packet.stream.clone(),
-        })?;
-        agents.declare(&packet.agent, spec).await?;
-        Ok(())
+/// Makes agent and stream known, where the storage came from elsewhere and they are not.
+async fn declare(
+    engine: &Engine,
+    source: &Storage,
+    packet: &PacketInfo,
+) -> Result<(), StorageError> {
+    let agents = &engine.services().agents;
+    if packet.kind == Kind::Ctf && agents.get(&packet.agent).is_ok() {
+        check_metadata(engine, source, &packet.agent).await?;
     }
-
-    async fn agent_file(&self, agent: &AgentId) -> Result<AgentFile, StorageError> {
-        if self.source.state() != StorageState::Finalized {
-            return Err(StorageError::AgentNotFound(agent.clone()));
-        }
-        let path = self.source.path(&FileName::Agent(agent.clone()));
-        let read = move || {
-            let bytes = read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX));
-            let bytes = bytes.map_err(StorageError::io("read", &path))?;
-            AgentFile::decode(&bytes).map_err(StorageError::damaged(&path))
+    if let Ok(known) = agents.stream(&packet.agent, &packet.stream) {
+        // The same names may mean something else on the server that the storage came from.
+        return match known.kind == packet.kind {
+            true => Ok(()),
+            false => Err(StorageError::StreamKindConflict {
+                agent: packet.agent.clone(),
+                stream: packet.stream.clone(),
+                declared: known.kind,
+                wanted: packet.kind,
+            }),
         };
-        self.engine.blocking(Cause::Query, read).await
     }
+    let file = agent_file(engine, source, &packet.agent).await?;
+    if agents.get(&packet.agent).is_err() {
+        let spec = AgentSpec {
+            id: file.id.clone(),
+            name: file.name,
+            host: file.host,
+            attributes: file.attributes,
+        };
+        agents.register(spec).await?;
+        if let Some(metadata) = file.metadata {
+            agents.set_metadata(&file.id, metadata.into()).await?;
+        }
+    }
+    let mut streams = file.streams.into_iter();
+    let spec: Option<StreamSpec> = streams.find(|spec| spec.id == packet.stream);
+    let spec = spec.ok_or_else(|| StorageError::StreamNotFound {
+        agent: packet.agent.clone(),
+        stream: packet.stream.clone(),
+    })?;
+    agents.declare(&packet.agent, spec).await?;
+    Ok(())
+}
+
+/// Packets are decoded with the metadata that their agent has in the storage they are in. A copy
+/// gets what the agent has on this server, so the two have to be the same.
+async fn check_metadata(
+    engine: &Engine,
+    source: &Storage,
+    agent: &AgentId,
+) -> Result<(), StorageError> {
+    if source.state() != StorageState::Finalized {
+        // It has no metadata of its own yet.
+        return Ok(());
+    }
+    let there = agent_file(engine, source, agent).await?.metadata;
+    let here = engine.agent_metadata(agent).await?;
+    match (here, there) {
+        (Some(here), there) if there.as_ref() != Some(&here) => {
+            Err(StorageError::AgentMetadataConflict(agent.clone()))
+        }
+        (None, Some(there)) => engine.set_agent_metadata(agent, there.into()).await,
+        _ => Ok(()),
+    }
+}
+
+async fn agent_file(
+    engine: &Engine,
+    source: &Storage,
+    agent: &AgentId,
+) -> Result<AgentFile, StorageError> {
+    if source.state() != StorageState::Finalized {
+        return Err(StorageError::AgentNotFound(agent.clone()));
+    }
+    let path = source.path(&FileName::Agent(agent.clone()));
+    let read = move || {
+        let bytes = read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX));
+        let bytes = bytes.map_err(StorageError::io("read", &path))?;
+        AgentFile::decode(&bytes).map_err(StorageError::damaged(&path))
+    };
+    engine.blocking(Cause::Query, read).await
 }

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
 };
 
@@ -12,10 +12,10 @@ use trace_format::{AgentId, StorageId, StreamId, storage_file::StorageState};
 
 use super::Engine;
 use crate::{
-    Push, PushOutcome, StorageError,
+    Accepted, Push, PushOutcome, StorageError,
     state::takes_packets,
     storage::Storage,
-    writer::{Gaps, WriterMessage},
+    writer::{Gaps, Services, WriterMessage, check_size},
 };
 
 /// What a producer should send next.
@@ -50,6 +50,9 @@ impl Future for PendingPush {
 
 fn not_taken(storage: &Storage) -> StorageError {
     match takes_packets(storage.state()) {
+        _ if storage.is_deleted.load(Ordering::Relaxed) => {
+            StorageError::StorageNotFound(storage.id)
+        }
         true => StorageError::Stopping,
         false => storage.wrong_state("a push", "OPEN or RECORDING"),
     }
@@ -92,6 +95,50 @@ impl Engine {
         push: Push,
     ) -> Result<PendingPush, StorageError> {
         self.hand_over(id, push, Gaps::RepeatsOnly).await
+    }
+
+    /// Accepts packets whose agent does not wait: they are kept unless their room is needed before
+    /// the writer takes them. With `part`, sequences may be left out.
+    ///
+    /// # Errors
+    /// When there is no such storage or stream, the state does not allow it, or the disk is low.
+    /// What is wrong with a single packet is told in the answer.
+    pub fn submit_droppable(
+        &self,
+        id: StorageId,
+        push: Push,
+        part: bool,
+    ) -> Result<Accepted, StorageError> {
+        let storage = self.find(id)?;
+        if let Some(reason) = storage.poison.reason() {
+            let storage = id;
+            return Err(StorageError::Failed { storage, reason });
+        }
+        if !takes_packets(storage.state()) {
+            return Err(not_taken(&storage));
+        }
+        let Services {
+            space,
+            agents,
+            droppable,
+            config,
+            ..
+        } = self.services();
+        space.check()?;
+        agents.stream(&push.agent, &push.stream)?;
+        for packet in &push.packets {
+            check_size(packet, config.packet_bytes_max)?;
+        }
+        let last = match &*storage.tree.read() {
+            Some(tree) => tree.last_sequence(&push.agent, &push.stream),
+            None => None,
+        };
+        let durable = last.map_or((0, 0), |(epoch, sequence)| (epoch, sequence + 1));
+        let accepted = droppable.offer((id, &storage.lane), push, durable, part);
+        let accepted = accepted.map_err(|_| not_taken(&storage))?;
+        // These bytes can make room for others now.
+        self.budget().admit_waiting();
+        Ok(accepted)
     }
 
     async fn hand_over(

@@ -1,6 +1,9 @@
 //! Making, changing, finalizing and deleting storages.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use io_trace::{Cause, Operation};
 use tokio::sync::oneshot;
@@ -249,6 +252,7 @@ impl Engine {
                 .remove(&id)
                 .ok_or(StorageError::StorageNotFound(id))?
         };
+        storage.is_deleted.store(true, Ordering::Relaxed);
         storage.cancel_jobs();
         let writer = storage.writer.read().clone();
         let (reply, done) = oneshot::channel();
@@ -258,6 +262,8 @@ impl Engine {
             // A writer that ended meanwhile has let go as well.
             let _ = done.await;
         }
+        self.services().droppable.close(&storage.lane);
+        self.services().droppable.clear(id, true);
         let (from, root) = (storage.folder.clone(), self.inner.storages_folder.clone());
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
         let moved = {
@@ -269,6 +275,7 @@ impl Engine {
         };
         if let Err(error) = moved.await {
             // It is still there, and the next start serves it again.
+            storage.is_deleted.store(false, Ordering::Relaxed);
             self.inner.storages.write().insert(id, storage);
             return Err(error);
         }

@@ -205,6 +205,6 @@ impl Engine {
     /// # Errors
     /// When there is none with this id.
     pub fn status(&self, id: StorageId) -> Result<StorageStatus, StorageError> {
-        Ok(self.find(id)?.status())
+        Ok(self.find(id)?.status(&self.services().droppable))
     }
 }

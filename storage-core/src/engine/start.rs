@@ -23,6 +23,7 @@ use crate::{
     agents::Agents,
     catalog::Catalog,
     door::{Door, DoorConfig, DoorRequest},
+    droppable::Droppable,
     labels::LabelTypes,
     recovery::{Recovered, recover},
     serializer::SerializerPool,
@@ -65,7 +66,11 @@ impl Engine {
         let cache = BlockCache::new(config.index_cache_bytes_max, Arc::clone(&counters));
         let engine = Self {
             inner: Arc::new(Inner {
-                budget: ByteBudget::new(config.in_flight_bytes_max, counters),
+                budget: ByteBudget::new(
+                    config.in_flight_bytes_max,
+                    Arc::clone(&services.droppable),
+                    counters,
+                ),
                 cache: Arc::new(cache),
                 storages_folder: config.data_dir.join(STORAGES_FOLDER),
                 services,
@@ -250,6 +255,10 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
             Arc::clone(counters),
         )),
         labels: Arc::new(labels),
+        droppable: Arc::new(Droppable::new(
+            config.in_flight_bytes_max,
+            Arc::clone(counters),
+        )),
     };
     Ok(Prepared {
         lock,

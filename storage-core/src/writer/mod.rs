@@ -16,6 +16,7 @@ mod submit;
 
 use std::{
     collections::{HashMap, VecDeque},
+    ops::ControlFlow,
     pin::Pin,
     sync::Arc,
 };
@@ -37,10 +38,11 @@ use trace_format::{
 
 pub(crate) use push::Gaps;
 pub use push::{NewPacket, Push, PushOutcome, Receipt};
+pub(crate) use submit::check_size;
 
 use self::{
     flush::Flushed,
-    push::{Arriving, Group},
+    push::{Arriving, Group, Reply},
     stream::Streams,
 };
 use crate::{
@@ -50,6 +52,7 @@ use crate::{
     config::EngineConfig,
     counters::Counters,
     door::{Appended, ChannelSpec, Door, DoorError, DoorRequest, Frame},
+    droppable::Droppable,
     labels::LabelTypes,
     serializer::SerializerPool,
     space::Space,
@@ -92,6 +95,7 @@ pub(crate) struct Services {
     pub(crate) tracer: Arc<Tracer>,
     pub(crate) space: Arc<Space>,
     pub(crate) labels: Arc<LabelTypes>,
+    pub(crate) droppable: Arc<Droppable>,
 }
 
 enum Ending {
@@ -167,11 +171,13 @@ impl Writer {
             has_failed: false,
         };
         *storage.writer.write() = Some(messages);
+        services.droppable.open(&storage.lane);
         tasks.spawn(writer.run(inbox));
     }
 
     async fn run(mut self, mut inbox: mpsc::Receiver<WriterMessage>) {
         let mut ending: Option<Ending> = None;
+        let lane = Arc::clone(&self.storage.lane);
         loop {
             if ending.is_some() && self.is_drained() {
                 match ending.take() {
@@ -184,6 +190,7 @@ impl Writer {
                         if is_done {
                             break;
                         }
+                        self.services.droppable.open(&lane);
                     }
                     Some(Ending::Stop(reply)) => {
                         self.save_tree().await;
@@ -205,26 +212,66 @@ impl Writer {
                     self.on_found(found);
                 }
                 flushed = flush::wait(&mut self.flushing) => self.on_flushed(flushed).await,
-                message = inbox.recv(), if ending.is_none() => match message {
-                    Some(WriterMessage::Submit { push, gaps, request, reply }) => {
-                        let arriving = Arriving { push, gaps, request, reply };
-                        self.submit(arriving).await;
+                () = lane.wake.notified(), if ending.is_none() => {}
+                message = inbox.recv(), if ending.is_none() => {
+                    match self.on_message(message).await {
+                        ControlFlow::Continue(asked) => ending = asked,
+                        ControlFlow::Break(()) => break,
                     }
-                    Some(WriterMessage::Finalize { reply }) => {
-                        ending = Some(Ending::Finalize(reply));
-                    }
-                    Some(WriterMessage::Stop { reply }) => ending = Some(Ending::Stop(reply)),
-                    Some(WriterMessage::Delete { reply }) => {
-                        self.forget_files().await;
-                        let _ = reply.send(());
-                        break;
-                    }
-                    None => break,
-                },
+                }
+            }
+            if ending.is_none() && lane.is_used() {
+                self.take_droppable(false).await;
             }
             self.flush_when_due();
         }
+        self.services.droppable.close(&lane);
         *self.storage.writer.write() = None;
+    }
+
+    /// Does what a message asks for, or gives the ending that it asks for; breaks off when nothing
+    /// is to be done any more.
+    async fn on_message(
+        &mut self,
+        message: Option<WriterMessage>,
+    ) -> ControlFlow<(), Option<Ending>> {
+        let ending = match message {
+            Some(WriterMessage::Submit {
+                push,
+                gaps,
+                request,
+                reply,
+            }) => {
+                let reply = Reply::To(reply);
+                let arriving = Arriving {
+                    push,
+                    gaps,
+                    request,
+                    reply,
+                };
+                self.submit_in_turn(arriving).await;
+                return ControlFlow::Continue(None);
+            }
+            Some(WriterMessage::Finalize { reply }) => Ending::Finalize(reply),
+            Some(WriterMessage::Stop { reply }) => Ending::Stop(reply),
+            Some(WriterMessage::Delete { reply }) => {
+                self.forget_files().await;
+                let _ = reply.send(());
+                return ControlFlow::Break(());
+            }
+            None => return ControlFlow::Break(()),
+        };
+        // What was accepted before the end is a part of it, and nothing is accepted from now on.
+        self.services.droppable.close(&self.storage.lane);
+        self.take_droppable(true).await;
+        ControlFlow::Continue(Some(ending))
+    }
+
+    /// Takes the packets that could be dropped, as many as it may; all of them before it ends.
+    async fn take_droppable(&mut self, all: bool) {
+        while let Some(handed) = self.services.droppable.take(self.storage.id, all) {
+            self.submit_droppable(handed).await;
+        }
     }
 
     fn is_drained(&self) -> bool {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use trace_format::{AgentId, Descriptor, StreamId, checksum::crc32c, frame::Facts};
 
-use crate::{BytePermit, StorageError};
+use crate::{BytePermit, StorageError, droppable::UnderWay};
 
 /// A packet as the agent sent it.
 #[derive(Debug, Clone)]
@@ -56,6 +56,9 @@ pub struct Push {
 pub(crate) enum Gaps {
     /// A packet behind a gap is refused, so that its producer sends what is missing.
     Refused,
+    /// Packets before this place were not kept, and their agent did not wait for them: there, and
+    /// only there, a gap is taken.
+    UpTo((u64, u64)),
     /// What is missing is not wanted, or is lost already: a recording takes a part of a stream.
     Taken,
     /// Nothing new is taken: only packets that are there, or under way, have a receipt.
@@ -69,7 +72,16 @@ pub(super) struct Arriving {
     pub(super) gaps: Gaps,
     /// The request that it is part of, while I/O is traced.
     pub(super) request: Option<Arc<str>>,
-    pub(super) reply: oneshot::Sender<PushOutcome>,
+    pub(super) reply: Reply,
+}
+
+/// Who is told what became of a push.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// Somebody waits for it.
+    To(oneshot::Sender<PushOutcome>),
+    /// Nobody waits; what is not kept is counted.
+    Counted(UnderWay),
 }
 
 /// Says that a packet is durable.
@@ -102,17 +114,13 @@ pub(super) struct Group {
     slots: Vec<Option<Receipt>>,
     missing: usize,
     refused: Option<(usize, StorageError)>,
-    reply: oneshot::Sender<PushOutcome>,
+    reply: Reply,
     _permit: BytePermit,
 }
 
 impl Group {
     /// A group of which nothing is known; `count` packets will each be settled once.
-    pub(super) fn new(
-        count: usize,
-        reply: oneshot::Sender<PushOutcome>,
-        permit: BytePermit,
-    ) -> Self {
+    pub(super) fn new(count: usize, reply: Reply, permit: BytePermit) -> Self {
         Self {
             slots: vec![None; count],
             missing: count,
@@ -149,6 +157,13 @@ impl Group {
 
     /// Answers.
     pub(super) fn finish(self) {
+        let reply = match self.reply {
+            Reply::To(reply) => reply,
+            Reply::Counted(under_way) => {
+                under_way.ended(self.slots.iter().map(Option::is_some));
+                return;
+            }
+        };
         let accepted = self
             .refused
             .as_ref()
@@ -156,6 +171,6 @@ impl Group {
         let receipts = self.slots.into_iter().take(accepted).flatten().collect();
         let refused = self.refused.map(|(_, error)| error);
         // An agent that hung up asks again.
-        let _ = self.reply.send(PushOutcome { receipts, refused });
+        let _ = reply.send(PushOutcome { receipts, refused });
     }
 }

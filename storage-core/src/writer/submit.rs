@@ -5,16 +5,19 @@ use std::sync::Arc;
 use trace_format::{
     Codec, LeafId, StorageId,
     data_file::{Bucket, DataFileHeader, LeafPath},
+    storage_file::StorageState,
 };
 
 use super::{
     Arriving, Boxed, FoundRepeat, Gaps, Group, NewPacket, Push, Serialized, Writer, WriterLeaf,
+    push::Reply,
     stream::{InFlight, Stream},
 };
 use crate::{
     StorageError,
     clock::{now_ns, random_u64},
     door::{ChannelSpec, Tail},
+    droppable::Handed,
     serializer::{Numbered, serialize},
     state::takes_packets,
     storage::StorageReader,
@@ -32,9 +35,44 @@ enum Verdict {
 }
 
 impl Writer {
+    /// Takes a push behind those of its stream that were accepted before.
+    pub(super) async fn submit_in_turn(&mut self, mut arriving: Arriving) {
+        let Arriving { push, gaps, .. } = &mut arriving;
+        if self.storage.lane.is_used() && *gaps != Gaps::RepeatsOnly {
+            let (storage, droppable) = (self.storage.id, Arc::clone(&self.services.droppable));
+            while let Some(handed) = droppable.take_of(storage, &push.agent, &push.stream) {
+                self.submit_droppable(handed).await;
+            }
+            let lost_until = droppable.pass(storage, push, *gaps == Gaps::Taken);
+            if let Some(place) = lost_until
+                && *gaps == Gaps::Refused
+            {
+                *gaps = Gaps::UpTo(place);
+            }
+        }
+        self.submit(arriving).await;
+    }
+
+    /// Takes a push for which nobody waits.
+    pub(super) async fn submit_droppable(&mut self, handed: Handed) {
+        let Handed {
+            push,
+            gaps,
+            under_way,
+        } = handed;
+        let arriving = Arriving {
+            push,
+            gaps,
+            // It was answered already.
+            request: None,
+            reply: Reply::Counted(under_way),
+        };
+        self.submit(arriving).await;
+    }
+
     /// Takes a push, or refuses it.
-    pub(super) async fn submit(&mut self, arriving: Arriving) {
-        let (at, arrival) = match self.stream_for(&arriving.push) {
+    async fn submit(&mut self, arriving: Arriving) {
+        let (at, arrival) = match self.stream_for(&arriving) {
             Ok(at) => (at, now_ns()),
             Err(error) => return refuse_all(arriving, error),
         };
@@ -106,14 +144,20 @@ impl Writer {
         }
     }
 
-    fn stream_for(&mut self, push: &Push) -> Result<usize, StorageError> {
+    fn stream_for(
+        &mut self,
+        Arriving { push, reply, .. }: &Arriving,
+    ) -> Result<usize, StorageError> {
         if let Some(reason) = self.storage.poison.reason() {
             return Err(StorageError::Failed {
                 storage: self.storage.id,
                 reason,
             });
         }
-        if !takes_packets(self.storage.state()) {
+        let state = self.storage.state();
+        // What was accepted before a finalization began is a part of it.
+        let was_accepted = matches!(reply, Reply::Counted(_)) && state == StorageState::Finalizing;
+        if !takes_packets(state) && !was_accepted {
             return Err(self.storage.wrong_state("a push", "OPEN or RECORDING"));
         }
         self.services.space.check()?;
@@ -134,16 +178,8 @@ impl Writer {
     }
 
     fn judge(&mut self, at: usize, packet: &NewPacket, gaps: Gaps) -> Verdict {
-        let max = self.services.config.packet_bytes_max;
-        let size = packet.payload.len() as u64;
-        if size == 0 {
-            return Verdict::Refused(StorageError::PacketEmpty);
-        }
-        if size > u64::from(max) {
-            return Verdict::Refused(StorageError::PacketTooLarge {
-                size,
-                max: u64::from(max),
-            });
+        if let Err(error) = check_size(packet, self.services.config.packet_bytes_max) {
+            return Verdict::Refused(error);
         }
         let key = (packet.epoch, packet.sequence);
         let stream = self.streams.get(at);
@@ -158,6 +194,7 @@ impl Writer {
         }
         let is_taken = match gaps {
             Gaps::Refused => packet.sequence == expected,
+            Gaps::UpTo(place) => packet.sequence == expected || key == place,
             Gaps::Taken => packet.sequence >= expected,
             Gaps::RepeatsOnly => false,
         };
@@ -231,14 +268,19 @@ impl Writer {
                 |entry| (entry.epoch, entry.sequence) == key,
             )
         };
-        let (current, found_epoch) = (stream.next.0, key.0);
+        let (current, next) = stream.next;
         self.finding.push(Box::pin(async move {
             let found = tokio::task::spawn_blocking(find).await;
             let found = found.unwrap_or(Err(StorageError::Stopping));
             let found = found.and_then(|found| match found {
+                None if key.0 == current => Err(StorageError::PacketLeftOut {
+                    epoch: key.0,
+                    sequence: key.1,
+                    expected: next,
+                }),
                 None => Err(StorageError::EpochStale {
                     current,
-                    found: found_epoch,
+                    found: key.0,
                 }),
                 found => Ok(found),
             });
@@ -345,6 +387,17 @@ pub(super) fn channel_spec(
         },
         recovered: (leaf.tail != Tail::default()).then_some(leaf.tail),
         poison: Arc::clone(&storage.poison),
+    }
+}
+
+/// Refuses a packet that is empty or too large.
+pub(crate) fn check_size(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
+    let size = packet.payload.len() as u64;
+    let max = u64::from(max);
+    match size {
+        0 => Err(StorageError::PacketEmpty),
+        size if size > max => Err(StorageError::PacketTooLarge { size, max }),
+        _ => Ok(()),
     }
 }
 

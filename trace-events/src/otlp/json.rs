@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::encode::{NewValue, put_attribute, put_value};
+use super::list::{Counted, within};
 use super::wire::{FORMAT, put_bytes, put_fixed32, put_fixed64, put_number, put_text};
 use crate::DecodeError;
 
@@ -19,12 +20,40 @@ pub fn is_json(packet: &[u8]) -> bool {
     packet.first() == Some(&b'{')
 }
 
+/// Memory of the elements of a request's lists, as a multiple of its length: no request needs more
+/// that says something with each element.
+pub const JSON_MEMORY_RATIO: usize = 16;
+/// On top of it, so that short requests of odd forms are read.
+const MEMORY_MIN: usize = 64 << 10;
+
 /// The request in protobuf.
 ///
 /// # Errors
-/// When it is not JSON, or a value is not of its type.
+/// When it is not JSON, a value is not of its type, or it takes more than [`JSON_MEMORY_RATIO`]
+/// times its length in memory.
 pub fn to_protobuf(json: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    let request: Request = serde_json::from_slice(json).map_err(|error| DecodeError::Damaged {
+    let read = to_protobuf_within(json, JSON_MEMORY_RATIO)?;
+    read.ok_or_else(|| DecodeError::Damaged {
+        format: FORMAT,
+        offset: 0,
+        reason: format!(
+            "its lists take more than {JSON_MEMORY_RATIO} times its length in memory: most of \
+             their elements are empty"
+        ),
+    })
+}
+
+/// The request in protobuf; `None` when its lists take more than `ratio` times its length in
+/// memory.
+///
+/// # Errors
+/// When it is not JSON, or a value is not of its type.
+pub fn to_protobuf_within(json: &[u8], ratio: usize) -> Result<Option<Vec<u8>>, DecodeError> {
+    let memory = json.len().saturating_mul(ratio).saturating_add(MEMORY_MIN);
+    let Some(read) = within(memory, || serde_json::from_slice(json)) else {
+        return Ok(None);
+    };
+    let request: Request = read.map_err(|error: serde_json::Error| DecodeError::Damaged {
         format: FORMAT,
         offset: offset_of(json, error.line(), error.column()),
         reason: error.to_string(),
@@ -33,7 +62,7 @@ pub fn to_protobuf(json: &[u8]) -> Result<Vec<u8>, DecodeError> {
     for resource in list(request.resource_spans) {
         put_message(&mut out, 1, |out| put_resource_spans(out, resource));
     }
-    Ok(out)
+    Ok(Some(out))
 }
 
 /// Offset of a place that is told by line and column, both from 1.
@@ -44,8 +73,8 @@ fn offset_of(json: &[u8], line: usize, column: usize) -> u64 {
 }
 
 /// A list, or nothing where it is null or missing.
-fn list<T>(items: Option<Vec<T>>) -> Vec<T> {
-    items.unwrap_or_default()
+fn list<T>(items: Option<Counted<T>>) -> Vec<T> {
+    items.map(|items| items.0).unwrap_or_default()
 }
 
 fn put_message(out: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
@@ -57,21 +86,21 @@ fn put_message(out: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>))
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Request<'a> {
-    resource_spans: Option<Vec<ResourceSpans<'a>>>,
+    resource_spans: Option<Counted<ResourceSpans<'a>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ResourceSpans<'a> {
     resource: Option<Resource<'a>>,
-    scope_spans: Option<Vec<ScopeSpans<'a>>>,
+    scope_spans: Option<Counted<ScopeSpans<'a>>>,
     schema_url: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct Resource<'a> {
-    attributes: Option<Vec<KeyValue<'a>>>,
+    attributes: Option<Counted<KeyValue<'a>>>,
     dropped_attributes_count: Option<Integer>,
 }
 
@@ -79,7 +108,7 @@ struct Resource<'a> {
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct ScopeSpans<'a> {
     scope: Option<Scope<'a>>,
-    spans: Option<Vec<Span<'a>>>,
+    spans: Option<Counted<Span<'a>>>,
     schema_url: Option<Text<'a>>,
 }
 
@@ -88,7 +117,7 @@ struct ScopeSpans<'a> {
 struct Scope<'a> {
     name: Option<Text<'a>>,
     version: Option<Text<'a>>,
-    attributes: Option<Vec<KeyValue<'a>>>,
+    attributes: Option<Counted<KeyValue<'a>>>,
     dropped_attributes_count: Option<Integer>,
 }
 
@@ -104,11 +133,11 @@ struct Span<'a> {
     kind: Option<Integer>,
     start_time_unix_nano: Option<Integer>,
     end_time_unix_nano: Option<Integer>,
-    attributes: Option<Vec<KeyValue<'a>>>,
+    attributes: Option<Counted<KeyValue<'a>>>,
     dropped_attributes_count: Option<Integer>,
-    events: Option<Vec<SpanEvent<'a>>>,
+    events: Option<Counted<SpanEvent<'a>>>,
     dropped_events_count: Option<Integer>,
-    links: Option<Vec<Link<'a>>>,
+    links: Option<Counted<Link<'a>>>,
     dropped_links_count: Option<Integer>,
     status: Option<Status<'a>>,
 }
@@ -118,7 +147,7 @@ struct Span<'a> {
 struct SpanEvent<'a> {
     time_unix_nano: Option<Integer>,
     name: Option<Text<'a>>,
-    attributes: Option<Vec<KeyValue<'a>>>,
+    attributes: Option<Counted<KeyValue<'a>>>,
     dropped_attributes_count: Option<Integer>,
 }
 
@@ -128,7 +157,7 @@ struct Link<'a> {
     trace_id: Option<Hex>,
     span_id: Option<Hex>,
     trace_state: Option<Text<'a>>,
-    attributes: Option<Vec<KeyValue<'a>>>,
+    attributes: Option<Counted<KeyValue<'a>>>,
     dropped_attributes_count: Option<Integer>,
     flags: Option<Integer>,
 }
@@ -150,13 +179,13 @@ struct KeyValue<'a> {
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Values<'a> {
-    values: Option<Vec<AnyValue<'a>>>,
+    values: Option<Counted<AnyValue<'a>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct KeyValues<'a> {
-    values: Option<Vec<KeyValue<'a>>>,
+    values: Option<Counted<KeyValue<'a>>>,
 }
 
 /// Text, borrowed where nothing in it is escaped.
@@ -363,12 +392,12 @@ fn put_any(out: &mut Vec<u8>, value: AnyValue<'_>) {
             }
         }),
         AnyValue::Map(values) => {
-            put_message(out, 6, |out| put_attributes(out, 1, Some(values)));
+            put_message(out, 6, |out| put_attributes(out, 1, Some(Counted(values))));
         }
     }
 }
 
-fn put_attributes(out: &mut Vec<u8>, number: u32, attributes: Option<Vec<KeyValue<'_>>>) {
+fn put_attributes(out: &mut Vec<u8>, number: u32, attributes: Option<Counted<KeyValue<'_>>>) {
     let mut message = Vec::new();
     for attribute in list(attributes) {
         message.clear();

@@ -21,6 +21,7 @@ mod decoder;
 mod encode;
 mod held;
 mod json;
+mod list;
 mod message;
 mod request;
 mod wire;
@@ -32,6 +33,6 @@ pub use decoder::{OtlpDecoder, OtlpEvent, kind_name};
 pub use encode::{
     NewValue, RequestBuilder, SpanWriter, add_resource_attribute, attribute_message, scope_named,
 };
-pub use json::{is_json, to_protobuf};
+pub use json::{JSON_MEMORY_RATIO, is_json, to_protobuf, to_protobuf_within};
 pub use message::{AnyValue, Attribute, List, Source, Span, SpanEvent, each_resource_attribute};
 pub use request::{Identity, ResourcePart, check};

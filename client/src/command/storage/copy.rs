@@ -1,6 +1,9 @@
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::super::record::read_json;
 use super::super::{CommandError, Context, Exit};
 use super::jobs::watch;
 use crate::http::Client;
@@ -31,6 +34,12 @@ pub(super) struct Copy {
     /// Only packets that may hold something before this
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
+    /// Only what matches; of packets of spans a part
+    #[arg(long, value_name = "EXPR")]
+    query: Option<String>,
+    /// File with the chain of processors as JSON, through which packets go
+    #[arg(long, value_name = "FILE")]
+    processors: Option<PathBuf>,
     /// Finalize the storage then
     #[arg(long)]
     finalize: bool,
@@ -48,7 +57,12 @@ impl Copy {
             let target = client.find_storage(text).await?.id;
             wanted.insert("storage".to_owned(), target.to_string().into());
         }
-        let texts = [("name", self.name), ("from", self.from), ("to", self.to)];
+        let texts = [
+            ("name", self.name),
+            ("from", self.from),
+            ("to", self.to),
+            ("query", self.query),
+        ];
         for (name, text) in texts {
             wanted.extend(text.map(|text| (name.to_owned(), text.into())));
         }
@@ -59,6 +73,9 @@ impl Copy {
         ];
         for (name, list) in lists {
             wanted.insert(name.to_owned(), list.into());
+        }
+        if let Some(path) = &self.processors {
+            wanted.insert("processors".to_owned(), read_json(path)?);
         }
         wanted.insert("auto_finalize".to_owned(), self.finalize.into());
         let job = client.copy_storage(source, &Value::Object(wanted)).await?;

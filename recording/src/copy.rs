@@ -1,0 +1,301 @@
+//! Copies of a storage, or of a part of it, through a chain.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ctf::Procedure;
+use storage_core::{
+    BytePermit, CopyReport, CopySelection, Engine, PacketInfo, PendingPush, Progress, Selection,
+    StorageError,
+};
+use tokio::time::sleep;
+use trace_events::dft::{Names, PacketDecoder, TimeUnit};
+use trace_events::{Decoder, StreamContext};
+use trace_format::{AgentId, Kind, StorageId, StreamId};
+use trace_query::FieldTable;
+
+use crate::chain::Chain;
+use crate::config::{ProcessorConfig, check_chain};
+use crate::invocation::Waiting;
+use crate::packet::{OutPacket, Packet};
+use crate::recorder::Recorder;
+use crate::sink::Sink;
+use crate::{ConfigError, RecordingError};
+
+/// Packets looked up at once.
+const PAGE_PACKETS: usize = 256;
+/// Between two looks whether there is room for a packet while others hold all of it.
+const ROOM_WAIT: Duration = Duration::from_millis(5);
+/// Packets on their way to the disk.
+const PENDING_MAX: usize = 64;
+
+/// What of a storage goes through which chain.
+#[derive(Debug, Clone)]
+pub struct StorageCopySpec {
+    /// The storage that is read.
+    pub source: StorageId,
+    /// The storage that is written, which takes packets.
+    pub target: StorageId,
+    /// Which packets, told by the index.
+    pub selection: CopySelection,
+    /// Only packets that match this, as the processor `query` has it.
+    pub query: Option<String>,
+    /// What is done with each.
+    pub processors: Vec<ProcessorConfig>,
+}
+
+/// The chain of a copy: the query in front of the processors.
+pub(crate) fn chain_of(
+    query: Option<&String>,
+    processors: &[ProcessorConfig],
+) -> Vec<ProcessorConfig> {
+    let processors = processors.to_vec();
+    match query.cloned() {
+        Some(query) => vec![ProcessorConfig::Query { query, processors }],
+        None => processors,
+    }
+}
+
+/// Refuses a chain of a copy that could not run.
+///
+/// # Errors
+/// Names the first thing that is wrong.
+pub fn check_copy(
+    query: Option<&String>,
+    processors: &[ProcessorConfig],
+) -> Result<(), ConfigError> {
+    check_chain(&chain_of(query, processors))
+}
+
+/// A copy under way.
+struct Copying<'a> {
+    engine: &'a Engine,
+    source: StorageId,
+    progress: &'a Progress,
+    /// Away while it works on another thread.
+    chain: Option<Chain>,
+    sink: Sink,
+    /// What packets of an agent (`ctf`) or a stream (`dft`) need to be decoded.
+    contexts: HashMap<(AgentId, Option<StreamId>), Arc<StreamContext>>,
+    /// Streams that are known on this server.
+    declared: HashSet<(AgentId, StreamId)>,
+    pending: VecDeque<PendingPush>,
+    /// When it began: no time passes in its chain.
+    began: i64,
+    report: CopyReport,
+}
+
+impl Recorder {
+    /// Copies packets of a storage through a chain into another storage. No time passes in the
+    /// chain: spans of a trace come together whatever lies between their packets, as far as memory
+    /// allows. What was written before a failure stays in the target.
+    ///
+    /// # Errors
+    /// When the chain could not run, there is no such storage, both are the same, the target takes
+    /// no packets, a packet cannot be read or written, or the copy was cancelled.
+    pub async fn copy_storage(
+        &self,
+        spec: &StorageCopySpec,
+        progress: &Arc<Progress>,
+    ) -> Result<CopyReport, RecordingError> {
+        copy_storage(&self.inner.engine, spec, self.waiting(), progress).await
+    }
+}
+
+async fn copy_storage(
+    engine: &Engine,
+    spec: &StorageCopySpec,
+    waiting: Waiting,
+    progress: &Arc<Progress>,
+) -> Result<CopyReport, RecordingError> {
+    let chain = chain_of(spec.query.as_ref(), &spec.processors);
+    let mut copying = Copying {
+        engine,
+        source: spec.source,
+        progress,
+        chain: Some(Chain::new(&chain, waiting)?),
+        sink: Sink::new(engine, spec.target),
+        contexts: HashMap::new(),
+        declared: HashSet::new(),
+        pending: VecDeque::new(),
+        began: engine.now_ns(),
+        report: CopyReport::default(),
+    };
+    engine.watch_copy(spec.source, spec.target, progress)?;
+    let mut wanted = Selection {
+        from: spec.selection.from,
+        to: spec.selection.to,
+        limit: PAGE_PACKETS,
+        ..Selection::default()
+    };
+    loop {
+        let page = engine.descriptors(spec.source, wanted.clone()).await?;
+        for packet in page.items {
+            progress.check()?;
+            let bytes = u64::from(packet.entry.raw_size);
+            if spec.selection.takes(&packet) {
+                copying.copy(packet).await?;
+            }
+            progress.add(bytes);
+        }
+        match page.next {
+            Some(last) => wanted.after = Some(last),
+            None => break,
+        }
+    }
+    copying.end().await
+}
+
+impl Copying<'_> {
+    async fn copy(&mut self, info: PacketInfo) -> Result<(), RecordingError> {
+        let stream = (info.agent.clone(), info.stream.clone());
+        if !self.declared.contains(&stream) {
+            self.engine.adopt_stream(self.source, &info).await?;
+            self.declared.insert(stream);
+        }
+        let size = u64::from(info.entry.raw_size);
+        let room = self.room(size).await?;
+        let entry = info.entry;
+        let context = self.context(&info).await?;
+        let packet = Packet {
+            agent: info.agent.clone(),
+            stream: info.stream.clone(),
+            kind: info.kind,
+            // The target has places of its own.
+            place: None,
+            facts: entry.facts,
+            arrival: self.began,
+            payload: self.engine.read_payload(self.source, info).await?,
+            context,
+        };
+        let out = self.work(move |chain| chain.take(&packet)).await?;
+        drop(room);
+        self.write(out).await
+    }
+
+    /// Runs the chain where it may take its time.
+    async fn work(
+        &mut self,
+        work: impl FnOnce(&mut Chain) -> Vec<OutPacket> + Send + 'static,
+    ) -> Result<Vec<OutPacket>, RecordingError> {
+        let failed = || ConfigError::new("processors", "the chain failed".to_owned());
+        let mut chain = self.chain.take().ok_or_else(failed)?;
+        let worked = tokio::task::spawn_blocking(move || {
+            let out = work(&mut chain);
+            (chain, out)
+        });
+        let (chain, out) = worked.await.map_err(|_| failed())?;
+        self.chain = Some(chain);
+        Ok(out)
+    }
+
+    async fn write(&mut self, packets: Vec<OutPacket>) -> Result<(), RecordingError> {
+        for packet in packets {
+            let size = packet.payload.len() as u64;
+            let permit = self.room(size).await?;
+            let pending = self.sink.write(packet, permit).await?;
+            self.pending.push_back(pending);
+            self.report.packets += 1;
+            self.report.bytes += size;
+            while self.pending.len() >= PENDING_MAX {
+                self.settle().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Room is made by waiting for what this copy itself has under way, then by everybody else.
+    async fn room(&mut self, size: u64) -> Result<BytePermit, StorageError> {
+        loop {
+            match self.engine.budget().try_acquire(size) {
+                Ok(permit) => return Ok(permit),
+                Err(_) if !self.pending.is_empty() => self.settle().await?,
+                Err(_) => {
+                    self.progress.check()?;
+                    sleep(ROOM_WAIT).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for the oldest push.
+    async fn settle(&mut self) -> Result<(), StorageError> {
+        match self.pending.pop_front() {
+            Some(pending) => pending.await.refused.map_or(Ok(()), Err),
+            None => Ok(()),
+        }
+    }
+
+    async fn end(mut self) -> Result<CopyReport, RecordingError> {
+        let out = self.work(Chain::finish).await?;
+        self.write(out).await?;
+        while !self.pending.is_empty() {
+            self.settle().await?;
+        }
+        Ok(self.report)
+    }
+
+    /// What the packet needs to be decoded, as the storage it is in has it.
+    async fn context(&mut self, packet: &PacketInfo) -> Result<Arc<StreamContext>, StorageError> {
+        let stream = match packet.kind {
+            Kind::Ctf => None,
+            Kind::Dft => Some(packet.stream.clone()),
+            _ => return Ok(Arc::default()),
+        };
+        let key = (packet.agent.clone(), stream);
+        if let Some(context) = self.contexts.get(&key) {
+            return Ok(Arc::clone(context));
+        }
+        let context = Arc::new(match packet.kind {
+            Kind::Ctf => StreamContext {
+                procedure: procedure(self.engine, self.source, &packet.agent).await?,
+                ..StreamContext::default()
+            },
+            _ => StreamContext {
+                unit: unit(self.engine, self.source, packet).await?,
+                ..StreamContext::default()
+            },
+        });
+        self.contexts.insert(key, Arc::clone(&context));
+        Ok(context)
+    }
+}
+
+async fn procedure(
+    engine: &Engine,
+    source: StorageId,
+    agent: &AgentId,
+) -> Result<Option<Arc<Procedure>>, StorageError> {
+    let metadata = engine.storage_metadata(source, agent).await?;
+    Ok(metadata.and_then(|metadata| {
+        let trace = ctf::parse_metadata(&metadata).ok()?;
+        Procedure::new(trace).ok().map(Arc::new)
+    }))
+}
+
+/// The unit of times that a stream tells at its beginning.
+async fn unit(
+    engine: &Engine,
+    source: StorageId,
+    packet: &PacketInfo,
+) -> Result<TimeUnit, StorageError> {
+    let first = Selection {
+        agent: Some(packet.agent.clone()),
+        stream: Some(packet.stream.clone()),
+        kind: Some(packet.kind),
+        limit: 1,
+        ..Selection::default()
+    };
+    let first = engine.descriptors(source, first).await?;
+    let Some(first) = first.items.into_iter().next() else {
+        return Ok(TimeUnit::default());
+    };
+    let payload = engine.read_payload(source, first).await?;
+    let table = FieldTable::new();
+    let mut decoder = PacketDecoder::new(&table, Names::default(), TimeUnit::default());
+    // A damaged packet tells what stands in front of the damage.
+    drop(decoder.decode(&payload, &mut |_| ControlFlow::Continue(())));
+    Ok(decoder.into_declared().unit.unwrap_or_default())
+}

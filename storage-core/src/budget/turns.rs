@@ -1,0 +1,74 @@
+//! Who waits for room: a line for each agent, and the agents in turn.
+
+use std::collections::{HashMap, VecDeque};
+
+use tokio::sync::oneshot;
+
+use crate::BytePermit;
+
+#[derive(Debug)]
+struct Waiter {
+    bytes: u64,
+    granted: oneshot::Sender<BytePermit>,
+}
+
+/// All who wait.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    lines: HashMap<Box<str>, VecDeque<Waiter>>,
+    /// Agents whose line is not empty; the first one has its turn.
+    agents: VecDeque<Box<str>>,
+    len: usize,
+}
+
+impl Turns {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts a request at the end of the line of its agent.
+    pub(super) fn enter(&mut self, agent: &str, bytes: u64) -> oneshot::Receiver<BytePermit> {
+        let (granted, answer) = oneshot::channel();
+        let waiter = Waiter { bytes, granted };
+        match self.lines.get_mut(agent) {
+            Some(line) => line.push_back(waiter),
+            None => {
+                self.lines.insert(agent.into(), VecDeque::from([waiter]));
+                self.agents.push_back(agent.into());
+            }
+        }
+        self.len += 1;
+        answer
+    }
+
+    /// What the request whose turn it is asks for. Those that went away are forgotten.
+    pub(super) fn first(&mut self) -> Option<u64> {
+        loop {
+            let agent = self.agents.front()?;
+            let first = self.lines.get(agent)?.front()?;
+            if !first.granted.is_closed() {
+                return Some(first.bytes);
+            }
+            self.take_first(false);
+        }
+    }
+
+    /// Takes the request whose turn it is; the next turn is another agent's.
+    pub(super) fn leave(&mut self) -> Option<oneshot::Sender<BytePermit>> {
+        self.take_first(true).map(|waiter| waiter.granted)
+    }
+
+    fn take_first(&mut self, was_its_turn: bool) -> Option<Waiter> {
+        let agent = self.agents.front()?;
+        let line = self.lines.get_mut(agent)?;
+        let waiter = line.pop_front()?;
+        self.len -= 1;
+        if line.is_empty() {
+            self.lines.remove(agent);
+            self.agents.pop_front();
+        } else if was_its_turn {
+            self.agents.rotate_left(1);
+        }
+        Some(waiter)
+    }
+}

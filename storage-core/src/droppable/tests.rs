@@ -1,0 +1,176 @@
+use std::sync::Arc;
+
+use trace_format::frame::Facts;
+
+use super::*;
+use crate::{ByteBudget, NewPacket};
+
+const PACKET: usize = 100;
+
+/// A budget for 16 packets, and the droppable packets of two storages.
+struct World {
+    droppable: Arc<Droppable>,
+    budget: ByteBudget,
+    counters: Arc<Counters>,
+    doors: [Arc<LaneDoor>; 2],
+}
+
+fn storage(at: usize) -> StorageId {
+    StorageId::from_bytes([at as u8 + 1; 16])
+}
+
+impl World {
+    fn new() -> Self {
+        let counters = Arc::<Counters>::default();
+        let max = 16 * PACKET as u64;
+        let droppable = Arc::new(Droppable::new(max, Arc::clone(&counters)));
+        let budget = ByteBudget::new(max, Arc::clone(&droppable), Arc::clone(&counters));
+        let doors = [Arc::<LaneDoor>::default(), Arc::default()];
+        doors.iter().for_each(|door| droppable.open(door));
+        Self {
+            droppable,
+            budget,
+            counters,
+            doors,
+        }
+    }
+
+    fn push(&self, stream: &str, places: &[Place]) -> Push {
+        let packets = places.iter().map(|(epoch, sequence)| {
+            NewPacket::new(*epoch, *sequence, vec![1; PACKET].into(), Facts::default())
+        });
+        let bytes = (places.len() * PACKET) as u64;
+        Push {
+            agent: "agent".parse().unwrap(),
+            stream: stream.parse().unwrap(),
+            packets: packets.collect(),
+            permit: self.budget.try_acquire(bytes).unwrap(),
+        }
+    }
+
+    fn offer(&self, at: usize, stream: &str, places: &[Place]) -> Accepted {
+        let push = self.push(stream, places);
+        self.droppable
+            .offer((storage(at), &self.doors[at]), push, (0, 0), false)
+            .unwrap()
+    }
+
+    /// Streams and numbers of packets that were dropped.
+    fn dropped(&self, at: usize) -> Vec<(String, u64)> {
+        let dropped = self.droppable.dropped(storage(at)).into_iter();
+        dropped
+            .map(|each| (each.stream.to_string(), each.packets))
+            .collect()
+    }
+
+    /// Takes what the writer of a storage may take.
+    fn take(&self, at: usize) -> Vec<Handed> {
+        std::iter::from_fn(|| self.droppable.take(storage(at), false)).collect()
+    }
+}
+
+#[test]
+fn the_oldest_give_way_to_everybody_and_are_counted_by_stream() {
+    let world = World::new();
+    for sequence in 0..6 {
+        world.offer(0, "a", &[(1, sequence)]);
+        world.offer(1, "b", &[(1, sequence)]);
+    }
+    // Four more packets fit beside the twelve.
+    let mut waiting = world.budget.try_acquire(4 * PACKET as u64).unwrap();
+    assert_eq!((world.dropped(0), world.dropped(1)), (vec![], vec![]));
+    // Whose agent waits has the room of the oldest, whatever storage they are for.
+    let more = world.budget.try_acquire(3 * PACKET as u64).unwrap();
+    assert_eq!(world.dropped(0), [("a".to_owned(), 2)]);
+    assert_eq!(world.dropped(1), [("b".to_owned(), 1)]);
+    // So has one that may be dropped itself.
+    world.offer(0, "a", &[(1, 6)]);
+    assert_eq!(world.dropped(1), [("b".to_owned(), 2)]);
+    // What cannot be had by dropping drops nothing.
+    assert!(world.budget.try_acquire(10 * PACKET as u64).is_err());
+    assert_eq!(world.counters.packets_dropped.get(), 4);
+    assert_eq!(world.counters.dropped_bytes.get(), 4 * PACKET as u64);
+    drop((waiting.split(1), waiting, more));
+    assert_eq!(world.droppable.waiting(storage(0)), (5, 5 * PACKET as u64));
+}
+
+#[test]
+fn writers_leave_room_for_agents_that_wait() {
+    let world = World::new();
+    for sequence in 0..8 {
+        world.offer(0, "a", &[(1, sequence)]);
+        world.offer(1, "b", &[(1, sequence)]);
+    }
+    // An eighth each, and no more until that is durable.
+    let mut first = world.take(0);
+    let second = world.take(1);
+    assert_eq!((first.len(), second.len()), (2, 2));
+    assert!(world.take(0).is_empty());
+    let rest = world.budget.try_acquire(12 * PACKET as u64);
+    assert!(rest.is_ok(), "the other packets give way");
+    assert_eq!(world.dropped(0), [("a".to_owned(), 6)]);
+    // What the disk refuses is counted too.
+    first.remove(0).under_way.ended([false].into_iter());
+    assert_eq!(world.dropped(0), [("a".to_owned(), 7)]);
+}
+
+#[test]
+fn a_stream_goes_on_behind_what_was_dropped() {
+    let world = World::new();
+    world.offer(0, "a", &[(1, 0), (1, 1)]);
+    world.offer(0, "a", &[(1, 2), (1, 3)]);
+    // The two oldest go: the writer is told where the gap ends, and only that.
+    let all = world.budget.try_acquire(14 * PACKET as u64).unwrap();
+    assert_eq!(world.dropped(0), [("a".to_owned(), 2)]);
+    let taken = world.take(0);
+    assert_eq!(taken[0].push.packets[0].sequence, 2);
+    assert_eq!(taken[0].gaps, Gaps::UpTo((1, 2)));
+    drop((all, taken));
+    // Gaps that a producer makes are refused, with what is expected; repeats are known.
+    let told = world.offer(0, "a", &[(1, 5)]);
+    let gap = StorageError::SequenceGap {
+        epoch: 1,
+        expected: 4,
+        found: 5,
+    };
+    assert_eq!(told.refused.unwrap().to_string(), gap.to_string());
+    let told = world.offer(0, "a", &[(1, 3), (1, 4)]);
+    let known: Vec<_> = told.packets.iter().map(|p| p.is_duplicate).collect();
+    assert_eq!(known, [true, false]);
+    let stale = world.offer(0, "a", &[(0, 0)]);
+    assert!(matches!(
+        stale.refused,
+        Some(StorageError::EpochStale { .. })
+    ));
+    // All behind what the writer has was dropped: it may come again, and an agent that waits may
+    // go on behind it.
+    let all = world.budget.try_acquire(16 * PACKET as u64).unwrap();
+    drop(all);
+    let wanted = world.push("a", &[(1, 5)]);
+    let lost_until = world.droppable.pass(storage(0), &wanted, false);
+    assert_eq!(lost_until, Some((1, 5)));
+    drop(wanted);
+    let world = World::new();
+    world.offer(0, "a", &[(1, 0)]);
+    drop(world.budget.try_acquire(16 * PACKET as u64).unwrap());
+    let again = world.offer(0, "a", &[(1, 0)]);
+    assert!(!again.packets[0].is_duplicate);
+}
+
+#[test]
+fn what_waits_for_a_storage_that_is_gone_is_dropped() {
+    let world = World::new();
+    world.offer(0, "a", &[(1, 0)]);
+    world.offer(1, "b", &[(1, 0)]);
+    world.droppable.close(&world.doors[0]);
+    let push = world.push("a", &[(1, 1)]);
+    let refused = world
+        .droppable
+        .offer((storage(0), &world.doors[0]), push, (0, 0), false);
+    assert!(refused.is_err());
+    drop(refused);
+    world.droppable.clear(storage(0), true);
+    assert_eq!(world.droppable.waiting(storage(0)), (0, 0));
+    assert_eq!(world.take(1).len(), 1);
+    assert!(world.budget.try_acquire(16 * PACKET as u64).is_ok());
+}
