@@ -139,6 +139,16 @@ impl Tracer {
         Ok(())
     }
 
+    /// Records nothing more of the storage that the trace goes to: known only after the start, when
+    /// the start of the server is traced.
+    pub fn leave_out(&self, own_storage: [u8; 16]) {
+        for buffer in &self.buffers {
+            if let Some(settings) = &mut buffer.lock().settings {
+                Arc::make_mut(settings).own_storage = Some(own_storage);
+            }
+        }
+    }
+
     /// Ends recording. What is in the buffers stays there for a last [`Tracer::drain`].
     pub fn stop(&self) {
         self.is_on.store(false, Ordering::Relaxed);

@@ -16,6 +16,7 @@ use crate::chunk_indexes;
 use crate::config::Config;
 use crate::connection::{Stage, serve};
 use crate::gate::Gate;
+use crate::io_trace::EarlyTrace;
 use crate::metrics::Metrics;
 use crate::routes::{openapi_json, router};
 
@@ -76,7 +77,10 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
     let data_dir = engine.data_dir.clone();
     let migrated = tokio::task::spawn_blocking(move || migrations::migrate(&data_dir)).await;
     migrated.map_err(io::Error::other)??;
-    let engine = Engine::open(engine).await?;
+    let tracer = Arc::default();
+    let early = EarlyTrace::start(&tracer, &config.io_trace);
+    let early = early.map_err(|error| io::Error::other(error.to_string()))?;
+    let engine = Engine::open_traced(engine, tracer).await?;
     let recorder = Recorder::start(&engine, config.recorder()).await?;
     let listener = listen(config.http.listen)?;
     let address = listener.local_addr()?;
@@ -89,6 +93,9 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
         stage_seen.clone(),
         openapi_json().into(),
     );
+    if let Err(error) = app.io_trace.take_up(early).await {
+        tracing::error!(%error, "an I/O trace was not taken up");
+    }
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     let jobs = Arc::clone(&app.jobs);

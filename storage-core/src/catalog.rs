@@ -4,14 +4,19 @@
 //! Nothing in it is authoritative. An entry holds the bytes of a storage file and the stamp of the
 //! file they were read from; where the stamp differs the file is read again. A catalog that cannot
 //! be opened is removed and made anew.
+//!
+//! The I/O trace is told what is asked of it: when sled itself reads, writes and syncs its files,
+//! only sled knows.
 
 use std::{
     fs::Metadata,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use trace_format::{StorageId, storage_file::StorageFile};
+use io_trace::{Access, FileClass, FileTag, Operation, Tracer, errno};
+use trace_format::{StorageId, paths::CATALOG_FOLDER, storage_file::StorageFile};
 
 use crate::StorageError;
 
@@ -41,11 +46,14 @@ impl Stamp {
 #[derive(Debug)]
 pub(crate) struct Catalog {
     database: sled::Db,
+    tag: FileTag,
 }
 
 impl Catalog {
     /// Opens the catalog in `folder`, or makes it anew where it is damaged.
-    pub(crate) fn open(folder: &Path) -> Result<Self, StorageError> {
+    pub(crate) fn open(folder: &Path, tracer: &Arc<Tracer>) -> Result<Self, StorageError> {
+        let tag = FileTag::new(tracer, CATALOG_FOLDER, FileClass::Catalog, None);
+        let started = tag.begin();
         let open = || {
             sled::Config::new()
                 .path(folder)
@@ -60,7 +68,8 @@ impl Catalog {
                 open().map_err(|error| failed(folder, error))?
             }
         };
-        Ok(Self { database })
+        tag.end(started, Operation::Open, Access::default);
+        Ok(Self { database, tag })
     }
 
     /// The storage file at `path`: from the catalog when its entry is of this very file.
@@ -82,7 +91,19 @@ impl Catalog {
     }
 
     fn entry(&self, id: StorageId, stamp: Stamp) -> Option<StorageFile> {
-        let value = self.database.get(id.as_bytes()).ok()??;
+        let started = self.tag.begin();
+        let value = self.database.get(id.as_bytes());
+        let length = match &value {
+            Ok(Some(value)) => value.len() as u64,
+            _ => 0,
+        };
+        self.tag.end(started, Operation::Read, || Access {
+            asked: length,
+            done: length,
+            errno: failed_errno(&value),
+            ..Access::default()
+        });
+        let value = value.ok()??;
         let (found, bytes) = value.split_at_checked(STAMP_BYTES)?;
         (found == stamp.0).then(|| StorageFile::decode(bytes).ok())?
     }
@@ -97,15 +118,30 @@ impl Catalog {
 
     fn put(&self, id: StorageId, stamp: Stamp, bytes: &[u8]) {
         let value = [&stamp.0[..], bytes].concat();
-        if let Err(error) = self.database.insert(id.as_bytes(), value) {
+        let length = value.len() as u64;
+        let written = self.write(length, || self.database.insert(id.as_bytes(), value));
+        if let Err(error) = written {
             // It is derived: the next start reads the file.
             tracing::warn!(%error, "the catalog does not take an entry");
         }
     }
 
+    /// Changes an entry, which has `length` bytes from then on.
+    fn write<T>(&self, length: u64, work: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
+        let started = self.tag.begin();
+        let written = work();
+        self.tag.end(started, Operation::Write, || Access {
+            asked: length,
+            done: if written.is_ok() { length } else { 0 },
+            errno: failed_errno(&written),
+            ..Access::default()
+        });
+        written
+    }
+
     /// Forgets a storage that is gone.
     pub(crate) fn forget(&self, id: StorageId) {
-        if let Err(error) = self.database.remove(id.as_bytes()) {
+        if let Err(error) = self.write(0, || self.database.remove(id.as_bytes())) {
             tracing::warn!(%error, "the catalog does not forget an entry");
         }
     }
@@ -123,9 +159,24 @@ impl Catalog {
 
     /// Writes out what is only in memory.
     pub(crate) fn flush(&self) {
-        if let Err(error) = self.database.flush() {
+        let started = self.tag.begin();
+        let flushed = self.database.flush();
+        self.tag.end(started, Operation::Sync, || Access {
+            errno: failed_errno(&flushed),
+            ..Access::default()
+        });
+        if let Err(error) = flushed {
             tracing::warn!(%error, "the catalog is not written out");
         }
+    }
+}
+
+/// The error number of what sled says.
+fn failed_errno<T>(result: &sled::Result<T>) -> u16 {
+    match result {
+        Ok(_) => 0,
+        Err(sled::Error::Io(error)) => errno::<()>(&Err(error.kind().into())),
+        Err(_) => errno::<()>(&Err(std::io::ErrorKind::Other.into())),
     }
 }
 

@@ -62,6 +62,7 @@ pub use engine::{
     StorageInfo, StorageLabel, StorageLeaves, StoragePatch, check_archive,
 };
 pub use error::StorageError;
+pub use io::ring::{Kept, Ring, RingPacket};
 pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use progress::Progress;
 pub use read::LeafFile;

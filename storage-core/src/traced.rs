@@ -5,7 +5,7 @@ use std::{io, path::Path, sync::Arc};
 use io_trace::{Access, FileClass, FileTag, Operation, Scope, Tracer, current, errno};
 use trace_format::{
     StorageId,
-    paths::{AGENTS_FOLDER, CACHE_FOLDER, FileName, FileRole, UNPUBLISHED_ENDING},
+    paths::{AGENTS_FOLDER, CACHE_FOLDER, FileName, FileRole, RING_FOLDER, UNPUBLISHED_ENDING},
 };
 
 /// The tag of the file or folder at `path`. It is named below the folder of all storages, or below
@@ -26,11 +26,15 @@ pub(crate) fn tag(tracer: &Arc<Tracer>, path: &Path) -> FileTag {
         Ok(name) => class_of(name.role()),
         Err(_) => FileClass::Other,
     };
-    if parent == CACHE_FOLDER {
+    if parent == CACHE_FOLDER || parent == RING_FOLDER {
+        let class = match parent == CACHE_FOLDER {
+            true => FileClass::Answer,
+            false => FileClass::Other,
+        };
         let storage = folder.and_then(Path::parent).map(text).unwrap_or_default();
         let id = storage.parse::<StorageId>().ok().map(|id| *id.as_bytes());
         let path = format!("{storage}/{parent}/{name}");
-        return FileTag::new(tracer, path, FileClass::Answer, id);
+        return FileTag::new(tracer, path, class, id);
     }
     let storage = parent.parse::<StorageId>().ok();
     if storage.is_none() && parent != AGENTS_FOLDER {
@@ -119,6 +123,12 @@ mod tests {
                 format!("/d/storages/{id}/cache/0011.cached"),
                 format!("{id}/cache/0011.cached"),
                 FileClass::Answer,
+                true,
+            ),
+            (
+                format!("/d/storages/{id}/ring/0000.ring"),
+                format!("{id}/ring/0000.ring"),
+                FileClass::Other,
                 true,
             ),
             (

@@ -16,12 +16,12 @@ pub(crate) fn tracehold(server: &Server, arguments: &[&str]) -> (i32, String, St
     (code, text(output.stdout), text(output.stderr))
 }
 
-fn show(api: &mut Api) -> Value {
+pub(crate) fn show(api: &mut Api) -> Value {
     api.done("GET", "/io-trace", None)
 }
 
 /// Pushes a few packets into a new storage.
-fn push(api: &mut Api, name: &str, count: u64) -> String {
+pub(crate) fn push(api: &mut Api, name: &str, count: u64) -> String {
     let storage = api.create_storage(name);
     let agent = Agent::declare(api, &storage, name, "s", "none");
     let first = agent.next_sequence(api);

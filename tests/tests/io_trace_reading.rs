@@ -208,7 +208,7 @@ fn analyzed(server: &Server, trace: &str) {
     assert_eq!(code, 2, "{err}");
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(

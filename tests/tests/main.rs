@@ -16,6 +16,7 @@ mod durability_of_choice;
 mod exported;
 mod formats;
 mod io_trace;
+mod io_trace_crash;
 mod io_trace_reading;
 mod labels;
 mod many_agents;

@@ -10,6 +10,7 @@
 //! | `.index` | [`index_part`] | one saved piece of the index tree |
 //! | `.storage` | [`storage_file`] | what a storage is; its rename publishes a state |
 //! | `.agent` | [`agent_file`] | an agent: attributes, streams, trace metadata |
+//! | `.ring` | [`ring_block`] | packets that may have to make room for later ones |
 //! | `.local` | [`local_file`] | what only a downloading machine knows |
 //!
 //! [`paths`] alone builds and parses file names, [`limits`] holds every bound, and [`batch`] is
@@ -31,6 +32,7 @@ mod layout;
 pub mod limits;
 pub mod local_file;
 pub mod paths;
+pub mod ring_block;
 pub mod storage_file;
 
 pub use descriptor::{Descriptor, DescriptorError};

@@ -29,6 +29,10 @@ pub const LABEL_FILE: &str = "labels.types";
 pub const CATALOG_FOLDER: &str = "catalog";
 /// Folder of stored query results in the folder of a storage.
 pub const CACHE_FOLDER: &str = "cache";
+/// Folder in a storage with the segments of a ring, while that is written.
+pub const RING_FOLDER: &str = "ring";
+/// Ending of the segments of a ring.
+pub const RING_ENDING: &str = ".ring";
 /// Ending of a file that is not yet published.
 pub const UNPUBLISHED_ENDING: &str = ".tmp";
 

@@ -14,6 +14,7 @@ use trace_format::{
     label_file::LabelFile,
     local_file::LocalFile,
     paths::FileName,
+    ring_block::RingBlock,
     storage_file::StorageFile,
 };
 
@@ -74,13 +75,18 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
 
 type Read = fn(&[u8]) -> Result<(), String>;
 
-const FILES: [(&str, Read); 6] = [
+const FILES: [(&str, Read); 7] = [
     ("labels.types", |bytes| {
         LabelFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
     }),
     ("data.itdata", read_data),
+    ("segment.ring", |bytes| match RingBlock::split(bytes) {
+        Ok((_, [])) => Ok(()),
+        Ok(_) => Err("more behind it".into()),
+        Err(error) => Err(error.to_string()),
+    }),
     ("part.index", read_index),
     ("file.storage", |bytes| {
         StorageFile::decode(bytes)

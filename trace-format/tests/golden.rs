@@ -20,6 +20,7 @@ use trace_format::{
     label_file::{LabelFile, LabelType, ValueType},
     local_file::LocalFile,
     paths::FileRole,
+    ring_block::RingBlock,
     storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
 
@@ -333,4 +334,23 @@ fn batches_keep_their_bytes() {
             header
         },
     );
+}
+
+#[test]
+fn ring_blocks_keep_their_bytes() {
+    let block = RingBlock {
+        sequence: 9,
+        facts: Facts {
+            time_span: Some((5, 17)),
+            events: Some(3),
+            lost: None,
+        },
+        payload: PAYLOAD,
+    };
+    let bytes = [&block.header(), PAYLOAD].concat();
+    check("segment.ring", &(9, block.facts), &bytes, |bytes| {
+        let (block, rest) = RingBlock::split(bytes).unwrap();
+        assert_eq!((block.payload, rest), (PAYLOAD, &[][..]));
+        (block.sequence, block.facts)
+    });
 }

@@ -208,3 +208,18 @@ fn about_one_in_so_many_blocks_is_taken() {
     let count = drained(&tracer).0.len();
     assert!((800..1200).contains(&count), "{count}");
 }
+
+#[test]
+fn a_storage_is_left_out_from_when_it_is_known() {
+    let tracer = Arc::new(Tracer::default());
+    tracer.start(Settings::default()).unwrap();
+    let (own, other) = (tagged(&tracer, "a", 1), tagged(&tracer, "b", 2));
+    at(&own, Operation::Write, 0);
+    tracer.leave_out([1; 16]);
+    at(&own, Operation::Write, 1);
+    at(&other, Operation::Write, 2);
+    let (records, counts) = drained(&tracer);
+    let offsets: Vec<_> = records.iter().map(|r| r.access.offset).collect();
+    assert_eq!(offsets, [Some(0), Some(2)]);
+    assert_eq!(counts.recorded, 2);
+}

@@ -227,10 +227,24 @@ pub struct StorageConfig {
 pub struct IoTraceConfig {
     /// Largest trace; also the limit of one that asks for none.
     pub bytes_max: u64,
-    /// Largest trace that is kept in memory (ring).
+    /// Largest trace of which the oldest part makes room for the latest (ring).
     pub ring_bytes_max: u64,
+    /// Whether the trace begins with the server, and so tells of its start.
+    pub at_start: TraceAtStart,
     /// Operations in the buffer of a thread; more are dropped and counted.
     pub thread_records_max: u32,
+}
+
+/// What is traced from the start of the server on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceAtStart {
+    /// Nothing, until it is asked for.
+    Off,
+    /// Everything, until the trace has `bytes_max` bytes.
+    StopAtLimit,
+    /// Everything; the oldest part is given up beyond `ring_bytes_max` bytes.
+    Ring,
 }
 
 impl Default for IoTraceConfig {
@@ -238,6 +252,7 @@ impl Default for IoTraceConfig {
         Self {
             bytes_max: 1 << 30,
             ring_bytes_max: 64 << 20,
+            at_start: TraceAtStart::Off,
             thread_records_max: 16 << 10,
         }
     }

@@ -1,78 +1,52 @@
-//! Drains the tracer into packets, and the packets into their storage.
+//! From the tracer's packets to their storage.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use io_trace::{Record, Tracer};
-use storage_core::{Engine, NewPacket, Push, StorageError};
+use storage_core::{Engine, Ring, StorageError};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
-use trace_events::io_trace::{Begin, Encoded, Encoder, End};
+use tokio::time::{MissedTickBehavior, interval};
+use trace_events::io_trace::Encoded;
 use trace_format::frame::Facts;
-use trace_format::{AgentId, StorageId, StreamId};
 
-use super::{AGENT, IoTraceError, Mode, Reason, STREAM, State, Status, wall_clock};
-
-/// How often buffers are drained.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Bytes of a packet that is full.
-const PACKET_BYTES: usize = 512 << 10;
-
-/// A packet that is not full is pushed after this long: what a crash may cost.
-const PACKET_AGE_MAX: Duration = Duration::from_secs(1);
-
-/// How long a push waits for room among the bytes under way, and how often it looks.
-const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
-const ROOM_INTERVAL: Duration = Duration::from_millis(5);
-
-/// The producer epoch of a trace: each has a storage of its own.
-const EPOCH: u64 = 1;
+use super::gatherer::{DRAIN_INTERVAL, Gatherer};
+use super::status::wall_clock;
+use super::trace_storage::TraceStorage;
+use super::{Mode, Reason, State, Status};
 
 pub(super) struct Collector {
     engine: Engine,
-    tracer: Arc<Tracer>,
-    storage: StorageId,
-    agent: AgentId,
-    stream: StreamId,
+    gatherer: Gatherer,
+    storage: TraceStorage,
     status: Arc<parking_lot::Mutex<Status>>,
     mode: Mode,
     bytes_max: u64,
-    encoder: Encoder,
-    /// Packets that wait for the end (ring).
-    ring: VecDeque<Encoded>,
-    next_sequence: u64,
-    last_packet: Instant,
-    records: Vec<Record>,
+    /// The packets behind the first one (ring).
+    ring: Option<Ring>,
+    /// Packets that were made before there was a storage.
+    early: Vec<Encoded>,
 }
 
 impl Collector {
     pub(super) fn new(
         engine: &Engine,
-        storage: StorageId,
-        begin: &Begin,
+        storage: TraceStorage,
+        (gatherer, early): (Gatherer, Vec<Encoded>),
         status: Arc<parking_lot::Mutex<Status>>,
-    ) -> Result<Self, IoTraceError> {
+    ) -> Self {
         let (mode, bytes_max) = {
             let status = status.lock();
             (status.mode, status.bytes_max)
         };
-        Ok(Self {
+        Self {
             engine: engine.clone(),
-            tracer: Arc::clone(engine.tracer()),
+            gatherer,
             storage,
-            agent: AGENT.parse()?,
-            stream: STREAM.parse()?,
             status,
             mode,
             bytes_max,
-            encoder: Encoder::new(begin),
-            ring: VecDeque::new(),
-            next_sequence: 0,
-            last_packet: Instant::now(),
-            records: Vec::new(),
-        })
+            ring: None,
+            early,
+        }
     }
 
     /// Collects until it is told to stop, the limit is reached, or the storage fails.
@@ -95,144 +69,120 @@ impl Collector {
                 Err(error) => break Err(error),
             }
         };
-        self.tracer.stop();
+        self.engine.tracer().stop();
         let ended = match ended {
             Ok(reason) => self.finish(reason).await.map(|()| reason),
             Err(error) => Err(error),
         };
         // What could be written is a trace, too; what could not is told in the status.
-        let finalized = self.engine.finalize_storage(self.storage).await;
+        let id = self.storage.id();
+        let finalized = match self.mode {
+            // What is in the ring goes into the storage at the next start.
+            Mode::Ring if ended.is_err() => Ok(()),
+            _ => self.engine.finalize_storage(id).await.map(drop),
+        };
         let mut status = self.status.lock();
         status.state = State::Ended;
         status.ended = Some(wall_clock());
         status.reason = Some(*ended.as_ref().unwrap_or(&Reason::Failed));
         if let Some(error) = ended.err().or(finalized.err()) {
-            tracing::error!(%error, storage = %self.storage, "the I/O trace is not whole");
+            tracing::error!(%error, storage = %id, "the I/O trace is not whole");
             status.error = Some(error.to_string());
         } else {
             let operations = status.drained.recorded;
-            tracing::info!(storage = %self.storage, operations, "the I/O trace ended");
+            tracing::info!(storage = %id, operations, "the I/O trace ended");
         }
     }
 
     /// Drains the buffers once; says why the trace is to end, when it is.
     async fn collect(&mut self) -> Result<Option<Reason>, StorageError> {
-        let mut records = std::mem::take(&mut self.records);
-        let drained = self.tracer.drain(&mut records);
-        self.status.lock().drained = drained;
-        for record in records.drain(..) {
-            self.encoder.put(&record);
-            if self.encoder.bytes() >= PACKET_BYTES && self.emit().await? {
+        let mut packets = std::mem::take(&mut self.early);
+        packets.append(&mut self.gatherer.gather(false));
+        self.status.lock().drained = self.gatherer.drained();
+        for packet in packets {
+            if self.emit(packet).await? {
                 return Ok(Some(Reason::Limit));
             }
-        }
-        self.records = records;
-        let is_old = self.last_packet.elapsed() >= PACKET_AGE_MAX;
-        if is_old && self.encoder.bytes() > 0 && self.emit().await? {
-            return Ok(Some(Reason::Limit));
         }
         Ok(None)
     }
 
-    /// Ends the packet; true when there is no room for another.
-    async fn emit(&mut self) -> Result<bool, StorageError> {
-        self.last_packet = Instant::now();
-        let drained = self.status.lock().drained;
-        let packet = self.encoder.finish(&drained);
+    /// Makes a packet durable; true when there is no room for another.
+    async fn emit(&mut self, packet: Encoded) -> Result<bool, StorageError> {
         let length = packet.bytes.len() as u64;
-        let is_first = self.next_sequence == 0;
         let bytes = {
             let mut status = self.status.lock();
             status.bytes += length;
             status.packets += 1;
             status.bytes
         };
-        if self.mode == Mode::StopAtLimit || is_first {
+        if self.mode == Mode::StopAtLimit || self.storage.is_empty() {
             // How the trace was started is never given up.
             self.push(packet).await?;
         } else {
-            self.ring.push_back(packet);
-            self.give_up_oldest();
+            self.keep(packet, bytes - length).await?;
         }
         // The next packet may be as long as this one can be, and one more record.
-        Ok(self.mode == Mode::StopAtLimit && bytes + 2 * PACKET_BYTES as u64 > self.bytes_max)
+        let next = 2 * self.gatherer.packet_bytes() as u64;
+        Ok(self.mode == Mode::StopAtLimit && bytes + next > self.bytes_max)
     }
 
-    fn give_up_oldest(&mut self) {
+    /// Puts a packet into the ring; `pushed` bytes are in the storage when the ring begins.
+    async fn keep(&mut self, packet: Encoded, pushed: u64) -> Result<(), StorageError> {
+        let id = self.storage.id();
+        let ring = match self.ring.take() {
+            Some(ring) => ring,
+            None => {
+                let room = self.bytes_max.saturating_sub(pushed);
+                self.engine.begin_ring(id, room).await?
+            }
+        };
+        let facts = facts(&packet);
+        let kept = self.engine.append_to_ring(ring, packet.bytes, facts).await;
+        let (ring, given_up) = kept?;
+        self.ring = Some(ring);
         let mut status = self.status.lock();
-        while status.bytes > self.bytes_max {
-            let Some(oldest) = self.ring.pop_front() else {
-                return;
-            };
-            status.bytes -= oldest.bytes.len() as u64;
-            status.packets -= 1;
-            status.overwritten += oldest.events;
-        }
+        status.bytes -= given_up.bytes;
+        status.packets -= given_up.blocks;
+        status.overwritten += given_up.events;
+        Ok(())
     }
 
     /// Writes what is left, and how the trace ended.
     async fn finish(&mut self, reason: Reason) -> Result<(), StorageError> {
-        let mut records = std::mem::take(&mut self.records);
-        let drained = self.tracer.drain(&mut records);
-        self.status.lock().drained = drained;
+        let mut packets = std::mem::take(&mut self.early);
+        packets.append(&mut self.gatherer.gather(true));
+        self.status.lock().drained = self.gatherer.drained();
         if reason != Reason::Limit {
-            for record in records.drain(..) {
-                self.encoder.put(&record);
-                if self.encoder.bytes() >= PACKET_BYTES {
-                    self.emit().await?;
-                }
-            }
-            if self.encoder.bytes() > 0 {
-                self.emit().await?;
+            for packet in packets {
+                self.emit(packet).await?;
             }
         }
-        while let Some(packet) = self.ring.pop_front() {
-            self.push(packet).await?;
+        if self.ring.take().is_some() {
+            self.storage.take_ring().await?;
         }
-        let end = End {
-            reason: reason.name(),
-            drained,
-            overwritten: self.status.lock().overwritten,
-            clock: self.tracer.now(),
-        };
-        let packet = self.encoder.end(&end);
+        let overwritten = self.status.lock().overwritten;
+        let packet = self.gatherer.end(reason.name(), overwritten);
         {
             let mut status = self.status.lock();
             status.bytes += packet.bytes.len() as u64;
             status.packets += 1;
         }
-        self.push(packet).await
+        self.push(packet).await?;
+        // Nobody needs it any more: all of it is in the storage.
+        self.engine.remove_ring(self.storage.id()).await
     }
 
-    /// Makes a packet durable.
     async fn push(&mut self, packet: Encoded) -> Result<(), StorageError> {
-        let facts = Facts {
-            time_span: packet.time_span,
-            events: u32::try_from(packet.events).ok(),
-            lost: u32::try_from(packet.dropped).ok(),
-        };
-        let deadline = Instant::now() + ROOM_WAIT_MAX;
-        let permit = loop {
-            match self.engine.budget().try_acquire(packet.bytes.len() as u64) {
-                Ok(permit) => break permit,
-                Err(error) if Instant::now() >= deadline => return Err(error),
-                // Others are being written; meanwhile the buffers fill, and count what they drop.
-                Err(_) => sleep(ROOM_INTERVAL).await,
-            }
-        };
-        let push = Push {
-            agent: self.agent.clone(),
-            stream: self.stream.clone(),
-            packets: vec![NewPacket::new(
-                EPOCH,
-                self.next_sequence,
-                packet.bytes.into(),
-                facts,
-            )],
-            permit,
-        };
-        let outcome = self.engine.submit(self.storage, push).await?.await;
-        self.next_sequence += 1;
-        outcome.refused.map_or(Ok(()), Err)
+        let facts = facts(&packet);
+        self.storage.push(packet.bytes.into(), facts).await
+    }
+}
+
+fn facts(packet: &Encoded) -> Facts {
+    Facts {
+        time_span: packet.time_span,
+        events: u32::try_from(packet.events).ok(),
+        lost: u32::try_from(packet.dropped).ok(),
     }
 }

@@ -1,32 +1,35 @@
 //! Tracing of the server's own I/O: started, kept in a storage like any other trace, and stopped.
 //!
-//! The engine's tracer records; the collector drains it, encodes packets of the kind `io-trace`
-//! and pushes them, as agent `tracehold`, through the ordinary writer. What happens in the storage
-//! of the trace itself is not recorded, so a trace never feeds itself.
+//! The engine's tracer records; the gatherer drains it into packets of the kind `io-trace`, and the
+//! collector pushes them, as agent `tracehold`, through the ordinary writer, or keeps them in a
+//! ring beside the data files until the trace ends. What happens in the storage of the trace itself
+//! is not recorded, so a trace never feeds itself.
 
 mod collector;
+mod gatherer;
 mod status;
+mod trace_storage;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use io_trace::Settings;
-use storage_core::{AgentSpec, Engine, NewStorage, StorageError};
+use storage_core::{Engine, StorageError};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
-use trace_events::io_trace::{Anchor, Begin, metadata};
-use trace_format::agent_file::StreamSpec;
-use trace_format::{AgentId, Codec, IdError, Kind, LeafType, StorageId, StreamId};
+use trace_events::io_trace::{Anchor, Begin, Encoded};
+use trace_format::{IdError, StorageId};
 
 use self::collector::Collector;
+use self::gatherer::Gatherer;
+use self::status::wall_clock;
+use self::trace_storage::{TraceStorage, take_up_rings};
 use crate::config::IoTraceConfig;
 
+pub(crate) use gatherer::EarlyTrace;
 pub(crate) use status::{Mode, Reason, State, Status};
 
-/// Who pushes the trace.
-const AGENT: &str = "tracehold";
-/// The stream it is.
-const STREAM: &str = "io-trace";
+/// Name of the storage of a trace that asks for none.
+pub(crate) const NAME: &str = "io-trace";
 
 /// Fewest bytes a trace may have: that of a few packets.
 const BYTES_MIN: u64 = 1 << 20;
@@ -116,7 +119,7 @@ impl IoTracing {
         if let (State::Running, Some(storage)) = (status.state, status.storage) {
             return Err(IoTraceError::Running { storage });
         }
-        let bytes_max = self.bytes_max(&wanted)?;
+        let bytes_max = bytes_max(&self.config, wanted.mode, wanted.bytes_max)?;
         wanted
             .settings
             .check()
@@ -126,7 +129,8 @@ impl IoTracing {
         for storage in &wanted.storages {
             self.engine.storage(*storage)?;
         }
-        let storage = self.prepare(&wanted.name).await?;
+        let made = TraceStorage::make(&self.engine, &wanted.name).await?;
+        let storage = made.id();
         let mut settings = wanted.settings;
         settings.storages = wanted.storages.iter().map(|id| *id.as_bytes()).collect();
         settings.own_storage = Some(*storage.as_bytes());
@@ -143,25 +147,65 @@ impl IoTracing {
             one_in: settings.one_in,
             storages: wanted.storages.iter().map(ToString::to_string).collect(),
         };
-        *self.status.lock() = Status {
-            state: State::Running,
-            storage: Some(storage),
-            mode: wanted.mode,
-            bytes_max,
-            started: Some(begin.anchor.wall),
-            ..Status::default()
-        };
-        let collector = Collector::new(&self.engine, storage, &begin, Arc::clone(&self.status))?;
+        let packet_bytes = wanted.mode.packet_bytes(bytes_max);
+        let gatherer = Gatherer::new(tracer, &begin, packet_bytes);
         tracer
             .start(settings)
             .map_err(|error| IoTraceError::Invalid {
                 problem: error.to_string(),
             })?;
+        *running = Some(self.collect(wanted.mode, &begin, made, (gatherer, Vec::new())));
+        Ok(self.status())
+    }
+
+    /// Has what is gathered go into its storage from now on.
+    fn collect(
+        &self,
+        mode: Mode,
+        begin: &Begin,
+        made: TraceStorage,
+        gathered: (Gatherer, Vec<Encoded>),
+    ) -> Running {
+        let (storage, bytes_max) = (made.id(), begin.bytes_max);
+        *self.status.lock() = Status {
+            state: State::Running,
+            storage: Some(storage),
+            mode,
+            bytes_max,
+            started: Some(begin.anchor.wall),
+            ..Status::default()
+        };
+        let collector = Collector::new(&self.engine, made, gathered, Arc::clone(&self.status));
         let (stop, stopped) = oneshot::channel();
         let collecting = tokio::spawn(collector.run(stopped));
-        *running = Some(Running { stop, collecting });
-        tracing::info!(%storage, mode = wanted.mode.name(), bytes_max, "tracing our own I/O");
-        Ok(self.status())
+        tracing::info!(%storage, mode = mode.name(), bytes_max, "tracing our own I/O");
+        Running { stop, collecting }
+    }
+
+    /// Takes up what a killed server left of a ring, and a trace that was begun before there was a
+    /// storage for it.
+    ///
+    /// # Errors
+    /// When either cannot be written.
+    pub(crate) async fn take_up(&self, early: Option<EarlyTrace>) -> Result<(), IoTraceError> {
+        take_up_rings(&self.engine).await?;
+        let Some((begin, mode, mut gatherer, packets)) = (match early {
+            Some(early) => early.hand_over().await,
+            None => None,
+        }) else {
+            return Ok(());
+        };
+        let mut running = self.running.lock().await;
+        let made = match TraceStorage::make(&self.engine, NAME).await {
+            Ok(made) => made,
+            Err(error) => {
+                self.engine.tracer().stop();
+                return Err(error);
+            }
+        };
+        gatherer.leave_out(*made.id().as_bytes());
+        *running = Some(self.collect(mode, &begin, made, (gatherer, packets)));
+        Ok(())
     }
 
     /// Stops recording, writes what is left, and finalizes the storage of the trace.
@@ -199,55 +243,18 @@ impl IoTracing {
             false => Err(IoTraceError::Off),
         }
     }
-
-    fn bytes_max(&self, wanted: &Wanted) -> Result<u64, IoTraceError> {
-        let largest = match wanted.mode {
-            Mode::StopAtLimit => self.config.bytes_max,
-            Mode::Ring => self.config.ring_bytes_max,
-        };
-        let bytes_max = wanted.bytes_max.unwrap_or(largest);
-        if !(BYTES_MIN..=largest).contains(&bytes_max) {
-            let problem = format!("bytes_max is {bytes_max}, not within {BYTES_MIN} and {largest}");
-            return Err(IoTraceError::Invalid { problem });
-        }
-        Ok(bytes_max)
-    }
-
-    /// Registers ourselves as the agent, and makes an open storage.
-    async fn prepare(&self, name: &str) -> Result<StorageId, IoTraceError> {
-        let agent: AgentId = AGENT.parse()?;
-        let spec = AgentSpec {
-            id: agent.clone(),
-            name: "Tracehold's own I/O".to_owned(),
-            host: String::new(),
-            attributes: Default::default(),
-        };
-        self.engine.register_agent(spec).await?;
-        self.engine
-            .set_agent_metadata(&agent, metadata().into())
-            .await?;
-        let stream: StreamId = STREAM.parse()?;
-        let spec = StreamSpec {
-            id: stream,
-            kind: Kind::IoTrace,
-            leaf_type: LeafType::Array,
-            codec: Codec::Zstd,
-        };
-        self.engine.declare_stream(&agent, spec).await?;
-        let new = NewStorage {
-            name: name.to_owned(),
-            ..NewStorage::default()
-        };
-        let (info, _) = self.engine.create_storage(new).await?;
-        self.engine.open_storage(info.id).await?;
-        Ok(info.id)
-    }
 }
 
-/// The wall clock, ns since the epoch.
-fn wall_clock() -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+/// The limit of a trace: what is asked for, within what the configuration allows.
+fn bytes_max(config: &IoTraceConfig, mode: Mode, wanted: Option<u64>) -> Result<u64, IoTraceError> {
+    let largest = match mode {
+        Mode::StopAtLimit => config.bytes_max,
+        Mode::Ring => config.ring_bytes_max,
+    };
+    let bytes_max = wanted.unwrap_or(largest);
+    if !(BYTES_MIN..=largest).contains(&bytes_max) {
+        let problem = format!("bytes_max is {bytes_max}, not within {BYTES_MIN} and {largest}");
+        return Err(IoTraceError::Invalid { problem });
+    }
+    Ok(bytes_max)
 }

@@ -1,9 +1,15 @@
 //! How the trace of our own I/O stands.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use io_trace::{Drained, Operation};
 use trace_format::StorageId;
+
+use crate::config::TraceAtStart;
+
+/// Bytes of a packet that is full.
+const PACKET_BYTES: usize = 512 << 10;
 
 /// What happens when a trace reaches its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -11,12 +17,30 @@ pub(crate) enum Mode {
     /// It ends.
     #[default]
     StopAtLimit,
-    /// The oldest packets are given up; the trace is kept in memory and written when it ends.
+    /// The oldest packets are given up; the others are in the storage when the trace ends.
     Ring,
 }
 
 impl Mode {
     pub(crate) const ALL: [Self; 2] = [Self::StopAtLimit, Self::Ring];
+
+    /// What the configuration wants from the start on.
+    pub(super) fn at_start(wanted: TraceAtStart) -> Option<Self> {
+        match wanted {
+            TraceAtStart::Off => None,
+            TraceAtStart::StopAtLimit => Some(Self::StopAtLimit),
+            TraceAtStart::Ring => Some(Self::Ring),
+        }
+    }
+
+    /// Bytes of a packet that is full, in a trace of at most `bytes_max`: a ring gives up parts.
+    pub(super) fn packet_bytes(self, bytes_max: u64) -> usize {
+        let of_ring = usize::try_from(bytes_max / 16).unwrap_or(usize::MAX);
+        match self {
+            Self::StopAtLimit => PACKET_BYTES,
+            Self::Ring => PACKET_BYTES.min(of_ring),
+        }
+    }
 
     /// The word for it in the API.
     pub(crate) fn name(self) -> &'static str {
@@ -106,4 +130,12 @@ impl Status {
             .map(|(operation, dropped)| (operation.name().to_owned(), dropped))
             .collect()
     }
+}
+
+/// The wall clock, ns since the epoch.
+pub(super) fn wall_clock() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::instant::rfc3339;
 use super::json::read_json;
 use crate::app_state::AppState;
-use crate::io_trace::{IoTraceError, Mode, Status, Wanted};
+use crate::io_trace::{IoTraceError, Mode, NAME, Status, Wanted};
 use crate::problem::{Problem, ProblemDocument};
 
 /// What is to be traced. Everything may be left out.
@@ -24,8 +24,8 @@ use crate::problem::{Problem, ProblemDocument};
 pub(super) struct IoTraceStart {
     /// Name of the storage that the trace goes to.
     name: String,
-    /// `stop_at_limit`: the trace ends at its limit. `ring`: the latest operations are kept in
-    /// memory and written when the trace is stopped; a crash loses them.
+    /// `stop_at_limit`: the trace ends at its limit. `ring`: the oldest operations make room for
+    /// the latest; they are in the storage when the trace is stopped, or at the start after a crash.
     mode: String,
     /// Bytes of packets at most; without it, what the configuration allows.
     bytes_max: Option<u64>,
@@ -43,7 +43,7 @@ pub(super) struct IoTraceStart {
 impl Default for IoTraceStart {
     fn default() -> Self {
         Self {
-            name: "io-trace".to_owned(),
+            name: NAME.to_owned(),
             mode: Mode::default().name().to_owned(),
             bytes_max: None,
             operations: BTreeMap::new(),

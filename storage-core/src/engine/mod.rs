@@ -13,6 +13,7 @@ mod lifecycle;
 mod listing;
 mod reading;
 mod recording;
+mod ring;
 mod start;
 
 use std::{

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use io_trace::{Operation, Tracer, current};
+use io_trace::{Cause, Operation, Scope, Tracer, current};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock, syncfs};
 use tokio::{sync::oneshot, task::JoinSet};
@@ -51,11 +51,32 @@ impl Engine {
     /// # Errors
     /// When the folder cannot be used, or another server uses it.
     pub async fn open(config: EngineConfig) -> Result<Self, StorageError> {
+        Self::open_traced(config, Arc::default()).await
+    }
+
+    /// As [`Self::open`], with a tracer that may be on already: then it records the start as well.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_traced(
+        config: EngineConfig,
+        tracer: Arc<Tracer>,
+    ) -> Result<Self, StorageError> {
+        let scope = tracer
+            .is_on()
+            .then(|| Scope::within(&tracer, Cause::Recovery));
+        match scope {
+            Some(scope) => scope.around(Self::start(config, tracer)).await,
+            None => Self::start(config, tracer).await,
+        }
+    }
+
+    async fn start(config: EngineConfig, tracer: Arc<Tracer>) -> Result<Self, StorageError> {
         let config = Arc::new(config);
         let counters = Arc::<Counters>::default();
         let prepared = {
             let (config, counters) = (Arc::clone(&config), Arc::clone(&counters));
-            tokio::task::spawn_blocking(move || prepare(&config, &counters)).await
+            on_thread(current(), move || prepare(&config, &counters, tracer)).await
         };
         let Prepared {
             lock,
@@ -210,11 +231,14 @@ struct Prepared {
 }
 
 /// Everything of the start that blocks.
-fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepared, StorageError> {
+fn prepare(
+    config: &Arc<EngineConfig>,
+    counters: &Arc<Counters>,
+    tracer: Arc<Tracer>,
+) -> Result<Prepared, StorageError> {
     let storages = config.data_dir.join(STORAGES_FOLDER);
     std::fs::create_dir_all(&storages).map_err(StorageError::io("create", &storages))?;
     let lock = lock_folder(&config.data_dir)?;
-    let tracer = Arc::new(Tracer::default());
     let door_config = DoorConfig {
         choice: config.io,
         buffer_count: config.io_buffer_count,
@@ -239,7 +263,7 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
     let labels = LabelTypes::load(&config.data_dir, door.clone())?;
     // What a killed server wrote and did not sync is about to be found, and then believed.
     sync_everything(&config.data_dir)?;
-    let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER))?;
+    let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER), &tracer)?;
     let found = find_storages(&storages, &catalog, config.in_flight_bytes_max)?;
     let services = Services {
         config: Arc::clone(config),
@@ -270,7 +294,8 @@ fn prepare(config: &Arc<EngineConfig>, counters: &Arc<Counters>) -> Result<Prepa
 
 fn sync_everything(folder: &Path) -> Result<(), StorageError> {
     let file = File::open(folder).map_err(StorageError::io("open", folder))?;
-    syncfs(&file).map_err(|errno| StorageError::io("sync", folder)(errno.into()))
+    let sync = || syncfs(&file).map_err(std::io::Error::from);
+    operation(Operation::Sync, folder, sync).map_err(StorageError::io("sync", folder))
 }
 
 fn lock_folder(folder: &Path) -> Result<File, StorageError> {
@@ -298,7 +323,8 @@ fn find_storages(
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         if text.starts_with(DELETED_PREFIX) || text.starts_with(STAGING_PREFIX) {
-            std::fs::remove_dir_all(&path).map_err(StorageError::io("remove", &path))?;
+            operation(Operation::Unlink, &path, || std::fs::remove_dir_all(&path))
+                .map_err(StorageError::io("remove", &path))?;
             continue;
         }
         let Ok(id) = text.parse::<StorageId>() else {

@@ -13,6 +13,7 @@ mod buffer;
 mod conformance;
 #[cfg(test)]
 pub(crate) mod faulty;
+pub(crate) mod ring;
 mod staged;
 mod traced;
 pub(crate) mod uring;
