@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use harness::{Agent, Api, Connection, Request, Server, Settings};
@@ -173,6 +174,148 @@ fn blocks_of_every_cache_are_in_the_trace() {
     ];
     assert!(!having(&events, &index_part).is_empty());
     analyzed(&server, &trace);
+    queried(&server, folder.path(), &trace, &events);
+    operator_part(&server, folder.path(), &trace);
+}
+
+/// The trace is asked about while the server runs, and its files are without one: the same events.
+fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
+    let exported = folder.join(trace);
+    let (exported, stream) = (exported.display().to_string(), exported.join("stream"));
+    let stream = stream.display().to_string();
+    for (query, members) in [
+        (
+            "name == 'read' and cat == 'data'",
+            vec![("/name", "read"), ("/cat", "data")],
+        ),
+        (
+            "args.block_type == 'filter' and args.cause == 'query'",
+            vec![("/args/block_type", "filter"), ("/args/cause", "query")],
+        ),
+        ("", vec![]),
+    ] {
+        let members: Vec<_> = members
+            .iter()
+            .map(|(at, text)| (*at, json!(text)))
+            .collect();
+        let expected = having(events, &members).len() as u64;
+        assert!(expected > 0, "{query}");
+        for place in [&["--storage", trace][..], &[&exported], &[&stream]] {
+            let ask = [&["query"], place, &[query, "--count", "--json"]].concat();
+            let (code, out, err) = tracehold(server, &ask);
+            assert_eq!(code, 0, "{ask:?}: {err}");
+            let counted: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(counted["count"].as_u64(), Some(expected), "{ask:?}");
+        }
+    }
+    // A torn stream is asked up to the cut.
+    let whole = std::fs::read(&stream).unwrap();
+    let torn = folder.join("torn");
+    std::fs::write(&torn, &whole[..whole.len() - 5]).unwrap();
+    let torn = torn.display().to_string();
+    let (_, out, err) = tracehold(server, &["query", &torn, "", "--count", "--json"]);
+    let counted: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        counted["count"].as_u64(),
+        Some(events.len() as u64),
+        "{err}"
+    );
+    assert!(err.contains("torn"), "what is cut is told: {err}");
+}
+
+/// What an operator asks of the trace, as tables, files, a picture, and for other programs.
+fn operator_part(server: &Server, folder: &Path, trace: &str) {
+    let out = folder.join("out");
+    let picture = folder.join("picture.svg");
+    let (files, svg) = (out.display().to_string(), picture.display().to_string());
+    let analyze = |more: &[&str]| {
+        let (code, out, err) =
+            tracehold(server, &[&["analyze", "--storage", trace], more].concat());
+        assert_eq!(code, 0, "{more:?}: {err}");
+        out
+    };
+    let report: Value =
+        serde_json::from_str(&analyze(&["--json", "--out", &files, "--plot", &svg])).unwrap();
+    for part in [
+        "latencies",
+        "throughput",
+        "sequential",
+        "heat_maps",
+        "slowest",
+        "working_set",
+    ] {
+        let rows = report[part].as_array();
+        assert!(
+            rows.is_some_and(|rows| !rows.is_empty()),
+            "{part} in {report:#}"
+        );
+    }
+    assert!(report["amplification"].is_object(), "{report:#}");
+    assert!(report["working_set_read_bytes"].as_u64() > Some(0));
+    assert!(std::fs::read_dir(&out).unwrap().count() >= 5);
+    let svg_text = std::fs::read_to_string(&picture).unwrap();
+    assert!(svg_text.starts_with("<svg") && svg_text.trim_end().ends_with("</svg>"));
+    let caches = folder.join("caches");
+    let look_ups = ["--lookups", "--all", "--cache-sizes", "16K,1M", "--out"];
+    let to = caches.display().to_string();
+    analyze(&[&look_ups[..], &[&to, "--plot", &svg]].concat());
+    assert!(std::fs::read_dir(&caches).unwrap().count() >= 20);
+    assert!(
+        std::fs::read_to_string(&picture)
+            .unwrap()
+            .contains("capacity")
+    );
+    replayed_by_fio(folder, &report, &analyze);
+}
+
+/// fio reads the iolog, and does as many reads of as many bytes as we recorded.
+#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+fn replayed_by_fio(folder: &Path, report: &Value, analyze: &dyn Fn(&[&str]) -> String) {
+    let log = folder.join("fio.log");
+    analyze(&["--export", &format!("fio={}", log.display())]);
+    let fio = Command::new("fio")
+        .args([
+            "--name=replay",
+            "--ioengine=null",
+            "--replay_no_stall=1",
+            "--output-format=json",
+        ])
+        .arg(format!("--read_iolog={}", log.display()))
+        .current_dir(folder)
+        .output();
+    let Ok(fio) = fio else {
+        println!("skipped: fio is not installed");
+        return;
+    };
+    let text = String::from_utf8_lossy(&fio.stdout).into_owned();
+    assert!(
+        fio.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&fio.stderr)
+    );
+    let json = &text[text.find('{').unwrap()..];
+    let replayed: Value = serde_json::from_str(json).unwrap();
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let reads: Vec<u64> = lines
+        .lines()
+        .filter(|line| line.split(' ').nth(2) == Some("read"))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    let read = &replayed["jobs"][0]["read"];
+    assert_eq!(
+        read["total_ios"].as_u64(),
+        Some(reads.len() as u64),
+        "{text}"
+    );
+    assert_eq!(
+        read["io_bytes"].as_u64(),
+        Some(reads.iter().sum()),
+        "{text}"
+    );
+    let rows = report["latencies"].as_array().unwrap();
+    let of_reads = rows.iter().filter(|row| row["operation"] == "read");
+    let known: u64 = of_reads.map(|row| row["count"].as_u64().unwrap()).sum();
+    assert_eq!(reads.len() as u64, known, "{rows:#?}");
 }
 
 /// The caches of the trace by the analysis of block caches.

@@ -1,12 +1,15 @@
-//! Files of packets on this machine: streams of CTF folders, and RocksDB traces.
+//! Files of packets on this machine: streams of CTF folders, traces of a server's own I/O, and
+//! RocksDB traces.
 
 use std::fs::File;
 use std::io::Read;
 use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trace_events::ctf::{TraceFolder, find_traces};
+use trace_events::io_trace::{PREAMBLE_BYTES, is_io_trace, packet_bytes};
 use trace_events::rocksdb::{HEADER_BYTES, PacketReader, TraceKind, is_trace};
 use trace_events::{EachEvent, Origin, StreamContext, bare_unit};
 use trace_format::Kind;
@@ -39,6 +42,10 @@ pub fn open_paths(
     for path in paths {
         if path.is_dir() {
             open_folder(path, &mut sources)?;
+        } else if is_io_trace_file(path)? {
+            let packets = io_trace_packets(path)?;
+            let stream = PacketFile::open(path, packets, StreamContext::default(), Kind::IoTrace)?;
+            sources.push(Box::new(stream));
         } else if let Some(kind) = rocksdb_kind(path)? {
             sources.push(Box::new(RocksdbFile::new(path, kind)));
         } else {
@@ -69,15 +76,46 @@ fn open_folder(path: &Path, sources: &mut Vec<Box<dyn ChunkSource>>) -> Result<(
             for (number, file) in stream.files.iter().enumerate() {
                 let packets = stream.packets.iter().filter(|packet| packet.file == number);
                 let packets = packets.map(|packet| packet.offset..packet.offset + packet.length);
-                sources.push(Box::new(CtfFile::open(
-                    &file.path,
-                    packets.collect(),
-                    context.clone(),
-                )?));
+                // CTF as well, but told in the fields of its own kind, as from its storage.
+                let kind = match is_io_trace_file(&file.path)? {
+                    true => Kind::IoTrace,
+                    false => Kind::Ctf,
+                };
+                let (packets, context) = (packets.collect(), context.clone());
+                let stream = PacketFile::open(&file.path, packets, context, kind)?;
+                sources.push(Box::new(stream));
             }
         }
     }
     Ok(())
+}
+
+/// Whether a file begins like a stream of a server's trace of its own I/O.
+fn is_io_trace_file(path: &Path) -> Result<bool, ReadError> {
+    let failed = |error| ReadError::fetch(path.display().to_string(), error);
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    let read = file.take(PREAMBLE_BYTES as u64).read_to_end(&mut head);
+    read.map_err(failed)?;
+    Ok(is_io_trace(&head))
+}
+
+/// The packets of such a stream. What is behind the last whole one is a packet as well: a crash cut
+/// it, and it is read up to the cut.
+fn io_trace_packets(path: &Path) -> Result<Vec<Range<u64>>, ReadError> {
+    let failed = |error| ReadError::fetch(path.display().to_string(), error);
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let (mut packets, mut at) = (Vec::new(), 0);
+    while at < length {
+        let mut head = vec![0; (length - at).min(PREAMBLE_BYTES as u64) as usize];
+        file.read_exact_at(&mut head, at).map_err(failed)?;
+        let end = packet_bytes(&head).and_then(|bytes| at.checked_add(bytes));
+        let end = end.map_or(length, |end| end.clamp(at + 1, length));
+        packets.push(at..end);
+        at = end;
+    }
+    Ok(packets)
 }
 
 /// The kind of a RocksDB trace; `None` for any other file.
@@ -104,21 +142,23 @@ fn rocksdb_kind(path: &Path) -> Result<Option<TraceKind>, ReadError> {
     Ok(Some(reader.kind().unwrap_or(TraceKind::Io)))
 }
 
-/// A stream file of a CTF folder.
-struct CtfFile {
+/// A stream file of a CTF folder, or of a trace of a server's own I/O.
+struct PacketFile {
     file: LocalFile,
+    kind: Kind,
     /// Packets that are read together, in the order of the file.
     groups: Vec<Vec<Range<u64>>>,
     context: StreamContext,
     origin: Origin,
 }
 
-impl CtfFile {
+impl PacketFile {
     fn open(
         path: &Path,
         mut packets: Vec<Range<u64>>,
         context: StreamContext,
-    ) -> Result<CtfFile, ReadError> {
+        kind: Kind,
+    ) -> Result<PacketFile, ReadError> {
         let file = LocalFile::open(path);
         let file = file.map_err(|error| ReadError::fetch(path.display().to_string(), error))?;
         packets.sort_by_key(|packet| packet.start);
@@ -137,11 +177,12 @@ impl CtfFile {
                 }
             }
         }
-        Ok(CtfFile {
+        Ok(PacketFile {
             file,
+            kind,
             groups,
             context,
-            origin: origin(Kind::Ctf),
+            origin: origin(kind),
         })
     }
 }
@@ -161,13 +202,13 @@ fn localize(filter: &Filter, origin: &Origin) -> LocalFilter {
     }
 }
 
-impl ChunkSource for CtfFile {
+impl ChunkSource for PacketFile {
     fn place(&self) -> String {
         self.file.place()
     }
 
     fn unit(&self) -> BareUnit {
-        bare_unit(Kind::Ctf, &self.context)
+        bare_unit(self.kind, &self.context)
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
@@ -196,7 +237,7 @@ impl ChunkSource for CtfFile {
         _: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
-        let events = PacketEvents::new(Kind::Ctf, &self.context, &self.origin, fields, each)?;
+        let events = PacketEvents::new(self.kind, &self.context, &self.origin, fields, each)?;
         let Some(mut events) = events else {
             return Ok(Counters::default());
         };

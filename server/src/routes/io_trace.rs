@@ -25,7 +25,7 @@ pub(super) struct IoTraceStart {
     /// Name of the storage that the trace goes to.
     name: String,
     /// `stop_at_limit`: the trace ends at its limit. `ring`: the oldest operations make room for
-    /// the latest; they are in the storage when the trace is stopped, or at the start after a crash.
+    /// the latest, which are in the storage once the trace is stopped, or the server starts again.
     mode: String,
     /// Bytes of packets at most; without it, what the configuration allows.
     bytes_max: Option<u64>,

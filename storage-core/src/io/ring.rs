@@ -73,7 +73,7 @@ pub struct RingPacket {
 }
 
 impl Ring {
-    /// An empty ring in `folder`, which is made anew; it keeps at most `bytes_max` bytes of packets.
+    /// An empty ring in `folder`, which is made anew, for at most `bytes_max` bytes of packets.
     pub(crate) fn create(folder: PathBuf, bytes_max: u64) -> Result<Self, StorageError> {
         remove(&folder)?;
         std::fs::create_dir(&folder).map_err(StorageError::io("create", &folder))?;
