@@ -14,6 +14,7 @@ use crate::ingest::{Pusher, TraceRequests};
 use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
+use crate::provenance::Provenances;
 use crate::query::Queries;
 use crate::range::Buffers;
 use crate::served_files::ServedFiles;
@@ -33,6 +34,7 @@ pub(crate) struct AppState {
     pub(crate) queries: Queries,
     pub(crate) indexes: ChunkIndexes,
     /// The description of the API, as JSON.
+    pub(crate) provenances: Provenances,
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
 }
@@ -65,6 +67,7 @@ impl AppState {
             jobs: Jobs::new(Arc::clone(&metrics)),
             queries: Queries::new(&config.query),
             indexes: ChunkIndexes::new(&config.query),
+            provenances: Provenances::default(),
             openapi,
             engine,
             config,

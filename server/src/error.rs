@@ -473,13 +473,6 @@ fn unanswered(error: &ReadError) -> Problem {
             "each group is held in memory",
             "narrow the query, or group by another field",
         ),
-        ReadError::GroupsInTimeline => (
-            S::BAD_REQUEST,
-            "request_malformed",
-            "the request is malformed",
-            "group_by and the format exclude each other",
-            "ask for groups in parquet, arrow, csv or ndjson",
-        ),
         ReadError::DamagedFrame { .. } | ReadError::DamagedPacket { .. } => (
             S::INTERNAL_SERVER_ERROR,
             "damaged",

@@ -30,6 +30,7 @@ mod logging;
 mod metrics;
 mod paced_body;
 mod problem;
+mod provenance;
 mod query;
 mod range;
 mod receipts;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! header and trailer as those of an `.idx`, with the magic "THLDPRV\0"
-//! footer  sources: list of (path: text, identity as in an `.idx`)
+//! footer  owner: text
+//!         sources: list of (path: text, identity as in an `.idx`)
 //!         groups: list of (name: text, predicate: text)
 //!         segments: list of (chunk - chunk before (signed), source, group + 1 or 0,
 //!           offset - end before in the source (signed), length, first line - end before (signed),
@@ -18,6 +19,9 @@ const MAGIC: [u8; 8] = *b"THLDPRV\0";
 /// Which original files the chunks of a file came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Provenance {
+    /// The file whose chunks these are, as its writer names it, so that it is not taken for
+    /// another's.
+    pub owner: String,
     /// The original files.
     pub sources: Vec<Source>,
     /// The groups by which events were reorganized.
@@ -91,6 +95,7 @@ impl Provenance {
             "segments are ordered by chunk"
         );
         let mut out = Vec::new();
+        put_text(&mut out, self.owner.as_bytes());
         put_varint(&mut out, self.sources.len() as u64);
         for source in &self.sources {
             put_text(&mut out, source.path.as_bytes());
@@ -160,7 +165,10 @@ pub(crate) fn decode(footer: &[u8]) -> Result<Provenance, Damage> {
         let text = std::str::from_utf8(reader.text()?).map_err(|_| Damage("faulty text"))?;
         Ok(text.to_owned())
     };
-    let mut provenance = Provenance::default();
+    let mut provenance = Provenance {
+        owner: text(&mut reader)?,
+        ..Provenance::default()
+    };
     for _ in 0..reader.length(4)? {
         provenance.sources.push(Source {
             path: text(&mut reader)?,
@@ -229,6 +237,7 @@ mod tests {
             events: 9,
         };
         Provenance {
+            owner: "leaf 7".to_owned(),
             sources: ["a.pfw.gz", "b.pfw.gz"]
                 .map(|path| Source {
                     path: path.to_owned(),

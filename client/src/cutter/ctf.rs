@@ -173,6 +173,7 @@ impl Cutter for CtfCutter {
         Ok(Some(Cut {
             bytes: Bytes::from(bytes),
             position: self.position,
+            text: None,
         }))
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use super::lines::{LINE_BYTES_MAX, line_end, too_long};
-use super::{Cut, Cutter, End};
+use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
 const READ_BYTES: usize = 256 << 10;
@@ -239,11 +239,12 @@ impl GzipCutter {
         if length > 0 {
             let rest = bytes.split_off(length);
             let packet = std::mem::replace(bytes, rest);
-            self.text.drain(..text);
             self.ready.push_back(Cut {
                 bytes: Bytes::from(packet),
                 position,
+                text: Some(TextLength::of(&self.text[..text])),
             });
+            self.text.drain(..text);
         }
     }
 
@@ -263,6 +264,7 @@ impl GzipCutter {
             let packet = Bytes::copy_from_slice(&self.text[start..start + length]);
             start += length;
             self.ready.push_back(Cut {
+                text: Some(TextLength::of(&packet)),
                 bytes: packet,
                 position: self.position,
             });
@@ -274,6 +276,7 @@ impl GzipCutter {
     /// Gives out everything that is left, at the end of the text or of the file.
     fn cut_rest(&mut self) {
         let text = std::mem::take(&mut self.text);
+        let length = TextLength::of(&text);
         let packet = match &mut self.form {
             Form::Members { bytes, .. } => std::mem::take(bytes),
             Form::Text => text,
@@ -282,6 +285,7 @@ impl GzipCutter {
             self.ready.push_back(Cut {
                 bytes: Bytes::from(packet),
                 position: self.position,
+                text: Some(length),
             });
         }
     }

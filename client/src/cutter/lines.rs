@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use memchr::{memchr, memrchr};
 
-use super::{Cut, Cutter, End};
+use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
 /// Longest line that is taken for one; a longer one says that the file is no text.
@@ -76,6 +76,7 @@ impl Cutter for LineCutter {
         bytes.truncate(cut);
         self.offset += cut as u64;
         Ok(Some(Cut {
+            text: Some(TextLength::of(&bytes)),
             bytes: Bytes::from(bytes),
             position: self.offset,
         }))

@@ -41,6 +41,29 @@ pub struct Cut {
     pub bytes: Bytes,
     /// How far the file is used up: offset behind the last byte that went into this packet.
     pub position: u64,
+    /// What the packet is of the file's text; `None` where the file is no text.
+    pub text: Option<TextLength>,
+}
+
+/// Length of a stretch of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextLength {
+    /// Bytes, after inflating.
+    pub bytes: u64,
+    /// Lines that begin in it.
+    pub lines: u64,
+}
+
+impl TextLength {
+    /// That of whole lines, of which the last may lack its end.
+    fn of(text: &[u8]) -> Self {
+        let ends = memchr::memchr_iter(b'\n', text).count() as u64;
+        let open = text.last().is_some_and(|byte| *byte != b'\n');
+        Self {
+            bytes: text.len() as u64,
+            lines: ends + u64::from(open),
+        }
+    }
 }
 
 /// What the end of the file means.

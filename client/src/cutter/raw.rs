@@ -45,6 +45,7 @@ impl Cutter for RawCutter {
         Ok(Some(Cut {
             bytes: Bytes::from(bytes),
             position: self.offset,
+            text: None,
         }))
     }
 

@@ -83,6 +83,7 @@ impl Cutter for RocksdbCutter {
         Ok(Some(Cut {
             bytes: Bytes::from(bytes),
             position: self.fed - self.unfinished(),
+            text: None,
         }))
     }
 

@@ -45,6 +45,53 @@ pub struct Receipt {
     pub more: Map<String, Value>,
 }
 
+/// A file, and the packets of a stream that were cut from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OriginSpec {
+    /// Producer epoch of the packets.
+    pub epoch: u64,
+    /// The file.
+    pub path: String,
+    /// Its length.
+    pub file_bytes: u64,
+    /// When it was last written, in nanoseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modified: Option<i64>,
+    /// CRC32C of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<u64>,
+    /// [`PacketOrigin::numbers`] of each packet, by sequence.
+    pub packets: Vec<[u64; 5]>,
+}
+
+/// Which stretch of a file a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketOrigin {
+    /// Producer sequence.
+    pub sequence: u64,
+    /// First byte in the file; after inflating, where it is compressed text.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// First line, from 0.
+    pub first_line: u64,
+    /// Lines; 0 where the file is no text.
+    pub lines: u64,
+}
+
+impl PacketOrigin {
+    /// As it is told.
+    pub fn numbers(&self) -> [u64; 5] {
+        [
+            self.sequence,
+            self.offset,
+            self.bytes,
+            self.first_line,
+            self.lines,
+        ]
+    }
+}
+
 /// What the server expects next of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextSequence {
@@ -104,6 +151,29 @@ impl PushTarget {
 }
 
 impl Client {
+    /// Tells where packets of a stream in a storage came from. Telling it again changes nothing.
+    pub async fn tell_origin(
+        &self,
+        storage: Uuid,
+        agent: &str,
+        stream: &str,
+        origin: &OriginSpec,
+    ) -> Result<Value, ClientError> {
+        let storage = storage.to_string();
+        let path = [
+            "storages",
+            &storage,
+            "agents",
+            agent,
+            "streams",
+            stream,
+            "provenance",
+        ];
+        let url = self.server().api(&path);
+        self.json(Call::new(Method::PUT, url).json(origin).repeatable())
+            .await
+    }
+
     /// What the server expects next of a stream.
     pub async fn next_sequence(&self, target: &PushTarget) -> Result<NextSequence, ClientError> {
         let url = target.url(self);

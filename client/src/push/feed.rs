@@ -14,6 +14,7 @@ use super::journal::{Journal, Place};
 use super::plan::Source;
 use crate::ClientError;
 use crate::cutter::{Cut, Cutter, End};
+use crate::http::PacketOrigin;
 
 /// A packet on its way to the sender.
 #[derive(Debug)]
@@ -25,11 +26,21 @@ pub(super) struct Parcel {
     pub(super) share: OwnedSemaphorePermit,
 }
 
+/// What is known of a file that was cut to its end.
+#[derive(Debug, Default)]
+pub(super) struct Whole {
+    /// Something worth telling about the file.
+    pub(super) remark: Option<String>,
+    /// Where each packet came from, those that an earlier push sent included; empty where that is
+    /// not known.
+    pub(super) packets: Vec<PacketOrigin>,
+}
+
 /// How the feed of a file ended.
 #[derive(Debug)]
 pub(super) enum FeedEnd {
-    /// All of it was cut; with a remark about the file.
-    Complete(Option<String>),
+    /// All of it was cut.
+    Complete(Whole),
     /// Another file has taken its name, as log rotation does.
     Replaced,
 }
@@ -54,19 +65,23 @@ impl Feed {
     pub(super) fn run(self) -> Result<FeedEnd, ClientError> {
         let path = &self.source.path;
         let mut cutter = self.source.cutter(0, self.packet_bytes)?;
-        let skipped = cutter.skip(self.next)?;
-        if skipped < self.next {
+        let (mut packets, mut position, mut given_up) = (Vec::new(), 0, false);
+        while let Some(cut) = cutter.next(End::Final)? {
+            packets.push(PacketOrigin::behind(packets.last(), position, &cut));
+            if packets.len() as u64 <= self.next {
+                position = cut.position;
+            } else if !self.hand_over(cut, &mut position) {
+                given_up = true;
+                break;
+            }
+        }
+        let found = packets.len() as u64;
+        if found < self.next && !given_up {
             let what = format!(
-                "the server has {} packets of this file, but it has only {skipped}",
+                "the server has {} packets of this file, but it has only {found}",
                 self.next
             );
             return Err(ClientError::damaged(path.display().to_string(), what));
-        }
-        let mut position = 0;
-        while let Some(cut) = cutter.next(End::Final)? {
-            if !self.hand_over(cut, &mut position) {
-                break;
-            }
         }
         let now = fs::metadata(path).map_err(|error| ClientError::file(path, error))?;
         if now.len() != self.metadata.len() || now.mtime_nsec() != self.metadata.mtime_nsec() {
@@ -74,7 +89,10 @@ impl Feed {
                 "the file changed while it was being pushed; push it again, or with --follow";
             return Err(ClientError::damaged(path.display().to_string(), what));
         }
-        Ok(FeedEnd::Complete(cutter.remark()))
+        Ok(FeedEnd::Complete(Whole {
+            remark: cutter.remark(),
+            packets,
+        }))
     }
 
     /// Feeds a file that grows, from a known place on, until it shall stop or it is replaced.
@@ -93,7 +111,7 @@ impl Feed {
                 sequence += 1;
                 last_cut = Instant::now();
                 if !self.hand_over(cut, &mut position) {
-                    return Ok(FeedEnd::Complete(None));
+                    return Ok(FeedEnd::Complete(Whole::default()));
                 }
                 continue;
             }
@@ -107,7 +125,7 @@ impl Feed {
                     let offset = cut.position;
                     journal.note(Place { sequence, offset })?;
                     if !self.hand_over(cut, &mut position) {
-                        return Ok(FeedEnd::Complete(None));
+                        return Ok(FeedEnd::Complete(Whole::default()));
                     }
                     if end == End::Pause {
                         break;
@@ -115,7 +133,7 @@ impl Feed {
                 }
             }
             match (stopped, replaced) {
-                (true, _) => return Ok(FeedEnd::Complete(None)),
+                (true, _) => return Ok(FeedEnd::Complete(Whole::default())),
                 (false, true) => return Ok(FeedEnd::Replaced),
                 (false, false) => std::thread::sleep(follow.look_every),
             }
@@ -153,6 +171,31 @@ impl Feed {
         };
         *position = cut.position;
         self.parcels.blocking_send(parcel).is_ok()
+    }
+}
+
+impl PacketOrigin {
+    /// Where a packet came from: it begins where the one before ended. `position` is where that
+    /// one ended in the file.
+    fn behind(before: Option<&PacketOrigin>, position: u64, cut: &Cut) -> PacketOrigin {
+        let (sequence, offset, first_line) = before.map_or((0, 0, 0), |before| {
+            (
+                before.sequence + 1,
+                before.offset + before.bytes,
+                before.first_line + before.lines,
+            )
+        });
+        let (bytes, lines) = match cut.text {
+            Some(text) => (text.bytes, text.lines),
+            None => (cut.position.saturating_sub(position), 0),
+        };
+        PacketOrigin {
+            sequence,
+            offset,
+            bytes,
+            first_line,
+            lines,
+        }
     }
 }
 

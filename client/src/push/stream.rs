@@ -13,12 +13,14 @@ use super::journal::Journal;
 use super::plan::Source;
 use super::{PushEvent, PushOptions, StreamReport, Watch};
 use crate::ClientError;
-use crate::http::{Client, PushTarget};
+use crate::http::{Client, OriginSpec, PacketOrigin, PushTarget};
 
 /// A request carries at most this many bytes of packets, unless a single one is longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// And at most this many packets.
 const BATCH_PACKETS_MAX: usize = 4096;
+/// Packets whose origin is told at once.
+const ORIGINS_MAX: usize = 4096;
 /// Packets that wait between the cutting thread and the sender; their bytes are bounded elsewhere.
 const PARCELS_MAX: usize = 1024;
 
@@ -119,10 +121,52 @@ impl StreamPush {
         };
         sent?;
         let end = end?;
-        if let FeedEnd::Complete(remark) = &end {
-            report.remark.clone_from(remark);
+        if let FeedEnd::Complete(whole) = &end {
+            report.remark.clone_from(&whole.remark);
+            if let Err(error) = self.tell_origin(&target, epoch, &whole.packets).await {
+                // The packets are kept; where they came from can be told by pushing again.
+                let what = format!("where its packets came from is not kept: {error}");
+                report.remark = Some(match report.remark.take() {
+                    Some(remark) => format!("{remark}; {what}"),
+                    None => what,
+                });
+            }
         }
         Ok((report, end))
+    }
+
+    /// Tells the storage which stretch of the file each packet is.
+    async fn tell_origin(
+        &self,
+        target: &PushTarget,
+        epoch: u64,
+        packets: &[PacketOrigin],
+    ) -> Result<(), ClientError> {
+        let Some(storage) = target.storage.filter(|_| !packets.is_empty()) else {
+            return Ok(());
+        };
+        let path = self.source.path.clone();
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let whole = path.clone();
+        let identity = spawn_blocking(move || trace_read::identity(&whole, true)).await;
+        let identity = match identity {
+            Ok(identity) => identity.map_err(|error| ClientError::file(&path, error))?,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        for packets in packets.chunks(ORIGINS_MAX) {
+            let origin = OriginSpec {
+                epoch,
+                path: path.display().to_string(),
+                file_bytes: identity.length,
+                modified: identity.modified,
+                checksum: identity.checksum,
+                packets: packets.iter().map(PacketOrigin::numbers).collect(),
+            };
+            let (agent, stream) = (&target.agent, &target.stream);
+            let kept = self.client.tell_origin(storage, agent, stream, &origin);
+            kept.await?;
+        }
+        Ok(())
     }
 
     /// The epoch of a followed file: `epoch`, unless another file was followed under it.

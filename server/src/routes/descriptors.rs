@@ -1,5 +1,6 @@
 //! Descriptors: which packets a storage has, and where their bytes are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -15,8 +16,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::agents::word;
 use super::instant;
 use super::page::{Page, limit_of, malformed, query};
+use super::provenance::ProvenanceDocument;
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
+use crate::provenance;
 use crate::query::AnswerError;
 
 /// Which packets.
@@ -40,6 +43,9 @@ pub(super) struct DescriptorsQuery {
     query: Option<String>,
     /// Where the previous page ended.
     cursor: Option<String>,
+    /// Tell of each packet where it came from, where that is known.
+    #[serde(default)]
+    provenance: bool,
     /// At most so many items, up to 1000; 100 by default.
     limit: Option<usize>,
 }
@@ -71,6 +77,9 @@ pub(super) struct DescriptorDocument {
     events: Option<u32>,
     /// Events lost before or within it, where the packet tells them.
     lost: Option<u32>,
+    /// Where it was cut from, where that is asked for and known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<ProvenanceDocument>,
 }
 
 /// Lists the packets that the index cannot rule out, by number.
@@ -111,9 +120,23 @@ pub(super) async fn list(
         None => app.engine.descriptors(id, selection).await?,
         Some(query) => left_by_query(&app, id, selection, &query).await?,
     };
-    let items = found.items.into_iter();
+    let known = match asked.provenance {
+        true => {
+            let leaves = found.items.iter().map(|packet| packet.descriptor.leaf());
+            provenance::known(&app.engine, id, leaves).await?
+        }
+        false => BTreeMap::new(),
+    };
+    let items = found.items.into_iter().map(|packet| {
+        let known = known.get(&packet.descriptor.leaf());
+        let number = packet.entry.number;
+        DescriptorDocument {
+            provenance: known.and_then(|known| ProvenanceDocument::of_packet(known, number)),
+            ..DescriptorDocument::from(packet)
+        }
+    });
     Ok(Json(Page {
-        items: items.map(DescriptorDocument::from).collect(),
+        items: items.collect(),
         next: found.next.map(|number| number.to_string()),
     }))
 }
@@ -183,6 +206,7 @@ impl From<PacketInfo> for DescriptorDocument {
             end: packet.entry.facts.time_span.map(|(_, end)| end),
             events: packet.entry.facts.events,
             lost: packet.entry.facts.lost,
+            provenance: None,
         }
     }
 }

@@ -16,6 +16,7 @@ mod labels;
 mod otlp;
 mod packets;
 mod page;
+mod provenance;
 mod query;
 mod recordings;
 mod storages;
@@ -123,6 +124,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(labels::set, labels::remove))
         .routes(routes!(packets::push, packets::next_sequence))
         .routes(routes!(packets::read))
+        .routes(routes!(provenance::keep))
         .routes(routes!(recordings::push, recordings::next_sequence))
         .routes(routes!(recordings::show, recordings::stop))
         .routes(routes!(recordings::copy_buffer))

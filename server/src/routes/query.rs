@@ -84,7 +84,7 @@ impl QueryBody {
         let format = Format::from(self.format);
         match wanted {
             Wanted::Groups(_) if !format.tells_groups() => {
-                return Err(AnswerError::from(ReadError::GroupsInTimeline).into());
+                return Err(malformed(ReadError::GroupsInTimeline.to_string()));
             }
             Wanted::Rows(_) | Wanted::Groups(_) if self.explain && !format.is_lines() => {
                 return Err(malformed(format!(

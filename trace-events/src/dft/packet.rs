@@ -35,6 +35,11 @@ impl PacketDecoder {
     }
 
     /// What the packets decoded so far declared.
+    pub fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    /// As [`PacketDecoder::declared`], at the end.
     pub fn into_declared(self) -> Declared {
         self.declared
     }

@@ -340,16 +340,28 @@ fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> 
     same.then_some(index)
 }
 
-/// The unit that the first packet of a stream declares.
+/// Bytes at the start of a stream in whose packets its unit is looked for, as in files.
+const HEAD_BYTES: u64 = 256 << 10;
+
+/// The unit that the first packets of a stream declare.
 pub(super) fn declared_unit(stored: &StoredLeaf) -> Result<TimeUnit, ReadError> {
     let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
     let mut frames = Frames::new(&stored.leaf, &*stored.data);
-    if let Some(first) = stored.leaf.runs.first() {
-        let _first = frames.read_run(first.clone(), &mut |_, _, packet| {
+    let mut read_bytes = 0;
+    for run in &stored.leaf.runs {
+        let flow = frames.read_run(run.clone(), &mut |_, _, packet| {
             // What cannot be decoded declares nothing; the query tells it.
             let _decoded = decoder.decode(packet, &mut |_| ControlFlow::Continue(()));
-            Ok(ControlFlow::Break(()))
+            read_bytes += packet.len() as u64;
+            let found = decoder.declared().unit.is_some();
+            Ok(match found || read_bytes >= HEAD_BYTES {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
         })?;
+        if flow.is_break() {
+            break;
+        }
     }
     Ok(decoder.into_declared().unit.unwrap_or_default())
 }

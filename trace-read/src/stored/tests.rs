@@ -512,3 +512,36 @@ fn a_query_that_nobody_waits_for_stops_at_its_next_chunk() {
         assert_eq!(rows, 0, "{what}");
     }
 }
+
+#[test]
+fn the_unit_of_a_stream_may_be_declared_behind_its_first_packet() {
+    let line = |number: u64| {
+        format!(
+            "{{\"name\":\"read\",\"cat\":\"c\",\"pid\":1,\"tid\":1,\"ts\":{number},\"dur\":7,\
+             \"ph\":1}}\n"
+        )
+    };
+    let metric = "{\"name\":\"CM\",\"cat\":\"dftracer\",\"type\":1,\"pid\":7,\"tid\":7,\"ph\":4,\
+                  \"args\":{\"name\":\"time_metric\",\"value\":\"NS\"}}\n";
+    let mut packets: Vec<Vec<u8>> = (0..20).map(|number| line(number).into_bytes()).collect();
+    packets.insert(3, metric.as_bytes().to_vec());
+    let (leaf, bytes, _) = leaf_of(1, &packets, Codec::None);
+    let data = Arc::new(Memory {
+        bytes,
+        ..Memory::default()
+    });
+    let plain = stored(&leaf, &data, None);
+    let indexed = stored(&leaf, &data, Some(index(plain.clone(), 1)));
+    for leaf in [plain, indexed] {
+        for (query, expected) in [("dur == 7ns", 20), ("dur == 7", 20), ("dur == 7us", 0)] {
+            let request = Request {
+                query: Some(Query::parse(query).unwrap()),
+                ..Request::default()
+            };
+            let set = StorageSet::open(vec![leaf.clone()], None).unwrap();
+            let sources = set.sources(&request, &[]).unwrap();
+            let (found, _) = count(&sources, &request, Limits::default()).unwrap();
+            assert_eq!(found, expected, "{query}");
+        }
+    }
+}

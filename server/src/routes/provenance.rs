@@ -1,0 +1,161 @@
+//! Provenance: which stretch of which file a packet was cut from.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use trace_format::StorageId;
+use trace_index::{Identity, Provenance, Source};
+use utoipa::ToSchema;
+
+use super::json::read_json;
+use super::page::malformed;
+use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+use crate::provenance::{ProvenanceError, Stretch, Told};
+
+/// Bytes of a path.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// A file and the packets that were cut from it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProvenanceBody {
+    /// Producer epoch of the packets.
+    epoch: u64,
+    /// Path or address of the file, as its reader knew it.
+    path: String,
+    /// Bytes of the file.
+    file_bytes: u64,
+    /// When it was last written, nanoseconds since the epoch.
+    modified: Option<i64>,
+    /// CRC32C of the file.
+    checksum: Option<u32>,
+    /// Of each packet: sequence, first byte and number of bytes in the file (after inflating, where
+    /// it is compressed text), first line from 0 and number of lines (0 and 0 where it is no text);
+    /// ordered by sequence.
+    packets: Vec<[u64; 5]>,
+}
+
+/// How many packets are known.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct KeptDocument {
+    /// Packets of the storage of which the provenance was kept.
+    packets: u64,
+}
+
+/// Where a packet came from.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ProvenanceDocument {
+    path: String,
+    file_bytes: u64,
+    modified: Option<i64>,
+    checksum: Option<u64>,
+    /// First byte in the file (after inflating, where it is compressed text).
+    offset: u64,
+    bytes: u64,
+    /// First line, from 0.
+    first_line: u64,
+    lines: u64,
+}
+
+impl ProvenanceDocument {
+    /// What is known of a packet.
+    pub(super) fn of_packet(known: &Provenance, number: u64) -> Option<Self> {
+        let segment = known.of_chunk(number).first()?;
+        let source = known.sources.get(usize::try_from(segment.source).ok()?)?;
+        Some(Self {
+            path: source.path.clone(),
+            file_bytes: source.identity.length,
+            modified: source.identity.modified,
+            checksum: source.identity.checksum,
+            offset: segment.offset,
+            bytes: segment.length,
+            first_line: segment.first_line,
+            lines: segment.lines,
+        })
+    }
+}
+
+impl ProvenanceBody {
+    fn told(self, agent: &str, stream: &str) -> Result<Told, Problem> {
+        if self.path.len() > PATH_BYTES_MAX {
+            return Err(malformed(format!("path may have {PATH_BYTES_MAX} bytes")));
+        }
+        let stretch = |[sequence, offset, length, first_line, lines]: [u64; 5]| Stretch {
+            sequence,
+            offset,
+            length,
+            first_line,
+            lines,
+        };
+        let stretches: Vec<Stretch> = self.packets.into_iter().map(stretch).collect();
+        let ordered = |pair: &[Stretch]| pair[0].sequence < pair[1].sequence;
+        if !stretches.windows(2).all(ordered) {
+            return Err(malformed("packets are ordered by sequence".to_owned()));
+        }
+        let ends = |stretch: &Stretch| {
+            let bytes = stretch.offset.checked_add(stretch.length);
+            bytes.and(stretch.first_line.checked_add(stretch.lines))
+        };
+        if stretches.iter().any(|stretch| ends(stretch).is_none()) {
+            return Err(malformed("a packet ends beyond any file".to_owned()));
+        }
+        Ok(Told {
+            agent: agent.parse()?,
+            stream: stream.parse()?,
+            epoch: self.epoch,
+            source: Source {
+                path: self.path,
+                identity: Identity {
+                    length: self.file_bytes,
+                    modified: self.modified,
+                    checksum: self.checksum.map(u64::from),
+                },
+            },
+            stretches,
+        })
+    }
+}
+
+/// Keeps where packets of a stream came from, for those of them that are in the storage. Telling it
+/// again changes nothing.
+#[utoipa::path(
+    put, path = "/storages/{id}/agents/{agent}/streams/{stream}/provenance", tag = "packets",
+    params(("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path)),
+    request_body = ProvenanceBody,
+    responses(
+        (status = 200, body = KeptDocument),
+        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn keep(
+    State(app): State<Arc<AppState>>,
+    Path((id, agent, stream)): Path<(String, String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<KeptDocument>, Problem> {
+    let id: StorageId = id.parse()?;
+    let body: ProvenanceBody = read_json(&app, &headers, body).await?;
+    let told = body.told(&agent, &stream)?;
+    let packets = app.provenances.keep(&app.engine, id, &told).await?;
+    // A reader may hold the one that was there before.
+    app.served.forget(id);
+    Ok(Json(KeptDocument { packets }))
+}
+
+impl From<ProvenanceError> for Problem {
+    fn from(error: ProvenanceError) -> Self {
+        match error {
+            ProvenanceError::Storage(error) => error.into(),
+            // What can be wrong with an index that is being written: there is too much of it.
+            ProvenanceError::Sidecar(error) => malformed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Where packets came from is kept beside them: file, checksum, bytes and lines.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use harness::{Api, Server, Settings, run_tracehold};
+use serde_json::{Value, json};
+
+/// Text with lines of many lengths.
+fn write_trace(path: &Path, lines: u64) -> Vec<u8> {
+    let mut text = Vec::new();
+    for line in 0..lines {
+        let name = "x".repeat((line * 31 % 97) as usize);
+        let event = format!(
+            "{{\"id\":{line},\"name\":\"{name}\",\"cat\":\"c\",\"pid\":1,\"tid\":1,\"ts\":{line},\
+             \"dur\":1,\"ph\":\"X\"}}\n"
+        );
+        text.extend_from_slice(event.as_bytes());
+    }
+    fs::write(path, &text).unwrap();
+    text
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data")
+        .join(name)
+}
+
+fn push(server: &Server, storage: &str, path: &Path) {
+    let (url, path) = (server.url(), path.to_str().unwrap());
+    let words = [
+        "push",
+        "--server",
+        &url,
+        "--storage",
+        storage,
+        "--packet-bytes",
+        "4096",
+        path,
+    ];
+    let output = run_tracehold(&words.map(str::to_owned));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && !said.contains("not kept"),
+        "{said}"
+    );
+}
+
+/// The packets of a stream with what is known of where they came from.
+fn packets(api: &mut Api, storage: &str) -> Vec<Value> {
+    let path = format!("/storages/{storage}/descriptors?limit=1000&provenance=true");
+    let page = api.done("GET", &path, None);
+    assert!(page["next"].is_null());
+    page["items"].as_array().unwrap().clone()
+}
+
+fn number(value: &Value) -> usize {
+    usize::try_from(value.as_u64().unwrap()).unwrap()
+}
+
+/// Holds what is known of each packet against the decoded content of its file; with `lines` for
+/// text.
+fn check(api: &mut Api, storage: &str, path: &Path, content: &[u8], inflated: bool, lines: bool) {
+    let file = fs::read(path).unwrap();
+    let known = packets(api, storage);
+    assert!(known.len() > 3, "{}", known.len());
+    let (mut end, mut line) = (0, 0);
+    for packet in &known {
+        let origin = &packet["provenance"];
+        let what = format!("{}: {packet}", path.display());
+        assert_eq!(
+            origin["path"],
+            fs::canonicalize(path).unwrap().to_str().unwrap(),
+            "{what}"
+        );
+        assert_eq!(number(&origin["file_bytes"]), file.len(), "{what}");
+        assert!(
+            origin["checksum"].is_u64() && origin["modified"].is_i64(),
+            "{what}"
+        );
+        assert_eq!(number(&origin["offset"]), end, "{what}");
+        let bytes = api.packet(storage, packet["number"].as_u64().unwrap());
+        let text = match inflated && bytes.starts_with(&[0x1f, 0x8b]) {
+            true => inflate(&bytes),
+            false => bytes,
+        };
+        end += number(&origin["bytes"]);
+        assert_eq!(number(&origin["bytes"]), text.len(), "{what}");
+        assert_eq!(
+            content.get(end - text.len()..end),
+            Some(&text[..]),
+            "{what}"
+        );
+        assert_eq!(number(&origin["first_line"]), line, "{what}");
+        let of_packet = text.split_inclusive(|byte| *byte == b'\n').count();
+        assert_eq!(
+            number(&origin["lines"]),
+            if lines { of_packet } else { 0 },
+            "{what}"
+        );
+        line += number(&origin["lines"]);
+    }
+    assert_eq!(end, content.len());
+}
+
+fn inflate(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    flate2::read::MultiGzDecoder::new(bytes)
+        .read_to_end(&mut text)
+        .unwrap();
+    text
+}
+
+/// The file beside the one data file of a storage.
+fn sidecar(server: &Server, storage: &str) -> PathBuf {
+    let files = server.api().files(storage);
+    let data = files.iter().find(|file| file.1 == "data").unwrap();
+    let folder = server.data().join("storages").join(storage);
+    folder.join(&data.0).with_extension("pidx")
+}
+
+#[test]
+fn every_packet_of_a_file_tells_its_bytes_and_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let text = folder.path().join("trace.pfw");
+    let content = write_trace(&text, 500);
+    let storage = api.create_storage("text");
+    push(&server, &storage, &text);
+    check(&mut api, &storage, &text, &content, false, true);
+
+    let gzip = data("trace-0-of-1.pfw.gz");
+    let storage = api.create_storage("gzip");
+    push(&server, &storage, &gzip);
+    let content = inflate(&fs::read(&gzip).unwrap());
+    check(&mut api, &storage, &gzip, &content, true, true);
+
+    let raw = folder.path().join("raw.bin");
+    let content: Vec<u8> = (0..30_000_u32).map(|number| (number % 251) as u8).collect();
+    fs::write(&raw, &content).unwrap();
+    let storage = api.create_storage("raw");
+    push(&server, &storage, &raw);
+    check(&mut api, &storage, &raw, &content, false, false);
+}
+
+#[test]
+fn provenance_is_kept_told_again_and_never_believed_when_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let path = folder.path().join("trace.pfw");
+    let content = write_trace(&path, 500);
+    let storage = api.create_storage("kept");
+    push(&server, &storage, &path);
+    let known = packets(&mut api, &storage);
+    let file = sidecar(&server, &storage);
+    let whole = fs::read(&file).unwrap();
+    for place in [0, 20, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x20;
+        fs::write(&file, damaged).unwrap();
+        let found = packets(&mut api, &storage);
+        assert_eq!(found.len(), known.len());
+        assert!(
+            found.iter().all(|packet| packet["provenance"].is_null()),
+            "byte {place}"
+        );
+    }
+    // Nothing is sent again, and what was lost is told again.
+    push(&server, &storage, &path);
+    assert_eq!(packets(&mut api, &storage), known);
+    assert_eq!(fs::read(&file).unwrap(), whole);
+    fs::remove_file(&file).unwrap();
+    push(&server, &storage, &path);
+    assert_eq!(fs::read(&file).unwrap(), whole);
+    // A foreign one: that of another storage's leaf.
+    let other = api.create_storage("other");
+    push(&server, &other, &path);
+    let foreign = fs::read(sidecar(&server, &other)).unwrap();
+    fs::write(&file, foreign).unwrap();
+    assert!(packets(&mut api, &storage)[0]["provenance"].is_null());
+    fs::write(&file, &whole).unwrap();
+
+    server.kill();
+    server.restart();
+    let mut api = server.api();
+    api.finalize(&storage);
+    assert_eq!(packets(&mut api, &storage), known);
+    check(&mut api, &storage, &path, &content, false, true);
+}
+
+#[test]
+fn what_is_told_must_make_sense() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let path = folder.path().join("trace.pfw");
+    write_trace(&path, 100);
+    let storage = api.create_storage("told");
+    push(&server, &storage, &path);
+    let packet = packets(&mut api, &storage)[0].clone();
+    let (agent, stream) = (
+        packet["agent"].as_str().unwrap(),
+        packet["stream"].as_str().unwrap(),
+    );
+    let target = format!("/storages/{storage}/agents/{agent}/streams/{stream}/provenance");
+    let told = |packets: Value| json!({ "epoch": packet["epoch"], "path": "/somewhere", "file_bytes": 5, "packets": packets });
+    for faulty in [
+        json!([[1, 0, 1, 0, 0], [0, 1, 1, 0, 0]]),
+        json!([[0, u64::MAX, 1, 0, 0]]),
+    ] {
+        let problem = api.refused("PUT", &target, Some(&told(faulty)));
+        assert_eq!(problem.status, 400, "{problem:?}");
+    }
+    // Packets that are not there are not told of.
+    let kept = api.done(
+        "PUT",
+        &target,
+        Some(&told(json!([[0, 7, 1, 0, 0], [999, 8, 1, 0, 0]]))),
+    );
+    assert_eq!(kept["packets"], 1);
+    let origin = &packets(&mut api, &storage)[0]["provenance"];
+    assert_eq!(
+        (origin["path"].as_str(), number(&origin["offset"])),
+        (Some("/somewhere"), 7)
+    );
+    let nowhere = format!("/storages/{}/agents/a/streams/s/provenance", "0".repeat(32));
+    let problem = api.refused("PUT", &nowhere, Some(&told(json!([]))));
+    assert!([400, 404].contains(&problem.status), "{problem:?}");
+}
