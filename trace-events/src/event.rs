@@ -18,6 +18,13 @@ pub trait Event: FieldSource {
     /// Shows every field of the record, in the order in which the record has them, under its
     /// canonical path. This may decode the record a second time: call it for what is printed.
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>));
+
+    /// A number that events of one reading share when they are known to have the same values of
+    /// some fields, which the adapter names; `None` where nothing is known.
+    #[inline]
+    fn shape(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// What receives the events of a packet. `Break` ends the decoding without an error.

@@ -36,7 +36,23 @@ pub struct ChunkBuilder {
     dimensions: Vec<DimensionBuilder>,
     groups: GroupBuilder,
     slowest: SlowestBuilder,
+    /// Which dimensions events of one shape have in common.
+    shaped: Vec<bool>,
+    shapes: Vec<Option<Shape>>,
 }
+
+/// What the events of one shape have in common in the chunk that is open.
+#[derive(Debug, Clone)]
+struct Shape {
+    /// By dimension: the number of its value, where it is shaped and there.
+    ids: Box<[Option<u32>]>,
+    /// Events that were not yet counted for these values.
+    uncounted: u64,
+    group: GroupPlace,
+}
+
+/// Shapes that are told apart in a chunk.
+const SHAPES_MAX: usize = 1 << 16;
 
 /// Groups that a chunk keeps apart.
 pub(crate) const GROUPS_MAX: usize = 1_024;
@@ -60,8 +76,18 @@ impl ChunkBuilder {
             dimensions: ids.iter().map(|_| DimensionBuilder::new()).collect(),
             groups: GroupBuilder::default(),
             slowest: SlowestBuilder::default(),
+            shaped: vec![false; ids.len()],
+            shapes: Vec::new(),
             ids,
             config,
+        }
+    }
+
+    /// Says that events of the same shape have the same values of `fields`. These values are then
+    /// looked up once a chunk and not once an event.
+    pub fn share_by_shape(&mut self, fields: &[&str]) {
+        for (shaped, path) in self.shaped.iter_mut().zip(self.config.dimensions()) {
+            *shaped = fields.contains(&path.as_str());
         }
     }
 
@@ -73,39 +99,47 @@ impl ChunkBuilder {
     /// Takes one event.
     #[inline]
     pub fn add<S: FieldSource + ?Sized>(&mut self, event: &S) {
-        if let Some(length) = self.summarize(event) {
+        if let Some(length) = self.summarize(event, None) {
             self.slowest.pass(length);
         }
     }
 
     /// Takes one event with its record: its bytes and where they lie in the decoded content. The
-    /// records of the slowest events are kept, so they must be decodable alone.
+    /// records of the slowest events are kept, so they must be decodable alone. `shape` is a small
+    /// number, see [`ChunkBuilder::share_by_shape`].
     #[inline]
     pub fn add_record<S: FieldSource + ?Sized>(
         &mut self,
         event: &S,
+        shape: Option<u32>,
         raw_offset: u64,
         record: &[u8],
     ) {
-        if let Some(length) = self.summarize(event) {
+        if let Some(length) = self.summarize(event, shape) {
             self.slowest.add(length, raw_offset, record);
         }
     }
 
     /// Takes one event but for its record; gives its duration.
     #[inline]
-    fn summarize<S: FieldSource + ?Sized>(&mut self, event: &S) -> Option<i64> {
-        let mut labels = [Label::MISSING; 2];
-        for (at, (dimension, id)) in self.dimensions.iter_mut().zip(&self.ids).enumerate() {
-            let Some(value) = event.field(*id) else {
-                continue;
-            };
-            let number = dimension.count(value, self.entries_max);
-            if let Some(label) = labels.get_mut(at) {
-                *label = Label::new(value, number);
+    fn summarize<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> Option<i64> {
+        let known = match shape {
+            Some(number) => self
+                .shapes
+                .get_mut(number as usize)
+                .and_then(Option::as_mut),
+            None => None,
+        };
+        let place = match known {
+            Some(shape) => {
+                shape.uncounted += 1;
+                let place = shape.group;
+                self.count_unshaped(event);
+                place
             }
-        }
-        let totals = self.groups.totals(labels[NAME], labels[CAT]);
+            None => self.count_all(event, shape),
+        };
+        let totals = self.groups.at(place);
         totals.events += 1;
         let (start, length) = (event.field(self.ts), event.field(self.dur));
         let given = u8::from(start.is_some()) + u8::from(length.is_some());
@@ -137,8 +171,69 @@ impl ChunkBuilder {
         length
     }
 
+    /// Counts the values that events of one shape need not have in common.
+    #[inline]
+    fn count_unshaped<S: FieldSource + ?Sized>(&mut self, event: &S) {
+        let dimensions = self.dimensions.iter_mut().zip(&self.ids).zip(&self.shaped);
+        for ((dimension, id), shaped) in dimensions {
+            if !shaped && let Some(value) = event.field(*id) {
+                dimension.count(value, self.entries_max);
+            }
+        }
+    }
+
+    /// Counts all values, and remembers those of a new shape. Gives the place of the group.
+    fn count_all<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> GroupPlace {
+        let mut labels = [Label::MISSING; 2];
+        let mut ids = vec![None; if shape.is_some() { self.ids.len() } else { 0 }];
+        // A value that is not kept has no number to be counted by later.
+        let mut kept = true;
+        for (at, (dimension, id)) in self.dimensions.iter_mut().zip(&self.ids).enumerate() {
+            let Some(value) = event.field(*id) else {
+                continue;
+            };
+            let number = dimension.count(value, self.entries_max);
+            if let Some(label) = labels.get_mut(at) {
+                *label = Label::new(value, number);
+            }
+            if self.shaped[at] {
+                kept &= number.is_some();
+                if let Some(place) = ids.get_mut(at) {
+                    *place = number;
+                }
+            }
+        }
+        let group = self.groups.place(labels[NAME], labels[CAT]);
+        if let Some(number) = shape.map(|number| number as usize)
+            && number < SHAPES_MAX
+            && kept
+        {
+            if number >= self.shapes.len() {
+                self.shapes.resize(number + 1, None);
+            }
+            self.shapes[number] = Some(Shape {
+                ids: ids.into(),
+                uncounted: 0,
+                group,
+            });
+        }
+        group
+    }
+
+    /// Counts the values of shapes as often as their events came.
+    fn count_shapes(&mut self) {
+        for shape in self.shapes.drain(..).flatten() {
+            for (dimension, id) in self.dimensions.iter_mut().zip(&shape.ids) {
+                if let Some(id) = id {
+                    dimension.count_again(*id, shape.uncounted);
+                }
+            }
+        }
+    }
+
     /// The summary of the events since the last one; begins anew for the next chunk.
     pub fn finish(&mut self) -> ChunkSummary {
+        self.count_shapes();
         let label = |dimension: &DimensionBuilder, label: Label| match label.id() {
             None => None,
             Some(id) => match dimension.value(id) {
@@ -221,30 +316,39 @@ struct GroupBuilder {
     other: Totals,
 }
 
+/// Where the totals of a group are: its place, or none for those of other events.
+type GroupPlace = Option<u32>;
+
 impl GroupBuilder {
     #[inline]
-    fn totals(&mut self, name: Label, cat: Label) -> &mut Totals {
+    fn at(&mut self, place: GroupPlace) -> &mut Totals {
+        match place {
+            Some(place) => &mut self.groups[place as usize].2,
+            None => &mut self.other,
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, name: Label, cat: Label) -> GroupPlace {
         if let Some(Some((first, place))) = self.firsts.get(name.0 as usize)
             && *first == cat
         {
-            return &mut self.groups[*place as usize].2;
+            return Some(*place);
         }
         self.find(name, cat)
     }
 
     #[inline(never)]
-    fn find(&mut self, name: Label, cat: Label) -> &mut Totals {
+    fn find(&mut self, name: Label, cat: Label) -> GroupPlace {
         if name == Label::UNKNOWN || cat == Label::UNKNOWN {
-            return &mut self.other;
+            return None;
         }
         if let Some(place) = self.more.get(&(name, cat)) {
-            return &mut self.groups[*place as usize].2;
+            return Some(*place);
         }
-        let Ok(place) = u32::try_from(self.groups.len()) else {
-            return &mut self.other;
-        };
+        let place = u32::try_from(self.groups.len()).ok()?;
         if self.groups.len() >= GROUPS_MAX {
-            return &mut self.other;
+            return None;
         }
         self.groups.push((name, cat, Totals::default()));
         let at = name.0 as usize;
@@ -257,6 +361,6 @@ impl GroupBuilder {
             }
             none => *none = Some((cat, place)),
         }
-        &mut self.groups[place as usize].2
+        Some(place)
     }
 }

@@ -51,6 +51,16 @@ impl DimensionBuilder {
         self.count_overflow(value)
     }
 
+    /// Counts the value of a number that [`DimensionBuilder::count`] gave so many times more.
+    pub(crate) fn count_again(&mut self, id: u32, times: u64) {
+        if let Some(overflow) = &mut self.overflow
+            && let Some(value) = self.interner.value(id)
+        {
+            overflow.add(value.as_value(), times);
+        }
+        self.interner.count_again(id, times);
+    }
+
     #[cold]
     #[inline(never)]
     fn begin_overflow(&self) -> Box<Overflow> {

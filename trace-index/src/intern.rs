@@ -93,6 +93,11 @@ impl Interner {
         }
     }
 
+    /// Counts the value of a number that [`Interner::count`] gave so many times more.
+    pub(crate) fn count_again(&mut self, id: u32, times: u64) {
+        self.entries[id as usize].count += times;
+    }
+
     #[cold]
     fn insert(
         &mut self,

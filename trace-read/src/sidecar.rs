@@ -14,10 +14,8 @@ use crate::{Fetch, ReadError};
 /// A sidecar that belongs to its file, opened as far as every query needs it.
 pub(crate) struct OpenSidecar {
     pub(crate) fetch: Arc<dyn Fetch>,
-    tail: Vec<u8>,
-    len: u64,
-    /// Chunks and checkpoints.
-    pub(crate) index: Index,
+    /// Its footer: chunks and checkpoints, and no block.
+    footer: Box<Sidecar>,
     pub(crate) fetched_bytes: u64,
 }
 
@@ -37,12 +35,11 @@ impl OpenSidecar {
             })?;
             match opened {
                 Opened::Sidecar(sidecar) => {
-                    let index = sidecar.into_index();
                     let whole = tail.len() as u64 == len;
                     let fetch: Arc<dyn Fetch> = match whole {
                         true => Arc::new(InMemory {
                             place,
-                            bytes: tail.clone(),
+                            bytes: tail,
                             was_cached,
                             traced: fetch.traced(),
                         }),
@@ -50,9 +47,7 @@ impl OpenSidecar {
                     };
                     return Ok(OpenSidecar {
                         fetch,
-                        tail,
-                        len,
-                        index,
+                        footer: sidecar,
                         fetched_bytes,
                     });
                 }
@@ -61,21 +56,18 @@ impl OpenSidecar {
         }
     }
 
+    /// Chunks and checkpoints.
+    pub(crate) fn index(&self) -> &Index {
+        self.footer.index()
+    }
+
     /// The sidecar, with nothing loaded but what every query needs.
-    pub(crate) fn sidecar(&self) -> Result<Box<Sidecar>, ReadError> {
-        let place = || self.fetch.place();
-        match Sidecar::open(&self.tail, self.len) {
-            Ok(Opened::Sidecar(sidecar)) => Ok(sidecar),
-            Ok(Opened::More(_)) => Err(ReadError::Shrunk { place: place() }),
-            Err(source) => Err(ReadError::Sidecar {
-                place: place(),
-                source,
-            }),
-        }
+    pub(crate) fn sidecar(&self) -> Box<Sidecar> {
+        self.footer.clone()
     }
 
     /// As [`OpenSidecar::attachment`], `None` where it is damaged.
-    pub(crate) fn sound_attachment(&self, name: &str) -> Result<Option<Arc<[u8]>>, ReadError> {
+    pub(crate) fn sound_attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
         match self.attachment(name) {
             Err(error) if error.is_of_index() => Ok(None),
             other => other,
@@ -83,14 +75,13 @@ impl OpenSidecar {
     }
 
     /// What an adapter keeps beside the index under this name.
-    pub(crate) fn attachment(&self, name: &str) -> Result<Option<Arc<[u8]>>, ReadError> {
-        let mut sidecar = self.sidecar()?;
-        let number = sidecar
+    pub(crate) fn attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
+        let number = self
             .index()
             .attachments()
             .iter()
             .position(|known| known.name == name);
-        let block = sidecar.blocks().iter().find(|block| {
+        let block = self.footer.blocks().iter().find(|block| {
             block.kind == BlockKind::Attachment && number == usize::try_from(block.number).ok()
         });
         let Some(block) = block.copied() else {
@@ -103,13 +94,13 @@ impl OpenSidecar {
         let parts = self.fetch.fetch_parts(std::slice::from_ref(&range));
         let part = parts.and_then(|mut parts| parts.pop().ok_or_else(ended));
         let part = part.map_err(|error| ReadError::fetch(&*place, error))?;
-        sidecar
-            .load(&block, &part.bytes)
+        let bytes = block
+            .unpack(&part.bytes)
             .map_err(|source| ReadError::Sidecar { place, source })?;
         look_ups.end(started, &range, part.was_cached, |tag| {
-            told(tag, &sidecar, &block, true)
+            told(tag, &self.footer, &block, true)
         });
-        Ok(sidecar.index().attachment(name).cloned())
+        Ok(Some(bytes))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The arguments of a record that somebody asked for.
 
 use super::scalar::{Cursor, Scalar};
+use super::shapes::KeyShapes;
 
 /// The argument keys that a decoder keeps.
 #[derive(Debug, Clone, Default)]
@@ -81,24 +82,43 @@ impl<'k, 'a> Arguments<'k, 'a> {
 
     /// Reads an object, its braces included. `None` when the cursor is not at one, or at one that
     /// must be taken apart by a JSON parser.
+    ///
+    /// `expected` are the keys of a record like this one.
     #[inline(always)]
-    pub(super) fn read(&mut self, cursor: &mut Cursor<'a>) -> Option<()> {
+    pub(super) fn read(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        mut expected: Option<&mut KeyShapes>,
+    ) -> Option<()> {
         if !cursor.eat(b"{") {
             return None;
         }
         if cursor.eat(b"}") {
             return Some(());
         }
+        let mut place = 0;
         loop {
-            if !cursor.eat(b"\"") {
-                return None;
-            }
-            let key = cursor.string_body()?;
-            if !cursor.eat(b":") {
-                return None;
-            }
+            let (bytes, start) = (cursor.bytes(), cursor.position());
+            let known = match &expected {
+                Some(keys) => keys.expected(place, bytes, start),
+                None => None,
+            };
+            let slot = match known {
+                Some(key) => {
+                    cursor.skip(key.len);
+                    key.slot
+                }
+                None => {
+                    let slot = self.key(cursor)?;
+                    if let Some(keys) = &mut expected {
+                        keys.learn(place, bytes, (start, cursor.position()), slot);
+                    }
+                    slot
+                }
+            };
+            place += 1;
             let value = cursor.value()?;
-            if let Some(slot) = self.keys.slot(key) {
+            if let Some(slot) = slot {
                 self.slots[slot] = value;
             }
             if self.keys.has_nested() && matches!(value, Scalar::Nested(_)) {
@@ -108,5 +128,14 @@ impl<'k, 'a> Arguments<'k, 'a> {
                 return cursor.eat(b"}").then_some(());
             }
         }
+    }
+    /// Reads a key with its colon; gives the slot of its value.
+    #[inline]
+    fn key(&self, cursor: &mut Cursor<'a>) -> Option<Option<usize>> {
+        if !cursor.eat(b"\"") {
+            return None;
+        }
+        let key = cursor.string_body()?;
+        cursor.eat(b":").then(|| self.keys.slot(key))
     }
 }

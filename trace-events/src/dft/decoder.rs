@@ -10,6 +10,7 @@ use super::line;
 use super::metadata::Metadata;
 use super::names::Names;
 use super::parsed::ParsedLine;
+use super::shapes::Shapes;
 use super::time::TimeUnit;
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
@@ -20,6 +21,10 @@ pub trait DftVisitor {
 
     /// A metadata record.
     fn metadata(&mut self, metadata: Metadata);
+
+    /// A line begins, whatever it holds.
+    #[inline]
+    fn line(&mut self) {}
 }
 
 /// Decodes packets of whole DFTracer lines.
@@ -46,6 +51,16 @@ impl DftDecoder {
 
     /// Shows every record of `packet` to `visitor`, in the order of the bytes.
     pub fn walk<V: DftVisitor>(&self, packet: &[u8], visitor: &mut V) -> Decoded {
+        self.walk_shaped(packet, &mut Shapes::default(), visitor)
+    }
+
+    /// As [`DftDecoder::walk`], for the slices of a text that one set of shapes is kept for.
+    pub fn walk_shaped<V: DftVisitor>(
+        &self,
+        packet: &[u8],
+        shapes: &mut Shapes,
+        visitor: &mut V,
+    ) -> Decoded {
         let frame = Frame {
             layout: &self.layout,
             names: &self.names,
@@ -55,7 +70,8 @@ impl DftDecoder {
         let mut decoded = Decoded::default();
         let mut at = 0;
         while at < packet.len() {
-            let (flow, end) = match line::read(packet, at, &mut arguments) {
+            visitor.line();
+            let (flow, end) = match line::read(packet, at, shapes, &mut arguments) {
                 Some((head, end)) if Metadata::is_phase(head.ph) => {
                     decoded.metadata += 1;
                     visitor.metadata(Metadata::read(head.name, head.args));

@@ -132,6 +132,11 @@ impl Event for LineEvent<'_, '_, '_> {
         self.frame.unit.scale(self.head.ts).and_then(instant)
     }
 
+    #[inline]
+    fn shape(&self) -> Option<u32> {
+        self.head.shape
+    }
+
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
         let (head, unit) = (self.head, self.frame.unit);
         let fields = [

@@ -7,6 +7,7 @@
 
 use super::arguments::Arguments;
 use super::scalar::{Cursor, Scalar};
+use super::shapes::{ParsedHead, ShapedHead, Shapes};
 
 /// The fields at the top of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,6 +23,8 @@ pub(super) struct Head<'a> {
     pub(super) ph: Scalar<'a>,
     /// The `args` object with its braces; empty when the line has none.
     pub(super) args: &'a [u8],
+    /// The shape of what lies between `id` and `ts`, where it has one.
+    pub(super) shape: Option<u32>,
 }
 
 /// Reads the line that begins at `at`, and its arguments into `arguments`. Gives the head and the
@@ -30,29 +33,32 @@ pub(super) struct Head<'a> {
 pub(super) fn read<'a>(
     bytes: &'a [u8],
     at: usize,
+    shapes: &mut Shapes,
     arguments: &mut Arguments<'_, 'a>,
 ) -> Option<(Head<'a>, usize)> {
     let mut cursor = Cursor::new(bytes, at);
-    let id = if cursor.eat(b"{\"id\":") {
-        let id = number(&mut cursor)?;
-        if !cursor.eat(b",\"name\":\"") {
-            return None;
-        }
-        id
-    } else if cursor.eat(b"{\"name\":\"") {
-        Scalar::Null
-    } else {
-        return None;
-    };
-    let name = cursor.string_body()?;
-    if !cursor.eat(b",\"cat\":\"") {
+    let (mut id, mut begin) = (Scalar::Null, b'{');
+    if cursor.eat(b"{\"id\":") {
+        (id, begin) = (number(&mut cursor)?, b',');
+    }
+    if cursor.peek() != Some(begin) {
         return None;
     }
-    let cat = cursor.string_body()?;
-    let type_ = optional_number(&mut cursor, b",\"type\":")?;
-    let pid = optional_number(&mut cursor, b",\"pid\":")?;
-    let tid = optional_number(&mut cursor, b",\"tid\":")?;
-    let ts = optional_number(&mut cursor, b",\"ts\":")?;
+    let start = cursor.position();
+    let (shape, head, ts) = match shapes.expected(bytes, start) {
+        Some((shape, head, end)) => {
+            cursor.skip(end - start);
+            (Some(shape), head, number(&mut cursor)?)
+        }
+        None => parse(&mut cursor, shapes)?,
+    };
+    let ShapedHead {
+        name,
+        cat,
+        type_,
+        pid,
+        tid,
+    } = head;
     let dur = optional_number(&mut cursor, b",\"dur\":")?;
     if !cursor.eat(b",\"ph\":") {
         return None;
@@ -62,7 +68,7 @@ pub(super) fn read<'a>(
     arguments.clear();
     if cursor.eat(b",\"args\":") {
         let start = cursor.position();
-        arguments.read(&mut cursor)?;
+        arguments.read(&mut cursor, shapes.keys(shape))?;
         args = &bytes[start..cursor.position()];
     }
     let ended = cursor.eat(b"}\n") || (cursor.eat(b"}") && cursor.peek().is_none());
@@ -80,8 +86,52 @@ pub(super) fn read<'a>(
         dur,
         ph,
         args,
+        shape,
     };
     Some((head, cursor.position()))
+}
+
+/// Parses the head behind the `id` and the `ts` that follows it.
+#[inline(never)]
+fn parse<'a>(
+    cursor: &mut Cursor<'a>,
+    shapes: &mut Shapes,
+) -> Option<(Option<u32>, ShapedHead<'a>, Scalar<'a>)> {
+    let (bytes, start) = (cursor.bytes(), cursor.position());
+    // Whether a comma or a brace is right there was checked.
+    let begins = cursor.eat(b",\"name\":\"") || cursor.eat(b"{\"name\":\"");
+    if !begins {
+        return None;
+    }
+    let name_start = cursor.position();
+    let name = cursor.string_body()?;
+    if !cursor.eat(b",\"cat\":\"") {
+        return None;
+    }
+    let cat_start = cursor.position();
+    let head = ShapedHead {
+        name,
+        cat: cursor.string_body()?,
+        type_: optional_number(cursor, b",\"type\":")?,
+        pid: optional_number(cursor, b",\"pid\":")?,
+        tid: optional_number(cursor, b",\"tid\":")?,
+    };
+    if !cursor.eat(b",\"ts\":") {
+        return Some((None, head, Scalar::Null));
+    }
+    let shape = shapes.learn(
+        bytes,
+        &ParsedHead {
+            start,
+            end: cursor.position(),
+            name: (name_start, name_start + head.name.len()),
+            cat: (cat_start, cat_start + head.cat.len()),
+            type_: head.type_,
+            pid: head.pid,
+            tid: head.tid,
+        },
+    );
+    Some((shape, head, number(cursor)?))
 }
 
 /// An integer, bare or in quotes.

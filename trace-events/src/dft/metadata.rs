@@ -34,7 +34,7 @@ impl Metadata {
         let mut keys = ArgumentKeys::default();
         let (name, value) = (keys.insert("name"), keys.insert("value"));
         let mut arguments = Arguments::new(&keys);
-        match arguments.read(&mut Cursor::new(args, 0)) {
+        match arguments.read(&mut Cursor::new(args, 0), None) {
             Some(()) => Metadata::new(record, arguments.get(name), arguments.get(value)),
             None => Metadata::Other,
         }

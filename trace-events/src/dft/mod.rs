@@ -20,6 +20,7 @@ mod names;
 mod packet;
 mod parsed;
 mod scalar;
+mod shapes;
 mod time;
 
 #[cfg(test)]
@@ -37,9 +38,13 @@ pub const DIMENSIONS: [&str; 8] = [
     "hostname",
 ];
 
+/// Fields that events of one shape have in common: see [`Event::shape`](crate::Event::shape).
+pub const SHAPED_FIELDS: [&str; 5] = ["name", "cat", "type", "pid", "tid"];
+
 pub use decoder::{DftDecoder, DftVisitor};
 pub use lines::{LINE_BYTES_MAX, Lines, Part};
 pub use metadata::Metadata;
 pub use names::{HASH_FIELDS, HashField, HashKind, HashNames, HashValue, Names};
 pub use packet::{Declared, PacketDecoder};
+pub use shapes::Shapes;
 pub use time::TimeUnit;

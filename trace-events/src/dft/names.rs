@@ -157,11 +157,16 @@ pub struct Names {
 
 impl Names {
     /// The text that `hash` stands for in this file.
+    #[inline]
     pub fn text(&self, kind: HashKind, hash: Value<'_>) -> Option<&[u8]> {
         // Whoever indexes has no names and asks for every event.
-        if self.own.is_empty() && self.set.is_empty() {
-            return None;
+        match self.own.is_empty() && self.set.is_empty() {
+            true => None,
+            false => self.find(kind, hash),
         }
+    }
+
+    fn find(&self, kind: HashKind, hash: Value<'_>) -> Option<&[u8]> {
         let hash = HashValue::new(hash)?;
         self.own
             .text(kind, &hash)

@@ -82,6 +82,16 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at }
     }
 
+    /// What it reads.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Goes on behind `len` bytes that are known.
+    pub(super) fn skip(&mut self, len: usize) {
+        self.at += len;
+    }
+
     pub(super) fn position(&self) -> usize {
         self.at
     }

@@ -39,14 +39,32 @@ fn small_config() -> IndexConfig {
 }
 
 fn build(config: &IndexConfig, chunks: &[Vec<Event>]) -> Index {
+    build_by_shape(config, chunks, &[])
+}
+
+/// The index, made with events that tell by their shape what values of `shared` they have.
+fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) -> Index {
     let mut index = Index::new(config);
     let mut fields = table();
     let mut builder = ChunkBuilder::new(config.clone(), &mut fields);
+    builder.share_by_shape(shared);
     assert_eq!(fields.len(), FIELDS.len());
+    let mut shapes: Vec<String> = Vec::new();
+    let mut shape = |event: &Event| {
+        let values = FIELDS.iter().zip(event);
+        let values: Vec<_> = values.filter(|(field, _)| shared.contains(field)).collect();
+        let values = format!("{values:?}");
+        let known = shapes.iter().position(|shape| *shape == values);
+        known.unwrap_or_else(|| {
+            shapes.push(values);
+            shapes.len() - 1
+        })
+    };
     for chunk in chunks {
         // The record of an event is its place in the chunk.
         for (place, event) in (0_u64..).zip(chunk) {
-            builder.add_record(&row(event), place, &place.to_le_bytes());
+            let shape = (!shared.is_empty()).then(|| u32::try_from(shape(event)).unwrap());
+            builder.add_record(&row(event), shape, place, &place.to_le_bytes());
         }
         index.push(Chunk::default(), builder.finish());
     }
@@ -60,9 +78,21 @@ fn statistics<'a>(events: impl Iterator<Item = &'a Event>) -> ChunkStatistics {
     builder.finish().statistics
 }
 
-/// All that must hold of a filter, an index, and the events it was made of.
+/// All that must hold of a filter, an index, and the events it was made of, whether their values
+/// are looked up every time or once a chunk.
 fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
     let index = build(config, chunks);
+    let shaped = build_by_shape(config, chunks, &["name", "cat", "pid"]);
+    check_index(filter, &index, chunks);
+    check_index(filter, &shaped, chunks);
+    if config.expected_entries > 1 {
+        // Nothing was dropped: they are the same.
+        let bytes = |index: &Index| index.encode().expect("all is loaded");
+        assert_eq!(bytes(&shaped), bytes(&index));
+    }
+}
+
+fn check_index(filter: &Filter, index: &Index, chunks: &[Vec<Event>]) {
     let program = Program::compile(filter, &mut table());
     let matching = |chunk: usize| {
         chunks[chunk]
@@ -73,7 +103,7 @@ fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
         .filter(|chunk| matching(*chunk).next().is_some())
         .collect();
     let pruner = Pruner::new(filter);
-    let whole = pruner.run(&index);
+    let whole = pruner.run(index);
     let holds = |pruning: &Pruning, what: &str| {
         for chunk in &expected {
             assert!(
@@ -89,10 +119,10 @@ fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
 
     for (chunk, events) in chunks.iter().enumerate() {
         let count = matching(chunk).count() as u64;
-        if let Some(claimed) = pruner.count(&index, chunk) {
+        if let Some(claimed) = pruner.count(index, chunk) {
             assert_eq!(claimed, count, "chunk {chunk} for {filter}");
         }
-        if let Some(records) = pruner.slowest(&index, chunk) {
+        if let Some(records) = pruner.slowest(index, chunk) {
             let kept = records
                 .iter()
                 .map(|record| &events[record.raw_offset as usize]);
@@ -102,7 +132,7 @@ fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
                 "slowest of chunk {chunk} for {filter}: {records:?}"
             );
         }
-        if let Some(claimed) = pruner.matched(&index, chunk) {
+        if let Some(claimed) = pruner.matched(index, chunk) {
             let truth = statistics(matching(chunk));
             assert_eq!(
                 claimed.totals(),

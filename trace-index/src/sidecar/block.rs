@@ -71,8 +71,11 @@ impl Block {
         damaged(part, self.offset, reason)
     }
 
-    /// Checks and unpacks the bytes of the block.
-    pub(crate) fn unpack(&self, bytes: &[u8]) -> Result<Vec<u8>, SidecarError> {
+    /// Checks and unpacks the bytes of the block: of an attachment, those that were attached.
+    ///
+    /// # Errors
+    /// When they are not its bytes.
+    pub fn unpack(&self, bytes: &[u8]) -> Result<Vec<u8>, SidecarError> {
         if bytes.len() != self.length as usize {
             return Err(SidecarError::WrongBytes {
                 offset: self.offset,

@@ -37,7 +37,7 @@ fn summaries(config: &IndexConfig) -> Vec<ChunkSummary> {
                     })
                     .collect();
                 let record = format!("{{\"event\":{n}}}\n");
-                builder.add_record(&row, n * 20, record.as_bytes());
+                builder.add_record(&row, None, n * 20, record.as_bytes());
             }
             builder.finish()
         })

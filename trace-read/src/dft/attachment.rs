@@ -117,8 +117,35 @@ pub(crate) fn encode_names(names: &HashNames) -> Vec<u8> {
     out
 }
 
+/// A declaration as the attachment holds it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredName<'a> {
+    pub(crate) kind: HashKind,
+    hash: StoredHash<'a>,
+    pub(crate) text: &'a [u8],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum StoredHash<'a> {
+    Number(u64),
+    Hexadecimal(u64),
+    Text(&'a [u8]),
+}
+
+impl StoredName<'_> {
+    pub(crate) fn hash(&self) -> HashValue {
+        match self.hash {
+            StoredHash::Number(number) => HashValue::Number(number),
+            StoredHash::Hexadecimal(number) => {
+                HashValue::Text(format!("{number:016x}").into_bytes().into())
+            }
+            StoredHash::Text(text) => HashValue::Text(text.into()),
+        }
+    }
+}
+
 /// Reads what [`encode_names`] wrote; `None` where it is damaged or of another version.
-pub(crate) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
+pub(crate) fn stored_names(bytes: &[u8]) -> Option<Vec<StoredName<'_>>> {
     let mut reader = Reader(bytes);
     if reader.take(1)? != [VERSION] {
         return None;
@@ -126,28 +153,36 @@ pub(crate) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
     let count = reader.word()?;
     let (kinds, forms) = (reader.take(count)?, reader.take(count)?);
     let lens = reader.take(count.checked_mul(4)?)?;
-    let lens: Vec<usize> = lens
-        .chunks_exact(4)
-        .map(|len| Reader(len).word())
-        .collect::<Option<_>>()?;
-    let texts: Vec<&[u8]> = lens
-        .iter()
-        .map(|len| reader.take(*len))
-        .collect::<Option<_>>()?;
-    let mut names = HashNames::default();
-    for ((kind, form), text) in kinds.iter().zip(forms).zip(texts) {
-        let hash = match form {
-            0 => HashValue::Number(reader.long()?),
-            1 => HashValue::Text(format!("{:016x}", reader.long()?).into_bytes().into()),
+    let mut names: Vec<StoredName<'_>> = Vec::with_capacity(count);
+    for (kind, len) in kinds.iter().zip(lens.chunks_exact(4)) {
+        names.push(StoredName {
+            kind: *KINDS.get(usize::from(*kind))?,
+            hash: StoredHash::Number(0),
+            text: reader.take(Reader(len).word()?)?,
+        });
+    }
+    for (form, name) in forms.iter().zip(&mut names) {
+        name.hash = match form {
+            0 => StoredHash::Number(reader.long()?),
+            1 => StoredHash::Hexadecimal(reader.long()?),
             2 => {
                 let len = reader.word()?;
-                HashValue::Text(reader.take(len)?.into())
+                StoredHash::Text(reader.take(len)?)
             }
             _ => return None,
         };
-        names.insert(*KINDS.get(usize::from(*kind))?, hash, text);
     }
     reader.0.is_empty().then_some(names)
+}
+
+/// Reads what [`encode_names`] wrote into a table; `None` where it is damaged or of another
+/// version.
+pub(crate) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
+    let mut names = HashNames::default();
+    for name in stored_names(bytes)? {
+        names.insert(name.kind, name.hash(), name.text);
+    }
+    Some(names)
 }
 
 struct Reader<'a>(&'a [u8]);

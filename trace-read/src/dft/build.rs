@@ -6,7 +6,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use trace_events::dft::{
-    DIMENSIONS, DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit,
+    DIMENSIONS, DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, SHAPED_FIELDS,
+    Shapes, TimeUnit,
 };
 use trace_events::gzip::{Entry, ScanOptions, TextSink, scan};
 use trace_events::{Decoded, Event};
@@ -125,6 +126,7 @@ struct Build<'o> {
     options: &'o BuildOptions,
     lines: Lines,
     decoder: DftDecoder,
+    shapes: Shapes,
     visitor: Visitor,
     decoded: Decoded,
     /// The chunk that is open.
@@ -146,6 +148,7 @@ struct Visit<'v, 't> {
     visitor: &'v mut Visitor,
     text: &'t [u8],
     raw_offset: u64,
+    lines: u64,
 }
 
 impl DftVisitor for Visit<'_, '_> {
@@ -153,8 +156,14 @@ impl DftVisitor for Visit<'_, '_> {
     fn event<E: Event>(&mut self, event: &E, line: Range<usize>) -> ControlFlow<()> {
         let raw_offset = self.raw_offset + line.start as u64;
         let record = self.text.get(line).unwrap_or_default();
-        self.visitor.builder.add_record(event, raw_offset, record);
+        let builder = &mut self.visitor.builder;
+        builder.add_record(event, event.shape(), raw_offset, record);
         ControlFlow::Continue(())
+    }
+
+    #[inline]
+    fn line(&mut self) {
+        self.lines += 1;
     }
 
     fn metadata(&mut self, metadata: Metadata) {
@@ -166,7 +175,8 @@ impl DftVisitor for Visit<'_, '_> {
 impl<'o> Build<'o> {
     fn new(options: &'o BuildOptions, unit: TimeUnit) -> Self {
         let mut table = FieldTable::new();
-        let builder = ChunkBuilder::new(options.config.clone(), &mut table);
+        let mut builder = ChunkBuilder::new(options.config.clone(), &mut table);
+        builder.share_by_shape(&SHAPED_FIELDS);
         let visitor = Visitor {
             builder,
             names: HashNames::default(),
@@ -176,6 +186,7 @@ impl<'o> Build<'o> {
             lines: Lines::default(),
             // Without names a text is what the record itself holds, which is what is indexed.
             decoder: DftDecoder::new(&table, Names::default(), unit),
+            shapes: Shapes::default(),
             visitor,
             decoded: Decoded::default(),
             chunk: Chunk::default(),
@@ -240,11 +251,12 @@ impl<'o> Build<'o> {
             visitor: &mut self.visitor,
             text,
             raw_offset: self.chunk.raw_offset + self.chunk.raw_length,
+            lines: 0,
         };
-        self.decoded += self.decoder.walk(text, &mut visit);
+        let decoder = &self.decoder;
+        self.decoded += decoder.walk_shaped(text, &mut self.shapes, &mut visit);
+        self.chunk.lines += visit.lines;
         self.chunk.raw_length += text.len() as u64;
-        self.chunk.lines += memchr::memchr_iter(b'\n', text).count() as u64;
-        self.chunk.lines += u64::from(!text.ends_with(b"\n"));
     }
 
     /// Ends the open chunk and begins the next.

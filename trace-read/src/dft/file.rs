@@ -10,7 +10,7 @@ use trace_events::gzip::{Entry, Piece, PieceEnd};
 use trace_index::{Checkpoint, Window};
 use trace_query::{BareUnit, FieldTable, Filter};
 
-use super::head::head_of;
+use super::head::{Head, begins_as_gzip, head_of};
 use super::localize::localize;
 use super::sidecar::Unusable;
 use super::visit::Events;
@@ -45,7 +45,6 @@ impl DftFile {
         let failed = |error| ReadError::fetch(&*place, error);
         let local = LocalFile::open(path).map_err(failed)?;
         let len = local.file().metadata().map_err(failed)?.len();
-        let head = head_of(&local, len)?;
         let (mut sidecar, mut unused) = (None, None);
         if use_sidecar {
             match OpenSidecar::open(path) {
@@ -54,16 +53,29 @@ impl DftFile {
                 Err(Unusable::Refused(reason)) => unused = Some(reason),
             }
         }
-        if let Some(open) = &sidecar {
-            let refused = match open.facts() {
-                Ok(Some(facts)) if facts.unit == head.unit => None,
-                Ok(_) => Some(format!("{place}.idx: another version wrote it")),
-                Err(error) => Some(error.to_string()),
-            };
-            if refused.is_some() {
-                (sidecar, unused) = (None, refused);
+        let facts = match sidecar.as_ref().map(OpenSidecar::facts) {
+            Some(Ok(Some(facts))) => Some(facts),
+            Some(Ok(None)) => {
+                unused = Some(format!("{place}.idx: another version wrote it"));
+                None
             }
-        }
+            Some(Err(error)) => {
+                unused = Some(error.to_string());
+                None
+            }
+            None => None,
+        };
+        // What belongs to a file knows its start, which takes long to inflate.
+        let head = match facts {
+            Some(facts) => Head {
+                gzip: begins_as_gzip(&local, len)?,
+                unit: facts.unit,
+            },
+            None => {
+                sidecar = None;
+                head_of(&local, len)?
+            }
+        };
         Ok(DftFile {
             path: path.to_owned(),
             fetch: Arc::new(local),
@@ -102,9 +114,9 @@ impl DftFile {
 
     /// The pieces of a compressed file.
     fn pieces<'s>(&self, sidecar: &'s OpenSidecar) -> Vec<PieceAt<'s>> {
-        let checkpoints = sidecar.index.checkpoints();
+        let checkpoints = sidecar.index().checkpoints();
         let text_len = sidecar
-            .index
+            .index()
             .chunks()
             .last()
             .map_or(0, |c| c.raw_offset + c.raw_length);
@@ -139,7 +151,7 @@ impl DftFile {
         scratch: &mut Scratch,
         events: &mut Events<'_, '_>,
     ) -> Result<(), ReadError> {
-        let all = sidecar.index.chunks();
+        let all = sidecar.index().chunks();
         let ranges: Vec<Range<u64>> = chunks
             .iter()
             .filter_map(|number| all.get(*number))
@@ -374,7 +386,7 @@ impl ChunkSource for DftFile {
         match &self.sidecar {
             None => Ok(None),
             Some(open) => Ok(Some(Evidence::Sidecar {
-                sidecar: open.sidecar()?,
+                sidecar: open.sidecar(),
                 fetch: Arc::clone(&open.fetch),
                 fetched_bytes: open.fetched_bytes,
                 cache: None,
@@ -444,7 +456,7 @@ impl ChunkSource for DftFile {
             (Some(sidecar), chunks) => {
                 for chunk in chunks
                     .iter()
-                    .filter_map(|at| sidecar.index.chunks().get(*at))
+                    .filter_map(|at| sidecar.index().chunks().get(*at))
                 {
                     let text = self.fetch(chunk.raw_offset..chunk.raw_offset + chunk.raw_length)?;
                     events.counters.fetched_bytes += text.len() as u64;
@@ -470,10 +482,10 @@ impl DftFile {
     /// One task a piece of a compressed file, so that each is inflated once; one a chunk of a
     /// plain one.
     fn indexed_tasks(&self, sidecar: &OpenSidecar, chunks: &[usize]) -> Vec<Task> {
-        let checkpoints = sidecar.index.checkpoints();
+        let checkpoints = sidecar.index().checkpoints();
         let mut tasks: Vec<(usize, Task)> = Vec::new();
         for number in chunks {
-            let Some(chunk) = sidecar.index.chunks().get(*number) else {
+            let Some(chunk) = sidecar.index().chunks().get(*number) else {
                 continue;
             };
             let piece = match self.gzip {

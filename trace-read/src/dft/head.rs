@@ -21,6 +21,16 @@ pub(super) struct Head {
     pub(super) unit: TimeUnit,
 }
 
+/// Bytes by which a compressed file is known.
+const MAGIC_BYTES: u64 = 10;
+
+/// Whether a file of `len` bytes is compressed.
+pub(super) fn begins_as_gzip(fetch: &dyn Fetch, len: u64) -> Result<bool, ReadError> {
+    let start = fetch.fetch_one(0..len.min(MAGIC_BYTES));
+    let start = start.map_err(|error| ReadError::fetch(fetch.place(), error))?;
+    Ok(is_gzip(&start))
+}
+
 /// Reads the start of a file of `len` bytes.
 pub(super) fn head_of(fetch: &dyn Fetch, len: u64) -> Result<Head, ReadError> {
     let head = fetch.fetch_one(0..len.min(HEAD_BYTES));

@@ -7,6 +7,7 @@
 //!   has none and its hash is one of those whose text passes. That is true of the very same
 //!   events, which pruning below `not` relies on.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 
 use trace_events::dft::{HASH_FIELDS, HashField, HashValue, Names};
@@ -17,14 +18,36 @@ use crate::source::LocalFilter;
 /// Hashes that a question may become. A text that more files share is not pruned by.
 const HASHES_MAX: usize = 4_096;
 
-/// Whether the filter asks for a text that may be kept as a hash.
-pub(crate) fn asks_for_names(filter: &Filter) -> bool {
-    let mut asks = false;
+/// Which names a filter asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NamesAsked {
+    /// None, because it has no text to compare a hash with.
+    None,
+    /// The hashes of these texts.
+    HashesOf(HashSet<Box<[u8]>>),
+    /// What any hash stands for.
+    All,
+}
+
+/// Which names the filter asks for.
+pub(crate) fn names_asked(filter: &Filter) -> NamesAsked {
+    let (mut all, mut texts) = (false, HashSet::new());
     filter.for_each(&mut |predicate| {
-        asks |= text_field(predicate).is_some()
-            || (hash_field(predicate).is_some() && !literals_are_numbers(&predicate.condition));
+        all |= text_field(predicate).is_some();
+        if hash_field(predicate).is_some() {
+            texts.extend(text_literals(&predicate.condition).map(Box::from));
+        }
     });
-    asks
+    match (all, texts.is_empty()) {
+        (true, _) => NamesAsked::All,
+        (false, true) => NamesAsked::None,
+        (false, false) => NamesAsked::HashesOf(texts),
+    }
+}
+
+/// Whether the filter asks for any names.
+pub(crate) fn asks_for_names(filter: &Filter) -> bool {
+    names_asked(filter) != NamesAsked::None
 }
 
 /// The filter in terms of a file or stream with these names.
@@ -61,14 +84,23 @@ fn text_field(predicate: &Predicate<Scalar>) -> Option<&'static HashField> {
         .find(|field| field.text == predicate.field.as_str())
 }
 
-fn literals_are_numbers(condition: &Condition<Scalar>) -> bool {
-    let number = |literal: &Scalar| matches!(literal, Scalar::Number(_));
+/// The literals that a value is compared with as a whole.
+fn compared(condition: &Condition<Scalar>) -> Option<(&[Scalar], bool)> {
     match condition {
-        Condition::Compare(_, literal) => number(literal),
-        Condition::In { values, .. } => values.iter().all(number),
-        Condition::Exists => true,
-        Condition::Matches(_) | Condition::Contains(_) | Condition::StartsWith(_) => false,
+        Condition::Compare(CompareOp::Eq, value) => Some((std::slice::from_ref(value), false)),
+        Condition::Compare(CompareOp::Ne, value) => Some((std::slice::from_ref(value), true)),
+        Condition::In { values, negated } => Some((values.as_slice(), *negated)),
+        _ => None,
     }
+}
+
+/// The texts among them.
+fn text_literals(condition: &Condition<Scalar>) -> impl Iterator<Item = &[u8]> {
+    let values = compared(condition).map_or(&[][..], |(values, _)| values);
+    values.iter().filter_map(|value| match value {
+        Scalar::Str(text) => Some(&**text),
+        Scalar::Number(_) | Scalar::Bool(_) => None,
+    })
 }
 
 fn literal(hash: &HashValue) -> Scalar {
@@ -80,19 +112,10 @@ fn literal(hash: &HashValue) -> Scalar {
 
 /// A hash compared with text, compared with the hashes of that text too.
 fn with_hashes(predicate: &Predicate<Scalar>, field: &HashField, names: &Names) -> Filter {
-    let (values, negated) = match &predicate.condition {
-        Condition::Compare(CompareOp::Eq, value) => (std::slice::from_ref(value), false),
-        Condition::Compare(CompareOp::Ne, value) => (std::slice::from_ref(value), true),
-        Condition::In { values, negated } => (values.as_slice(), *negated),
-        _ => return Expr::Test(predicate.clone()),
+    let Some((values, negated)) = compared(&predicate.condition) else {
+        return Expr::Test(predicate.clone());
     };
-    let texts: Vec<&[u8]> = values
-        .iter()
-        .filter_map(|value| match value {
-            Scalar::Str(text) => Some(&**text),
-            Scalar::Number(_) | Scalar::Bool(_) => None,
-        })
-        .collect();
+    let texts: Vec<&[u8]> = text_literals(&predicate.condition).collect();
     let hashes = match texts.is_empty() {
         true => Vec::new(),
         false => names.hashes(field.kind, &|text| texts.contains(&text)),

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trace_events::dft::{HASH_FIELDS, HashNames, Names};
+use trace_events::dft::{HASH_FIELDS, HashKind, HashNames, HashValue, Names};
 use trace_query::{BareUnit, FieldPath, Filter};
 
+use super::attachment::{StoredName, stored_names};
 use super::file::DftFile;
-use super::localize::asks_for_names;
+use super::localize::{NamesAsked, names_asked};
 use crate::{ChunkSource, ReadError, Request};
 
 /// The files of one query. A hash may be declared in any of them.
@@ -68,26 +69,44 @@ impl DftSet {
         columns: &[FieldPath],
     ) -> Result<(), ReadError> {
         let text = |path: &FieldPath| HASH_FIELDS.iter().any(|field| field.text == path.as_str());
-        if !filter.is_some_and(asks_for_names) && !columns.iter().any(text) {
+        let mut asked = filter.map_or(NamesAsked::None, names_asked);
+        if columns.iter().any(text) {
+            asked = NamesAsked::All;
+        }
+        if asked == NamesAsked::None {
             return Ok(());
         }
+        let declared: Vec<Declared> = self
+            .files
+            .iter()
+            .map(Declared::of)
+            .collect::<Result<_, _>>()?;
         let mut set = HashNames::default();
-        for file in &mut self.files {
-            let kept = match &file.sidecar {
-                Some(sidecar) => sidecar.names()?,
-                None => None,
-            };
-            let own = match kept {
-                Some(names) => names,
-                None => super::scan::names_of(file)?,
-            };
-            set.merge(&own);
-            file.names.own = Arc::new(own);
+        let mut own = Vec::new();
+        match &asked {
+            NamesAsked::HashesOf(texts) => {
+                for declared in &declared {
+                    set.merge(&declared.names(&|name| texts.contains(name.text())));
+                }
+                // What a file says of these hashes goes before what the set says.
+                for declared in &declared {
+                    own.push(match set.is_empty() {
+                        true => HashNames::default(),
+                        false => {
+                            declared.names(&|name| set.text(name.kind(), &name.hash()).is_some())
+                        }
+                    });
+                }
+            }
+            NamesAsked::None | NamesAsked::All => {
+                own.extend(declared.iter().map(|declared| declared.names(&|_| true)));
+                own.iter().for_each(|own| set.merge(own));
+            }
         }
         let set = Arc::new(set);
-        for file in &mut self.files {
+        for (file, own) in self.files.iter_mut().zip(own) {
             file.names = Names {
-                own: Arc::clone(&file.names.own),
+                own: Arc::new(own),
                 set: Arc::clone(&set),
             };
         }
@@ -100,5 +119,73 @@ impl DftSet {
             .into_iter()
             .map(|file| Box::new(file) as Box<dyn ChunkSource>)
             .collect()
+    }
+}
+
+/// What a file declares: packed, as its sidecar has it, or as reading it found it.
+enum Declared {
+    Packed(Vec<u8>),
+    Read(HashNames),
+}
+
+/// A declaration in either form.
+enum DeclaredName<'a> {
+    Packed(StoredName<'a>),
+    Read(HashKind, &'a HashValue, &'a [u8]),
+}
+
+impl DeclaredName<'_> {
+    fn kind(&self) -> HashKind {
+        match self {
+            DeclaredName::Packed(name) => name.kind,
+            DeclaredName::Read(kind, ..) => *kind,
+        }
+    }
+
+    fn hash(&self) -> HashValue {
+        match self {
+            DeclaredName::Packed(name) => name.hash(),
+            DeclaredName::Read(_, hash, _) => (*hash).clone(),
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        match self {
+            DeclaredName::Packed(name) => name.text,
+            DeclaredName::Read(_, _, text) => text,
+        }
+    }
+}
+
+impl Declared {
+    fn of(file: &DftFile) -> Result<Declared, ReadError> {
+        let kept = match &file.sidecar {
+            Some(sidecar) => sidecar.names()?,
+            None => None,
+        };
+        Ok(match kept {
+            Some(packed) => Declared::Packed(packed),
+            None => Declared::Read(super::scan::names_of(file)?),
+        })
+    }
+
+    /// The declarations that `keep` accepts.
+    fn names(&self, keep: &dyn Fn(&DeclaredName<'_>) -> bool) -> HashNames {
+        let mut names = HashNames::default();
+        let mut take = |name: DeclaredName<'_>| {
+            if keep(&name) {
+                names.insert(name.kind(), name.hash(), name.text());
+            }
+        };
+        match self {
+            Declared::Packed(packed) => {
+                let stored = stored_names(packed).unwrap_or_default();
+                stored.into_iter().map(DeclaredName::Packed).for_each(take);
+            }
+            Declared::Read(read) => read
+                .iter()
+                .for_each(|(kind, hash, text)| take(DeclaredName::Read(kind, hash, text))),
+        }
+        names
     }
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use trace_events::dft::HashNames;
 use trace_index::{Identity, Index};
 
 use super::attachment::{self, FileFacts};
@@ -119,7 +118,7 @@ impl OpenSidecar {
             other => refused(&other),
         })?;
         let mut found = identity(path, false).map_err(|error| refused(&error))?;
-        let indexed = open.index.identity();
+        let indexed = open.index().identity();
         if indexed.check(&found).is_err() && indexed.length == found.length {
             // A copy has another time and the same bytes.
             found = identity(path, true).map_err(|error| refused(&error))?;
@@ -134,10 +133,10 @@ impl OpenSidecar {
         Ok(bytes.and_then(|bytes| attachment::decode_facts(&bytes)))
     }
 
-    /// What the hashes of the file stand for; `None` where another version wrote it, or it is
-    /// damaged.
-    pub(super) fn names(&self) -> Result<Option<HashNames>, ReadError> {
+    /// What the hashes of the file stand for, packed; `None` where another version wrote it, or it
+    /// is damaged.
+    pub(super) fn names(&self) -> Result<Option<Vec<u8>>, ReadError> {
         let bytes = self.sound_attachment(attachment::NAMES)?;
-        Ok(bytes.and_then(|bytes| attachment::decode_names(&bytes)))
+        Ok(bytes.filter(|bytes| attachment::stored_names(bytes).is_some()))
     }
 }

@@ -96,12 +96,12 @@ impl LeafSource {
         let left = match evidence.prune(&pruner) {
             Ok(pruning) => pruning.candidates,
             // What a damaged index says is not believed: nothing is ruled out.
-            Err(error) if error.is_of_index() => (0..sidecar.index.chunks().len()).collect(),
+            Err(error) if error.is_of_index() => (0..sidecar.index().chunks().len()).collect(),
             Err(error) => return Err(error),
         };
         let chunks = left
             .iter()
-            .filter_map(|number| sidecar.index.chunks().get(*number));
+            .filter_map(|number| sidecar.index().chunks().get(*number));
         Ok(joined(
             chunks.map(|chunk| chunk.offset..chunk.offset + chunk.length),
         ))
@@ -111,7 +111,7 @@ impl LeafSource {
         let batch_bytes = self.data.batch_bytes();
         let mut tasks: Vec<(u64, Task)> = Vec::new();
         for number in chunks {
-            let Some(chunk) = sidecar.index.chunks().get(*number) else {
+            let Some(chunk) = sidecar.index().chunks().get(*number) else {
                 continue;
             };
             let first_ts = first_ts(chunk);
@@ -172,7 +172,7 @@ impl ChunkSource for LeafSource {
         match &self.part {
             Part::Runs(_) => Ok(None),
             Part::Indexed(open) => Ok(Some(Evidence::Sidecar {
-                sidecar: open.sidecar()?,
+                sidecar: open.sidecar(),
                 fetch: Arc::clone(&open.fetch),
                 fetched_bytes: open.fetched_bytes,
                 cache: self.cache.clone(),
@@ -199,7 +199,7 @@ impl ChunkSource for LeafSource {
         match (&self.part, chunks) {
             (Part::Indexed(sidecar), Some(chunks)) => self.indexed_tasks(sidecar, chunks),
             (Part::Indexed(sidecar), None) => {
-                let all: Vec<usize> = (0..sidecar.index.chunks().len()).collect();
+                let all: Vec<usize> = (0..sidecar.index().chunks().len()).collect();
                 self.indexed_tasks(sidecar, &all)
             }
             (Part::Runs(runs), _) => runs
@@ -233,7 +233,7 @@ impl ChunkSource for LeafSource {
             |_: &_, offset, packet: &[u8]| Ok(events.packet(packet, &|| place(offset)));
         match &self.part {
             Part::Indexed(sidecar) => {
-                let chunks = sidecar.index.chunks();
+                let chunks = sidecar.index().chunks();
                 let wanted = task.chunks.iter().filter_map(|number| chunks.get(*number));
                 let ranges = joined(wanted.map(|chunk| chunk.offset..chunk.offset + chunk.length));
                 let _all = frames.read_ranges(&ranges, &mut each_packet)?;

@@ -163,7 +163,7 @@ impl StorageSet {
         for open in self.leaves {
             let mut from = 0;
             if let Some(sidecar) = open.sidecar {
-                from = sidecar.index.identity().length;
+                from = sidecar.index().identity().length;
                 let (context, cache) = (open.context.clone(), self.cache.clone());
                 let source = LeafSource::indexed(&open.stored, context, sidecar, cache);
                 sources.push(Box::new(source));
@@ -190,7 +190,7 @@ impl StorageSet {
             let leaf = open.stored.leaf.leaf;
             let (mut ranges, mut from) = (Vec::new(), 0);
             if let Some(sidecar) = open.sidecar {
-                from = sidecar.index.identity().length;
+                from = sidecar.index().identity().length;
                 let (context, cache) = (open.context.clone(), self.cache.clone());
                 let source = LeafSource::indexed(&open.stored, context, sidecar, cache);
                 ranges = source.candidates(filter.as_ref())?;
@@ -281,7 +281,7 @@ fn open_sidecar(
         Ok(None) => return refused("another version wrote it".to_owned()),
         Err(error) => return refused(reason_of(&error)),
     };
-    match belongs(stored, &open.index, &facts) {
+    match belongs(stored, open.index(), &facts) {
         Ok(()) => (Some(Arc::new(open)), Some(facts), None),
         Err(reason) => refused(reason.to_owned()),
     }
@@ -370,7 +370,7 @@ impl OpenLeaf {
     /// Bytes that the chunk index covers, header of the file included.
     fn covered(&self) -> u64 {
         let sidecar = self.sidecar.as_ref();
-        sidecar.map_or(0, |sidecar| sidecar.index.identity().length)
+        sidecar.map_or(0, |sidecar| sidecar.index().identity().length)
     }
 
     /// What the packets of the leaf declare.
@@ -380,7 +380,7 @@ impl OpenLeaf {
             && let Some(bytes) = sidecar.sound_attachment(names::NAMES)?
             && let Some(decoded) = names::decode_names(&bytes)
         {
-            (kept, from) = (decoded, sidecar.index.identity().length);
+            (kept, from) = (decoded, sidecar.index().identity().length);
         }
         let unit = self.context.unit;
         let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), unit);

@@ -1,0 +1,302 @@
+//! Heads of records that came before.
+//!
+//! Between its `id` and its `ts` a record says what happened, where: `name`, `cat`, `type`, `pid`
+//! and `tid`. Traces say the same few hundred things over and over, so these bytes are parsed
+//! once; where they come again they are compared, which takes a tenth of the time. What follows
+//! is remembered, too: the head that came behind this one, and the keys of its arguments.
+
+use super::scalar::Scalar;
+
+/// The fields of a head that follows an `id`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShapedHead<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) cat: &'a [u8],
+    pub(super) type_: Scalar<'a>,
+    pub(super) pid: Scalar<'a>,
+    pub(super) tid: Scalar<'a>,
+}
+
+/// Heads that came before, by number. Made once for a file, so that the numbers mean the same in
+/// all of its slices.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    shapes: Vec<Shape>,
+    bytes: Vec<u8>,
+    /// Open addressing: number of a shape plus one, or zero.
+    slots: Vec<u32>,
+    last: usize,
+}
+
+/// Where a head that was parsed lies, and what it said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ParsedHead<'a> {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// Begin and end of the text of `name` and of `cat`.
+    pub(super) name: (usize, usize),
+    pub(super) cat: (usize, usize),
+    pub(super) type_: Scalar<'a>,
+    pub(super) pid: Scalar<'a>,
+    pub(super) tid: Scalar<'a>,
+}
+
+#[derive(Debug)]
+struct Shape {
+    /// Its bytes among those of all.
+    start: usize,
+    len: usize,
+    name: (usize, usize),
+    cat: (usize, usize),
+    type_: Scalar<'static>,
+    pid: Scalar<'static>,
+    tid: Scalar<'static>,
+    /// The shape that came behind it the last time.
+    next: usize,
+    keys: KeyShapes,
+}
+
+/// Shapes that are kept; whatever comes later is parsed.
+const SHAPES_MAX: usize = 4_096;
+/// The longest head that is kept.
+const HEAD_BYTES_MAX: usize = 512;
+const SLOTS_MIN: usize = 64;
+
+impl Shapes {
+    /// The shape of the head at `start`, when it is the one that is expected there. Gives its
+    /// number, its fields and where it ends.
+    #[inline(always)]
+    pub(super) fn expected<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        start: usize,
+    ) -> Option<(u32, ShapedHead<'a>, usize)> {
+        let last = self.shapes.get(self.last)?;
+        for number in [last.next, self.last] {
+            let shape = self.shapes.get(number)?;
+            let end = start + shape.len;
+            let known = &self.bytes[shape.start..shape.start + shape.len];
+            if bytes.get(start..end) == Some(known) {
+                self.last = number;
+                let part = |(from, to): (usize, usize)| &bytes[start + from..start + to];
+                let head = ShapedHead {
+                    name: part(shape.name),
+                    cat: part(shape.cat),
+                    type_: shape.type_,
+                    pid: shape.pid,
+                    tid: shape.tid,
+                };
+                return Some((number as u32, head, end));
+            }
+        }
+        None
+    }
+
+    /// The number of the shape of a head that was parsed; `None` when it is not kept.
+    pub(super) fn learn(&mut self, bytes: &[u8], head: &ParsedHead<'_>) -> Option<u32> {
+        let piece = &bytes[head.start..head.end];
+        // At most half full, so that a chain of probes stays short.
+        if self.shapes.len() * 2 >= self.slots.len() {
+            self.grow();
+        }
+        let mut at = hash(piece) as usize;
+        let number = loop {
+            at &= self.slots.len() - 1;
+            match (self.slots[at] as usize).checked_sub(1) {
+                None => break self.insert(at, piece, head)?,
+                Some(number) => {
+                    let shape = &self.shapes[number];
+                    if self.bytes[shape.start..shape.start + shape.len] == *piece {
+                        break number;
+                    }
+                }
+            }
+            at += 1;
+        };
+        let before = std::mem::replace(&mut self.last, number);
+        self.shapes[before].next = number;
+        u32::try_from(number).ok()
+    }
+
+    #[cold]
+    fn insert(&mut self, slot: usize, piece: &[u8], head: &ParsedHead<'_>) -> Option<usize> {
+        let number = self.shapes.len();
+        if number >= SHAPES_MAX || piece.len() > HEAD_BYTES_MAX {
+            return None;
+        }
+        let plain = |value| match value {
+            Scalar::UInt(value) => Some(Scalar::UInt(value)),
+            Scalar::Null => Some(Scalar::Null),
+            _ => None,
+        };
+        let inside = |(from, to): (usize, usize)| (from - head.start, to - head.start);
+        self.shapes.push(Shape {
+            start: self.bytes.len(),
+            len: piece.len(),
+            name: inside(head.name),
+            cat: inside(head.cat),
+            type_: plain(head.type_)?,
+            pid: plain(head.pid)?,
+            tid: plain(head.tid)?,
+            next: number,
+            keys: KeyShapes::default(),
+        });
+        self.bytes.extend_from_slice(piece);
+        self.slots[slot] = u32::try_from(number).ok()? + 1;
+        Some(number)
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 4).max(SLOTS_MIN);
+        self.slots.clear();
+        self.slots.resize(size, 0);
+        for (number, shape) in (1..).zip(&self.shapes) {
+            let mut at = hash(&self.bytes[shape.start..shape.start + shape.len]) as usize;
+            at &= size - 1;
+            while self.slots[at] != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            self.slots[at] = number;
+        }
+    }
+
+    /// The argument keys that records of a shape have.
+    #[inline(always)]
+    pub(super) fn keys(&mut self, shape: Option<u32>) -> Option<&mut KeyShapes> {
+        let shape = self.shapes.get_mut(shape? as usize)?;
+        Some(&mut shape.keys)
+    }
+}
+
+/// A few multiplications over words, good enough to spread heads.
+fn hash(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let seed = rest.iter().fold(bytes.len() as u64, |hash, byte| {
+        hash << 8 ^ u64::from(*byte)
+    });
+    words.iter().fold(seed, |hash, word| {
+        let product = u128::from(hash ^ u64::from_le_bytes(*word)) * 0xa076_1d64_78bd_642f;
+        (product as u64) ^ (product >> 64) as u64
+    })
+}
+
+/// Argument keys that are expected, one after another.
+#[derive(Debug, Default)]
+pub(super) struct KeyShapes {
+    keys: Vec<KeyShape>,
+}
+
+/// A key with its quotes and the colon, as sixteen bytes of a line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyShape {
+    word: u128,
+    mask: u128,
+    pub(super) len: usize,
+    /// Where its value goes; `None` for a key that nobody asked for.
+    pub(super) slot: Option<usize>,
+}
+
+/// Keys of one shape that are kept.
+const KEYS_MAX: usize = 16;
+
+impl KeyShapes {
+    /// The key at `start`, when it is the one that is expected as number `place`.
+    #[inline(always)]
+    pub(super) fn expected(&self, place: usize, bytes: &[u8], start: usize) -> Option<KeyShape> {
+        let key = self.keys.get(place)?;
+        let word = bytes.get(start..)?.first_chunk::<16>()?;
+        let same = (u128::from_le_bytes(*word) ^ key.word) & key.mask == 0;
+        same.then_some(*key)
+    }
+
+    /// Remembers the key that was parsed as number `place`: `bytes` from `start` to `end`.
+    pub(super) fn learn(
+        &mut self,
+        place: usize,
+        bytes: &[u8],
+        (start, end): (usize, usize),
+        slot: Option<usize>,
+    ) {
+        let len = end - start;
+        if len > 16 || place >= KEYS_MAX || place > self.keys.len() {
+            return;
+        }
+        let mut word = [0; 16];
+        word[..len].copy_from_slice(&bytes[start..end]);
+        let key = KeyShape {
+            word: u128::from_le_bytes(word),
+            mask: u128::MAX >> (128 - 8 * len),
+            len,
+            slot,
+        };
+        match self.keys.get_mut(place) {
+            Some(old) => *old = key,
+            None => self.keys.push(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(bytes: &[u8], tid: u64) -> ParsedHead<'static> {
+        ParsedHead {
+            start: 2,
+            end: bytes.len(),
+            name: (2, 4),
+            cat: (3, 5),
+            type_: Scalar::Null,
+            pid: Scalar::UInt(1),
+            tid: Scalar::UInt(tid),
+        }
+    }
+
+    #[test]
+    fn a_head_is_known_again_and_others_are_not() {
+        let mut shapes = Shapes::default();
+        let line = |number: u64| format!("..{number:06}");
+        for round in 0..2 {
+            for number in 0..300 {
+                let text = line(number);
+                let expected = shapes.expected(text.as_bytes(), 2);
+                if round == 1 {
+                    let (shape, known, end) = expected.expect("what came behind it before");
+                    assert_eq!((u64::from(shape), end), (number, text.len()));
+                    assert_eq!(
+                        (known.tid, known.name),
+                        (Scalar::UInt(number), b"00".as_slice())
+                    );
+                    continue;
+                }
+                assert!(expected.is_none(), "{text}");
+                let learned = shapes.learn(text.as_bytes(), &head(text.as_bytes(), number));
+                assert_eq!(learned.map(u64::from), Some(number));
+            }
+            // Behind the last one comes the first one again.
+            let first = line(0);
+            if round == 0 {
+                assert!(shapes.expected(first.as_bytes(), 2).is_none());
+            }
+            let again = shapes.learn(first.as_bytes(), &head(first.as_bytes(), 0));
+            assert_eq!(again, Some(0));
+            shapes.last = 299;
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_number_or_too_much_is_not_kept() {
+        let mut shapes = Shapes::default();
+        let mut quoted = head(b"..000001", 1);
+        quoted.pid = Scalar::Str(b"1");
+        assert_eq!(shapes.learn(b"..000001", &quoted), None);
+        let long = vec![b'x'; HEAD_BYTES_MAX + 3];
+        assert_eq!(shapes.learn(&long, &head(&long, 1)), None);
+        for number in 0..SHAPES_MAX + 10 {
+            let text = format!("..{number:06}");
+            let learned = shapes.learn(text.as_bytes(), &head(text.as_bytes(), 1));
+            assert_eq!(learned.is_some(), number < SHAPES_MAX);
+        }
+    }
+}
