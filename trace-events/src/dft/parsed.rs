@@ -24,7 +24,8 @@ impl Owned {
     fn new(json: &Json) -> Owned {
         Owned::Plain(match json {
             Json::Null => Scalar::Null,
-            Json::Bool(value) => Scalar::Bool(*value),
+            Json::Bool(true) => Scalar::True,
+            Json::Bool(false) => Scalar::False,
             Json::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
                 (Some(value), _, _) => Scalar::UInt(value),
                 (_, Some(value), _) => Scalar::Int(value),

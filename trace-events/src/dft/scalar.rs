@@ -14,7 +14,10 @@ pub(super) enum Scalar<'a> {
     /// Any other number.
     Float(f64),
     /// `true` or `false`.
-    Bool(bool),
+    // Not one variant with a truth value, whose byte beside the tag would make every copy of the
+    // others unaligned.
+    True,
+    False,
     /// `null`.
     Null,
     /// The text of an object or array, its brackets included.
@@ -30,7 +33,8 @@ impl<'a> Scalar<'a> {
             Scalar::UInt(value) => Value::Uint(value),
             Scalar::Int(value) => Value::Int(value),
             Scalar::Float(value) => Value::Float(value),
-            Scalar::Bool(value) => Value::Bool(value),
+            Scalar::True => Value::Bool(true),
+            Scalar::False => Value::Bool(false),
             Scalar::Null => return None,
         })
     }
@@ -220,8 +224,8 @@ impl<'a> Cursor<'a> {
         match self.peek()? {
             b'-' => self.other_number(self.at),
             b'{' | b'[' => self.nested(),
-            b't' => self.eat(b"true").then_some(Scalar::Bool(true)),
-            b'f' => self.eat(b"false").then_some(Scalar::Bool(false)),
+            b't' => self.eat(b"true").then_some(Scalar::True),
+            b'f' => self.eat(b"false").then_some(Scalar::False),
             b'n' => self.eat(b"null").then_some(Scalar::Null),
             _ => None,
         }
@@ -299,8 +303,8 @@ mod tests {
         check("12345678e2", Some(Scalar::Float(1_234_567_800.0)));
         check("01", None);
         check("1.", None);
-        check("true", Some(Scalar::Bool(true)));
-        check("false", Some(Scalar::Bool(false)));
+        check("true", Some(Scalar::True));
+        check("false", Some(Scalar::False));
         check("null", Some(Scalar::Null));
         check("\"\"", Some(Scalar::Str("".as_bytes())));
         check(

@@ -71,7 +71,9 @@ impl TimeUnit {
                 },
                 Number::Float(value) => Some(Value::Float(value * factor as f64)),
             },
-            Scalar::UInt(_) | Scalar::Bool(_) | Scalar::Null | Scalar::Nested(_) => None,
+            Scalar::UInt(_) | Scalar::True | Scalar::False | Scalar::Null | Scalar::Nested(_) => {
+                None
+            }
         }
     }
 }
