@@ -3,13 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace_index::{BlockKind, Provenance, Sidecar, fuzzing};
+use trace_index::{BlockKind, Columns, Provenance, Sidecar, fuzzing};
 
 fuzz_target!(|input: &[u8]| {
     let Some((door, bytes)) = input.split_first() else {
         return;
     };
-    match door % 8 {
+    match door % 11 {
         0 => {
             if let Ok(index) = Sidecar::read(bytes) {
                 let written = index.encode().expect("what was read is loaded whole");
@@ -34,8 +34,20 @@ fuzz_target!(|input: &[u8]| {
         6 => {
             fuzzing::block(BlockKind::Limits, bytes);
         }
-        _ => {
+        7 => {
             fuzzing::block(BlockKind::Filters, bytes);
+        }
+        8 => {
+            let _ = Columns::open(bytes, bytes.len() as u64);
+        }
+        9 => {
+            fuzzing::columns_footer(bytes);
+        }
+        _ => {
+            let Some((rows, bytes)) = bytes.split_first() else {
+                return;
+            };
+            fuzzing::column(bytes, usize::from(*rows));
         }
     }
 });

@@ -6,10 +6,11 @@
 //! statistics  names: list of text, each name and category of the block once
 //!             for each chunk: list of (cat + 1, name + 1: places in names, or 0 for none; totals),
 //!                             totals of other events
-//! totals      events, timed, odd; if timed: first (signed), last - first, end - last;
-//!             durations: count; if count: sum (wide, folded), squares (wide), min, max (signed)
-//! sketches    for each chunk, for each group and then for other events:
-//!             low, list of (bin - bin before, count)
+//! totals      events, events - timed, odd; if timed: first - the last one that was written
+//!             (signed), last - first, end - last; events - count of durations; if count: sum
+//!             (wide, folded), squares (wide), min, max (signed)
+//! sketches    for each chunk, for each group and then for other events: low, number of bins;
+//!             then in the same order all of: bin - bin before; then all counts of these bins
 //! limits      for each chunk: present, distinct, exact (byte), types (byte),
 //!             numbers: 0, or 1 and two numbers; texts: 0, or 1, min, max (optional text);
 //!             dictionary: 0, or 1 and its entries
@@ -33,7 +34,7 @@ use crate::{BloomFilter, Sketch, ValueTypes};
 pub(crate) fn encode_statistics(chunks: &[ChunkStatistics]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     let mut places: HashMap<&[u8], u64> = HashMap::new();
-    let mut rows = Vec::new();
+    let (mut rows, mut before) = (Vec::new(), 0);
     for chunk in chunks {
         put_varint(&mut rows, chunk.groups.len() as u64);
         for group in &chunk.groups {
@@ -46,9 +47,9 @@ pub(crate) fn encode_statistics(chunks: &[ChunkStatistics]) -> Vec<u8> {
                 });
                 put_varint(&mut rows, place);
             }
-            put_totals(&mut rows, &group.totals);
+            put_totals(&mut rows, &group.totals, &mut before);
         }
-        put_totals(&mut rows, &chunk.other);
+        put_totals(&mut rows, &chunk.other, &mut before);
     }
     let mut out = Vec::new();
     put_varint(&mut out, names.len() as u64);
@@ -73,7 +74,7 @@ pub(crate) fn decode_statistics(
             .map(|text| Some(Box::from(*text)))
             .ok_or(Damage("group of an unknown name")),
     };
-    let mut all = Vec::with_capacity(chunks);
+    let (mut all, mut before) = (Vec::with_capacity(chunks), 0);
     for _ in 0..chunks {
         let mut statistics = ChunkStatistics::default();
         let groups = reader.length(6)?;
@@ -84,23 +85,29 @@ pub(crate) fn decode_statistics(
             statistics.groups.push(Group {
                 cat: label(reader.varint()?)?,
                 name: label(reader.varint()?)?,
-                totals: take_totals(&mut reader)?,
+                totals: take_totals(&mut reader, &mut before)?,
             });
         }
-        statistics.other = take_totals(&mut reader)?;
+        statistics.other = take_totals(&mut reader, &mut before)?;
         all.push(statistics);
     }
     reader.end()?;
     Ok(all)
 }
 
-fn put_totals(out: &mut Vec<u8>, totals: &Totals) {
-    put_varint(out, totals.events);
-    put_varint(out, totals.timed);
-    put_varint(out, totals.odd);
-    put_times(out, totals.times);
+/// Numbers that are nearly always the same are written as their difference, and a time as its
+/// distance from the one `before`.
+fn put_totals(out: &mut Vec<u8>, totals: &Totals, before: &mut i64) {
     let durations = &totals.durations;
-    put_varint(out, durations.count);
+    put_varint(out, totals.events);
+    put_varint(out, totals.events.wrapping_sub(totals.timed));
+    put_varint(out, totals.odd);
+    if let Some(times) = totals.times.filter(|_| totals.timed > 0) {
+        put_signed(out, times.first.wrapping_sub(*before));
+        put_lengths(out, times);
+        *before = times.first;
+    }
+    put_varint(out, totals.events.wrapping_sub(durations.count));
     if durations.count > 0 {
         put_wide(out, fold(durations.sum));
         put_wide(out, durations.sum_squares);
@@ -109,11 +116,20 @@ fn put_totals(out: &mut Vec<u8>, totals: &Totals) {
     }
 }
 
-fn take_totals(reader: &mut Reader<'_>) -> Result<Totals, Damage> {
-    let (events, timed, odd) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    let times = take_times(reader, timed)?;
+fn take_totals(reader: &mut Reader<'_>, before: &mut i64) -> Result<Totals, Damage> {
+    let beyond = Damage("more times than events");
+    let events = reader.varint()?;
+    let timed = events.checked_sub(reader.varint()?).ok_or(beyond)?;
+    let odd = reader.varint()?;
+    let times = match timed {
+        0 => None,
+        _ => {
+            *before = before.wrapping_add(reader.signed()?);
+            Some(take_lengths(reader, *before)?)
+        }
+    };
     let mut durations = Durations {
-        count: reader.varint()?,
+        count: events.checked_sub(reader.varint()?).ok_or(beyond)?,
         ..Durations::default()
     };
     if durations.count > 0 {
@@ -122,8 +138,8 @@ fn take_totals(reader: &mut Reader<'_>) -> Result<Totals, Damage> {
         durations.min = reader.signed()?;
         durations.max = reader.signed()?;
     }
-    if timed > events || odd > events || durations.count > events {
-        return Err(Damage("more times than events"));
+    if odd > events {
+        return Err(beyond);
     }
     Ok(Totals {
         events,
@@ -138,9 +154,13 @@ fn take_totals(reader: &mut Reader<'_>) -> Result<Totals, Damage> {
 pub(crate) fn put_times(out: &mut Vec<u8>, times: Option<TimeRange>) {
     if let Some(times) = times {
         put_signed(out, times.first);
-        put_varint(out, times.last.abs_diff(times.first));
-        put_varint(out, times.end.abs_diff(times.last));
+        put_lengths(out, times);
     }
+}
+
+fn put_lengths(out: &mut Vec<u8>, times: TimeRange) {
+    put_varint(out, times.last.abs_diff(times.first));
+    put_varint(out, times.end.abs_diff(times.last));
 }
 
 pub(crate) fn take_times(reader: &mut Reader<'_>, timed: u64) -> Result<Option<TimeRange>, Damage> {
@@ -148,11 +168,15 @@ pub(crate) fn take_times(reader: &mut Reader<'_>, timed: u64) -> Result<Option<T
         return Ok(None);
     }
     let first = reader.signed()?;
+    take_lengths(reader, first).map(Some)
+}
+
+fn take_lengths(reader: &mut Reader<'_>, first: i64) -> Result<TimeRange, Damage> {
     let beyond = Damage("time out of range");
     let last = first.checked_add_unsigned(reader.varint()?).ok_or(beyond)?;
     // The latest end is never before the latest start, because no event ends before it starts.
     let end = last.checked_add_unsigned(reader.varint()?).ok_or(beyond)?;
-    Ok(Some(TimeRange { first, last, end }))
+    Ok(TimeRange { first, last, end })
 }
 
 fn fold(value: i128) -> u128 {
@@ -164,47 +188,61 @@ fn unfold(value: u128) -> i128 {
 }
 
 pub(crate) fn encode_sketches(chunks: &[ChunkStatistics]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for chunk in chunks {
-        for totals in totals_of(chunk) {
-            let sketch = &totals.durations.sketch;
-            put_varint(&mut out, sketch.low());
-            put_varint(&mut out, sketch.bins().count() as u64);
-            let mut before = 0;
-            for (bin, count) in sketch.bins() {
-                put_varint(&mut out, u64::from(bin - before));
-                put_varint(&mut out, count);
-                before = bin;
-            }
+    // Steps are nearly all alike and counts are not: side by side they compress better.
+    let (mut out, mut steps, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+    for totals in chunks.iter().flat_map(totals_of) {
+        let sketch = &totals.durations.sketch;
+        put_varint(&mut out, sketch.low());
+        put_varint(&mut out, sketch.bins().count() as u64);
+        let mut before = 0;
+        for (bin, count) in sketch.bins() {
+            put_varint(&mut steps, u64::from(bin - before));
+            put_varint(&mut counts, count);
+            before = bin;
         }
     }
+    out.extend(steps);
+    out.extend(counts);
     out
 }
 
 /// Puts the sketches into the statistics that they belong to.
 pub(crate) fn decode_sketches(body: &[u8], chunks: &mut [ChunkStatistics]) -> Result<(), Damage> {
     let mut reader = Reader::new(body);
-    for chunk in chunks {
-        let groups = chunk.groups.iter_mut().map(|group| &mut group.totals);
-        for totals in groups.chain([&mut chunk.other]) {
-            let mut sketch = Sketch::default();
-            sketch.set_low(reader.varint()?);
-            let mut bin = 0_u32;
-            for _ in 0..reader.length(2)? {
-                let step = u32::try_from(reader.varint()?).ok();
-                bin = step
-                    .and_then(|step| bin.checked_add(step))
-                    .filter(|bin| *bin < BINS)
-                    .ok_or(Damage("sketch with an unknown bin"))?;
-                sketch.add_bin(bin, reader.varint()?);
-            }
-            if sketch.count() != totals.durations.count {
-                return Err(Damage("sketch of another number of events"));
-            }
-            totals.durations.sketch = sketch;
+    let mut lengths = Vec::new();
+    for totals in chunks.iter_mut().flat_map(totals_of_mut) {
+        totals.durations.sketch = Sketch::default();
+        totals.durations.sketch.set_low(reader.varint()?);
+        lengths.push(reader.length(2)?);
+    }
+    let mut bins = Vec::new();
+    for length in &lengths {
+        let mut bin = 0_u32;
+        for _ in 0..*length {
+            let step = u32::try_from(reader.varint()?).ok();
+            bin = step
+                .and_then(|step| bin.checked_add(step))
+                .filter(|bin| *bin < BINS)
+                .ok_or(Damage("sketch with an unknown bin"))?;
+            bins.push(bin);
+        }
+    }
+    let mut bins = bins.into_iter();
+    for (totals, length) in chunks.iter_mut().flat_map(totals_of_mut).zip(lengths) {
+        let sketch = &mut totals.durations.sketch;
+        for bin in bins.by_ref().take(length) {
+            sketch.add_bin(bin, reader.varint()?);
+        }
+        if sketch.count() != totals.durations.count {
+            return Err(Damage("sketch of another number of events"));
         }
     }
     reader.end()
+}
+
+fn totals_of_mut(chunk: &mut ChunkStatistics) -> impl Iterator<Item = &mut Totals> {
+    let groups = chunk.groups.iter_mut().map(|group| &mut group.totals);
+    groups.chain([&mut chunk.other])
 }
 
 fn totals_of(chunk: &ChunkStatistics) -> impl Iterator<Item = &Totals> {

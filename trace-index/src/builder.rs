@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use trace_query::{FieldId, FieldPath, FieldSource, FieldTable, Number, Value};
 
 use crate::OwnedValue;
+use crate::columns::{ChunkColumns, ColumnsBuilder, MISSING, row_number};
 use crate::config::IndexConfig;
 use crate::dimension::{DimensionBuilder, DimensionSummary};
 use crate::slowest::{Slowest, SlowestBuilder};
@@ -39,6 +40,8 @@ pub struct ChunkBuilder {
     /// Which dimensions events of one shape have in common.
     shaped: Vec<bool>,
     shapes: Vec<Option<Shape>>,
+    /// The columns of the chunk that is open, where they are kept.
+    columns: Option<Box<ColumnsBuilder>>,
 }
 
 /// What the events of one shape have in common in the chunk that is open.
@@ -78,6 +81,7 @@ impl ChunkBuilder {
             slowest: SlowestBuilder::default(),
             shaped: vec![false; ids.len()],
             shapes: Vec::new(),
+            columns: None,
             ids,
             config,
         }
@@ -94,6 +98,11 @@ impl ChunkBuilder {
     /// What is indexed.
     pub fn config(&self) -> &IndexConfig {
         &self.config
+    }
+
+    /// Keeps the columns of the chunks from now on: see [`ChunkBuilder::finish_columns`].
+    pub fn keep_columns(&mut self) {
+        self.columns = Some(Box::new(ColumnsBuilder::new(self.ids.len())));
     }
 
     /// Takes one event.
@@ -134,6 +143,16 @@ impl ChunkBuilder {
             Some(shape) => {
                 shape.uncounted += 1;
                 let place = shape.group;
+                if let Some(columns) = &mut self.columns {
+                    for (at, shaped) in self.shaped.iter().enumerate() {
+                        if *shaped {
+                            columns.value(
+                                at,
+                                shape.ids[at].map_or(MISSING, |id| row_number(Some(id))),
+                            );
+                        }
+                    }
+                }
                 self.count_unshaped(event);
                 place
             }
@@ -144,8 +163,10 @@ impl ChunkBuilder {
         let (start, length) = (event.field(self.ts), event.field(self.dur));
         let given = u8::from(start.is_some()) + u8::from(length.is_some());
         let (start, length) = (start.and_then(whole_nanos), length.and_then(whole_nanos));
-        if given != u8::from(start.is_some()) + u8::from(length.is_some()) {
-            totals.odd += 1;
+        let odd = given != u8::from(start.is_some()) + u8::from(length.is_some());
+        totals.odd += u64::from(odd);
+        if let Some(columns) = &mut self.columns {
+            columns.end_row(start, length, odd);
         }
         if let Some(length) = length {
             totals.durations.add(length);
@@ -174,10 +195,16 @@ impl ChunkBuilder {
     /// Counts the values that events of one shape need not have in common.
     #[inline]
     fn count_unshaped<S: FieldSource + ?Sized>(&mut self, event: &S) {
-        let dimensions = self.dimensions.iter_mut().zip(&self.ids).zip(&self.shaped);
-        for ((dimension, id), shaped) in dimensions {
-            if !shaped && let Some(value) = event.field(*id) {
-                dimension.count(value, self.entries_max);
+        let dimensions = self.dimensions.iter_mut().zip(&self.ids).enumerate();
+        for (at, (dimension, id)) in dimensions {
+            if self.shaped[at] {
+                continue;
+            }
+            let row = event.field(*id).map_or(MISSING, |value| {
+                row_number(dimension.count(value, self.entries_max))
+            });
+            if let Some(columns) = &mut self.columns {
+                columns.value(at, row);
             }
         }
     }
@@ -189,10 +216,14 @@ impl ChunkBuilder {
         // A value that is not kept has no number to be counted by later.
         let mut kept = true;
         for (at, (dimension, id)) in self.dimensions.iter_mut().zip(&self.ids).enumerate() {
-            let Some(value) = event.field(*id) else {
+            let value = event.field(*id);
+            let number = value.and_then(|value| dimension.count(value, self.entries_max));
+            if let Some(columns) = &mut self.columns {
+                columns.value(at, value.map_or(MISSING, |_| row_number(number)));
+            }
+            let Some(value) = value else {
                 continue;
             };
-            let number = dimension.count(value, self.entries_max);
             if let Some(label) = labels.get_mut(at) {
                 *label = Label::new(value, number);
             }
@@ -229,6 +260,14 @@ impl ChunkBuilder {
                 }
             }
         }
+    }
+
+    /// The columns of the events since the last chunk, where they are kept; to be asked for in
+    /// front of [`ChunkBuilder::finish`].
+    pub fn finish_columns(&mut self) -> Option<ChunkColumns> {
+        let dimensions = &self.dimensions;
+        let columns = self.columns.as_mut()?;
+        Some(columns.finish(|dimension| dimensions[dimension].values()))
     }
 
     /// The summary of the events since the last one; begins anew for the next chunk.

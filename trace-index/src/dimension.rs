@@ -51,6 +51,11 @@ impl DimensionBuilder {
         self.count_overflow(value)
     }
 
+    /// The values that are kept, in the order of their numbers.
+    pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = Value<'_>> {
+        self.interner.values().map(|(value, _)| value)
+    }
+
     /// Counts the value of a number that [`DimensionBuilder::count`] gave so many times more.
     pub(crate) fn count_again(&mut self, id: u32, times: u64) {
         if let Some(overflow) = &mut self.overflow

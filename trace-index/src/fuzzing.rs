@@ -1,7 +1,7 @@
 //! Doors for the fuzz targets, past the checksums that random bytes never pass. Not for readers.
 
 use crate::statistics::ChunkStatistics;
-use crate::{BlockKind, body, provenance, sidecar, slowest};
+use crate::{BlockKind, body, columns, provenance, sidecar, slowest};
 
 /// Chunks of the blocks that are tried.
 const CHUNKS: usize = 3;
@@ -24,6 +24,16 @@ pub fn block(kind: BlockKind, bytes: &[u8]) -> bool {
 /// Decodes the footer of an `.idx`, gzip checkpoints included.
 pub fn footer(bytes: &[u8]) -> bool {
     sidecar::footer::decode(bytes, 1 << 30).is_ok()
+}
+
+/// Decodes the footer of a `.cidx`.
+pub fn columns_footer(bytes: &[u8]) -> bool {
+    columns::decode_footer(bytes, 1 << 30).is_ok()
+}
+
+/// Decodes a column of times, and one of values.
+pub fn column(bytes: &[u8], rows: usize) -> bool {
+    columns::decode_any(bytes, rows)
 }
 
 /// Decodes the body of a `.pidx`.

@@ -142,7 +142,7 @@ impl Interner {
     }
 
     /// All values with their counts, in the order in which they came first.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (Value<'_>, u64)> {
+    pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = (Value<'_>, u64)> {
         self.entries.iter().map(|entry| {
             let word = entry.words[0];
             let value = match entry.tag {

@@ -9,6 +9,7 @@
 //! | the bytes beside the file, `.idx`, readable block by block | [`Sidecar`], [`Block`] |
 //! | whether they still belong to the file | [`Identity`] |
 //! | which chunks a query must read, and which are answered already | [`Pruner`], [`Pruning`] |
+//! | times and values of every event, `.cidx`, that tell which match | [`Columns`], [`ColumnFilter`] |
 //! | where re-split packets came from, `.pidx` | [`Provenance`] |
 //!
 //! A summary has, for each dimension, the number of events that have it, its distinct values, its
@@ -49,6 +50,7 @@ mod builder;
 mod cache;
 mod checkpoint;
 mod chunk;
+mod columns;
 mod config;
 mod dictionary;
 mod dimension;
@@ -71,6 +73,9 @@ pub use builder::{ChunkBuilder, ChunkSummary};
 pub use cache::{CacheCounts, FilterCache};
 pub use checkpoint::{Checkpoint, DamagedWindow, StoredWindow, WINDOW_BYTES, Window};
 pub use chunk::{Chunk, Identity, Stale};
+pub use columns::{
+    ChunkColumns, ColumnBlock, ColumnFilter, Columns, ColumnsOpened, ColumnsWriter, Matches,
+};
 pub use config::{DIMENSIONS_MAX, ENTRIES_FACTOR, IndexConfig, Work};
 pub use dictionary::Dictionary;
 pub use dimension::DimensionSummary;

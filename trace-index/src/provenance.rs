@@ -11,10 +11,15 @@
 //! ```
 
 use crate::chunk::Identity;
-use crate::sidecar::{SidecarError, Trailer, close, damaged, header, put_identity, take_identity};
+use crate::sidecar::{
+    Form, SidecarError, Trailer, closed, damaged, header, put_identity, take_identity,
+};
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
-const MAGIC: [u8; 8] = *b"THLDPRV\0";
+const FORM: Form = Form {
+    magic: *b"THLDPRV\0",
+    version: 1,
+};
 
 /// Which original files the chunks of a file came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,7 +140,7 @@ impl Provenance {
                 segment.first_line.wrapping_add(segment.lines),
             );
         }
-        close(MAGIC, header(MAGIC), out)
+        closed(FORM, header(FORM), out)
     }
 
     /// Reads a sidecar.
@@ -144,12 +149,12 @@ impl Provenance {
     /// When the bytes are none, of another version, or damaged.
     pub fn read(file: &[u8]) -> Result<Provenance, SidecarError> {
         let length = file.len() as u64;
-        if !file.starts_with(&header(MAGIC)) {
+        if !file.starts_with(&header(FORM)) {
             return Err(SidecarError::NotAnIndex(
                 "its first bytes are not those of one",
             ));
         }
-        let trailer = Trailer::read(MAGIC, file, length)?;
+        let trailer = Trailer::read(FORM, file, length)?;
         let Ok(footer) = trailer.footer(file, length)? else {
             return Err(SidecarError::NotAnIndex(
                 "its footer begins before the file",

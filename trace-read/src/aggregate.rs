@@ -36,6 +36,8 @@ pub fn count(
 struct Counting;
 
 impl Worker for Counting {
+    const COUNTS_ONLY: bool = true;
+
     fn begin(&mut self, _: TaskRef<'_>) {}
 
     fn event(&mut self, _: &dyn Event) -> ControlFlow<()> {

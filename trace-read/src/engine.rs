@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use trace_events::Event;
-use trace_index::{BlockKind, ChunkStatistics, Index, Pruner, Pruning, SlowRecord};
+use trace_index::{BlockKind, ChunkStatistics, ColumnFilter, Index, Pruner, Pruning, SlowRecord};
 use trace_query::{FieldTable, Filter, Program};
 
 use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts, passes_none};
@@ -27,6 +27,8 @@ pub(crate) struct Planned<'s> {
     pub(crate) source: &'s dyn ChunkSource,
     /// What its events are asked.
     filter: Option<Filter>,
+    /// What its columns are asked, where it has some.
+    columns: Option<ColumnFilter>,
     tasks: Vec<Task>,
 }
 
@@ -77,10 +79,15 @@ pub(crate) fn plan<'s>(
                 tasks
             }
         };
+        let columns = local
+            .as_ref()
+            .filter(|_| !tasks.is_empty() && source.has_columns())
+            .map(|local| ColumnFilter::new(&local.prune));
         let filter = local.map(|local| local.evaluate);
         plan.sources.push(Planned {
             source: &**source,
             filter,
+            columns,
             tasks,
         });
     }
@@ -200,6 +207,9 @@ pub(crate) struct TaskRef<'p> {
 
 /// What one thread does with the events it is given.
 pub(crate) trait Worker {
+    /// Whether it counts events and asks nothing of them.
+    const COUNTS_ONLY: bool = false;
+
     /// A task begins.
     fn begin(&mut self, task: TaskRef<'_>);
 
@@ -295,6 +305,34 @@ struct Reader<'p, 's> {
 }
 
 impl Reader<'_, '_> {
+    /// What columns tell of a task: the task without the chunks that need not be read, where they
+    /// tell anything. Matches that are known are counted, when that is all that is asked.
+    fn narrow<W: Worker>(
+        &mut self,
+        planned: &Planned<'_>,
+        task: &Task,
+    ) -> (Counters, Option<Task>) {
+        let filter = planned.columns.as_ref().filter(|_| task.records.is_none());
+        let Some(narrowed) = filter.and_then(|filter| planned.source.narrow(task, filter)) else {
+            return (Counters::default(), None);
+        };
+        let (mut counters, mut chunks) = (narrowed.counters, narrowed.unknown);
+        for (chunk, matches) in narrowed.known {
+            if W::COUNTS_ONLY {
+                self.matched += matches;
+                counters.told_by_columns += 1;
+            } else {
+                chunks.push(chunk);
+            }
+        }
+        chunks.sort_unstable();
+        let left = Task {
+            chunks,
+            ..task.clone()
+        };
+        (counters, Some(left))
+    }
+
     fn read<W: Worker>(
         &mut self,
         task: TaskRef<'_>,
@@ -302,6 +340,15 @@ impl Reader<'_, '_> {
     ) -> Result<Counters, ReadError> {
         self.cancel.check()?;
         let planned = &self.plan[task.source];
+        let (counters, narrowed) = self.narrow::<W>(planned, task.task);
+        let read = narrowed.as_ref().unwrap_or(task.task);
+        if narrowed.as_ref().is_some_and(|task| task.chunks.is_empty()) {
+            worker.begin(task);
+            if worker.end(task).is_break() {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            return Ok(counters);
+        }
         let mut table = self.table.clone();
         let program = planned
             .filter
@@ -326,9 +373,10 @@ impl Reader<'_, '_> {
             }
             worker.event(event)
         };
-        let counters = planned
+        let mut counters = counters;
+        counters += planned
             .source
-            .read(task.task, &table, &mut self.scratch, &mut each)?;
+            .read(read, &table, &mut self.scratch, &mut each)?;
         self.cancel.check()?;
         if worker.end(task).is_break() {
             self.stop.store(true, Ordering::Relaxed);

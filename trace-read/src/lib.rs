@@ -34,8 +34,8 @@ mod stored;
 
 pub use aggregate::{GROUPS_MAX, GroupRow, count, group_by};
 pub use dft::{
-    BuildOptions, Built, DftFile, DftSet, Indexed, Update, build, identity, sidecar_path,
-    update_sidecar, write_sidecar,
+    BuildOptions, Built, BuiltColumns, DftFile, DftSet, Indexed, Update, build, columns_path,
+    identity, sidecar_path, update_sidecar, write_sidecar,
 };
 pub use error::ReadError;
 pub use evidence::Evidence;
@@ -47,7 +47,7 @@ pub use output::{
 pub use packet_files::open_paths;
 pub use request::{Cancel, Limits, Report, Request};
 pub use rows::write_rows;
-pub use source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
+pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
 pub use stored::{
     AgentTrace, IndexedLeaf, Leaf, LeafIndexOptions, LeafRanges, LeafSource, StorageSet,
     StoredLeaf, index_leaf,

@@ -153,6 +153,7 @@ impl Report {
     /// Takes in what reading cost and found.
     pub(crate) fn add(&mut self, mut counters: Counters) {
         self.damaged.append(&mut counters.damaged);
+        self.read = self.read.saturating_sub(counters.told_by_columns);
         self.counters += counters;
     }
 
@@ -167,8 +168,10 @@ impl Report {
             ("chunks", self.chunks as u64),
             ("summarized", self.summarized as u64),
             ("slowest", self.slowest as u64),
+            ("columns", counters.told_by_columns as u64),
             ("read", self.read as u64),
             ("index_bytes", self.index_bytes),
+            ("column_bytes", counters.column_bytes),
             ("fetched_bytes", counters.fetched_bytes),
             ("decoded_bytes", counters.decoded_bytes),
             ("events", counters.decoded.events),
@@ -202,8 +205,10 @@ impl Report {
             format!("  ruled out by filters: {filters}"),
             format!("  answered by summaries: {}", self.summarized),
             format!("  slowest events kept in the index: {}", self.slowest),
+            format!("  told by columns: {}", self.counters.told_by_columns),
             format!("  read: {} of {left} left", self.read),
             format!("index bytes fetched: {}", self.index_bytes),
+            format!("column bytes fetched: {}", self.counters.column_bytes),
             format!("bytes fetched: {}", self.counters.fetched_bytes),
             format!("bytes decoded: {}", self.counters.decoded_bytes),
             format!("events decoded: {}", self.counters.decoded.events),

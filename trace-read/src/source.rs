@@ -2,7 +2,7 @@
 
 use trace_events::gzip::{Inflater, TextBuffer};
 use trace_events::{Decoded, EachEvent};
-use trace_index::Chunk;
+use trace_index::{Chunk, ColumnFilter};
 use trace_query::{BareUnit, Expr, FieldTable, Filter};
 
 use crate::{Evidence, ReadError};
@@ -37,6 +37,17 @@ pub trait ChunkSource: Send + Sync {
     /// source for `None`, which is what a source without an index is asked for.
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task>;
 
+    /// Whether [`ChunkSource::narrow`] may tell anything.
+    fn has_columns(&self) -> bool {
+        false
+    }
+
+    /// What columns tell of the chunks of a task without reading them; `None` where there are no
+    /// columns. What is damaged is told in the counters and not believed.
+    fn narrow(&self, _task: &Task, _filter: &ColumnFilter) -> Option<Narrowed> {
+        None
+    }
+
     /// Whether [`ChunkSource::read`] takes tasks with records.
     fn reads_records(&self) -> bool {
         false
@@ -55,6 +66,17 @@ pub trait ChunkSource: Send + Sync {
         scratch: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError>;
+}
+
+/// What columns tell of the chunks of a task.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Narrowed {
+    /// Chunks of which the matches are known, where there are some, and how many there are.
+    pub known: Vec<(usize, u64)>,
+    /// Chunks that must be read to know.
+    pub unknown: Vec<usize>,
+    /// What that cost.
+    pub counters: Counters,
 }
 
 /// A filter as one source understands it.
@@ -131,6 +153,10 @@ pub struct Counters {
     pub fetched_bytes: u64,
     /// Bytes of events after inflating.
     pub decoded_bytes: u64,
+    /// Bytes of columns that were fetched.
+    pub column_bytes: u64,
+    /// Chunks that need not be read, because columns told their matches.
+    pub told_by_columns: usize,
     /// What the bytes held.
     pub decoded: Decoded,
     /// What could not be read and was left out, for people.
@@ -143,6 +169,8 @@ impl std::ops::AddAssign for Counters {
     fn add_assign(&mut self, other: Counters) {
         self.fetched_bytes += other.fetched_bytes;
         self.decoded_bytes += other.decoded_bytes;
+        self.column_bytes += other.column_bytes;
+        self.told_by_columns += other.told_by_columns;
         self.decoded += other.decoded;
         self.faults.extend(other.faults);
         self.damaged.extend(other.damaged);

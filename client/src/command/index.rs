@@ -26,7 +26,7 @@ pub(super) struct Index {
     #[arg(
         long,
         value_name = "KIB",
-        default_value_t = 8_192,
+        default_value_t = 16_384,
         value_parser = clap::value_parser!(u64).range(16..=1 << 20)
     )]
     chunk_kib: u64,
@@ -38,6 +38,10 @@ pub(super) struct Index {
         value_parser = clap::value_parser!(u64).range(64..=1 << 20)
     )]
     spacing_kib: u64,
+    /// Also keep the times and values of every event, in FILE.cidx: larger than the index by far,
+    /// for counts over parts of chunks without reading them
+    #[arg(long)]
+    columns: bool,
     /// Make the index anew even where it is up to date
     #[arg(long)]
     force: bool,
@@ -48,6 +52,7 @@ impl Index {
         let mut options = BuildOptions {
             chunk_bytes: self.chunk_kib << 10,
             spacing_bytes: self.spacing_kib << 10,
+            columns: self.columns,
             ..BuildOptions::default()
         };
         for field in &self.fields {
@@ -133,6 +138,7 @@ fn document(file: &str, indexed: &Indexed) -> Value {
         "text_bytes": indexed.text_bytes,
         "file_bytes": indexed.file_bytes,
         "index_bytes": indexed.sidecar_bytes,
+        "columns_bytes": indexed.columns_bytes,
         "fault": indexed.fault,
     })
 }
@@ -144,6 +150,6 @@ fn row(file: String, indexed: &Indexed) -> Vec<String> {
         indexed.events.to_string(),
         indexed.chunks.to_string(),
         bytes_text(indexed.text_bytes),
-        bytes_text(indexed.sidecar_bytes),
+        bytes_text(indexed.sidecar_bytes + indexed.columns_bytes.unwrap_or(0)),
     ]
 }

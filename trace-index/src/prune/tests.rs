@@ -6,8 +6,8 @@ use trace_query::{
 
 use super::{Pruner, Pruning, Tier};
 use crate::{
-    BLOCK_CHUNKS, Chunk, ChunkBuilder, ChunkStatistics, Index, IndexConfig, Opened, OwnedValue,
-    Sidecar,
+    BLOCK_CHUNKS, Chunk, ChunkBuilder, ChunkStatistics, ColumnFilter, Columns, ColumnsOpened,
+    ColumnsWriter, Identity, Index, IndexConfig, Matches, Opened, OwnedValue, Sidecar,
 };
 
 /// The fields of the events below, in this order.
@@ -42,6 +42,33 @@ fn build(config: &IndexConfig, chunks: &[Vec<Event>]) -> Index {
     build_by_shape(config, chunks, &[])
 }
 
+/// Numbers of shapes: which values events have of some fields.
+struct Shapes<'s> {
+    shared: &'s [&'s str],
+    known: Vec<String>,
+}
+
+impl Shapes<'_> {
+    fn new<'s>(shared: &'s [&'s str]) -> Shapes<'s> {
+        Shapes {
+            shared,
+            known: Vec::new(),
+        }
+    }
+
+    fn of(&mut self, event: &Event) -> Option<u32> {
+        let values = FIELDS.iter().zip(event);
+        let values: Vec<_> = values.filter(|(f, _)| self.shared.contains(f)).collect();
+        let values = format!("{values:?}");
+        let place = self.known.iter().position(|known| *known == values);
+        let place = place.unwrap_or_else(|| {
+            self.known.push(values);
+            self.known.len() - 1
+        });
+        (!self.shared.is_empty()).then(|| u32::try_from(place).unwrap())
+    }
+}
+
 /// The index, made with events that tell by their shape what values of `shared` they have.
 fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) -> Index {
     let mut index = Index::new(config);
@@ -49,21 +76,11 @@ fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) 
     let mut builder = ChunkBuilder::new(config.clone(), &mut fields);
     builder.share_by_shape(shared);
     assert_eq!(fields.len(), FIELDS.len());
-    let mut shapes: Vec<String> = Vec::new();
-    let mut shape = |event: &Event| {
-        let values = FIELDS.iter().zip(event);
-        let values: Vec<_> = values.filter(|(field, _)| shared.contains(field)).collect();
-        let values = format!("{values:?}");
-        let known = shapes.iter().position(|shape| *shape == values);
-        known.unwrap_or_else(|| {
-            shapes.push(values);
-            shapes.len() - 1
-        })
-    };
+    let mut shapes = Shapes::new(shared);
     for chunk in chunks {
         // The record of an event is its place in the chunk.
         for (place, event) in (0_u64..).zip(chunk) {
-            let shape = (!shared.is_empty()).then(|| u32::try_from(shape(event)).unwrap());
+            let shape = shapes.of(event);
             builder.add_record(&row(event), shape, place, &place.to_le_bytes());
         }
         index.push(Chunk::default(), builder.finish());
@@ -85,11 +102,59 @@ fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
     let shaped = build_by_shape(config, chunks, &["name", "cat", "pid"]);
     check_index(filter, &index, chunks);
     check_index(filter, &shaped, chunks);
+    check_columns(filter, config, chunks, &[]);
+    check_columns(filter, config, chunks, &["name", "cat", "pid"]);
     if config.expected_entries > 1 {
         // Nothing was dropped: they are the same.
         let bytes = |index: &Index| index.encode().expect("all is loaded");
         assert_eq!(bytes(&shaped), bytes(&index));
     }
+}
+
+/// What columns tell of each chunk is what its events are.
+fn check_columns(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) {
+    let program = Program::compile(filter, &mut table());
+    let (file, index) = columns_of(config, chunks, shared);
+    let length = file.len() as u64;
+    let Ok(ColumnsOpened::Columns(columns)) = Columns::open(&file, length) else {
+        panic!("does not open");
+    };
+    assert!(columns.belong_to(&index));
+    let filter_of_columns = ColumnFilter::new(filter);
+    for (chunk, events) in chunks.iter().enumerate() {
+        let truth = events.iter().filter(|event| program.matches(&row(event)));
+        let truth = truth.count() as u64;
+        let wanted = filter_of_columns.wanted(&columns, chunk);
+        let bytes_of =
+            |range: std::ops::Range<u64>| file[range.start as usize..range.end as usize].to_vec();
+        let loaded: Vec<_> = wanted.iter().map(|b| (*b, bytes_of(b.range()))).collect();
+        match filter_of_columns.matches(&columns, chunk, &loaded) {
+            Ok(Matches::Exactly(matches)) => assert_eq!(matches, truth, "{filter}"),
+            Ok(Matches::AtMost(matches)) => assert!(matches >= truth, "{filter}: {matches}"),
+            Err(error) => panic!("{filter}: {error}"),
+        }
+    }
+}
+
+/// The bytes of a file of columns, and the index that they belong to.
+fn columns_of(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) -> (Vec<u8>, Index) {
+    let mut index = Index::new(config);
+    let dimensions = config.dimensions().iter().map(FieldPath::as_str);
+    let mut writer = ColumnsWriter::new(Vec::new(), dimensions).unwrap();
+    let mut builder = ChunkBuilder::new(config.clone(), &mut table());
+    builder.share_by_shape(shared);
+    builder.keep_columns();
+    let mut shapes = Shapes::new(shared);
+    for chunk in chunks {
+        for event in chunk {
+            builder.add_record(&row(event), shapes.of(event), 0, b"");
+        }
+        writer
+            .chunk(&Chunk::default(), builder.finish_columns().unwrap())
+            .unwrap();
+        index.push(Chunk::default(), builder.finish());
+    }
+    (writer.finish(&Identity::default()).unwrap(), index)
 }
 
 fn check_index(filter: &Filter, index: &Index, chunks: &[Vec<Event>]) {

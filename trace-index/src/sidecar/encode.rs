@@ -1,8 +1,8 @@
 //! From an index to the bytes of a sidecar.
 
 use super::block::{Block, BlockKind, KINDS};
-use super::envelope::{close, header, pack};
-use super::{MAGIC, SidecarError};
+use super::envelope::{closed, header, pack};
+use super::{FORM, SidecarError};
 use crate::body;
 use crate::checkpoint::{self, Window};
 use crate::chunk::Identity;
@@ -50,7 +50,7 @@ impl Index {
             return Err(SidecarError::NotLoaded);
         }
         let mut writer = Writer {
-            file: header(MAGIC),
+            file: header(FORM),
             blocks: Vec::new(),
         };
         for (number, block) in self.statistics.blocks.iter().enumerate() {
@@ -101,7 +101,7 @@ impl Index {
         }
         let checkpoints = checkpoint::encode(&self.checkpoints, &mut writer.file);
         let footer = self.encode_footer(&checkpoints, &writer.blocks);
-        close(MAGIC, writer.file, footer)
+        closed(FORM, writer.file, footer)
     }
 
     /// Whether every block and window is loaded.

@@ -1,6 +1,5 @@
 //! Header, footer and trailer around the body of a sidecar file, and the packing of its parts.
 
-use super::VERSION;
 use super::error::{SidecarError, damaged};
 use crate::wire::{Damage, Reader};
 
@@ -10,6 +9,8 @@ const RAW_BYTES_MAX: usize = 64 << 20;
 const PACK_BYTES_MIN: usize = 128;
 /// The level of blocks and footers: small, written once, fetched from afar.
 const LEVEL: i32 = 9;
+/// The level of columns.
+const FAST_LEVEL: i32 = 1;
 const HEADER_BYTES: usize = 24;
 const TRAILER_BYTES: usize = 48;
 
@@ -18,6 +19,15 @@ const _: () = assert!(TRAILER_BYTES == 8 + 4 + 4 + 4 + 4 + 8 + 4 + 4 + 8);
 
 /// Compresses a part where that makes it smaller; gives the stored bytes and the raw length.
 pub(crate) fn pack(raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
+    pack_at(LEVEL, raw)
+}
+
+/// As [`pack`], for what is large and written while a trace is read.
+pub(crate) fn pack_fast(raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
+    pack_at(FAST_LEVEL, raw)
+}
+
+fn pack_at(level: i32, raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
     let raw_length = u32::try_from(raw.len())
         .ok()
         .filter(|_| raw.len() <= RAW_BYTES_MAX)
@@ -26,7 +36,7 @@ pub(crate) fn pack(raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
             max: RAW_BYTES_MAX,
         })?;
     if raw.len() >= PACK_BYTES_MIN {
-        let packed = zstd::bulk::compress(&raw, LEVEL)
+        let packed = zstd::bulk::compress(&raw, level)
             .expect("compressing memory into memory that grows does not fail");
         if packed.len() < raw.len() {
             return Ok((packed, raw_length));
@@ -50,35 +60,48 @@ pub(crate) fn unpack(stored: &[u8], raw_length: u32) -> Result<Vec<u8>, Damage> 
     }
 }
 
+/// By what the files of one kind are known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: u32,
+}
+
 /// The first bytes of a file.
-pub(crate) fn header(magic: [u8; 8]) -> Vec<u8> {
-    let mut header = magic.to_vec();
-    header.extend(VERSION.to_le_bytes());
+pub(crate) fn header(form: Form) -> Vec<u8> {
+    let mut header = form.magic.to_vec();
+    header.extend(form.version.to_le_bytes());
     header.extend([0; 8]);
     header.extend(crc32c::crc32c(&header).to_le_bytes());
     header
 }
 
+/// The footer and the trailer of a file whose body ends at `offset`.
+pub(crate) fn close(form: Form, offset: u64, footer: Vec<u8>) -> Result<Vec<u8>, SidecarError> {
+    let (mut end, raw_length) = pack(footer)?;
+    let checksum = crc32c::crc32c(&end);
+    let length = u32::try_from(end.len()).expect("a footer is far below 4 GiB");
+    let begin = end.len();
+    end.extend(offset.to_le_bytes());
+    end.extend(length.to_le_bytes());
+    end.extend(raw_length.to_le_bytes());
+    end.extend(checksum.to_le_bytes());
+    end.extend(form.version.to_le_bytes());
+    end.extend((offset + (begin + TRAILER_BYTES) as u64).to_le_bytes());
+    end.extend([0; 4]);
+    end.extend(crc32c::crc32c(&end[begin..]).to_le_bytes());
+    end.extend(form.magic);
+    Ok(end)
+}
+
 /// Puts the footer and the trailer behind the body of a file.
-pub(crate) fn close(
-    magic: [u8; 8],
+pub(crate) fn closed(
+    form: Form,
     mut file: Vec<u8>,
     footer: Vec<u8>,
 ) -> Result<Vec<u8>, SidecarError> {
-    let offset = file.len() as u64;
-    let (stored, raw_length) = pack(footer)?;
-    let length = u32::try_from(stored.len()).expect("a footer is far below 4 GiB");
-    file.extend(&stored);
-    let begin = file.len();
-    file.extend(offset.to_le_bytes());
-    file.extend(length.to_le_bytes());
-    file.extend(raw_length.to_le_bytes());
-    file.extend(crc32c::crc32c(&stored).to_le_bytes());
-    file.extend(VERSION.to_le_bytes());
-    file.extend(((begin + TRAILER_BYTES) as u64).to_le_bytes());
-    file.extend([0; 4]);
-    file.extend(crc32c::crc32c(&file[begin..]).to_le_bytes());
-    file.extend(magic);
+    let end = close(form, file.len() as u64, footer)?;
+    file.extend(end);
     Ok(file)
 }
 
@@ -93,16 +116,12 @@ pub(crate) struct Trailer {
 
 impl Trailer {
     /// Reads the trailer from the last bytes of a file of `file_length` bytes.
-    pub(crate) fn read(
-        magic: [u8; 8],
-        tail: &[u8],
-        file_length: u64,
-    ) -> Result<Trailer, SidecarError> {
+    pub(crate) fn read(form: Form, tail: &[u8], file_length: u64) -> Result<Trailer, SidecarError> {
         let trailer = tail
             .last_chunk::<TRAILER_BYTES>()
             .ok_or(SidecarError::NotAnIndex("too short"))?;
         let (begin, end) = trailer.split_at(TRAILER_BYTES - 8);
-        if end != magic {
+        if end != form.magic {
             return Err(SidecarError::NotAnIndex(
                 "its last bytes are not those of one",
             ));
@@ -116,8 +135,11 @@ impl Trailer {
             return Err(fault("checksum differs"));
         }
         let version = (rest >> 32) as u32;
-        if version != VERSION {
-            return Err(SidecarError::Version { found: version });
+        if version != form.version {
+            return Err(SidecarError::Version {
+                found: version,
+                wanted: form.version,
+            });
         }
         let trailer = Trailer {
             offset,

@@ -1,18 +1,18 @@
 //! What can be wrong with a sidecar.
 
-use super::VERSION;
-
 /// Why the bytes of a sidecar cannot be used. It is derived data: index the file again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SidecarError {
     /// It is no sidecar, or torn off.
     #[error("no index: {0}")]
     NotAnIndex(&'static str),
-    /// A later version wrote it.
-    #[error("index of version {found}, this program reads {VERSION}; index the file again")]
+    /// Another version wrote it.
+    #[error("index of version {found}, this program reads {wanted}; index the file again")]
     Version {
         /// The version it has.
         found: u32,
+        /// The version that is read.
+        wanted: u32,
     },
     /// A part is damaged.
     #[error("index damaged in {part} at offset {offset}: {reason}; index the file again")]

@@ -42,16 +42,19 @@ use crate::slowest;
 
 pub use block::{Block, BlockKind};
 pub(crate) use encode::put_identity;
-pub(crate) use envelope::{Trailer, close, header};
+pub(crate) use envelope::{Form, Trailer, close, closed, header, pack_fast, unpack};
 pub use error::SidecarError;
 pub(crate) use error::damaged;
 pub(crate) use footer::take_identity;
 
 /// Version of the bytes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes at the end of a sidecar that a reader fetches first.
 pub const TAIL_BYTES: u64 = 32 << 10;
-const MAGIC: [u8; 8] = *b"THLDIDX\0";
+const FORM: Form = Form {
+    magic: *b"THLDIDX\0",
+    version: VERSION,
+};
 
 /// A sidecar of which the footer was read: an index without blocks, and where the blocks lie.
 #[derive(Debug, Clone)]
@@ -76,7 +79,7 @@ impl Sidecar {
     /// # Errors
     /// When the bytes are no sidecar, of another version, or damaged.
     pub fn open(tail: &[u8], file_length: u64) -> Result<Opened, SidecarError> {
-        let trailer = Trailer::read(MAGIC, tail, file_length)?;
+        let trailer = Trailer::read(FORM, tail, file_length)?;
         let footer = match trailer.footer(tail, file_length)? {
             Ok(footer) => footer,
             Err(more) => return Ok(Opened::More(more)),
@@ -95,7 +98,7 @@ impl Sidecar {
     /// # Errors
     /// When any part of it is damaged.
     pub fn read(file: &[u8]) -> Result<Index, SidecarError> {
-        let header = header(MAGIC);
+        let header = header(FORM);
         if !file.starts_with(&header) {
             let reason = "its first bytes are not those of one";
             return Err(SidecarError::NotAnIndex(reason));

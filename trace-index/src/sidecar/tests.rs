@@ -133,14 +133,21 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn golden_bytes_of_version_1_are_read() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v1/sample.idx");
-    if !std::path::Path::new(path).exists() {
-        std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v1")).unwrap();
-        std::fs::write(path, sample().encode().unwrap()).unwrap();
+fn golden_bytes_are_read_and_those_of_older_versions_refused() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
+    let path = format!("{folder}/v2/sample.idx");
+    if !std::path::Path::new(&path).exists() {
+        std::fs::create_dir_all(format!("{folder}/v2")).unwrap();
+        std::fs::write(&path, sample().encode().unwrap()).unwrap();
     }
     let golden = std::fs::read(path).unwrap();
     assert_eq!(Sidecar::read(&golden).unwrap(), sample());
+    let old = std::fs::read(format!("{folder}/v1/sample.idx")).unwrap();
+    let refused = Sidecar::open(&old, old.len() as u64);
+    assert!(
+        matches!(refused, Err(SidecarError::Version { .. })),
+        "{refused:?}"
+    );
 }
 
 /// A chunk needs no filter; everything else is there or the sidecar is not whole.
@@ -156,7 +163,7 @@ fn a_sidecar_that_does_not_name_every_block_is_refused() {
         let named: Vec<_> = blocks.filter(|b| Some(b.kind) != kind).cloned().collect();
         let checkpoints = crate::checkpoint::encode(&index.checkpoints, &mut body);
         let footer = index.encode_footer(&checkpoints, &named);
-        Sidecar::read(&super::close(super::MAGIC, body, footer).unwrap())
+        Sidecar::read(&super::closed(super::FORM, body, footer).unwrap())
     };
     assert_eq!(without(None).as_ref(), Ok(&index));
     for kind in [
@@ -240,12 +247,15 @@ fn foreign_and_torn_files_are_refused() {
     ));
     let mut later = bytes.clone();
     let trailer = later.len() - 48;
-    later[trailer + 20] = 2;
+    later[trailer + 20] = 3;
     let checksum = crc32c::crc32c(&later[trailer..trailer + 36]).to_le_bytes();
     later[trailer + 36..trailer + 40].copy_from_slice(&checksum);
     assert!(matches!(
         Sidecar::open(&later, length),
-        Err(SidecarError::Version { found: 2 })
+        Err(SidecarError::Version {
+            found: 3,
+            wanted: 2
+        })
     ));
 }
 

@@ -3,13 +3,16 @@
 //!
 //! ```text
 //! facts   version u8 (1), unit u8 (0 ns, 1 µs, 2 ms, 3 s), metadata u64, broken u64
-//! names   version u8 (1), count u32; sorted by kind and text: kind u8 each; then form u8 each
-//!         (0 number, 1 sixteen hexadecimal digits, 2 other text); then length u32 each of the
-//!         texts; then the texts; then the hashes: 8 bytes of forms 0 and 1, length u32 and bytes
-//!         of form 2
+//! names   version u8 (2), count u32; sorted by kind and text, in columns: kind u8 each; form u8
+//!         each (0 number, 1 sixteen hexadecimal digits, 2 other text); of the text, how many bytes
+//!         begin it as the text before it begins, u8 each, how many end it so, u8 each, and how
+//!         many are between these, u32 each; the bytes between; then the hashes: 8 bytes of forms
+//!         0 and 1, length u32 and bytes of form 2
 //! ```
 //!
 //! Integers are little-endian. Columns lie side by side because that is what makes them compress.
+
+use std::ops::Range;
 
 use trace_events::Decoded;
 use trace_events::dft::{HashKind, HashNames, HashValue, TimeUnit};
@@ -19,6 +22,10 @@ pub(crate) const FACTS: &str = "dft.facts";
 /// Under which name the sidecar keeps the names.
 pub(crate) const NAMES: &str = "dft.names";
 const VERSION: u8 = 1;
+const NAMES_VERSION: u8 = 2;
+/// Bytes of all texts. What begins and ends like the text before it takes next to no room in a
+/// sidecar, so readers need a bound.
+const TEXT_BYTES_MAX: usize = 64 << 20;
 const KINDS: [HashKind; 3] = HashKind::ALL;
 const UNITS: [TimeUnit; 4] = [
     TimeUnit::Nanosecond,
@@ -99,17 +106,31 @@ fn hex(text: &[u8]) -> Option<u64> {
 pub(crate) fn encode_names(names: &HashNames) -> Vec<u8> {
     let mut names: Vec<_> = names.iter().collect();
     names.sort_by_key(|(kind, hash, text)| (*kind, *text, *hash));
-    let mut out = vec![VERSION];
+    let mut out = vec![NAMES_VERSION];
     out.extend(u32::try_from(names.len()).unwrap_or(u32::MAX).to_le_bytes());
     let kind = |kind: &HashKind| KINDS.iter().position(|known| known == kind).unwrap_or(0) as u8;
     out.extend(names.iter().map(|name| kind(&name.0)));
     let forms: Vec<_> = names.iter().map(|name| form(name.1)).collect();
     out.extend(forms.iter().map(|form| form.0));
-    for (_, _, text) in &names {
-        out.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+    let mut before: &[u8] = &[];
+    let parts = names.iter().map(|(_, _, text)| {
+        let text: &[u8] = text;
+        let (front, back) = shared(before, text);
+        before = text;
+        (
+            front,
+            back,
+            &text[usize::from(front)..text.len() - usize::from(back)],
+        )
+    });
+    let parts: Vec<_> = parts.collect();
+    out.extend(parts.iter().map(|part| part.0));
+    out.extend(parts.iter().map(|part| part.1));
+    for (_, _, own) in &parts {
+        out.extend(u32::try_from(own.len()).unwrap_or(u32::MAX).to_le_bytes());
     }
-    for (_, _, text) in &names {
-        out.extend_from_slice(text);
+    for (_, _, own) in &parts {
+        out.extend_from_slice(own);
     }
     for (_, hash) in &forms {
         out.extend_from_slice(hash);
@@ -117,7 +138,26 @@ pub(crate) fn encode_names(names: &HashNames) -> Vec<u8> {
     out
 }
 
-/// A declaration as the attachment holds it.
+/// How many bytes at the begin and at the end of `text` are those of `before`.
+fn shared(before: &[u8], text: &[u8]) -> (u8, u8) {
+    let same = |(a, b): &(&u8, &u8)| a == b;
+    let most = usize::from(u8::MAX);
+    let front = before.iter().zip(text).take(most).take_while(same).count();
+    let rest = (&before[front..], &text[front..]);
+    let ends = rest.0.iter().rev().zip(rest.1.iter().rev());
+    let back = ends.take(most).take_while(same).count();
+    // Neither is more than a byte can say.
+    (front as u8, back as u8)
+}
+
+/// The declarations that an attachment holds.
+#[derive(Debug, Default)]
+pub(crate) struct StoredNames<'a> {
+    texts: Vec<u8>,
+    names: Vec<(HashKind, Range<usize>, StoredHash<'a>)>,
+}
+
+/// One of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredName<'a> {
     pub(crate) kind: HashKind,
@@ -144,42 +184,78 @@ impl StoredName<'_> {
     }
 }
 
-/// Reads what [`encode_names`] wrote; `None` where it is damaged or of another version.
-pub(crate) fn stored_names(bytes: &[u8]) -> Option<Vec<StoredName<'_>>> {
-    let mut reader = Reader(bytes);
-    if reader.take(1)? != [VERSION] {
-        return None;
-    }
-    let count = reader.word()?;
-    let (kinds, forms) = (reader.take(count)?, reader.take(count)?);
-    let lens = reader.take(count.checked_mul(4)?)?;
-    let mut names: Vec<StoredName<'_>> = Vec::with_capacity(count);
-    for (kind, len) in kinds.iter().zip(lens.chunks_exact(4)) {
-        names.push(StoredName {
-            kind: *KINDS.get(usize::from(*kind))?,
-            hash: StoredHash::Number(0),
-            text: reader.take(Reader(len).word()?)?,
-        });
-    }
-    for (form, name) in forms.iter().zip(&mut names) {
-        name.hash = match form {
-            0 => StoredHash::Number(reader.long()?),
-            1 => StoredHash::Hexadecimal(reader.long()?),
-            2 => {
-                let len = reader.word()?;
-                StoredHash::Text(reader.take(len)?)
-            }
-            _ => return None,
+impl<'a> StoredNames<'a> {
+    /// Reads what [`encode_names`] wrote; `None` where it is damaged or of another version.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<StoredNames<'a>> {
+        let mut reader = Reader(bytes);
+        if reader.take(1)? != [NAMES_VERSION] {
+            return None;
+        }
+        let count = reader.word()?;
+        let [kinds, forms, fronts, backs] = [(); 4].map(|()| reader.take(count));
+        let lens = reader.take(count.checked_mul(4)?)?;
+        let columns = kinds?.iter().zip(fronts?).zip(backs?);
+        // What all texts take, so that they are never moved.
+        let shared = fronts?.iter().chain(backs?).map(|len| u64::from(*len));
+        let own = lens.chunks_exact(4).filter_map(|len| Reader(len).word());
+        let all = shared.sum::<u64>() + own.map(|len| len as u64).sum::<u64>();
+        let all = usize::try_from(all)
+            .ok()
+            .filter(|all| *all <= TEXT_BYTES_MAX)?;
+        let mut stored = StoredNames {
+            texts: Vec::with_capacity(all),
+            names: Vec::with_capacity(count),
         };
+        let mut before = 0..0;
+        for (((kind, front), back), len) in columns.zip(lens.chunks_exact(4)) {
+            let own = reader.take(Reader(len).word()?)?;
+            let (front, back) = (usize::from(*front), usize::from(*back));
+            if front + back > before.len() {
+                return None;
+            }
+            let start = stored.texts.len();
+            stored
+                .texts
+                .extend_from_within(before.start..before.start + front);
+            stored.texts.extend_from_slice(own);
+            stored
+                .texts
+                .extend_from_within(before.end - back..before.end);
+            before = start..stored.texts.len();
+            let kind = *KINDS.get(usize::from(*kind))?;
+            stored
+                .names
+                .push((kind, before.clone(), StoredHash::Number(0)));
+        }
+        for (form, name) in forms?.iter().zip(&mut stored.names) {
+            name.2 = match form {
+                0 => StoredHash::Number(reader.long()?),
+                1 => StoredHash::Hexadecimal(reader.long()?),
+                2 => {
+                    let len = reader.word()?;
+                    StoredHash::Text(reader.take(len)?)
+                }
+                _ => return None,
+            };
+        }
+        reader.0.is_empty().then_some(stored)
     }
-    reader.0.is_empty().then_some(names)
+
+    /// The declarations, sorted by kind and text.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = StoredName<'_>> {
+        self.names.iter().map(|(kind, text, hash)| StoredName {
+            kind: *kind,
+            hash: *hash,
+            text: &self.texts[text.clone()],
+        })
+    }
 }
 
 /// Reads what [`encode_names`] wrote into a table; `None` where it is damaged or of another
 /// version.
 pub(crate) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
     let mut names = HashNames::default();
-    for name in stored_names(bytes)? {
+    for name in StoredNames::read(bytes)?.iter() {
         names.insert(name.kind, name.hash(), name.text);
     }
     Some(names)
@@ -227,7 +303,7 @@ mod tests {
                     any::<u64>().prop_map(HashValue::Number),
                     any::<u64>().prop_map(|n| HashValue::Text(format!("{n:016x}").into_bytes().into())),
                     "[a-zA-Z]{0,20}".prop_map(|t| HashValue::Text(t.into_bytes().into())),
-                ], "[ -~]{0,30}"), 0..20),
+                ], "(/data/)?[ -~]{0,9}(_of_9)?"), 0..20),
             cut in any::<prop::sample::Index>(),
         ) {
             let mut table = HashNames::default();
@@ -242,7 +318,7 @@ mod tests {
         #[test]
         fn random_bytes_are_never_fatal(bytes in proptest::collection::vec(any::<u8>(), 0..99)) {
             decode_names(&bytes);
-            decode_names(&[&[VERSION, 1, 0, 0, 0][..], &bytes].concat());
+            decode_names(&[&[NAMES_VERSION, 1, 0, 0, 0][..], &bytes].concat());
             decode_facts(&bytes);
         }
     }

@@ -17,6 +17,7 @@ use trace_index::{
 use trace_query::FieldTable;
 
 use super::attachment::{self, FileFacts};
+use super::columns::{BuiltColumns, ColumnsSink};
 use super::head::head_of;
 use crate::{LocalFile, ReadError};
 
@@ -29,14 +30,17 @@ pub struct BuildOptions {
     pub chunk_bytes: u64,
     /// Text between two places where inflating can begin, at least.
     pub spacing_bytes: u64,
+    /// Whether the times and values of every event are kept, too.
+    pub columns: bool,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
         BuildOptions {
             config: IndexConfig::new(DIMENSIONS),
-            chunk_bytes: 8 << 20,
+            chunk_bytes: 16 << 20,
             spacing_bytes: 16 << 20,
+            columns: false,
         }
     }
 }
@@ -52,9 +56,13 @@ pub struct Built {
     pub text_bytes: u64,
     /// Where and why the file cannot be read to its end.
     pub fault: Option<String>,
+    /// The columns, where they were asked for.
+    pub columns: Option<BuiltColumns>,
 }
 
 const READ_BYTES: usize = 1 << 20;
+/// By this part of its length a chunk may be longer than asked for.
+const SLACK_PART: u64 = 8;
 
 /// Indexes the DFTracer file at `path`, compressed or not.
 ///
@@ -79,6 +87,10 @@ pub(super) fn pass(path: &Path, options: &BuildOptions) -> Result<Pass, ReadErro
         len: 0,
     };
     let mut build = Build::new(options, head.unit);
+    if options.columns {
+        build.visitor.builder.keep_columns();
+        build.columns = Some(ColumnsSink::new(path, &options.config)?);
+    }
     let mut fault = None;
     if head.gzip {
         let scan_options = ScanOptions {
@@ -102,7 +114,7 @@ pub(super) fn pass(path: &Path, options: &BuildOptions) -> Result<Pass, ReadErro
         modified: super::sidecar::modified(&metadata),
         checksum: Some(u64::from(source.checksum)),
     };
-    Ok(build.finish(identity, fault))
+    build.finish(identity, fault)
 }
 
 /// A file whose checksum is made while it is read.
@@ -133,6 +145,7 @@ struct Build<'o> {
     chunk: Chunk,
     chunks: Vec<(Chunk, ChunkSummary)>,
     entries: Vec<Entry>,
+    columns: Option<ColumnsSink>,
     /// An entry lies inside the line that is open: the chunk ends behind that line.
     cut_behind_line: bool,
     unit: TimeUnit,
@@ -192,6 +205,7 @@ impl<'o> Build<'o> {
             chunk: Chunk::default(),
             chunks: Vec::new(),
             entries: Vec::new(),
+            columns: None,
             cut_behind_line: false,
             unit,
         }
@@ -228,15 +242,10 @@ impl<'o> Build<'o> {
             Part::Lines(text) => {
                 let mut rest = text;
                 while !rest.is_empty() {
-                    let room = self
-                        .options
-                        .chunk_bytes
-                        .saturating_sub(self.chunk.raw_length);
-                    let lines = if self.cut_behind_line { 1 } else { room };
+                    let lines = if self.cut_behind_line { 1 } else { self.room() };
                     let (now, later) = rest.split_at(behind_line(rest, lines));
                     self.records(now);
-                    let full = self.chunk.raw_length >= self.options.chunk_bytes;
-                    if std::mem::take(&mut self.cut_behind_line) || full {
+                    if std::mem::take(&mut self.cut_behind_line) || self.is_full(later) {
                         self.cut();
                     }
                     rest = later;
@@ -244,6 +253,29 @@ impl<'o> Build<'o> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Text that the open chunk takes before it is asked again whether it is full.
+    fn room(&self) -> u64 {
+        let (wanted, slack) = (self.options.chunk_bytes, self.slack());
+        let most = if self.chunk.raw_length < wanted {
+            wanted
+        } else {
+            wanted + slack
+        };
+        most.saturating_sub(self.chunk.raw_length)
+    }
+
+    /// Whether the open chunk ends in front of `later`. A little that is left of a member is no
+    /// chunk of its own.
+    fn is_full(&self, later: &[u8]) -> bool {
+        let (wanted, slack) = (self.options.chunk_bytes, self.slack());
+        let over = self.chunk.raw_length.checked_sub(wanted);
+        over.is_some_and(|over| over >= slack || later.len() as u64 >= slack)
+    }
+
+    fn slack(&self) -> u64 {
+        self.options.chunk_bytes / SLACK_PART
     }
 
     fn records(&mut self, text: &[u8]) {
@@ -271,10 +303,14 @@ impl<'o> Build<'o> {
             ..Chunk::default()
         };
         let chunk = std::mem::replace(&mut self.chunk, next);
-        self.chunks.push((chunk, self.visitor.builder.finish()));
+        let builder = &mut self.visitor.builder;
+        if let Some((sink, columns)) = self.columns.as_mut().zip(builder.finish_columns()) {
+            sink.chunk(&chunk, columns);
+        }
+        self.chunks.push((chunk, builder.finish()));
     }
 
-    fn finish(mut self, identity: Identity, fault: Option<String>) -> Pass {
+    fn finish(mut self, identity: Identity, fault: Option<String>) -> Result<Pass, ReadError> {
         let mut lines = std::mem::take(&mut self.lines);
         let _whole = lines.finish(|part| self.part(part));
         self.cut();
@@ -285,8 +321,10 @@ impl<'o> Build<'o> {
                 false => compressed_range(&checkpoints, chunk, identity.length),
             };
         }
-        Pass {
+        let columns = self.columns.map(|sink| sink.finish(&identity));
+        Ok(Pass {
             chunks: self.chunks,
+            columns: columns.transpose()?,
             checkpoints,
             identity,
             unit: self.unit,
@@ -294,13 +332,14 @@ impl<'o> Build<'o> {
             decoded: self.decoded,
             text_bytes: self.chunk.raw_offset,
             fault,
-        }
+        })
     }
 }
 
 /// What one pass over a file found.
 pub(super) struct Pass {
     pub(super) chunks: Vec<(Chunk, ChunkSummary)>,
+    columns: Option<BuiltColumns>,
     checkpoints: Vec<Checkpoint>,
     identity: Identity,
     unit: TimeUnit,
@@ -334,6 +373,7 @@ impl Pass {
             decoded: self.decoded,
             text_bytes: self.text_bytes,
             fault: self.fault,
+            columns: self.columns,
         }
     }
 }

@@ -2,20 +2,21 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use trace_events::EachEvent;
 use trace_events::dft::{DftDecoder, Names, TimeUnit};
 use trace_events::gzip::{Entry, Piece, PieceEnd};
-use trace_index::{Checkpoint, Window};
+use trace_index::{Checkpoint, ColumnFilter, Window};
 use trace_query::{BareUnit, FieldTable, Filter};
 
+use super::columns::OpenColumns;
 use super::head::{Head, begins_as_gzip, head_of};
 use super::localize::localize;
 use super::sidecar::Unusable;
 use super::visit::Events;
 use crate::sidecar::OpenSidecar;
-use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, first_ts};
+use crate::source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task, first_ts};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
 /// Text of a task of a file that has no index.
@@ -30,6 +31,8 @@ pub struct DftFile {
     pub(super) unit: TimeUnit,
     pub(super) names: Names,
     pub(super) sidecar: Option<OpenSidecar>,
+    /// Opened when they are first asked.
+    columns: OnceLock<Option<OpenColumns>>,
     unused: Option<String>,
 }
 
@@ -84,6 +87,7 @@ impl DftFile {
             unit: head.unit,
             names: Names::default(),
             sidecar,
+            columns: OnceLock::new(),
             unused,
         })
     }
@@ -429,6 +433,30 @@ impl ChunkSource for DftFile {
 
     fn reads_records(&self) -> bool {
         true
+    }
+
+    fn has_columns(&self) -> bool {
+        self.sidecar.is_some()
+    }
+
+    fn narrow(&self, task: &Task, filter: &ColumnFilter) -> Option<Narrowed> {
+        let sidecar = self.sidecar.as_ref()?;
+        let mut damaged = None;
+        let open = self.columns.get_or_init(|| {
+            OpenColumns::open(&self.path, sidecar.index()).unwrap_or_else(|reason| {
+                damaged = Some(reason);
+                None
+            })
+        });
+        let mut narrowed = match open {
+            Some(columns) => columns.narrow(&task.chunks, filter),
+            None => Narrowed {
+                unknown: task.chunks.clone(),
+                ..Narrowed::default()
+            },
+        };
+        narrowed.counters.damaged.extend(damaged);
+        Some(narrowed)
     }
 
     fn read(

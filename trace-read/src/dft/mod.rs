@@ -2,6 +2,7 @@
 
 pub(crate) mod attachment;
 mod build;
+mod columns;
 mod file;
 mod head;
 mod localize;
@@ -17,6 +18,7 @@ mod tests;
 pub(crate) use localize::{asks_for_names, localize};
 
 pub use build::{BuildOptions, Built, build};
+pub use columns::{BuiltColumns, columns_path};
 pub use file::DftFile;
 pub use set::DftSet;
 pub use sidecar::{identity, sidecar_path, write_sidecar};

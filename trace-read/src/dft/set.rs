@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trace_events::dft::{HASH_FIELDS, HashKind, HashNames, HashValue, Names};
 use trace_query::{BareUnit, FieldPath, Filter};
 
-use super::attachment::{StoredName, stored_names};
+use super::attachment::{StoredName, StoredNames};
 use super::file::DftFile;
 use super::localize::{NamesAsked, names_asked};
 use crate::{ChunkSource, ReadError, Request};
@@ -76,7 +76,7 @@ impl DftSet {
         if asked == NamesAsked::None {
             return Ok(());
         }
-        let declared: Vec<Declared> = self
+        let mut declared: Vec<Declared<'_>> = self
             .files
             .iter()
             .map(Declared::of)
@@ -85,21 +85,24 @@ impl DftSet {
         let mut own = Vec::new();
         match &asked {
             NamesAsked::HashesOf(texts) => {
-                for declared in &declared {
-                    set.merge(&declared.names(&|name| texts.contains(name.text())));
+                for declared in &mut declared {
+                    set.merge(&declared.names(&|name| texts.contains(name.text()))?);
                 }
                 // What a file says of these hashes goes before what the set says.
-                for declared in &declared {
+                for declared in &mut declared {
+                    let of_set =
+                        |name: &DeclaredName<'_>| set.text(name.kind(), &name.hash()).is_some();
                     own.push(match set.is_empty() {
                         true => HashNames::default(),
-                        false => {
-                            declared.names(&|name| set.text(name.kind(), &name.hash()).is_some())
-                        }
+                        false => declared.names(&of_set)?,
                     });
                 }
             }
             NamesAsked::None | NamesAsked::All => {
-                own.extend(declared.iter().map(|declared| declared.names(&|_| true)));
+                let all = declared
+                    .iter_mut()
+                    .map(|declared| declared.names(&|_| true));
+                own = all.collect::<Result<_, _>>()?;
                 own.iter().for_each(|own| set.merge(own));
             }
         }
@@ -122,8 +125,14 @@ impl DftSet {
     }
 }
 
-/// What a file declares: packed, as its sidecar has it, or as reading it found it.
-enum Declared {
+/// What a file declares.
+struct Declared<'f> {
+    file: &'f DftFile,
+    form: Form,
+}
+
+/// Packed, as the sidecar has it, or as reading the file found it.
+enum Form {
     Packed(Vec<u8>),
     Read(HashNames),
 }
@@ -157,35 +166,39 @@ impl DeclaredName<'_> {
     }
 }
 
-impl Declared {
-    fn of(file: &DftFile) -> Result<Declared, ReadError> {
+impl<'f> Declared<'f> {
+    fn of(file: &'f DftFile) -> Result<Declared<'f>, ReadError> {
         let kept = match &file.sidecar {
             Some(sidecar) => sidecar.names()?,
             None => None,
         };
-        Ok(match kept {
-            Some(packed) => Declared::Packed(packed),
-            None => Declared::Read(super::scan::names_of(file)?),
-        })
+        let form = match kept {
+            Some(packed) => Form::Packed(packed),
+            None => Form::Read(super::scan::names_of(file)?),
+        };
+        Ok(Declared { file, form })
     }
 
     /// The declarations that `keep` accepts.
-    fn names(&self, keep: &dyn Fn(&DeclaredName<'_>) -> bool) -> HashNames {
+    fn names(&mut self, keep: &dyn Fn(&DeclaredName<'_>) -> bool) -> Result<HashNames, ReadError> {
         let mut names = HashNames::default();
         let mut take = |name: DeclaredName<'_>| {
             if keep(&name) {
                 names.insert(name.kind(), name.hash(), name.text());
             }
         };
-        match self {
-            Declared::Packed(packed) => {
-                let stored = stored_names(packed).unwrap_or_default();
-                stored.into_iter().map(DeclaredName::Packed).for_each(take);
+        if let Form::Packed(packed) = &self.form {
+            if let Some(stored) = StoredNames::read(packed) {
+                stored.iter().map(DeclaredName::Packed).for_each(take);
+                return Ok(names);
             }
-            Declared::Read(read) => read
-                .iter()
-                .for_each(|(kind, hash, text)| take(DeclaredName::Read(kind, hash, text))),
+            // Another version wrote them.
+            self.form = Form::Read(super::scan::names_of(self.file)?);
         }
-        names
+        if let Form::Read(read) = &self.form {
+            read.iter()
+                .for_each(|(kind, hash, text)| take(DeclaredName::Read(kind, hash, text)));
+        }
+        Ok(names)
     }
 }

@@ -67,24 +67,32 @@ pub fn write_sidecar(path: &Path, index: &Index) -> Result<u64, ReadError> {
         place: place.clone(),
         source,
     })?;
-    let folder = match target.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let write = || {
         // Two who index one file at once write two files; the last rename wins, both are right.
-        let mut file = tempfile::Builder::new()
-            .prefix(".tracehold-")
-            .suffix(".idx.tmp")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(folder)?;
+        let mut file = temporary(path, ".idx.tmp")?;
         file.write_all(&bytes)?;
         file.as_file().sync_all()?;
         file.persist(&target).map_err(|error| error.error)?;
-        fs::File::open(folder)?.sync_all()
+        fs::File::open(folder_of(path))?.sync_all()
     };
     write().map_err(|error| ReadError::fetch(&*place, error))?;
     Ok(bytes.len() as u64)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// A file in the folder of `path` that goes away unless it gets a name.
+pub(super) fn temporary(path: &Path, suffix: &str) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(".tracehold-")
+        .suffix(suffix)
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(folder_of(path))
 }
 
 /// Why a sidecar is not used.
@@ -133,10 +141,8 @@ impl OpenSidecar {
         Ok(bytes.and_then(|bytes| attachment::decode_facts(&bytes)))
     }
 
-    /// What the hashes of the file stand for, packed; `None` where another version wrote it, or it
-    /// is damaged.
+    /// What the hashes of the file stand for, packed; `None` where it is damaged.
     pub(super) fn names(&self) -> Result<Option<Vec<u8>>, ReadError> {
-        let bytes = self.sound_attachment(attachment::NAMES)?;
-        Ok(bytes.filter(|bytes| attachment::stored_names(bytes).is_some()))
+        self.sound_attachment(attachment::NAMES)
     }
 }

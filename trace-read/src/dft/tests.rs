@@ -16,6 +16,8 @@ use trace_query::{FieldPath, FieldTable, Program, Query};
 use super::{BuildOptions, DftSet, Update, build, sidecar_path, update_sidecar, write_sidecar};
 use crate::{Columns, Limits, Ndjson, Report, Request, RowFormat, count, group_by, write_rows};
 
+mod columns;
+
 /// Small enough that every file has many chunks and entries.
 fn options(chunk_bytes: u64) -> BuildOptions {
     BuildOptions {
@@ -135,7 +137,8 @@ fn scan_count(texts: &[Vec<u8>], query: &str) -> Option<u64> {
     Some(matches)
 }
 
-/// The same texts as files: plain, one member, many members that end inside lines.
+/// The same texts as files: plain, one member, many members that end inside lines; each with a
+/// sidecar, and some with columns as well.
 struct Forms {
     _folder: tempfile::TempDir,
     forms: Vec<(&'static str, Vec<PathBuf>)>,
@@ -155,7 +158,13 @@ fn gzip(text: &[u8], member_bytes: usize) -> Vec<u8> {
 fn forms(texts: Vec<Vec<u8>>, chunk_bytes: u64) -> Forms {
     let folder = tempfile::tempdir().unwrap();
     let mut forms = Vec::new();
-    for (form, member_bytes) in [("plain", 0), ("one", usize::MAX), ("many", 12_345)] {
+    for (form, member_bytes, columns) in [
+        ("plain", 0, false),
+        ("one", usize::MAX, false),
+        ("many", 12_345, false),
+        ("plain, columns", 0, true),
+        ("many, columns", 12_345, true),
+    ] {
         let mut paths = Vec::new();
         for (number, text) in texts.iter().enumerate() {
             let path = folder.path().join(format!("{form}-{number}.pfw"));
@@ -165,9 +174,13 @@ fn forms(texts: Vec<Vec<u8>>, chunk_bytes: u64) -> Forms {
                 gzip(text, member_bytes)
             };
             std::fs::write(&path, bytes).unwrap();
-            let built = build(&path, &options(chunk_bytes)).unwrap();
+            let options = BuildOptions {
+                columns,
+                ..options(chunk_bytes)
+            };
+            let built = update_sidecar(&path, &options, true).unwrap();
             assert_eq!((built.text_bytes, built.fault), (text.len() as u64, None));
-            write_sidecar(&path, &built.index).unwrap();
+            assert_eq!(built.columns_bytes.is_some(), columns);
             paths.push(path);
         }
         forms.push((form, paths));

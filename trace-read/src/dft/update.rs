@@ -5,6 +5,7 @@ use std::path::Path;
 use trace_index::{ChunkSummary, Index, IndexConfig, Sidecar, Work};
 
 use super::build::{BuildOptions, Built, pass};
+use super::columns::{columns_of, remove_columns};
 use super::sidecar::{identity, sidecar_path, write_sidecar};
 use crate::ReadError;
 
@@ -36,6 +37,8 @@ pub struct Indexed {
     pub file_bytes: u64,
     /// Bytes of the sidecar.
     pub sidecar_bytes: u64,
+    /// Bytes of the columns beside it, where they were asked for.
+    pub columns_bytes: Option<u64>,
     /// Where and why the file cannot be read to its end, when it was read.
     pub fault: Option<String>,
 }
@@ -56,11 +59,21 @@ pub fn update_sidecar(
     let Some((index, sidecar_bytes)) = old else {
         return built(path, options);
     };
+    let columns_bytes = match options.columns {
+        false => None,
+        true => match columns_of(path, &index, &options.config) {
+            Some(bytes) => Some(bytes),
+            None => return built(path, options),
+        },
+    };
     match options
         .config
         .work(index.config_hash(), &index.dimensions())
     {
-        Work::Nothing => Ok(summary(Update::Fresh, &index, sidecar_bytes)),
+        Work::Nothing => Ok(Indexed {
+            columns_bytes,
+            ..summary(Update::Fresh, &index, sidecar_bytes)
+        }),
         Work::Everything => built(path, options),
         Work::Dimensions(missing) => extended(path, options, index, &missing),
     }
@@ -89,6 +102,7 @@ fn summary(update: Update, index: &Index, sidecar_bytes: u64) -> Indexed {
             .map_or(0, |chunk| chunk.raw_offset + chunk.raw_length),
         file_bytes: index.identity().length,
         sidecar_bytes,
+        columns_bytes: None,
         fault: None,
     }
 }
@@ -98,11 +112,20 @@ fn built(path: &Path, options: &BuildOptions) -> Result<Indexed, ReadError> {
         index,
         decoded,
         fault,
+        columns,
         ..
     } = super::build::build(path, options)?;
+    let columns_bytes = match columns {
+        Some(columns) => Some(columns.keep(path)?),
+        None => {
+            remove_columns(path)?;
+            None
+        }
+    };
     let sidecar_bytes = write_sidecar(path, &index)?;
     Ok(Indexed {
         broken: Some(decoded.broken),
+        columns_bytes,
         fault,
         ..summary(Update::Built, &index, sidecar_bytes)
     })
@@ -122,6 +145,7 @@ fn extended(
         path,
         &BuildOptions {
             config: config.clone(),
+            columns: false,
             ..options.clone()
         },
     )?;

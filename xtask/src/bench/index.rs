@@ -2,13 +2,19 @@
 //!
 //! The files are written by `../shared/tools/gen_pfw.py` and kept. `dftracer-utils` and `duckdb`
 //! are installed from PyPI into an environment of their own; without them the comparisons with them
-//! are left out. DuckDB's times are those of the query alone, ours and DFTracer's of the whole
-//! program.
+//! are left out.
+//!
+//! What a time contains: ours and DFTracer's are whole programs, from their start to their end,
+//! with opening all files and sidecars. "DuckDB, query alone" is the first query of a process that
+//! has started, loaded DuckDB and connected, so it opens the Parquet file or the gzip files and no
+//! more; that is what ours is judged against. "DuckDB, program" is the same with the start of
+//! Python and DuckDB. "start" is our program with nothing to do. All files are in memory: each
+//! side runs once before it counts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::paired::{Figures, Side, Target, Verdict, alternate, conclude, cpu_seconds};
+use super::paired::{Figures, Side, Target, Verdict, alternate, conclude, cpu_seconds, median};
 use super::table::Table;
 use crate::failure::{Failure, Outcome};
 use crate::options::Options;
@@ -16,6 +22,12 @@ use crate::process::{cargo, command, measure, on_path, output, root, run, target
 
 const PACKAGES: [&str; 2] = ["dftracer-utils==0.0.14", "duckdb"];
 const MIB: f64 = 1_048_576.0;
+const OURS: &str = "tracehold query";
+const OURS_COLUMNS: &str = "tracehold query, columns";
+const PARQUET: &str = "DuckDB on Parquet, query alone";
+const GZIP: &str = "DuckDB on gzip, query alone";
+/// How many times sooner two cores are to index than one: less what a file too many costs.
+const SPEED_UP: f64 = 1.6;
 
 /// A question, in the languages of all three.
 struct Question {
@@ -25,7 +37,7 @@ struct Question {
     view: &'static str,
     /// Behind `SELECT`, with the table as `t`.
     duckdb: &'static str,
-    /// At most this part of the time of `dftracer_view`, and of DuckDB on Parquet.
+    /// At most this part of the time of `dftracer_view`, and of DuckDB's query on Parquet.
     view_part: f64,
     duckdb_part: f64,
 }
@@ -103,6 +115,8 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
 
 struct Bench {
     files: Vec<PathBuf>,
+    /// The same files (hard links), which are indexed with columns.
+    with_columns: Vec<PathBuf>,
     /// The environment with DFTracer's tools and DuckDB.
     tools: Option<PathBuf>,
     parquet: PathBuf,
@@ -120,6 +134,8 @@ impl Bench {
         };
         make(&folder)?;
         make(&data)?;
+        let linked = data.join("columns");
+        make(&linked)?;
         let count: usize = options.get("files", 16)?;
         let file = |number: usize| data.join(format!("trace-{number}-of-{count}.pfw.gz"));
         if !file(count - 1).exists() {
@@ -136,8 +152,13 @@ impl Bench {
             ]))?;
         }
         let tools = folder.join("tools");
+        let files: Vec<PathBuf> = (0..count).map(file).collect();
         let bench = Bench {
-            files: (0..count).map(file).collect(),
+            with_columns: files
+                .iter()
+                .map(|file| link(file, &linked))
+                .collect::<Outcome<_>>()?,
+            files,
             tools: install(&tools),
             parquet: data.join("copy.parquet"),
         };
@@ -151,10 +172,9 @@ impl Bench {
         Ok(bench)
     }
 
-    fn ours(&self, verb: &str, arguments: &[&str]) -> Command {
-        let program = target().join("release/tracehold");
-        let mut command = command(&program.display().to_string(), &[verb]);
-        command.args(&self.files).args(arguments);
+    fn ours(&self, verb: &str, files: &[PathBuf], arguments: &[&str]) -> Command {
+        let mut command = tracehold(&[verb]);
+        command.args(files).args(arguments);
         command
     }
 
@@ -182,28 +202,44 @@ impl Bench {
 
     /// Seconds that a statement of DuckDB takes.
     fn duckdb(&self, statement: &str) -> Outcome<f64> {
-        let program = "import duckdb, sys, time\nc = duckdb.connect()\n\
-                       c.execute('SET enable_progress_bar = false')\nb = time.perf_counter()\n\
-                       c.execute(sys.argv[1]).fetchall()\nprint(time.perf_counter() - b)";
-        let mut python = self
-            .tool("python3")
-            .ok_or_else(|| Failure::Run("no DuckDB".into()))?;
-        let answer = output(python.args(["-c", program, statement]))?;
+        let answer = output(&mut self.duckdb_program(statement)?)?;
         answer.trim().parse().map_err(|_| Failure::Answer {
             command: "duckdb".into(),
             why: answer,
         })
     }
 
+    /// A program that runs one statement of DuckDB and prints the seconds that it takes.
+    fn duckdb_program(&self, statement: &str) -> Outcome<Command> {
+        let program = "import duckdb, sys, time\nc = duckdb.connect()\n\
+                       c.execute('SET enable_progress_bar = false')\nb = time.perf_counter()\n\
+                       c.execute(sys.argv[1]).fetchall()\nprint(time.perf_counter() - b)";
+        let mut python = self
+            .tool("python3")
+            .ok_or_else(|| Failure::Run("no DuckDB".into()))?;
+        python.args(["-c", program, statement]);
+        Ok(python)
+    }
+
     /// Cost and size of the index.
     fn index(&self, runs: usize) -> Outcome<Vec<Verdict>> {
         let mut peak = 0;
+        let mut walls = Vec::new();
         let mut sides = vec![
             Side {
                 name: "tracehold index",
                 run: Box::new(|| {
-                    let usage = measure(&mut self.ours("index", &["--force"]))?;
+                    let usage = measure(&mut self.ours("index", &self.files, &["--force"]))?;
                     peak = peak.max(usage.peak_rss);
+                    walls.push(usage.wall.as_secs_f64());
+                    Ok(cpu_seconds(&usage))
+                }),
+            },
+            Side {
+                name: "tracehold index --columns",
+                run: Box::new(|| {
+                    let arguments = ["--force", "--columns"];
+                    let usage = measure(&mut self.ours("index", &self.with_columns, &arguments))?;
                     Ok(cpu_seconds(&usage))
                 }),
             },
@@ -220,31 +256,67 @@ impl Bench {
         let figures = alternate(runs, &mut sides)?;
         drop(sides);
         println!("{}", Table::of_figures("CPU s", &figures));
-        let bytes = |path: &Path| std::fs::metadata(path).map_or(0.0, |data| data.len() as f64);
-        let sidecar = |file: &PathBuf| bytes(&PathBuf::from(format!("{}.idx", file.display())));
-        let size: f64 = self.files.iter().map(sidecar).sum();
-        let whole: f64 = self.files.iter().map(|file| bytes(file)).sum();
+        let size = bytes(self.files.iter().map(|file| beside(file, "idx")));
+        let columns = bytes(self.with_columns.iter().map(|file| beside(file, "cidx")));
+        let whole = bytes(self.files.iter().cloned());
+        println!("columns: {:.3} of the compressed size", columns / whole);
         if let Some(mut index) = self.tool("dftracer_index") {
             let folder = self.files[0].parent().unwrap_or(Path::new("."));
             let usage = measure(index.arg("-d").arg(folder).arg("-f"))?;
             println!("dftracer_index: {:.2} CPU s", cpu_seconds(&usage));
         }
-        Ok(vec![
-            verdict("index, CPU of zcat", 0.5, figures[0].ratio(&figures[1])),
+        let mut verdicts = vec![
+            verdict("index, CPU of zcat", 0.5, figures[0].ratio(&figures[2])),
             verdict("index, part of the compressed size", 0.01, size / whole),
             verdict("index, peak memory in MiB", PEAK_MIB, peak as f64 / MIB),
-        ])
+        ];
+        verdicts.extend(self.scaling(runs, median(&walls))?);
+        Ok(verdicts)
+    }
+
+    /// How much sooner two cores index than one does.
+    fn scaling(&self, runs: usize, two_cores: f64) -> Outcome<Option<Verdict>> {
+        if !on_path("taskset") || std::thread::available_parallelism().map_or(1, usize::from) != 2 {
+            return Ok(None);
+        }
+        let mut walls = Vec::new();
+        for _ in 0..runs {
+            let mut one = Command::new("taskset");
+            one.args(["-c", "0"]).arg(program()).arg("index");
+            one.args(&self.files).arg("--force");
+            walls.push(measure(&mut one)?.wall.as_secs_f64());
+        }
+        let faster = median(&walls) / two_cores;
+        let target = Target::AtLeast(SPEED_UP);
+        Ok(Some(Verdict::new(
+            "index, two cores over one",
+            target,
+            faster,
+        )))
     }
 
     /// Times of one question on every side.
     fn ask(&self, question: &Question, runs: usize) -> Outcome<Vec<Verdict>> {
-        let mut sides = vec![Side {
-            name: "tracehold query",
-            run: Box::new(|| {
-                let usage = measure(&mut self.ours("query", question.ours))?;
+        let ours = |files| {
+            move || {
+                let usage = measure(&mut self.ours("query", files, question.ours))?;
                 Ok(usage.wall.as_secs_f64())
-            }),
-        }];
+            }
+        };
+        let mut sides = vec![
+            Side {
+                name: OURS,
+                run: Box::new(ours(&self.files)),
+            },
+            Side {
+                name: OURS_COLUMNS,
+                run: Box::new(ours(&self.with_columns)),
+            },
+            Side {
+                name: "tracehold, start",
+                run: Box::new(|| Ok(measure(&mut tracehold(&["--version"]))?.wall.as_secs_f64())),
+            },
+        ];
         if let Some(folder) = self.files[0].parent().filter(|_| !question.view.is_empty())
             && self.tool("dftracer_view").is_some()
         {
@@ -259,12 +331,20 @@ impl Bench {
             });
         }
         if self.tools.is_some() {
-            for (name, table) in [
-                ("DuckDB, Parquet", format!("'{}'", self.parquet.display())),
-                ("DuckDB, gzip", self.json()),
-            ] {
+            let statement = |table: &str| {
                 let from = format!(" FROM {table} AS t ");
-                let statement = format!("SELECT {}", question.duckdb.replace(" FROM t ", &from));
+                format!("SELECT {}", question.duckdb.replace(" FROM t ", &from))
+            };
+            let parquet = statement(&format!("'{}'", self.parquet.display()));
+            let (whole, gzip) = (parquet.clone(), statement(&self.json()));
+            sides.push(Side {
+                name: "DuckDB on Parquet, program",
+                run: Box::new(move || {
+                    let usage = measure(&mut self.duckdb_program(&whole)?)?;
+                    Ok(usage.wall.as_secs_f64())
+                }),
+            });
+            for (name, statement) in [(PARQUET, parquet), (GZIP, gzip)] {
                 sides.push(Side {
                     name,
                     run: Box::new(move || self.duckdb(&statement)),
@@ -279,34 +359,66 @@ impl Bench {
 }
 
 fn judge(question: &Question, figures: &[Figures]) -> Vec<Verdict> {
-    let ours = &figures[0];
     let other = |name: &str| figures.iter().find(|side| side.name == name);
     let mut verdicts = Vec::new();
-    for (name, part) in [
-        ("dftracer_view", question.view_part),
-        ("DuckDB, Parquet", question.duckdb_part),
-    ] {
-        if let Some(side) = other(name).filter(|_| part.is_finite()) {
-            let what = format!("{}, part of {name}", question.name);
-            verdicts.push(verdict(what, part, ours.ratio(side)));
-        }
-    }
-    match question.name {
-        "group by name" => {
-            verdicts.push(verdict("group by name, s", GROUP_SECONDS, ours.median()));
-        }
-        "filter that nothing prunes" => {
-            if let Some(side) = other("DuckDB, gzip") {
-                verdicts.push(verdict(
-                    "full scan, part of DuckDB on gzip",
-                    0.5,
-                    ours.ratio(side),
-                ));
+    for ours in figures
+        .iter()
+        .filter(|side| [OURS, OURS_COLUMNS].contains(&&*side.name))
+    {
+        let with = if ours.name == OURS { "" } else { ", columns" };
+        for (name, part) in [
+            ("dftracer_view", question.view_part),
+            (PARQUET, question.duckdb_part),
+        ] {
+            if let Some(side) = other(name).filter(|_| part.is_finite()) {
+                let what = format!("{}{with}, part of {name}", question.name);
+                verdicts.push(verdict(what, part, ours.ratio(side)));
             }
         }
-        _ => {}
+        match question.name {
+            "group by name" => {
+                let what = format!("group by name{with}, s");
+                verdicts.push(verdict(what, GROUP_SECONDS, ours.median()));
+            }
+            "filter that nothing prunes" => {
+                if let Some(side) = other(GZIP) {
+                    let what = format!("full scan{with}, part of {GZIP}");
+                    verdicts.push(verdict(what, 0.5, ours.ratio(side)));
+                }
+            }
+            _ => {}
+        }
     }
     verdicts
+}
+
+fn program() -> PathBuf {
+    target().join("release/tracehold")
+}
+
+fn tracehold(arguments: &[&str]) -> Command {
+    command(&program().display().to_string(), arguments)
+}
+
+/// A hard link to a file in another folder of the same disk.
+fn link(file: &Path, folder: &Path) -> Outcome<PathBuf> {
+    let link = folder.join(file.file_name().unwrap_or_default());
+    match std::fs::hard_link(file, &link) {
+        Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Failure::File { path: link, source })
+        }
+        _ => Ok(link),
+    }
+}
+
+fn beside(file: &Path, kind: &str) -> PathBuf {
+    PathBuf::from(format!("{}.{kind}", file.display()))
+}
+
+/// Bytes of files, those that are not there left out.
+fn bytes(files: impl Iterator<Item = PathBuf>) -> f64 {
+    let len = |file: PathBuf| std::fs::metadata(file).map_or(0, |data| data.len());
+    files.map(len).sum::<u64>() as f64
 }
 
 fn verdict(what: impl Into<String>, at_most: f64, measured: f64) -> Verdict {

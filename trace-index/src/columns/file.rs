@@ -1,0 +1,274 @@
+//! The bytes of a file of columns.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use super::builder::ChunkColumns;
+use super::{FORM, ROWS_MAX};
+use crate::chunk::{Chunk, Identity};
+use crate::index::Index;
+use crate::sidecar::{
+    SidecarError, Trailer, close, damaged, header, pack_fast, put_identity, take_identity, unpack,
+};
+use crate::wire::{Damage, Reader, put_text, put_varint};
+
+/// Writes the columns of a file, chunk after chunk, and keeps only where they lie.
+#[derive(Debug)]
+pub struct ColumnsWriter<W> {
+    out: W,
+    offset: u64,
+    names: Vec<String>,
+    chunks: Vec<ChunkPlace>,
+}
+
+/// A column of a chunk: where its bytes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ColumnBlock {
+    offset: u64,
+    length: u32,
+    raw_length: u32,
+    checksum: u32,
+    rows: usize,
+}
+
+/// The columns of a chunk: where they lie.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct ChunkPlace {
+    raw_offset: u64,
+    raw_length: u64,
+    events: u64,
+    columns: Vec<Option<ColumnBlock>>,
+}
+
+impl<W: Write> ColumnsWriter<W> {
+    /// Begins a file with columns for `ts`, `dur` and these dimensions.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn new<'a>(
+        mut out: W,
+        dimensions: impl IntoIterator<Item = &'a str>,
+    ) -> io::Result<ColumnsWriter<W>> {
+        let header = header(FORM);
+        out.write_all(&header)?;
+        let names = ["ts", "dur"].into_iter().chain(dimensions);
+        Ok(ColumnsWriter {
+            out,
+            offset: header.len() as u64,
+            names: names.map(str::to_owned).collect(),
+            chunks: Vec::new(),
+        })
+    }
+
+    /// Writes the columns of the next chunk.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn chunk(&mut self, chunk: &Chunk, columns: ChunkColumns) -> io::Result<()> {
+        let events = columns.events;
+        let mut places = Vec::with_capacity(self.names.len());
+        for raw in columns.columns {
+            let Some((stored, raw_length)) = raw.and_then(|raw| pack_fast(raw).ok()) else {
+                places.push(None);
+                continue;
+            };
+            self.out.write_all(&stored)?;
+            places.push(Some(ColumnBlock {
+                offset: self.offset,
+                length: u32::try_from(stored.len()).expect("a block is far below 4 GiB"),
+                raw_length,
+                checksum: crc32c::crc32c(&stored),
+                rows: usize::try_from(events).expect("rows were in memory"),
+            }));
+            self.offset += stored.len() as u64;
+        }
+        self.chunks.push(ChunkPlace {
+            raw_offset: chunk.raw_offset,
+            raw_length: chunk.raw_length,
+            events,
+            columns: places,
+        });
+        Ok(())
+    }
+
+    /// Ends the file, which belongs to the file of `identity`, and gives it back.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(mut self, identity: &Identity) -> io::Result<W> {
+        let mut footer = Vec::new();
+        put_identity(&mut footer, identity);
+        put_varint(&mut footer, self.names.len() as u64);
+        for name in &self.names {
+            put_text(&mut footer, name.as_bytes());
+        }
+        put_varint(&mut footer, self.chunks.len() as u64);
+        for chunk in &self.chunks {
+            for number in [chunk.raw_offset, chunk.raw_length, chunk.events] {
+                put_varint(&mut footer, number);
+            }
+            for column in &chunk.columns {
+                let Some(block) = column else {
+                    put_varint(&mut footer, 0);
+                    continue;
+                };
+                put_varint(&mut footer, u64::from(block.length) + 1);
+                put_varint(&mut footer, u64::from(block.raw_length));
+                footer.extend(block.checksum.to_le_bytes());
+            }
+        }
+        let end = close(FORM, self.offset, footer).map_err(io::Error::other)?;
+        self.out.write_all(&end)?;
+        Ok(self.out)
+    }
+}
+
+/// The columns of a file, of which the footer was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    identity: Identity,
+    names: Vec<String>,
+    chunks: Vec<ChunkPlace>,
+}
+
+/// What the last bytes of a file gave.
+#[derive(Debug, Clone)]
+pub enum ColumnsOpened {
+    /// All that is needed to ask for columns.
+    Columns(Columns),
+    /// So many bytes of the end are needed.
+    More(u64),
+}
+
+impl Columns {
+    /// Opens a file of `file_length` bytes from its last bytes.
+    ///
+    /// # Errors
+    /// When the bytes are no columns, of another version, or damaged.
+    pub fn open(tail: &[u8], file_length: u64) -> Result<ColumnsOpened, SidecarError> {
+        let trailer = Trailer::read(FORM, tail, file_length)?;
+        let footer = match trailer.footer(tail, file_length)? {
+            Ok(footer) => footer,
+            Err(more) => return Ok(ColumnsOpened::More(more)),
+        };
+        let columns = decode(&footer, trailer.offset)
+            .map_err(|reason| damaged("the footer", trailer.offset, reason))?;
+        Ok(ColumnsOpened::Columns(columns))
+    }
+
+    /// Whether they are the columns of the file and the chunks of an index.
+    pub fn belong_to(&self, index: &Index) -> bool {
+        let own = self.chunks.iter();
+        let own = own.map(|chunk| (chunk.raw_offset, chunk.raw_length, chunk.events));
+        let chunks = index.chunks().iter();
+        self.identity == *index.identity()
+            && own.eq(chunks.map(|chunk| (chunk.raw_offset, chunk.raw_length, chunk.events)))
+    }
+
+    /// Whether there are columns for `ts`, `dur` and all of these dimensions.
+    pub fn have<'a>(&self, mut dimensions: impl Iterator<Item = &'a str>) -> bool {
+        dimensions.all(|name| self.names.iter().any(|known| known == name))
+    }
+
+    /// Events of a chunk.
+    pub(super) fn rows(&self, chunk: usize) -> Option<usize> {
+        usize::try_from(self.chunks.get(chunk)?.events).ok()
+    }
+
+    /// The column of a field in a chunk: whether it is `ts` or `dur`, and where it lies.
+    pub(super) fn block(&self, chunk: usize, field: &str) -> Option<(bool, ColumnBlock)> {
+        let place = self.names.iter().position(|name| name == field)?;
+        let block = self.chunks.get(chunk)?.columns.get(place)?.as_ref()?;
+        Some((place == super::TS || place == super::DUR, *block))
+    }
+}
+
+impl ColumnBlock {
+    /// The bytes of the file that it takes.
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.length)
+    }
+
+    /// Checks and unpacks the bytes, which say so many rows.
+    pub(super) fn unpack(&self, bytes: &[u8]) -> Result<(Vec<u8>, usize), SidecarError> {
+        let fault = |reason| self.damaged(reason);
+        if bytes.len() != self.length as usize || crc32c::crc32c(bytes) != self.checksum {
+            return Err(fault(Damage("checksum differs")));
+        }
+        Ok((unpack(bytes, self.raw_length).map_err(fault)?, self.rows))
+    }
+
+    pub(super) fn damaged(&self, reason: Damage) -> SidecarError {
+        damaged("a column", self.offset, reason)
+    }
+}
+
+/// Reads the body of a footer, in front of which the columns end at `body_end`.
+pub(crate) fn decode(footer: &[u8], body_end: u64) -> Result<Columns, Damage> {
+    let mut reader = Reader::new(footer);
+    let identity = take_identity(&mut reader)?;
+    let mut names = Vec::new();
+    for _ in 0..reader.length(1)? {
+        let name = std::str::from_utf8(reader.text()?).map_err(|_| Damage("faulty field"))?;
+        names.push(name.to_owned());
+    }
+    let times = names.iter().map(String::as_str).take(2);
+    if !times.eq(["ts", "dur"]) {
+        return Err(Damage("no columns of times"));
+    }
+    let mut offset = header(FORM).len() as u64;
+    let mut chunks = Vec::new();
+    for _ in 0..reader.length(3 + names.len())? {
+        let mut chunk = ChunkPlace {
+            raw_offset: reader.varint()?,
+            raw_length: reader.varint()?,
+            events: reader.varint()?,
+            columns: Vec::with_capacity(names.len()),
+        };
+        for _ in &names {
+            chunk
+                .columns
+                .push(take_block(&mut reader, &mut offset, chunk.events)?);
+        }
+        chunks.push(chunk);
+    }
+    reader.end()?;
+    match offset == body_end {
+        true => Ok(Columns {
+            identity,
+            names,
+            chunks,
+        }),
+        false => Err(Damage("columns of another length")),
+    }
+}
+
+fn take_block(
+    reader: &mut Reader<'_>,
+    offset: &mut u64,
+    events: u64,
+) -> Result<Option<ColumnBlock>, Damage> {
+    let narrow = |value| u32::try_from(value).map_err(|_| Damage("number too large"));
+    let Some(length) = reader.varint()?.checked_sub(1) else {
+        return Ok(None);
+    };
+    let rows = usize::try_from(events)
+        .ok()
+        .filter(|rows| *rows <= ROWS_MAX);
+    let block = ColumnBlock {
+        offset: *offset,
+        length: narrow(length)?,
+        raw_length: narrow(reader.varint()?)?,
+        checksum: u32::from_le_bytes(
+            reader
+                .bytes(4)?
+                .try_into()
+                .map_err(|_| Damage("ends too early"))?,
+        ),
+        rows: rows.ok_or(Damage("column of too many rows"))?,
+    };
+    *offset = offset
+        .checked_add(length)
+        .ok_or(Damage("range out of range"))?;
+    Ok(Some(block))
+}
