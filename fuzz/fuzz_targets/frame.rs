@@ -1,11 +1,12 @@
-//! Headers of data files and frames. The input's own checksums are repaired first: a checksum would
-//! otherwise keep every mutation from what lies behind it.
+//! Headers of data files, frames and blocks of rings. The input's own checksums are repaired first:
+//! a checksum would otherwise keep every mutation from what lies behind it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use trace_format::checksum::{crc32c, crc32c_append};
 use trace_format::data_file::{self, DataFileHeader};
 use trace_format::frame::{self, FrameHeader, Place};
+use trace_format::ring_block::{self, RingBlock};
 use trace_format::{LeafId, StorageId};
 
 fuzz_target!(|input: &[u8]| {
@@ -42,5 +43,17 @@ fuzz_target!(|input: &[u8]| {
             DataFileHeader::decode(&header.encode()).as_ref(),
             Ok(&header)
         );
+    }
+    let mut bytes = input.to_vec();
+    if let Some((header, payload)) = bytes.split_at_mut_checked(ring_block::HEADER_BYTES) {
+        header[12..16].copy_from_slice(&(payload.len() as u32 / 2).to_le_bytes());
+        header[56..60].copy_from_slice(&crc32c(&payload[..payload.len() / 2]).to_le_bytes());
+        let sum = crc32c(&header[..60]);
+        header[60..].copy_from_slice(&sum.to_le_bytes());
+    }
+    if let Ok((block, rest)) = RingBlock::split(&bytes) {
+        let again = [&block.header(), block.payload].concat();
+        assert_eq!(RingBlock::split(&again), Ok((block, &[][..])));
+        assert_eq!(again.len() + rest.len(), bytes.len());
     }
 });

@@ -15,6 +15,6 @@ mod tracer;
 
 pub use file::FileTag;
 pub use record::{Access, Block, BlockType, Cause, FileClass, Operation, Record, errno};
-pub use scope::{Guard, Requests, Scope, Scoped, current, current_request};
+pub use scope::{Guard, Requests, Scope, current, current_request};
 pub use settings::{Settings, SettingsError};
 pub use tracer::{Drained, Started, Tracer};

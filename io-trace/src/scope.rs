@@ -1,14 +1,10 @@
 //! Why operations are done, and for whom: said once around them, not at every hook.
 //!
 //! A scope belongs to the thread for as long as it is entered. A task enters its scope each time
-//! it is polled ([`Scoped`]); work on another thread takes [`current`] along and enters it there.
+//! it is polled ([`Scope::around`]); work on another thread takes [`current`] along and enters it
+//! there.
 
-use std::{
-    cell::RefCell,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{cell::RefCell, future::poll_fn, pin::pin, sync::Arc};
 
 use crate::{Cause, Tracer};
 
@@ -121,36 +117,19 @@ impl Scope {
         }
     }
 
-    /// Surrounds what a future does.
-    pub fn around<F: Future>(self, future: F) -> Scoped<F> {
-        Scoped {
-            scope: Some(self),
-            future: Box::pin(future),
-        }
-    }
-}
-
-/// A future inside a scope.
-#[derive(Debug)]
-pub struct Scoped<F> {
-    /// Taken while the future is polled.
-    scope: Option<Scope>,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for Scoped<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let this = &mut *self;
-        let former = CURRENT.replace(this.scope.take());
-        let restore = Restore {
-            former,
-            scope: &mut this.scope,
-        };
-        let polled = this.future.as_mut().poll(context);
-        drop(restore);
-        polled
+    /// Surrounds what a future does, wherever it is polled.
+    pub async fn around<F: Future>(self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let mut scope = Some(self);
+        poll_fn(|context| {
+            let former = CURRENT.replace(scope.take());
+            let _restore = Restore {
+                former,
+                scope: &mut scope,
+            };
+            future.as_mut().poll(context)
+        })
+        .await
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use harness::{Agent, Api, Connection, Request, Server, Settings};
 use serde_json::{Value, json};
 
-use crate::io_trace::{decoded, having, tracehold};
+use crate::io_trace::{decoded, having, push, tracehold};
 use crate::queries::wait_for_indexes;
 
 /// Events of so many different keys that the chunk index has filters of them, not dictionaries.
@@ -395,4 +395,99 @@ fn writes_tell_for_whom_they_were_done() {
             assert_eq!(found[0]["args"]["requests"], 1);
         }
     }
+}
+
+/// What is asked for is recorded, and nothing else; what had no room is counted.
+#[test]
+fn operations_and_storages_are_chosen_and_drops_are_counted() {
+    const READS: u64 = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storages = ["wanted", "other"].map(|name| {
+        let storage = push(&mut api, name, 8);
+        api.finalize(&storage);
+        storage
+    });
+    let [wanted, _] = &storages;
+    let read = |server: &Server| {
+        for storage in &storages {
+            let files = server.api().files(storage);
+            let (name, ..) = files.iter().max_by_key(|file| file.2).unwrap();
+            // Far enough from each other to be read one by one.
+            let ranges: Vec<_> = (0..READS).map(|n| format!("{0}-{0}", n * 700)).collect();
+            let ranges = format!("bytes={}", ranges.join(","));
+            let path = format!("/storage/{storage}/{name}");
+            let request = Request::new("GET", &path).header("range", &ranges);
+            assert_eq!(server.connect().send(&request).unwrap().status, 206);
+        }
+    };
+    let trace = |server: &Server, wish: &Value| {
+        server.api().done("POST", "/io-trace/start", Some(wish));
+        read(server);
+        let ended = server.api().done("POST", "/io-trace/stop", None);
+        let trace = ended["storage"].as_str().unwrap().to_owned();
+        let to = folder.path().join(&trace);
+        let path = to.display().to_string();
+        let (code, _, err) = tracehold(server, &["io-trace", "export", &trace, &path]);
+        assert_eq!(code, 0, "{err}");
+        (ended, to)
+    };
+    let reads = [("/name", json!("read")), ("/cat", json!("data"))];
+    let (all, to) = trace(
+        &server,
+        &json!({"storages": [wanted], "operations": {"open": 0}}),
+    );
+    let events = decoded(&to);
+    assert_eq!(all["dropped"], 0, "{all}");
+    assert!(
+        events
+            .iter()
+            .all(|event| event["args"]["storage"] == json!(wanted))
+    );
+    assert!(having(&events, &[("/name", json!("open"))]).is_empty());
+    let known = having(&events, &reads).len() as u64;
+    assert!(known >= READS, "{known} reads");
+
+    let sampled = json!({"storages": [wanted], "operations": {"read": 10}});
+    let (_, to) = trace(&server, &sampled);
+    let kept = having(&decoded(&to), &reads).len() as u64;
+    // Each thread counts for itself, and takes its first one.
+    assert!((known / 10..known / 2).contains(&kept), "{kept} of {known}");
+
+    let stretches = json!({"storages": [wanted], "blocks_one_in": 1_000_000});
+    let (_, to) = trace(&server, &stretches);
+    assert!(
+        having(&decoded(&to), &reads).is_empty(),
+        "one stretch in a million"
+    );
+
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(60)).success());
+    let small = "[io_trace]\nthread_records_max = 1\n";
+    server.restart_with(&Settings::with_config(small));
+    let (full, to) = trace(
+        &server,
+        &json!({"storages": [wanted], "operations": {"open": 0}}),
+    );
+    let events = decoded(&to);
+    let dropped = full["dropped_by_operation"]["read"].as_u64().unwrap();
+    assert!(dropped > 0, "{full}");
+    assert_eq!(full["recorded"].as_u64(), Some(events.len() as u64));
+    let stream = to.join("stream").display().to_string();
+    let (code, text, err) = tracehold_alone(&["decode", &stream]);
+    assert_eq!(code, 0, "{err}");
+    let told = format!("{} dropped", full["dropped"]);
+    assert!(
+        text.lines().last().unwrap().contains(&told),
+        "{told}: {text}"
+    );
+}
+
+fn tracehold_alone(arguments: &[&str]) -> (i32, String, String) {
+    let all: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let output = harness::run_tracehold(&all);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
 }
