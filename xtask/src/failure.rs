@@ -1,7 +1,7 @@
 //! Why a job ended badly.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What every job returns.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -41,5 +41,13 @@ impl fmt::Display for Failure {
             Self::Answer { command, why } => write!(f, "`{command}` gave an odd answer: {why}"),
             Self::Found { what, count } => write!(f, "{what}: {count} found"),
         }
+    }
+}
+
+/// A failure at `path`, of an error of the system.
+pub(crate) fn file_failed(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
+    move |source| Failure::File {
+        path: path.to_owned(),
+        source,
     }
 }

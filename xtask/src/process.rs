@@ -26,11 +26,20 @@ pub(crate) fn target() -> PathBuf {
 
 /// The server as users run it: built for release, or from the folder that the environment names.
 pub(crate) fn release_server() -> Outcome<PathBuf> {
+    release_program("server", "traceholdd")
+}
+
+/// The command line as users run it, from the same places.
+pub(crate) fn release_client() -> Outcome<PathBuf> {
+    release_program("client", "tracehold")
+}
+
+fn release_program(package: &str, name: &str) -> Outcome<PathBuf> {
     if let Some(folder) = std::env::var_os("PROGRAMS_UNDER_TEST") {
-        return Ok(PathBuf::from(folder).join("traceholdd"));
+        return Ok(PathBuf::from(folder).join(name));
     }
-    run(&mut cargo(&["build", "--release", "--package", "server"]))?;
-    Ok(target().join("release/traceholdd"))
+    run(&mut cargo(&["build", "--release", "--package", package]))?;
+    Ok(target().join("release").join(name))
 }
 
 /// Makes an empty folder for a job below cargo's target folder.

@@ -9,6 +9,7 @@ mod ctf;
 mod index;
 mod ingest;
 mod io_trace;
+mod mount;
 mod otlp;
 mod paired;
 mod range;
@@ -48,6 +49,11 @@ const BENCHES: &[Bench] = &[
         name: "io-trace",
         about: "pushes and range reads with and without the trace of our own I/O",
         run: io_trace::run_bench,
+    },
+    Bench {
+        name: "mount",
+        about: "a rare name in a mounted remote storage against a downloaded copy of it",
+        run: mount::run_bench,
     },
     Bench {
         name: "otlp",

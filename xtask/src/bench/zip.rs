@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use harness::{Agent, Server, Settings, payload};
 
 use super::paired::{Target, Verdict, conclude};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, file_failed};
 use crate::options::Options;
 use crate::process::{fresh_folder, peak_rss_of, release_server};
 
@@ -99,13 +99,6 @@ fn filled(server: &Server, bytes: u64) -> String {
     }
     api.finalize(&storage);
     storage
-}
-
-fn file_failed(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
-    move |source| Failure::File {
-        path: path.to_owned(),
-        source,
-    }
 }
 
 /// Writes the body of an export to a file; gives its length.
