@@ -9,6 +9,7 @@ use serde::Serialize;
 use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, Selection, StorageError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
+use trace_format::storage_file::StorageState;
 use trace_format::{AgentId, StorageId};
 
 use crate::chain::Chain;
@@ -197,6 +198,17 @@ impl Running {
             self.failure = Some("the disk is low".to_owned());
             return;
         }
+        match self.engine.storage(self.recording.spec.storage) {
+            Ok(info) if info.state == StorageState::Recording => {}
+            Ok(info) => {
+                self.failure = Some(format!("its storage is {}", info.state));
+                return;
+            }
+            Err(error) => {
+                self.failure = Some(error.to_string());
+                return;
+            }
+        }
         let now = self.engine.now_ns();
         let out = self.chain.as_mut().map(|chain| chain.tick(now));
         self.write_derived(out.unwrap_or_default()).await;
@@ -241,6 +253,9 @@ impl Running {
                 }
                 Err(error) => {
                     self.note_failure(&error);
+                    if is_over(&error) {
+                        break;
+                    }
                     return Err(error);
                 }
             }
@@ -341,6 +356,17 @@ impl Running {
             self.settle(outcome);
         }
     }
+}
+
+/// Whether a storage will never take a packet again. Then the recording is over, and the packet is
+/// none of its any more: its agent has nothing to send again.
+fn is_over(error: &StorageError) -> bool {
+    matches!(
+        error,
+        StorageError::StorageNotFound(_)
+            | StorageError::WrongState { .. }
+            | StorageError::Failed { .. }
+    )
 }
 
 /// What is to be copied out of the buffer, and where to.

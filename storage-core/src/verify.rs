@@ -74,7 +74,14 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
         Some(tree) => tree.leaves().map(|leaf| (leaf.id, leaf.tail)).collect(),
         None => BTreeMap::new(),
     };
-    let total = tails.values().map(|tail| tail.length).sum();
+    let data: u64 = tails.values().map(|tail| tail.length).sum();
+    let others = file
+        .files
+        .iter()
+        .filter(|entry| entry.role != FileRole::Data);
+    let others: u64 = others.map(|entry| entry.length).sum();
+    let own = std::fs::metadata(storage.path(&FileName::Storage(storage.id)));
+    let total = data + others + own.map_or(0, |own| own.len());
     progress.bytes_total.store(total, Ordering::Relaxed);
     verification.storage_file();
     if file.state == StorageState::Finalized {

@@ -442,3 +442,93 @@ async fn a_second_engine_is_kept_out_of_the_folder() {
     assert_eq!(second.unwrap_err().code(), "data_dir_in_use");
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_work_tells_how_far_it_is_and_stops_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..20).await;
+    engine.finalize_storage(storage).await.unwrap();
+    let new = NewStorage {
+        name: "target".to_owned(),
+        ..NewStorage::default()
+    };
+    let target = engine.create_storage(new).await.unwrap().0.id;
+    engine.open_storage(target).await.unwrap();
+    let cancelled = || {
+        let progress = Arc::new(Progress::default());
+        progress.cancel();
+        progress
+    };
+    let far = |progress: &Progress| {
+        let done = progress
+            .bytes_done
+            .load(std::sync::atomic::Ordering::Relaxed);
+        let total = progress
+            .bytes_total
+            .load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(done, total);
+        assert!(done > 0);
+    };
+    let is_cancelled =
+        |error: storage_core::StorageError| assert_eq!(error.code(), "job_cancelled");
+
+    let stopped = engine.verify(storage, cancelled()).await.unwrap();
+    assert!(stopped.is_cancelled && stopped.packets < 20);
+    let progress = Arc::new(Progress::default());
+    engine.verify(storage, Arc::clone(&progress)).await.unwrap();
+    far(&progress);
+
+    let all = storage_core::CopySelection::default();
+    let told = cancelled();
+    let stopped = engine.copy_storage(storage, target, &all, &told);
+    is_cancelled(stopped.await.unwrap_err());
+    assert_eq!(engine.storage(target).unwrap().totals.packets, 0);
+    let progress = Arc::new(Progress::default());
+    let copied = engine.copy_storage(storage, target, &all, &progress).await;
+    assert_eq!(copied.unwrap().packets, 20);
+    far(&progress);
+    engine.shutdown().await.unwrap();
+}
+
+/// A push whose storage is deleted meanwhile is told so, whatever of it was written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_ends_pushes_that_are_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), IoChoice::Auto);
+    config.commit_window = std::time::Duration::from_millis(200);
+    let engine = Engine::open(config).await.unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..1).await;
+    let pushing: Vec<_> = (0..8)
+        .map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for sequence in 1.. {
+                    let outcome = push(&engine, storage, "array", vec![packet(0, sequence)]).await;
+                    if let Some(error) = outcome.refused {
+                        return error;
+                    }
+                }
+                unreachable!("it never ends by itself")
+            })
+        })
+        .collect();
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    engine.delete_storage(storage).await.unwrap();
+    for pushing in pushing {
+        assert_eq!(pushing.await.unwrap().code(), "storage_not_found");
+    }
+    let left = std::fs::read_dir(folder.path().join("storages"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0);
+    assert_eq!(engine.counters().in_flight_bytes.get(), 0);
+    // What comes after it is not held up.
+    let next = prepare(&engine, &BOTH).await;
+    push_all(&engine, next, "array", 0..5).await;
+    engine.shutdown().await.unwrap();
+}

@@ -115,6 +115,20 @@ impl Agent {
         api.send(&request)
     }
 
+    /// Posts one packet without waiting for the disk; gives the plain answer.
+    ///
+    /// # Errors
+    /// When the connection breaks: the server may or may not have the packet.
+    pub fn post_async(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> io::Result<Response> {
+        let request = Request::new("POST", &self.path)
+            .header("content-type", ONE_PACKET)
+            .header("tracehold-epoch", self.epoch)
+            .header("tracehold-sequence", sequence)
+            .header("prefer", "respond-async")
+            .body(packet);
+        api.send(&request)
+    }
+
     /// Posts one packet that must be taken.
     pub fn push(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> Receipt {
         let response = self

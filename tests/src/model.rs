@@ -1,13 +1,18 @@
-//! Random sequences of operations on storages, held against a model of what they have to do.
+//! Random sequences of operations on storages, recordings and the buffer, held against a model of
+//! what they have to do.
 //!
 //! The model knows what each storage has to hold and what each operation has to answer; nothing in
 //! it looks at how the server does it. A sequence follows from its seed.
+
+mod recordings;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+use self::recordings::{Recorded, Through};
 
 use crate::agent::Agent;
 use crate::api::{Api, Problem};
@@ -53,6 +58,7 @@ pub struct ModelReport {
 enum State {
     Created,
     Open,
+    Recording,
     Finalized,
 }
 
@@ -61,6 +67,7 @@ impl State {
         match self {
             Self::Created => "CREATED",
             Self::Open => "OPEN",
+            Self::Recording => "RECORDING",
             Self::Finalized => "FINALIZED",
         }
     }
@@ -84,6 +91,8 @@ struct Run {
     random: Random,
     storages: BTreeMap<String, Stored>,
     archives: Vec<(String, Stored, Vec<u8>)>,
+    recordings: BTreeMap<String, Recorded>,
+    through: Through,
     /// Makes names and packets different from all others.
     count: u64,
     report: ModelReport,
@@ -106,6 +115,8 @@ pub fn run_model(plan: &ModelPlan) -> ModelReport {
         random: Random::new(plan.seed),
         storages: BTreeMap::new(),
         archives: Vec::new(),
+        recordings: BTreeMap::new(),
+        through: Through::default(),
         count: 0,
         report: ModelReport::default(),
     };
@@ -124,17 +135,21 @@ pub fn run_model(plan: &ModelPlan) -> ModelReport {
 impl Run {
     fn step(&mut self, place: &str) {
         match self.random.below(100) {
-            0..10 => self.create(place),
-            10..42 => self.push(place),
-            42..48 => self.open(place),
-            48..55 => self.finalize(place),
-            55..65 => self.label(place),
-            65..70 => self.rename(place),
-            70..78 => self.copy(place),
-            78..84 => self.export(place),
-            84..91 => self.import(place),
-            91..95 => self.delete(place),
-            95..97 => self.restart(),
+            0..9 => self.create(place),
+            9..28 => self.push(place),
+            28..32 => self.open(place),
+            32..38 => self.finalize(place),
+            38..46 => self.label(place),
+            46..50 => self.rename(place),
+            50..57 => self.copy(place),
+            57..63 => self.export(place),
+            63..70 => self.import(place),
+            70..73 => self.delete(place),
+            73..75 => self.restart(),
+            75..80 => self.start_recording(place),
+            80..83 => self.stop_recording(place),
+            83..93 => self.push_through(place),
+            93..97 => self.copy_buffer(place),
             _ => self.verify(place),
         }
     }
@@ -229,7 +244,7 @@ impl Run {
         let mut agent = Agent::new(&id, AGENT, STREAMS[stream].0);
         agent.epoch = epoch;
         let expected = match stored.state {
-            State::Open => Ok(()),
+            State::Open | State::Recording => Ok(()),
             State::Created => Err("storage_not_open"),
             State::Finalized => Err("storage_state_conflict"),
         };
@@ -238,10 +253,17 @@ impl Run {
             Some(known) => (next - 1, known),
             None => (next, &packet),
         };
-        let response = agent
-            .post(&mut self.api, sequence, bytes)
-            .expect("the server answers");
+        let waits = self.random.below(4) > 0;
+        let response = match waits {
+            true => agent.post(&mut self.api, sequence, bytes),
+            false => agent.post_async(&mut self.api, sequence, bytes),
+        };
+        let response = response.expect("the server answers");
         self.check(place, "push", &response, expected);
+        if expected.is_ok() && !waits {
+            assert_eq!(response.status, 202, "{place}: {}", response.brief());
+            self.wait_until_written(&id);
+        }
         if expected.is_ok() {
             let receipt = &response.json()["receipts"][0];
             assert_eq!(
@@ -262,10 +284,10 @@ impl Run {
         let Some(id) = self.any() else { return };
         let stored = self.storages.get_mut(&id).expect("it was taken from there");
         let expected = match stored.state {
-            State::Created | State::Open => Ok(()),
+            State::Created | State::Open | State::Recording => Ok(()),
             State::Finalized => Err("storage_state_conflict"),
         };
-        if expected.is_ok() {
+        if stored.state == State::Created {
             stored.state = State::Open;
         }
         let path = format!("/storages/{id}/open");
@@ -276,12 +298,13 @@ impl Run {
         let Some(id) = self.any() else { return };
         let stored = self.storages.get_mut(&id).expect("it was taken from there");
         let expected = match stored.state {
-            State::Created | State::Open => Ok(()),
+            State::Created | State::Open | State::Recording => Ok(()),
             State::Finalized => Err("storage_state_conflict"),
         };
         stored.state = State::Finalized;
         let path = format!("/storages/{id}/finalize");
         self.call(place, "finalize", ("POST", &path, None), expected);
+        self.end_recordings_of(place, &id);
     }
 
     fn label(&mut self, place: &str) {
@@ -346,7 +369,7 @@ impl Run {
         let expected = match self.storages[&target].state {
             _ if is_new => Ok(()),
             _ if source == target => Err("invalid_value"),
-            State::Open => Ok(()),
+            State::Open | State::Recording => Ok(()),
             State::Created => Err("storage_not_open"),
             State::Finalized => Err("storage_state_conflict"),
         };
@@ -393,6 +416,7 @@ impl Run {
         assert_eq!(shown["packets"], json!(copied), "{place}: {shown}");
         if finalizes {
             to.state = State::Finalized;
+            self.end_recordings_of(place, &id);
         }
     }
 
@@ -401,7 +425,7 @@ impl Run {
         let stored = self.storages[&id].clone();
         let expected = match stored.state {
             State::Finalized => Ok(()),
-            State::Open => Err("storage_state_conflict"),
+            State::Open | State::Recording => Err("storage_state_conflict"),
             State::Created => Err("storage_not_open"),
         };
         let path = format!("/storages/{id}/export");
@@ -448,6 +472,7 @@ impl Run {
         let path = format!("/storages/{id}");
         self.call(place, "delete", ("DELETE", &path, None), Ok(()));
         self.storages.remove(&id);
+        self.end_recordings_of(place, &id);
         self.call(
             place,
             "show",
@@ -468,6 +493,7 @@ impl Run {
         }
         self.server.restart();
         self.api = self.server.api();
+        self.recordings_go_on();
         self.count("restart", true);
     }
 
@@ -506,6 +532,7 @@ impl Run {
             assert_eq!(shown["packets"], json!(packets), "{place}");
             assert_eq!(held(&mut self.api, id), stored.packets, "{place}");
         }
+        self.compare_recordings(place);
     }
 }
 

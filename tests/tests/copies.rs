@@ -1,7 +1,12 @@
 //! Copies of a part of a storage.
 
-use harness::{Agent, Request, Server, Settings, payload, run_tracehold};
+use std::time::Instant;
+
+use harness::spans::{TestSpan, send_spans, spans};
+use harness::{Agent, Api, Request, Server, Settings, payload, run_tracehold};
 use serde_json::{Value, json};
+
+use super::recording::{LIMIT, record_now, saver, stop};
 
 #[test]
 fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
@@ -83,4 +88,189 @@ fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
         Some(3),
         "it is finalized"
     );
+}
+
+fn span(trace: u64, id: u64, parent: u64, name: &'static str) -> TestSpan {
+    TestSpan {
+        trace,
+        id,
+        parent,
+        name,
+        time: (id * 10, 1000 - id * 10),
+    }
+}
+
+#[test]
+fn a_copy_goes_through_a_query_and_processors() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let (id, source) = record_now(&mut api, json!({ "processors": saver() }));
+    for trace in 1..=5 {
+        // The root comes last, in a packet of its own.
+        send_spans(&mut api, "shop", &[span(trace, 2, 1, "look")]);
+        send_spans(&mut api, "shop", &[span(trace, 1, 0, "buy")]);
+        send_spans(&mut api, "pump", &[span(trace, 1, 0, "fill")]);
+    }
+    stop(&mut api, &id);
+    let file = folder.path().join("chain.json");
+    let chain = json!([{ "type": "invocation_cloner" }, { "type": "aggregator" }]);
+    std::fs::write(&file, chain.to_string()).unwrap();
+    let url = server.url();
+    let run = |arguments: &[&str]| {
+        let all = ["storage", "copy", "--json", "--server", &url, &source];
+        let all = all.iter().chain(arguments).map(|text| (*text).to_owned());
+        let output = run_tracehold(&all.collect::<Vec<_>>());
+        let text = String::from_utf8_lossy(&output.stdout);
+        let copied: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        (output.status.code(), copied)
+    };
+    let name = |copied: &Value| copied["storage"].as_str().unwrap().to_owned();
+    let names = |api: &mut Api, storage: &str, stream: &str| -> Vec<String> {
+        let all = spans(api, storage);
+        let rows = all.get(stream).into_iter().flatten();
+        rows.map(|row| row["name"].clone()).collect()
+    };
+
+    // A part of the spans, as they came.
+    let (code, copied) = run(&["--query", "name == 'look'", "--name", "looks", "--finalize"]);
+    assert_eq!((code, &copied["packets"]), (Some(0), &json!(5)), "{copied}");
+    let looks = name(&copied);
+    assert_eq!(names(&mut api, &looks, "traces"), ["look"; 5]);
+    assert!(api.verify(&looks).is_empty());
+
+    // What is derived of a part of the agents; a trace comes together from several packets.
+    let chain = file.to_str().unwrap();
+    let (code, copied) = run(&["--processors", chain, "--agent", "shop", "--name", "roots"]);
+    assert_eq!(code, Some(0), "{copied}");
+    let roots = name(&copied);
+    assert_eq!(names(&mut api, &roots, "traces"), [""; 0]);
+    assert_eq!(names(&mut api, &roots, "traces.clones"), ["buy"; 5]);
+    let mut groups = names(&mut api, &roots, "traces.aggregates");
+    groups.sort();
+    assert_eq!(groups, ["buy", "look"]);
+
+    // Nothing of the time, and a chain that could not run.
+    let early = "2001-01-01T00:00:00Z";
+    let (_, copied) = run(&["--query", "dur > 0ns", "--to", early, "--name", "none"]);
+    assert_eq!(copied["packets"], 0, "{copied}");
+    let before = api.done("GET", "/storages", None);
+    assert_eq!(run(&["--query", "name = ="]).0, Some(3));
+    assert_eq!(api.done("GET", "/storages", None), before);
+}
+
+#[test]
+fn a_copy_that_is_cancelled_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[ingest]\npacket_bytes_max = 65536\nin_flight_bytes_max = 65536\n";
+    let server = Server::start(folder.path(), &Settings::with_config(config));
+    let mut api = server.api();
+    let source = api.create_storage("source");
+    let agent = Agent::declare(&mut api, &source, "one", "stream", "zstd");
+    for sequence in 0..5 {
+        agent.push(&mut api, sequence, &payload(1, sequence, 3000));
+    }
+    let before = api.done("GET", "/storages", None);
+    for chain in [None, Some(saver())] {
+        // A request takes all the room there is, and its body does not come: the copy waits.
+        let mut holder = server.connect();
+        let head = format!(
+            "POST {} HTTP/1.1\r\nhost: a\r\ncontent-type: application/octet-stream\r\n\
+             tracehold-epoch: 1\r\ntracehold-sequence: 5\r\ncontent-length: 65536\r\n\r\nx",
+            agent.path()
+        );
+        holder.write(&[head.as_bytes()]).unwrap();
+        let begin = Instant::now();
+        while api.metric("tracehold_storage_in_flight_bytes") < 65536.0 {
+            assert!(begin.elapsed() < LIMIT, "the room is never taken");
+        }
+        let body = match chain {
+            None => json!({}),
+            Some(chain) => json!({ "processors": chain }),
+        };
+        let text = body.to_string();
+        let path = format!("/api/v1/storages/{source}/copy");
+        let request = Request::new("POST", &path)
+            .header("content-type", "application/json")
+            .header("prefer", "respond-async")
+            .body(text.as_bytes());
+        let response = api.send(&request).unwrap();
+        assert_eq!(response.status, 202, "{}", response.brief());
+        let job = response.header("tracehold-job").unwrap().to_owned();
+        let show = |api: &mut Api| api.done("GET", &format!("/jobs/{job}"), None);
+        while show(&mut api)["bytes_total"] != 15_000 {
+            assert!(begin.elapsed() < LIMIT, "the copy does not begin");
+        }
+        assert_eq!(show(&mut api)["state"], "RUNNING");
+        api.done("DELETE", &format!("/jobs/{job}"), None);
+        while show(&mut api)["state"] == "RUNNING" {
+            assert!(begin.elapsed() < LIMIT, "the copy does not stop");
+        }
+        assert_eq!(show(&mut api)["state"], "CANCELLED");
+        while api.done("GET", "/storages", None) != before {
+            assert!(begin.elapsed() < LIMIT, "the storage stays");
+        }
+        // Waiting for room is no refusal.
+        assert_eq!(api.metric("tracehold_storage_refused_busy_total"), 0.0);
+        drop(holder);
+        while api.metric("tracehold_storage_in_flight_bytes") > 0.0 {
+            assert!(begin.elapsed() < LIMIT, "the room is never given back");
+        }
+    }
+}
+
+#[test]
+fn a_copy_does_not_mix_packets_with_the_metadata_of_another_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = Server::start(&folder.path().join("here"), &Settings::default());
+    let there = Server::start(&folder.path().join("there"), &Settings::default());
+    let metadata = |size: u32| {
+        format!(
+            "/* CTF 1.8 */\ntypealias integer {{ size = {size}; align = 8; signed = false; }} := u;\n\
+             trace {{ major = 1; minor = 8; byte_order = le; }};\n\
+             stream {{ event.header := struct {{ u id; }}; }};\n\
+             event {{ name = e; id = 0; fields := struct {{ u v; }}; }};\n"
+        )
+    };
+    let declare = |api: &mut Api, size: u32| {
+        api.done(
+            "PUT",
+            "/agents/tracer",
+            Some(&json!({ "name": "t", "host": "h" })),
+        );
+        let text = metadata(size);
+        let request = Request::new("PUT", "/api/v1/agents/tracer/metadata").body(text.as_bytes());
+        let response = api.send(&request).unwrap();
+        assert!(response.status < 300, "{}", response.brief());
+        api.done(
+            "PUT",
+            "/agents/tracer/streams/s",
+            Some(&json!({ "kind": "ctf" })),
+        );
+    };
+    let mut api = here.api();
+    declare(&mut api, 8);
+    let storage = api.create_storage("source");
+    let agent = Agent::new(&storage, "tracer", "s");
+    agent.push(&mut api, 0, &[0, 7]);
+    api.finalize(&storage);
+    let archive = api
+        .call("GET", &format!("/storages/{storage}/export"), None)
+        .body;
+    let request = Request::new("POST", "/api/v1/storages/import").body(&archive);
+    let mut api = there.api();
+    declare(&mut api, 16);
+    assert_eq!(there.api().send(&request).unwrap().status, 201);
+    let path = format!("/storages/{storage}/copy");
+    for body in [json!({}), json!({ "processors": saver() })] {
+        let refused = api.refused("POST", &path, Some(&body));
+        assert_eq!(
+            (refused.status, refused.code.as_str()),
+            (409, "agent_metadata_conflict")
+        );
+    }
+    // The same metadata is no other.
+    declare(&mut api, 8);
+    let copied = api.done("POST", &path, Some(&json!({})));
+    assert_eq!(copied["packets"], 1, "{copied}");
 }

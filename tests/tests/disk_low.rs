@@ -5,7 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use harness::spans::{TestSpan, packets, send_spans};
 use harness::{Agent, Api, Server, Settings, payload};
+use serde_json::json;
+
+use super::recording::{record_now, saver, stop, wait_for};
 
 const DISK_MIB: usize = 192;
 
@@ -80,7 +84,10 @@ fn ingest_stops_on_a_low_disk_and_goes_on_by_itself() {
     api.done("DELETE", &format!("/storages/{other}"), None);
 
     // Between the two limits nothing changes: no flapping.
-    fs::write(&filler, vec![1; (DISK_MIB - 60) << 20]).unwrap();
+    // Cut, not written anew: that would free all of it for a moment.
+    let file = fs::OpenOptions::new().write(true).open(&filler).unwrap();
+    file.set_len(((DISK_MIB - 60) as u64) << 20).unwrap();
+    drop(file);
     let waited = Instant::now();
     while waited.elapsed() < Duration::from_secs(3) {
         assert_eq!(push_next(&mut api).status, 507, "too early");
@@ -95,6 +102,41 @@ fn ingest_stops_on_a_low_disk_and_goes_on_by_itself() {
     assert!(taken.json()["receipts"][0]["durable"].as_bool().unwrap());
     api.finalize(&storage);
     assert!(api.verify(&storage).is_empty());
+}
+
+#[test]
+fn a_recording_ends_by_itself_when_the_disk_is_low() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(folder.path()) else {
+        return;
+    };
+    let server = Server::start(folder.path(), &Settings::with_config(CONFIG));
+    let mut api = server.api();
+    let chain = json!({ "processors": saver(), "auto_finalize": true });
+    let (id, storage) = record_now(&mut api, chain);
+    let span = TestSpan {
+        trace: 1,
+        id: 1,
+        parent: 0,
+        name: "before",
+        time: (1, 2),
+    };
+    send_spans(&mut api, "shop", &[span]);
+    let filler = folder.path().join("filler");
+    fs::write(&filler, vec![1; (DISK_MIB - 20) << 20]).unwrap();
+    let ended = wait_for(&mut api, &id, "OFF");
+    let reason = ended["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the disk is low"), "{ended}");
+    // What was taken is there, and spans that nobody records are in the buffer.
+    assert_eq!(packets(&mut api, &storage).len(), 1);
+    send_spans(&mut api, "shop", &[span]);
+    assert_eq!(api.done("GET", "/buffer", None)["packets"], 2);
+    fs::remove_file(&filler).unwrap();
+    poll(|| (api.metric("tracehold_storage_disk_low") == 0.0).then_some(()));
+    let (id, storage) = record_now(&mut api, json!({ "processors": saver() }));
+    send_spans(&mut api, "shop", &[span]);
+    stop(&mut api, &id);
+    assert_eq!(packets(&mut api, &storage).len(), 1);
 }
 
 /// Asks until there is an answer, for a while: free space is looked at once a second.

@@ -28,7 +28,7 @@ fn record(api: &mut Api, body: Value) -> (String, String) {
     (text("id"), text("storage"))
 }
 
-fn wait_for(api: &mut Api, id: &str, state: &str) -> Value {
+pub(super) fn wait_for(api: &mut Api, id: &str, state: &str) -> Value {
     let begin = Instant::now();
     loop {
         let recording = api.done("GET", &format!("/recordings/{id}"), None);

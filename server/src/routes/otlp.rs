@@ -15,6 +15,9 @@ use crate::problem::Problem;
 /// Why spans are rejected, for people.
 const REJECTED: &str = "spans whose trace id is not 16 bytes, whose span id is not 8, or whose id \
                         is all zero cannot be kept";
+/// What says what is wrong with a request, and the field that is.
+const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
+const VIOLATED: &str = "resource_spans";
 /// `Retry-After` where nothing better is known, seconds.
 const RETRY_SECONDS: u64 = 1;
 
@@ -106,9 +109,11 @@ fn success(form: Form, taken: Taken) -> Response {
 fn refusal(form: Form, problem: &Problem) -> Response {
     let status = match problem.status() {
         // Space comes back, a recording that failed is over, the server comes back.
-        StatusCode::INSUFFICIENT_STORAGE | StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        StatusCode::INSUFFICIENT_STORAGE
+        | StatusCode::CONFLICT
+        | StatusCode::NOT_FOUND
+        // A body that came too slowly may come faster, and 408 is not among what is sent again.
+        | StatusCode::REQUEST_TIMEOUT => StatusCode::SERVICE_UNAVAILABLE,
         status => status,
     };
     // Codes of gRPC: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE, UNKNOWN.
@@ -123,11 +128,19 @@ fn refusal(form: Form, problem: &Problem) -> Response {
         Form::Protobuf => {
             let mut body = vec![0x08, code];
             put_text(&mut body, 0x12, &message);
+            if status == StatusCode::BAD_REQUEST {
+                put_bytes(&mut body, 0x1a, &bad_request(&problem.what()));
+            }
             body
         }
-        Form::Json => json!({"code": code, "message": message})
-            .to_string()
-            .into_bytes(),
+        Form::Json => {
+            let mut body = json!({"code": code, "message": message});
+            if status == StatusCode::BAD_REQUEST {
+                let violation = json!({"field": VIOLATED, "description": problem.what()});
+                body["details"] = json!([{"@type": BAD_REQUEST, "fieldViolations": [violation]}]);
+            }
+            body.to_string().into_bytes()
+        }
     };
     let mut response = respond(form, status, body);
     if matches!(
@@ -157,7 +170,117 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 fn put_text(out: &mut Vec<u8>, key: u8, text: &str) {
+    put_bytes(out, key, text.as_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, key: u8, bytes: &[u8]) {
     out.push(key);
-    put_varint(out, text.len() as u64);
-    out.extend_from_slice(text.as_bytes());
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// A `google.rpc.BadRequest` with one violation, as the details of a status have it.
+fn bad_request(what: &str) -> Vec<u8> {
+    let mut violation = Vec::new();
+    put_text(&mut violation, 0x0a, VIOLATED);
+    put_text(&mut violation, 0x12, what);
+    let mut message = Vec::new();
+    put_bytes(&mut message, 0x0a, &violation);
+    let mut any = Vec::new();
+    put_text(&mut any, 0x0a, BAD_REQUEST);
+    put_bytes(&mut any, 0x12, &message);
+    any
+}
+
+#[cfg(test)]
+mod tests {
+    use recording::RecordingError;
+    use storage_core::StorageError;
+
+    use super::*;
+    use crate::ingest::IngestError;
+
+    /// What a sender of spans is told: status, code of gRPC, and whether it may send them again.
+    async fn check(problem: Problem, status: u16, code: u8, is_retried: bool) {
+        let is_bad = status == 400;
+        for form in [Form::Protobuf, Form::Json] {
+            let response = refusal(form, &problem);
+            assert_eq!(response.status(), status, "{}", problem.code());
+            let after = response.headers().get(header::RETRY_AFTER);
+            assert_eq!(after.is_some(), is_retried, "{}", problem.code());
+            // A sender goes by the status alone.
+            assert_eq!([429, 502, 503, 504].contains(&status), is_retried);
+            let kind = response.headers()[header::CONTENT_TYPE].clone();
+            let body = axum::body::to_bytes(response.into_body(), 10_000);
+            let body = body.await.unwrap();
+            match form {
+                Form::Protobuf => {
+                    assert_eq!(kind, "application/x-protobuf");
+                    // A google.rpc.Status: code, and a message as long as it says.
+                    assert_eq!(body[..3], [0x08, code, 0x12]);
+                    let length = usize::from(body[3] & 0x7f) | (usize::from(body[4]) << 7);
+                    let (from, length) = match body[3] & 0x80 {
+                        0 => (4, usize::from(body[3])),
+                        _ => (5, length),
+                    };
+                    std::str::from_utf8(&body[from..from + length]).unwrap();
+                    let details = &body[from + length..];
+                    assert_eq!(details.first(), (status == 400).then_some(&0x1a));
+                    let names = |text: &str| {
+                        details
+                            .windows(text.len())
+                            .any(|part| part == text.as_bytes())
+                    };
+                    assert_eq!(names(BAD_REQUEST), status == 400);
+                }
+                Form::Json => {
+                    assert_eq!(kind, "application/json");
+                    let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                    assert_eq!(status["code"], code);
+                    assert!(status["message"].is_string());
+                    let details = &status["details"][0];
+                    assert_eq!(details["@type"] == BAD_REQUEST, code == 3 && is_bad);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_may_be_sent_again_says_so() {
+        let storage = trace_format::StorageId::from_bytes([1; 16]);
+        let low = StorageError::DiskLow {
+            free_bytes: 1,
+            limit_bytes: 2,
+        };
+        let full = StorageError::DiskFull { path: "x".into() };
+        let failed = StorageError::Failed {
+            storage,
+            reason: "a sync failed".to_owned(),
+        };
+        let large = IngestError::TooLarge {
+            what: "packet",
+            max: 1,
+        };
+        let wrong = IngestError::Request("no message".to_owned());
+        for (problem, status, code, is_retried) in [
+            (StorageError::Busy { max: 1 }.into(), 429, 8, true),
+            (low.into(), 503, 14, true),
+            (full.into(), 503, 14, true),
+            (failed.into(), 503, 14, true),
+            (StorageError::Stopping.into(), 503, 14, true),
+            (StorageError::EarlierRefused.into(), 503, 14, true),
+            (StorageError::StorageNotFound(storage).into(), 503, 14, true),
+            (
+                RecordingError::Storage(StorageError::Busy { max: 1 }).into(),
+                429,
+                8,
+                true,
+            ),
+            (large.into(), 413, 3, false),
+            (wrong.into(), 400, 3, false),
+            (IngestError::EncodingUnsupported.into(), 415, 3, false),
+        ] {
+            check(problem, status, code, is_retried).await;
+        }
+    }
 }
