@@ -127,8 +127,6 @@ pub struct IngestConfig {
     pub batch_packets_max: u32,
     /// Largest window a zstd body may ask for.
     pub zstd_window_bytes_max: u64,
-    /// `Retry-After` of a refusal for lack of room.
-    pub retry_after_seconds: u64,
 }
 
 impl Default for IngestConfig {
@@ -139,7 +137,6 @@ impl Default for IngestConfig {
             in_flight_bytes_max: 64 << 20,
             batch_packets_max: 65_536,
             zstd_window_bytes_max: 8 << 20,
-            retry_after_seconds: 1,
         }
     }
 }
@@ -375,10 +372,6 @@ impl Config {
                 u64::from(self.ingest.batch_packets_max),
             ),
             ("ingest.request_bytes_max", self.ingest.request_bytes_max),
-            (
-                "ingest.retry_after_seconds",
-                self.ingest.retry_after_seconds,
-            ),
             (
                 "ingest.zstd_window_bytes_max",
                 self.ingest.zstd_window_bytes_max,
