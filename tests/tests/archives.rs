@@ -360,6 +360,61 @@ fn an_import_that_is_cancelled_or_killed_leaves_nothing() {
 }
 
 #[test]
+fn an_export_shows_how_far_it_is_and_ends_when_it_is_cancelled() {
+    // More than sockets hold, so that a reader who does not read makes it wait.
+    const PACKET_BYTES: usize = 4 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("large");
+    let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
+    for sequence in 0..10 {
+        agent.push(&mut api, sequence, &payload(1, sequence, PACKET_BYTES));
+    }
+    api.finalize(&storage);
+    let mut reader = server.connect();
+    let head = format!("GET /api/v1/storages/{storage}/export HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    reader.write(&[head.as_bytes()]).unwrap();
+    let begin = Instant::now();
+    let (job, total) = loop {
+        let jobs = api.done("GET", "/jobs", None);
+        let job = jobs["items"].as_array().unwrap().first().cloned();
+        if let Some(job) = job.filter(|job| job["bytes_done"].as_u64() > Some(0)) {
+            assert_eq!(
+                (&job["state"], &job["storage"]),
+                (&json!("RUNNING"), &json!(storage))
+            );
+            break (
+                job["id"].as_str().unwrap().to_owned(),
+                job["bytes_total"].clone(),
+            );
+        }
+        assert!(begin.elapsed() < PATIENCE, "the export does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(total.as_u64() > Some(10 * PACKET_BYTES as u64), "{total}");
+    api.done("DELETE", &format!("/jobs/{job}"), None);
+    assert!(
+        reader.read_response(false).is_err(),
+        "a part passes as the whole"
+    );
+    let shown = loop {
+        let shown = api.done("GET", &format!("/jobs/{job}"), None);
+        if shown["state"] != "RUNNING" {
+            break shown;
+        }
+        assert!(begin.elapsed() < PATIENCE, "the export does not stop");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(
+        (&shown["state"], &shown["bytes_total"]),
+        (&json!("CANCELLED"), &total)
+    );
+    assert!(shown["bytes_done"].as_u64() < total.as_u64(), "{shown}");
+    assert_eq!(json!(export(&mut api, &storage).len()), total);
+}
+
+#[test]
 fn an_import_is_refused_while_the_disk_is_low() {
     let folder = tempfile::tempdir().unwrap();
     let here = Server::start(&folder.path().join("here"), &Settings::default());

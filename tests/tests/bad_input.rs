@@ -333,7 +333,7 @@ fn json_that_is_none() {
     setting.check("JSON that is not called so", &[415], &text);
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     use std::io::{Read, Write};
     let mut child = std::process::Command::new("gzip")
         .arg("-c")

@@ -351,7 +351,7 @@ impl Config {
     /// The first setting that cannot work, alone or together with another.
     fn unfit(&self) -> Option<Unfit> {
         let zero = "give it a value of at least 1";
-        let positive: [(&'static str, u64); 14] = [
+        let positive: [(&'static str, u64); 13] = [
             ("http.connections_max", u64::from(self.http.connections_max)),
             ("http.header_read_seconds", self.http.header_read_seconds),
             (

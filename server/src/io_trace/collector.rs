@@ -110,18 +110,15 @@ impl Collector {
     /// Makes a packet durable; true when there is no room for another.
     async fn emit(&mut self, packet: Encoded) -> Result<bool, StorageError> {
         let length = packet.bytes.len() as u64;
-        let bytes = {
-            let mut status = self.status.lock();
-            status.bytes += length;
-            status.packets += 1;
-            status.bytes
-        };
+        let before = self.status.lock().bytes;
         if self.mode == Mode::StopAtLimit || self.storage.is_empty() {
             // How the trace was started is never given up.
             self.push(packet).await?;
         } else {
-            self.keep(packet, bytes - length).await?;
+            self.keep(packet, before).await?;
         }
+        self.count(length);
+        let bytes = before + length;
         // The next packet may be as long as this one can be, and one more record.
         let next = 2 * self.gatherer.packet_bytes() as u64;
         Ok(self.mode == Mode::StopAtLimit && bytes + next > self.bytes_max)
@@ -163,14 +160,18 @@ impl Collector {
         }
         let overwritten = self.status.lock().overwritten;
         let packet = self.gatherer.end(reason.name(), overwritten);
-        {
-            let mut status = self.status.lock();
-            status.bytes += packet.bytes.len() as u64;
-            status.packets += 1;
-        }
+        let length = packet.bytes.len() as u64;
         self.push(packet).await?;
+        self.count(length);
         // Nobody needs it any more: all of it is in the storage.
         self.engine.remove_ring(self.storage.id()).await
+    }
+
+    /// Counts a packet of so many bytes that is durable.
+    fn count(&self, bytes: u64) {
+        let mut status = self.status.lock();
+        status.bytes += bytes;
+        status.packets += 1;
     }
 
     async fn push(&mut self, packet: Encoded) -> Result<(), StorageError> {
