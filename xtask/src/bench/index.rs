@@ -134,7 +134,8 @@ impl Bench {
         };
         make(&folder)?;
         make(&data)?;
-        let linked = data.join("columns");
+        // Beside the data: DFTracer's tools take every file below the folder that they are given.
+        let linked = data.with_file_name("columns");
         make(&linked)?;
         let count: usize = options.get("files", 16)?;
         let file = |number: usize| data.join(format!("trace-{number}-of-{count}.pfw.gz"));
