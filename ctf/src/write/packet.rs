@@ -143,8 +143,17 @@ impl<'s> PacketWriter<'s> {
     }
 
     fn integer(&mut self, value: u64, bits: u8) {
-        self.bytes
-            .extend_from_slice(&value.to_le_bytes()[..usize::from(bits / 8)]);
+        let bytes = value.to_le_bytes();
+        // Of known length, each is one write instead of a call.
+        match bits {
+            8 => self.bytes.push(bytes[0]),
+            16 => self.bytes.extend_from_slice(&[bytes[0], bytes[1]]),
+            32 => self.bytes.extend_from_slice(&bytes[..4]),
+            64 => self.bytes.extend_from_slice(&bytes),
+            bits => self
+                .bytes
+                .extend_from_slice(&bytes[..usize::from(bits / 8)]),
+        }
     }
 
     /// Ends the packet and gives it. `discarded` is the number of event records that the stream
