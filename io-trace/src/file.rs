@@ -64,6 +64,11 @@ impl FileTag {
         self.0.leaf
     }
 
+    /// Whether both share what [`FileTag::new`] made.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// A hash of its path, the same in every run.
     pub(crate) fn hash(&self) -> u64 {
         self.0.hash

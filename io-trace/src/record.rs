@@ -1,7 +1,5 @@
 //! What is recorded of one operation.
 
-use std::sync::Arc;
-
 use crate::FileTag;
 
 macro_rules! names {
@@ -195,8 +193,8 @@ pub struct Access {
 }
 
 /// One operation.
-#[derive(Debug, Clone)]
-pub struct Record {
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'r> {
     /// When it began, ns since the tracer was made.
     pub start: u64,
     /// How long it took, ns.
@@ -208,16 +206,16 @@ pub struct Record {
     /// The system's number of the thread that ended it.
     pub thread: u32,
     /// The file.
-    pub file: FileTag,
+    pub file: &'r FileTag,
     /// What was touched.
     pub access: Access,
     /// The request it was done for; the first one, when there were several.
-    pub request: Option<Arc<str>>,
+    pub request: Option<&'r str>,
     /// How many requests it was done for: 0 for none that is known.
     pub requests: u32,
 }
 
-impl Record {
+impl Record<'_> {
     /// When it ended, ns since the tracer was made.
     #[must_use]
     pub fn end(&self) -> u64 {

@@ -4,13 +4,18 @@
 //! it is polled ([`Scope::around`]); work on another thread takes [`current`] along and enters it
 //! there.
 
-use std::{cell::RefCell, future::poll_fn, pin::pin, sync::Arc};
+use std::{cell::Cell, future::poll_fn, ops::Deref, pin::pin, sync::Arc};
 
 use crate::{Cause, Tracer};
 
-/// What surrounds operations.
+/// What surrounds operations; see [`Surroundings`]. A pointer, because it is put in its place each
+/// time a task is polled, and taken away again.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub struct Scope(Arc<Surroundings>);
+
+/// Why operations are done, and for whom.
+#[derive(Debug)]
+pub struct Surroundings {
     /// Where hooks without a file of their own find the tracer.
     pub tracer: Arc<Tracer>,
     /// Why they are done.
@@ -21,11 +26,20 @@ pub struct Scope {
     pub requests: u32,
 }
 
+impl Deref for Scope {
+    type Target = Surroundings;
+
+    fn deref(&self) -> &Surroundings {
+        &self.0
+    }
+}
+
 /// The requests that one operation serves.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     first: Option<Arc<str>>,
-    /// Where their ids lie in memory, sorted: an id is made once for a request.
+    /// Where the ids lie in memory: an id is made once for a request. What one request brings
+    /// mostly comes in a row, and is here once; what does not is found when they are counted.
     places: Vec<usize>,
 }
 
@@ -33,8 +47,8 @@ impl Requests {
     /// Adds the request with this id, unless it is among them.
     pub fn add(&mut self, request: &Arc<str>) {
         let place = Arc::as_ptr(request).cast::<u8>() as usize;
-        if let Err(at) = self.places.binary_search(&place) {
-            self.places.insert(at, place);
+        if self.places.last() != Some(&place) {
+            self.places.push(place);
         }
         self.first.get_or_insert_with(|| Arc::clone(request));
     }
@@ -47,38 +61,54 @@ impl Requests {
 
     /// A scope for what is done for all of them.
     #[must_use]
-    pub fn scope(self, tracer: &Arc<Tracer>, cause: Cause) -> Scope {
-        Scope {
-            tracer: Arc::clone(tracer),
-            cause,
-            request: self.first,
-            requests: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
-        }
+    pub fn scope(mut self, tracer: &Arc<Tracer>, cause: Cause) -> Scope {
+        self.places.sort_unstable();
+        self.places.dedup();
+        let requests = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        Scope::new(tracer, cause, self.first, requests)
+    }
+}
+
+impl<'r> FromIterator<&'r Arc<str>> for Requests {
+    fn from_iter<I: IntoIterator<Item = &'r Arc<str>>>(ids: I) -> Self {
+        let mut requests = Self::default();
+        ids.into_iter().for_each(|id| requests.add(id));
+        requests
     }
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
+    static CURRENT: Cell<Option<Scope>> = const { Cell::new(None) };
+}
+
+/// Shows `look` the scope that the thread is in.
+fn look_at_current<T>(look: impl FnOnce(Option<&Scope>) -> T) -> T {
+    CURRENT.with(|current| {
+        let scope = current.take();
+        let seen = look(scope.as_ref());
+        current.set(scope);
+        seen
+    })
 }
 
 /// The scope that the thread is in.
 #[must_use]
 pub fn current() -> Option<Scope> {
-    CURRENT.with_borrow(Clone::clone)
+    look_at_current(|scope| scope.cloned())
 }
 
-/// Why the thread does what it does, and for whom.
-pub(crate) fn why() -> (Cause, Option<Arc<str>>, u32) {
-    CURRENT.with_borrow(|scope| match scope {
-        Some(scope) => (scope.cause, scope.request.clone(), scope.requests),
-        None => (Cause::Unknown, None, 0),
+/// Tells `look` why the thread does what it does, and for whom.
+pub(crate) fn why<T>(look: impl FnOnce(Cause, Option<&Arc<str>>, u32) -> T) -> T {
+    look_at_current(|scope| match scope {
+        Some(scope) => look(scope.cause, scope.request.as_ref(), scope.requests),
+        None => look(Cause::Unknown, None, 0),
     })
 }
 
 /// The request that the thread works for, while I/O is traced.
 #[must_use]
 pub fn current_request() -> Option<Arc<str>> {
-    CURRENT.with_borrow(|scope| scope.as_ref()?.request.clone())
+    look_at_current(|scope| scope?.request.clone())
 }
 
 /// Puts the former scope back when it is dropped.
@@ -96,16 +126,26 @@ impl Drop for Guard {
 }
 
 impl Scope {
-    /// A scope for `cause`, for the requests of the scope around it.
+    /// A scope for `cause`, for `requests` requests of which `request` is the first.
     #[must_use]
-    pub fn within(tracer: &Arc<Tracer>, cause: Cause) -> Self {
-        let (_, request, requests) = why();
-        Self {
+    pub fn new(
+        tracer: &Arc<Tracer>,
+        cause: Cause,
+        request: Option<Arc<str>>,
+        requests: u32,
+    ) -> Self {
+        Self(Arc::new(Surroundings {
             tracer: Arc::clone(tracer),
             cause,
             request,
             requests,
-        }
+        }))
+    }
+
+    /// A scope for `cause`, for the requests of the scope around it.
+    #[must_use]
+    pub fn within(tracer: &Arc<Tracer>, cause: Cause) -> Self {
+        why(|_, request, requests| Self::new(tracer, cause, request.cloned(), requests))
     }
 
     /// Surrounds what this thread does until the guard is dropped.

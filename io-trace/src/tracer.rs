@@ -9,9 +9,11 @@ use std::{
     time::Instant,
 };
 
-use parking_lot::Mutex;
+use spin::{Yield, mutex::SpinMutex};
 
-use crate::{Access, FileTag, Operation, Record, Settings, SettingsError, scope};
+use crate::{
+    Access, FileTag, Operation, Record, Records, Settings, SettingsError, batch::Batch, scope,
+};
 
 /// Buffers. A thread has one of its own as long as there are no more threads than this; more
 /// share, and wait for each other as long as it takes to copy a record.
@@ -33,14 +35,30 @@ impl Started {
 pub struct Tracer {
     is_on: AtomicBool,
     made: Instant,
-    buffers: Box<[Mutex<Buffer>]>,
+    buffers: Box<[Locked]>,
+}
+
+/// A buffer with cache lines of its own. Its lock is hardly ever waited for, and then for as long
+/// as a record or a few pointers are copied. What counts is that it is given back by an ordinary
+/// write: the locks of the system, and those which park, use an atomic operation, which would wait
+/// until the record is written through to memory that another core read last.
+#[repr(align(128))]
+#[derive(Default)]
+struct Locked(SpinMutex<Buffer, Yield>);
+
+impl std::ops::Deref for Locked {
+    type Target = SpinMutex<Buffer, Yield>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 #[derive(Default)]
 struct Buffer {
     /// What is recorded; `None` while the tracer is off.
     settings: Option<Arc<Settings>>,
-    records: Vec<Record>,
+    batch: Batch,
     counts: Counts,
     /// Operations that were candidates, for sampling.
     seen: [u32; Operation::COUNT],
@@ -91,7 +109,7 @@ impl Default for Tracer {
         Self {
             is_on: AtomicBool::new(false),
             made: Instant::now(),
-            buffers: (0..BUFFER_COUNT).map(|_| Mutex::default()).collect(),
+            buffers: (0..BUFFER_COUNT).map(|_| Locked::default()).collect(),
         }
     }
 }
@@ -157,24 +175,21 @@ impl Tracer {
         }
     }
 
-    /// Moves the records of all buffers behind those in `records`, sorted by their end.
-    pub fn drain(&self, records: &mut Vec<Record>) -> Drained {
-        let from = records.len();
+    /// Takes the records of all buffers, sorted by their end; those in `records` are forgotten.
+    pub fn drain(&self, records: &mut Records) -> Drained {
+        records.clear();
         let mut drained = Drained::default();
-        let mut spare = Vec::new();
-        for buffer in &self.buffers {
-            {
-                let mut buffer = buffer.lock();
-                drained.recorded += buffer.counts.recorded;
-                for (sum, dropped) in drained.dropped.iter_mut().zip(buffer.counts.dropped) {
-                    *sum += dropped;
-                }
-                std::mem::swap(&mut buffer.records, &mut spare);
+        for (number, buffer) in self.buffers.iter().enumerate() {
+            let mut buffer = buffer.lock();
+            drained.recorded += buffer.counts.recorded;
+            for (sum, dropped) in drained.dropped.iter_mut().zip(buffer.counts.dropped) {
+                *sum += dropped;
             }
-            // The emptied memory becomes the next buffer's, so that little is allocated anew.
-            records.append(&mut spare);
+            if buffer.batch.len() > 0 {
+                records.take(number, &mut buffer.batch);
+            }
         }
-        records[from..].sort_by_key(Record::end);
+        records.sort();
         drained
     }
 
@@ -203,23 +218,24 @@ impl Tracer {
         if !seen.is_multiple_of(one_in) {
             return;
         }
-        if buffer.records.len() >= settings.thread_records_max {
+        if buffer.batch.len() >= settings.thread_records_max {
             buffer.counts.dropped[number] += 1;
             return;
         }
-        let (cause, request, requests) = scope::why();
-        buffer.counts.recorded += 1;
-        buffer.records.push(Record {
-            start: self.since_made(started),
-            latency: u64::try_from((ended - started).as_nanos()).unwrap_or(u64::MAX),
-            operation,
-            cause,
-            thread: thread.system,
-            file: file.clone(),
-            access,
-            request,
-            requests,
+        scope::why(|cause, request, requests| {
+            buffer.batch.push(&Record {
+                start: self.since_made(started),
+                latency: u64::try_from((ended - started).as_nanos()).unwrap_or(u64::MAX),
+                operation,
+                cause,
+                thread: thread.system,
+                file,
+                access,
+                request: request.map(|id| &**id),
+                requests,
+            });
         });
+        buffer.counts.recorded += 1;
     }
 }
 

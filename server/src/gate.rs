@@ -5,6 +5,7 @@
 //! will stand here too, between `refusal` and `route`.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -73,8 +74,7 @@ impl Gate {
         let _in_flight = self.metrics.request_began(group);
         let mut response = match self.refusal(&request, ambiguous) {
             Some(problem) => problem.into_response(),
-            None if self.tracer.is_on() => self.scope(group, &id).around(self.route(request)).await,
-            None => self.route(request).await,
+            None => self.answer(request, group, &id).await,
         };
         self.finish(&mut response, &id);
         let elapsed = started.elapsed();
@@ -89,6 +89,21 @@ impl Gate {
         response
     }
 
+    /// Answers a request that is sound, inside a scope while I/O is traced.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        group: RouteGroup,
+        id: &HeaderValue,
+    ) -> Response {
+        // Pinned here, so that nothing moves it again: it is some kilobytes.
+        let mut answer = pin!(self.route(request));
+        match self.tracer.is_on() {
+            true => self.scope(group, id).around(answer.as_mut()).await,
+            false => answer.await,
+        }
+    }
+
     /// What the I/O of a request is done for.
     fn scope(&self, group: RouteGroup, id: &HeaderValue) -> Scope {
         let cause = match group {
@@ -96,12 +111,7 @@ impl Gate {
             RouteGroup::Packets => Cause::Ingest,
             _ => Cause::Manage,
         };
-        Scope {
-            tracer: Arc::clone(&self.tracer),
-            cause,
-            request: id.to_str().ok().map(Arc::from),
-            requests: 1,
-        }
+        Scope::new(&self.tracer, cause, id.to_str().ok().map(Arc::from), 1)
     }
 
     /// What HTTP itself forbids, whatever the route.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use io_trace::{Cause, FileClass, Operation, Record, Scope, Settings};
+use io_trace::{Cause, FileClass, Operation, Record, Records, Scope, Settings};
 use storage_core::{
     AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, Selection,
 };
@@ -67,19 +67,19 @@ async fn push(engine: &Engine, storage: StorageId, count: u64) {
     }
 }
 
-fn records(engine: &Engine) -> Vec<Record> {
-    let mut records = Vec::new();
+fn records(engine: &Engine) -> Records {
+    let mut records = Records::default();
     let drained = engine.tracer().drain(&mut records);
     assert_eq!(drained.dropped_total(), 0);
     records
 }
 
 fn having(
-    records: &[Record],
+    records: &Records,
     operation: Operation,
     class: FileClass,
     cause: Cause,
-) -> Vec<&Record> {
+) -> Vec<Record<'_>> {
     let found = records.iter().filter(|record| {
         (record.operation, record.file.class(), record.cause) == (operation, class, cause)
     });
@@ -260,12 +260,8 @@ async fn writes_and_syncs_count_the_requests_they_serve() {
     engine.tracer().start(Settings::default()).unwrap();
     let mut pending = Vec::new();
     for sequence in 0..PUSHES {
-        let scope = Scope {
-            tracer: Arc::clone(engine.tracer()),
-            cause: Cause::Manage,
-            request: Some(format!("push-{sequence}").into()),
-            requests: 1,
-        };
+        let request = format!("push-{sequence}").into();
+        let scope = Scope::new(engine.tracer(), Cause::Manage, Some(request), 1);
         let payload = vec![sequence as u8; 10_000];
         let push = Push {
             agent: agent(),
@@ -288,7 +284,7 @@ async fn writes_and_syncs_count_the_requests_they_serve() {
         let found = having(&records, operation, FileClass::Data, Cause::Ingest);
         assert!(
             found.iter().all(|record| {
-                let request = record.request.as_deref().unwrap_or_default();
+                let request = record.request.unwrap_or_default();
                 record.requests > 0 && request.starts_with("push-")
             }),
             "{found:?}"

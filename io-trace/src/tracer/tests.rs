@@ -3,7 +3,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::Tracer;
-use crate::{Access, Cause, FileClass, FileTag, Operation, Record, Scope, Settings, current};
+use crate::{
+    Access, Cause, FileClass, FileTag, Operation, Record, Records, Scope, Settings, current,
+};
 
 fn tagged(tracer: &Arc<Tracer>, path: &str, storage: u8) -> FileTag {
     FileTag::new(tracer, path, FileClass::Data, Some([storage; 16]))
@@ -19,8 +21,8 @@ fn at(file: &FileTag, operation: Operation, offset: u64) {
     });
 }
 
-fn drained(tracer: &Tracer) -> (Vec<Record>, super::Drained) {
-    let mut records = Vec::new();
+fn drained(tracer: &Tracer) -> (Records, super::Drained) {
+    let mut records = Records::default();
     let counts = tracer.drain(&mut records);
     (records, counts)
 }
@@ -78,7 +80,11 @@ fn threads_have_buffers_of_their_own_and_come_out_by_time() {
     });
     let (records, counts) = drained(&tracer);
     assert_eq!((records.len(), counts.dropped_total()), (400, 0));
-    assert!(records.is_sorted_by_key(Record::end));
+    assert!(
+        records
+            .iter()
+            .is_sorted_by_key(|record| Record::end(&record))
+    );
     let mut threads: Vec<_> = records.iter().map(|record| record.thread).collect();
     threads.sort_unstable();
     threads.dedup();
@@ -116,12 +122,7 @@ fn scopes_nest_and_travel_with_tasks() {
     let tracer = Arc::new(Tracer::default());
     tracer.start(Settings::default()).unwrap();
     let file = tagged(&tracer, "a", 1);
-    let outer = Scope {
-        tracer: Arc::clone(&tracer),
-        cause: Cause::Range,
-        request: Some("r-1".into()),
-        requests: 1,
-    };
+    let outer = Scope::new(&tracer, Cause::Range, Some("r-1".into()), 1);
     let task = outer.around(async {
         at(&file, Operation::Read, 0);
         let _inner = Scope::within(&tracer, Cause::Query).enter();
@@ -136,7 +137,7 @@ fn scopes_nest_and_travel_with_tasks() {
     let (records, _) = drained(&tracer);
     let told: Vec<_> = records
         .iter()
-        .map(|record| (record.cause, record.request.as_deref()))
+        .map(|record| (record.cause, record.request))
         .collect();
     let expected = [
         (Cause::Range, Some("r-1")),

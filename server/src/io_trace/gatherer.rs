@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use io_trace::{Drained, Record, Settings, Tracer};
+use io_trace::{Drained, Records, Settings, Tracer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -34,7 +34,8 @@ pub(super) struct Gatherer {
     /// Records of that storage, which were left out.
     left_out: u64,
     drained: Drained,
-    records: Vec<Record>,
+    /// What was drained last; its memory is used again.
+    records: Records,
 }
 
 impl Gatherer {
@@ -48,7 +49,7 @@ impl Gatherer {
             own: None,
             left_out: 0,
             drained: Drained::default(),
-            records: Vec::new(),
+            records: Records::default(),
         }
     }
 
@@ -76,7 +77,7 @@ impl Gatherer {
         let mut records = std::mem::take(&mut self.records);
         self.drained = self.tracer.drain(&mut records);
         let mut packets = Vec::new();
-        for record in records.drain(..) {
+        for record in records.iter() {
             let storage = record.file.storage();
             if storage.is_some() && storage == self.own {
                 self.left_out += 1;

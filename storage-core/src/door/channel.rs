@@ -134,16 +134,19 @@ impl<B: BlockIo> Channel<B> {
         loop {
             if write.is_none() && !self.waiting.is_empty() {
                 let batch = self.next_batch();
-                let requests: Vec<_> = batch.iter().filter_map(|a| a.request.clone()).collect();
+                let requests = batch
+                    .iter()
+                    .filter_map(|append| append.request.as_ref())
+                    .collect();
                 let work = self.start_write(state.take(), batch);
-                write = Some(self.for_requests(requests.iter(), work));
+                write = Some(self.for_requests(requests, work));
             }
             let sync_at = match (&sync, self.written.is_empty(), &file) {
                 (None, false, Some(open)) => match self.sync_delay() {
                     None => {
                         syncing = std::mem::take(&mut self.written);
                         self.last_sync = Some(Instant::now());
-                        let requests = syncing.iter().filter_map(|write| write.request.as_ref());
+                        let requests = syncing.iter().filter_map(|w| w.request.as_ref()).collect();
                         sync = Some(self.for_requests(requests, self.start_sync(open)));
                         continue;
                     }
@@ -249,13 +252,7 @@ impl<B: BlockIo> Channel<B> {
     }
 
     /// Tells the I/O trace for whom work is done.
-    fn for_requests<'r, T: 'static>(
-        &self,
-        served: impl Iterator<Item = &'r Arc<str>>,
-        work: Pending<T>,
-    ) -> Pending<T> {
-        let mut requests = Requests::default();
-        served.for_each(|request| requests.add(request));
+    fn for_requests<T: 'static>(&self, requests: Requests, work: Pending<T>) -> Pending<T> {
         match requests.is_empty() {
             true => work,
             false => Box::pin(

@@ -209,10 +209,13 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         let last_block = std::mem::take(&mut self.last_block);
         self.copy(&last_block, None).await?;
         let mut appended = Vec::with_capacity(batch.len());
+        // What is written for one request alone is inside its scope already.
+        let is_shared = batch.len() > 1;
         for append in batch {
+            let request = append.request.as_ref().filter(|_| is_shared);
             let mut offsets = Vec::with_capacity(append.frames.len());
             for frame in &append.frames {
-                offsets.push(self.stage_frame(frame, append.request.as_ref()).await?);
+                offsets.push(self.stage_frame(frame, request).await?);
             }
             appended.push(Appended {
                 offsets,

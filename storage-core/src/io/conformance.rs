@@ -172,7 +172,7 @@ async fn traced_io_conforms_on_and_off() {
         }
         let io = BlockingIo::new(BUFFER_COUNT);
         conform(TracedIo::new(io, Arc::clone(&tracer))).await;
-        let mut records = Vec::new();
+        let mut records = io_trace::Records::default();
         tracer.drain(&mut records);
         assert_eq!(records.is_empty(), !is_on);
     }

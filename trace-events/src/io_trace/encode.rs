@@ -126,7 +126,7 @@ impl Encoder {
     }
 
     /// Appends an operation.
-    pub fn put(&mut self, record: &Record) {
+    pub fn put(&mut self, record: &Record<'_>) {
         let time = self.time(record.end());
         let start = self.anchor.wall_of(record.start);
         let access = &record.access;
@@ -135,8 +135,7 @@ impl Encoder {
             Some(true) => 1,
             Some(false) => 2,
         };
-        let mut values = [FieldValue::Unsigned(0); 21];
-        values[..14].copy_from_slice(&[
+        let of_operation = [
             FieldValue::Signed(start),
             FieldValue::Unsigned(record.latency),
             FieldValue::Unsigned(record.file.class() as u64),
@@ -149,12 +148,13 @@ impl Encoder {
             FieldValue::Unsigned(access.asked),
             FieldValue::Unsigned(access.done),
             FieldValue::Unsigned(of_three(access.cache_hit)),
-            FieldValue::Text(record.request.as_deref().unwrap_or("")),
+            FieldValue::Text(record.request.unwrap_or("")),
             FieldValue::Unsigned(record.requests.into()),
-        ]);
-        let count = match (&access.block, record.operation) {
+        ];
+        let event = SCHEMA_OF_TRACES.operations[record.operation as usize];
+        let written = match (&access.block, record.operation) {
             (Some(block), Operation::Lookup) => {
-                values[14..].copy_from_slice(&[
+                let of_block = [
                     FieldValue::Unsigned(block.block_type as u64),
                     FieldValue::Unsigned(block.size),
                     FieldValue::Bool(block.not_inserted),
@@ -162,13 +162,13 @@ impl Encoder {
                     FieldValue::Unsigned(block.entries),
                     FieldValue::Bool(block.immutable),
                     FieldValue::Unsigned(of_three(block.found)),
-                ]);
-                21
+                ];
+                let values = [of_operation.as_slice(), &of_block].concat();
+                self.writer.event(event, time, &values)
             }
-            _ => 14,
+            _ => self.writer.event(event, time, &of_operation),
         };
-        let event = SCHEMA_OF_TRACES.operations[record.operation as usize];
-        if self.writer.event(event, time, &values[..count]).is_err() {
+        if written.is_err() {
             self.refused += 1;
             return;
         }

@@ -1,5 +1,5 @@
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ::io_trace::{
     Access, Block, BlockType, Cause, Drained, FileClass, FileTag, Operation, Record, Tracer,
@@ -28,20 +28,20 @@ fn begin() -> Begin {
     }
 }
 
-fn record(operation: Operation, start: u64, latency: u64) -> Record {
+static FILE: LazyLock<FileTag> = LazyLock::new(|| {
+    let tracer = Arc::new(Tracer::default());
     let path = format!("{STORAGE}/93224496ff98a4d8.itdata");
+    FileTag::new(&tracer, path, FileClass::Data, Some([1; 16]))
+});
+
+fn record(operation: Operation, start: u64, latency: u64) -> Record<'static> {
     Record {
         start,
         latency,
         operation,
         cause: Cause::Ingest,
         thread: 17,
-        file: FileTag::new(
-            &Arc::new(Tracer::default()),
-            path,
-            FileClass::Data,
-            Some([1; 16]),
-        ),
+        file: &FILE,
         access: Access {
             offset: Some(4096),
             asked: 100,
@@ -53,10 +53,10 @@ fn record(operation: Operation, start: u64, latency: u64) -> Record {
     }
 }
 
-fn look_up() -> Record {
+fn look_up() -> Record<'static> {
     Record {
         cause: Cause::Query,
-        request: Some("r-1".into()),
+        request: Some("r-1"),
         requests: 3,
         access: Access {
             cache_hit: Some(false),
