@@ -73,9 +73,10 @@ impl SendQueue {
         };
         let _inside = next.scope.clone().map(Scope::enter);
         let sent = next.file.send(socket, next.offset, next.left)?;
-        next.offset += sent as u64;
-        next.left -= sent;
-        if next.left == 0 {
+        if sent < next.left {
+            next.offset += sent as u64;
+            next.left -= sent;
+        } else {
             slices.pop_front();
         }
         Ok(sent)
