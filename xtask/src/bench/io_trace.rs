@@ -1,12 +1,13 @@
-//! What tracing our own I/O costs: the same server, traced and not, in alternating segments.
+//! What tracing our own I/O costs: one load on one server, which is traced in one segment of each
+//! run and not in the other.
 
-use std::cell::RefCell;
+use std::thread::{Scope, ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
 
-use harness::{Body, Load, Pace, Server, Settings};
+use harness::{Api, Body, Load, Pace, Server, Settings};
 use serde_json::json;
 
-use super::paired::{Figures, Side, Target, Verdict, alternate, conclude};
+use super::paired::{Figures, Target, Verdict, conclude};
 use super::range::{Party, RangeLoad, TOOLS, finalized_file};
 use super::table::Table;
 use crate::failure::{Failure, Outcome};
@@ -20,9 +21,14 @@ const PACKET_BYTES: usize = 64 << 10;
 const INGEST_COST_MAX: f64 = 0.02;
 const RANGE_COST_MAX: f64 = 0.03;
 
-/// `--runs 5 --seconds 5 --streams 16 --connections 16`.
+/// From the begin of a load, and of a trace, until figures are taken.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// `--runs 15 --seconds 2 --streams 16 --connections 16`: a run is one load with a segment of so
+/// many seconds of each kind.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
-    let seconds: u32 = options.get("seconds", 5)?;
+    let seconds: u32 = options.get("seconds", 2)?;
+    let runs: usize = options.get("runs", 15)?;
     install::ensure(TOOLS)?;
     let folder = fresh_folder("bench/io-trace")?;
     let settings = Settings {
@@ -35,30 +41,31 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         url: format!("{}/storage/{storage}/{file}", server.url()),
         pid: server.pid(),
     };
-    let connections = options.get("connections", 16)?;
-    let load = RangeLoad::single(&folder, length, seconds, connections)?;
+    // Two segments, a warm-up before each, and what starting and ending a trace takes.
+    let lasts = 2 * seconds + 4;
+    let reads = RangeLoad::single(&folder, length, lasts, options.get("connections", 16)?)?;
     let streams = options.get("streams", 16)?;
-    let runs = options.runs()?;
-    let mut verdicts = Vec::new();
-    let push = || push(&server, streams, seconds);
-    verdicts.extend(compare(&server, runs, "pushes", INGEST_COST_MAX, &push)?);
-    let read = || load.measure(&party).map(|(rate, _)| rate);
-    verdicts.extend(compare(
-        &server,
+    let comparison = Comparison {
+        server: &server,
         runs,
-        "range reads",
-        RANGE_COST_MAX,
-        &read,
-    )?);
+        segment: Duration::from_secs(seconds.into()),
+    };
+    let mut verdicts = Vec::new();
+    let push = || push(&server, streams, lasts);
+    let counter = "tracehold_ingest_packets_total";
+    verdicts.extend(comparison.of("pushes", INGEST_COST_MAX, counter, &push)?);
+    let read = || reads.measure(&party).map(|_| ());
+    let counter = "tracehold_range_requests_total";
+    verdicts.extend(comparison.of("range reads", RANGE_COST_MAX, counter, &read)?);
     conclude(&verdicts);
     Ok(())
 }
 
-/// Durable pushes of 64 KiB a second.
-fn push(server: &Server, streams: usize, seconds: u32) -> Outcome<f64> {
+/// Durable pushes of 64 KiB.
+fn push(server: &Server, streams: usize, seconds: u32) -> Outcome {
     let mut api = server.api();
     let storage = api.create_storage("bench");
-    let report = Load {
+    Load {
         address: server.address(),
         storage: storage.clone(),
         streams,
@@ -71,87 +78,137 @@ fn push(server: &Server, streams: usize, seconds: u32) -> Outcome<f64> {
     let mut api = server.api();
     api.finalize(&storage);
     api.done("DELETE", &format!("/storages/{storage}"), None);
-    Ok(report.packets_per_second())
+    Ok(())
 }
 
-/// One load: its rate, and the CPU µs of the server for each operation, from before a trace is
-/// started until it is finalized and deleted.
-fn segment(
-    server: &Server,
-    is_traced: bool,
-    load: &dyn Fn() -> Outcome<f64>,
-) -> Outcome<(f64, f64)> {
-    let before = cpu_of(server.pid())?;
-    if is_traced {
-        server.api().done("POST", "/io-trace/start", None);
-    }
-    let begun = Instant::now();
-    let rate = load()?;
-    let lasted = begun.elapsed().as_secs_f64();
-    if is_traced {
-        let ended = server.api().done("POST", "/io-trace/stop", None);
-        eprintln!(
-            "  {} recorded, {} dropped",
-            ended["recorded"], ended["dropped"]
+struct Comparison<'s> {
+    server: &'s Server,
+    runs: usize,
+    segment: Duration,
+}
+
+/// What a segment came to: operations a second, and CPU µs of the server for each, the latter from
+/// before a trace is started until it is finalized and deleted.
+struct Segment {
+    rate: f64,
+    cpu: f64,
+}
+
+impl Comparison<'_> {
+    /// Compares segments of one load, of which `counter` counts the operations.
+    fn of(
+        &self,
+        what: &str,
+        cost_max: f64,
+        counter: &str,
+        load: &(dyn Fn() -> Outcome + Sync),
+    ) -> Outcome<Vec<Verdict>> {
+        let mut segments = [Vec::new(), Vec::new()];
+        for run in 0..self.runs {
+            // Every second run in reverse, so that none is always the first.
+            let first = run % 2 == 1;
+            let pair = scope(|threads| self.run(threads, first, counter, load))?;
+            for (is_traced, segment) in pair {
+                segments[usize::from(is_traced)].push(segment);
+            }
+        }
+        let figures = |of: fn(&Segment) -> f64| {
+            ["untraced", "traced"].map(|name| Figures {
+                name: name.to_owned(),
+                runs: segments[usize::from(name == "traced")]
+                    .iter()
+                    .map(of)
+                    .collect(),
+            })
+        };
+        let (rate, cpu) = (
+            figures(|segment| segment.rate),
+            figures(|segment| segment.cpu),
         );
-        let trace = ended["storage"].as_str().unwrap_or_default();
-        let path = format!("/storages/{trace}");
-        server.api().done("DELETE", &path, None);
-        if ended["dropped"] != json!(0) {
-            let why = "operations were dropped, so what tracing them costs is not known";
+        println!("{what}");
+        print!("{}", Table::of_figures("a second", &rate));
+        print!("{}", Table::of_figures("CPU µs an operation", &cpu));
+        let at_most = Target::AtMost(cost_max);
+        Ok(vec![
+            Verdict::new(
+                format!("throughput that tracing costs of {what}"),
+                at_most,
+                1.0 - rate[1].ratio(&rate[0]),
+            ),
+            Verdict::new(
+                format!("CPU time that tracing costs of {what}"),
+                at_most,
+                cpu[1].ratio(&cpu[0]) - 1.0,
+            ),
+        ])
+    }
+
+    /// One load, with a segment of each kind.
+    fn run<'scope>(
+        &self,
+        threads: &'scope Scope<'scope, '_>,
+        first: bool,
+        counter: &str,
+        load: &'scope (dyn Fn() -> Outcome + Sync),
+    ) -> Outcome<Vec<(bool, Segment)>> {
+        let mut api = self.server.api();
+        let loading = threads.spawn(load);
+        sleep(WARM_UP);
+        let mut segments = Vec::new();
+        for is_traced in [first, !first] {
+            let segment = self.segment(&mut api, is_traced, counter)?;
+            eprintln!(
+                "  traced: {is_traced}, {:.0} a second, {:.1} CPU µs each",
+                segment.rate, segment.cpu
+            );
+            segments.push((is_traced, segment));
+        }
+        if loading.is_finished() {
+            let why = "the load ended before the last segment: give fewer --seconds";
             return Err(Failure::Run(why.to_owned()));
         }
+        ended(loading)?;
+        Ok(segments)
     }
-    let cpu = cpu_of(server.pid())?.saturating_sub(before).as_secs_f64();
-    Ok((rate, cpu * 1e6 / (rate * lasted)))
+
+    fn segment(&self, api: &mut Api, is_traced: bool, counter: &str) -> Outcome<Segment> {
+        let (whole, cpu) = (api.metric(counter), cpu_of(self.server.pid())?);
+        if is_traced {
+            api.done("POST", "/io-trace/start", None);
+        }
+        sleep(WARM_UP);
+        let (begun, before) = (Instant::now(), api.metric(counter));
+        sleep(self.segment);
+        let done = api.metric(counter) - before;
+        let rate = done / begun.elapsed().as_secs_f64();
+        if is_traced {
+            end_trace(api)?;
+        }
+        let cpu = cpu_of(self.server.pid())?.saturating_sub(cpu);
+        let whole = api.metric(counter) - whole;
+        Ok(Segment {
+            rate,
+            cpu: cpu.as_secs_f64() * 1e6 / whole,
+        })
+    }
 }
 
-/// Runs a load traced and untraced in turns.
-fn compare(
-    server: &Server,
-    runs: usize,
-    what: &str,
-    cost_max: f64,
-    load: &dyn Fn() -> Outcome<f64>,
-) -> Outcome<Vec<Verdict>> {
-    let cpu = RefCell::new([Vec::new(), Vec::new()]);
-    let segment = |is_traced: bool| {
-        let (rate, cpu_of_one) = segment(server, is_traced, load)?;
-        cpu.borrow_mut()[usize::from(is_traced)].push(cpu_of_one);
-        Ok(rate)
-    };
-    let mut sides = [
-        Side {
-            name: "untraced",
-            run: Box::new(|| segment(false)),
-        },
-        Side {
-            name: "traced",
-            run: Box::new(|| segment(true)),
-        },
-    ];
-    let figures = alternate(runs, &mut sides)?;
-    drop(sides);
-    println!("{what}");
-    print!("{}", Table::of_figures("a second", &figures));
-    let [untraced, traced] = cpu.into_inner();
-    // The first of each warmed up.
-    let cpu = [("untraced", untraced), ("traced", traced)].map(|(name, all)| Figures {
-        name: name.to_owned(),
-        runs: all[1..].to_vec(),
-    });
-    print!("{}", Table::of_figures("CPU µs an operation", &cpu));
-    let at_most = Target::AtMost(cost_max);
-    Ok(vec![
-        Verdict::new(
-            format!("throughput that tracing costs of {what}"),
-            at_most,
-            1.0 - figures[1].ratio(&figures[0]),
-        ),
-        Verdict::new(
-            format!("CPU time that tracing costs of {what}"),
-            at_most,
-            cpu[1].ratio(&cpu[0]) - 1.0,
-        ),
-    ])
+/// Ends the trace and removes it.
+fn end_trace(api: &mut Api) -> Outcome {
+    let ended = api.done("POST", "/io-trace/stop", None);
+    let trace = ended["storage"].as_str().unwrap_or_default();
+    api.done("DELETE", &format!("/storages/{trace}"), None);
+    if ended["dropped"] == json!(0) {
+        return Ok(());
+    }
+    let why = "operations were dropped, so what tracing them costs is not known";
+    Err(Failure::Run(why.to_owned()))
+}
+
+/// What a load came to.
+fn ended(loading: ScopedJoinHandle<'_, Outcome>) -> Outcome {
+    let why = "the load did not end well";
+    loading
+        .join()
+        .unwrap_or_else(|_| Err(Failure::Run(why.to_owned())))
 }
