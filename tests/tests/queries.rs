@@ -169,6 +169,101 @@ fn real_traces_answer_the_same_from_everywhere() {
     }
 }
 
+/// What `tracehold index` makes beside traces of every kind never changes what they answer.
+fn check_index(path: &Path, queries: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join(path.file_name().unwrap());
+    copy_all(path, &copy);
+    let file = copy.to_str().unwrap();
+    let (code, out, errors) = run(&["index", file, "--chunk-kib", "16", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let made: Value = serde_json::from_str(&out).unwrap();
+    let files = made["files"].as_array().unwrap();
+    assert!(!files.is_empty());
+    for query in queries.iter().filter(|query| !asks_origin(query)) {
+        let expected = answers(&[file, "--no-index"], query);
+        assert!(answers(&[file], query) == expected, "{file}: {query}");
+    }
+    let (_, out, errors) = run(&["query", file, "", "--count", "--explain", "--json"]);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    let explained = &answer["explain"];
+    assert_eq!(
+        explained["indexed"].as_u64().unwrap(),
+        files.len() as u64,
+        "{out} {errors}"
+    );
+    assert_eq!(explained["fetched_bytes"], 0, "{out} {errors}");
+    let (_, out, _) = run(&["index", file, "--chunk-kib", "16", "--json"]);
+    assert_eq!(out.matches("\"fresh\"").count(), files.len(), "{out}");
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        fs::write(to, fs::read(from).unwrap()).unwrap();
+        return;
+    }
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        copy_all(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
+#[test]
+fn indexes_beside_own_traces_change_no_answer() {
+    for path in own_traces() {
+        check_index(&path, QUERIES);
+    }
+}
+
+#[test]
+fn indexes_beside_real_traces_change_no_answer() {
+    let Some(corpora) = corpora() else { return };
+    let more = [
+        "rocksdb/io_small.trace",
+        "rocksdb/io_variants.trace",
+        "rocksdb/bc_variants.trace",
+        "rocksdb/io_cut_midrecord.trace",
+    ];
+    let more = more.iter().map(|name| corpora.join(name));
+    for path in corpus_traces(&corpora).into_iter().chain(more) {
+        check_index(&path, FEW_QUERIES);
+    }
+}
+
+/// Traces of every CTF producer at hand, some of which cannot be read: then neither can be indexed.
+#[test]
+fn indexes_beside_foreign_ctf_traces_change_no_answer() {
+    let Some(corpora) = corpora() else { return };
+    for version in ["1", "2"] {
+        let folder = corpora
+            .join("ctf/babeltrace/ctf-traces")
+            .join(version)
+            .join("succeed");
+        let mut traces: Vec<PathBuf> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        traces.sort();
+        assert!(!traces.is_empty());
+        let mut indexed = 0;
+        for trace in traces {
+            let place = tempfile::tempdir().unwrap();
+            let copy = place.path().join("trace");
+            copy_all(&trace, &copy);
+            let file = copy.to_str().unwrap();
+            let ask = |more: &[&str]| run(&[&["query", file, "not name == 'x'"], more].concat());
+            let expected = ask(&["--no-index"]);
+            let (code, _, _) = run(&["index", file]);
+            assert_eq!(code == 0, expected.0 <= 1, "{}", trace.display());
+            let found = ask(&[]);
+            assert_eq!(found.1, expected.1, "{}", trace.display());
+            indexed += usize::from(code == 0);
+        }
+        assert!(indexed > 10, "{indexed} of version {version}");
+    }
+}
+
 /// A DFTracer trace in which one line has a name of its own.
 fn write_trace(path: &Path, lines: u64) {
     let mut text = String::from("[\n");

@@ -67,6 +67,7 @@ pub(crate) fn plan<'s>(
             plan.report.left_out += 1;
             continue;
         }
+        plan.report.counters.faults.extend(source.faults());
         let tasks = match source.evidence()? {
             None => source.tasks(None),
             Some(evidence) => {

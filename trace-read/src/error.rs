@@ -93,6 +93,12 @@ pub enum ReadError {
         /// What was looked for.
         reason: &'static str,
     },
+    /// Columns are not kept of its kind.
+    #[error("{}: columns are kept of DFTracer files only; index it without them", path.display())]
+    NoColumns {
+        /// The file.
+        path: PathBuf,
+    },
     /// A field has too many values to group by.
     #[error("{field} has more than {} values; narrow the query", crate::GROUPS_MAX)]
     TooManyGroups {

@@ -17,11 +17,14 @@
 //! cannot hold a match, and a sidecar that does not belong to its file, or is damaged, is not used.
 
 mod aggregate;
+mod beside;
+mod chunker;
 mod dft;
 mod engine;
 mod error;
 mod evidence;
 mod fetch;
+mod indexing;
 mod look_up;
 mod order;
 mod output;
@@ -33,13 +36,14 @@ mod source;
 mod stored;
 
 pub use aggregate::{GROUPS_MAX, GroupRow, count, group_by};
+pub use beside::{identity, sidecar_path, write_sidecar};
 pub use dft::{
-    BuildOptions, Built, BuiltColumns, DftFile, DftSet, Indexed, Update, build, columns_path,
-    identity, sidecar_path, update_sidecar, write_sidecar,
+    BuildOptions, Built, BuiltColumns, DftFile, DftSet, build, columns_path, update_sidecar,
 };
 pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
+pub use indexing::{IndexFile, IndexOptions, Indexed, Update, index_files};
 pub use output::{
     Column, Columns, Csv, Format, GROUP_COLUMNS, Ndjson, Out, Perfetto, RowFormat, RowSink, Table,
     TableKind, Text, write_group_ndjson, write_groups, write_json_value,

@@ -2,7 +2,7 @@
 
 use trace_events::gzip::{Inflater, TextBuffer};
 use trace_events::{Decoded, EachEvent};
-use trace_index::{Chunk, ColumnFilter};
+use trace_index::{Chunk, ColumnFilter, Index};
 use trace_query::{BareUnit, Expr, FieldTable, Filter};
 
 use crate::{Evidence, ReadError};
@@ -28,6 +28,11 @@ pub trait ChunkSource: Send + Sync {
     /// Why an index that is there is not used.
     fn unused_index(&self) -> Option<String> {
         None
+    }
+
+    /// What of the source cannot be read, as far as its index knows.
+    fn faults(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// The filter in terms of this source.
@@ -135,6 +140,35 @@ pub struct Task {
 pub(crate) fn first_ts(chunk: &Chunk) -> Option<i64> {
     let timed = chunk.timed == chunk.events && chunk.odd == 0;
     chunk.times.filter(|_| timed).map(|times| times.first)
+}
+
+/// Tasks that read chunks of packets: neighbours of `chunks` together, up to `batch_bytes`.
+pub(crate) fn chunk_tasks(index: &Index, chunks: &[usize], batch_bytes: u64) -> Vec<Task> {
+    let mut tasks: Vec<(u64, Task)> = Vec::new();
+    for number in chunks {
+        let Some(chunk) = index.chunks().get(*number) else {
+            continue;
+        };
+        let first_ts = first_ts(chunk);
+        match tasks.last_mut() {
+            Some((stored, task)) if *stored + chunk.length <= batch_bytes => {
+                *stored += chunk.length;
+                task.chunks.push(*number);
+                task.first_ts = task.first_ts.zip(first_ts).map(|(a, b)| a.min(b));
+                task.bytes += chunk.raw_length;
+            }
+            _ => tasks.push((
+                chunk.length,
+                Task {
+                    chunks: vec![*number],
+                    first_ts,
+                    bytes: chunk.raw_length,
+                    records: None,
+                },
+            )),
+        }
+    }
+    tasks.into_iter().map(|(_, task)| task).collect()
 }
 
 /// Working space of one thread.

@@ -4,32 +4,34 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use serde_json::{Value, json};
-use trace_query::FieldPath;
-use trace_read::{BuildOptions, Indexed, Limits, ReadError, Update, sidecar_path, update_sidecar};
+use trace_read::{
+    IndexFile, IndexOptions, Indexed, Limits, ReadError, Update, index_files, sidecar_path,
+};
 
 use super::table::{Table, bytes_text};
 use super::{CommandError, Context, Exit};
 
-/// Make sidecar indexes beside DFTracer files, so that queries read only what can match
+/// Make sidecar indexes beside trace files, so that queries read only what can match
 ///
-/// The sidecar of FILE is FILE.idx. One that is up to date is left alone, and where only fields are
+/// DFTracer files, plain or gzip, RocksDB traces, I/O traces of a server, and folders of CTF
+/// traces, of which every file of packets gets an index. The sidecar of FILE is FILE.idx, in the
+/// folder of a CTF trace .FILE.idx. One that is up to date is left alone, and where only fields are
 /// missing only those are added.
 #[derive(Debug, Args)]
 pub(super) struct Index {
-    /// DFTracer files, plain or gzip
+    /// Files, and folders of CTF traces
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Index this field, too; may be repeated
     #[arg(long = "field", value_name = "FIELD")]
     fields: Vec<String>,
-    /// Text of a chunk, in KiB
+    /// Text of a chunk, or packets of one, in KiB: 16384 of text, 512 of packets unless it is given
     #[arg(
         long,
         value_name = "KIB",
-        default_value_t = 16_384,
         value_parser = clap::value_parser!(u64).range(16..=1 << 20)
     )]
-    chunk_kib: u64,
+    chunk_kib: Option<u64>,
     /// Text between two places where inflating can begin, in KiB
     #[arg(
         long,
@@ -38,8 +40,8 @@ pub(super) struct Index {
         value_parser = clap::value_parser!(u64).range(64..=1 << 20)
     )]
     spacing_kib: u64,
-    /// Also keep the times and values of every event, in FILE.cidx: larger than the index by far,
-    /// for counts over parts of chunks without reading them
+    /// Also keep the times and values of every event of DFTracer files, in FILE.cidx: larger than
+    /// the index by far, for counts over parts of chunks without reading them
     #[arg(long)]
     columns: bool,
     /// Make the index anew even where it is up to date
@@ -49,22 +51,31 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let mut options = BuildOptions {
-            chunk_bytes: self.chunk_kib << 10,
-            spacing_bytes: self.spacing_kib << 10,
+        let options = IndexOptions {
+            fields: self.fields,
+            chunk_bytes: self.chunk_kib.map(|kib| kib << 10),
+            spacing_bytes: Some(self.spacing_kib << 10),
             columns: self.columns,
-            ..BuildOptions::default()
+            anew: self.force,
         };
-        for field in &self.fields {
-            options.config.add(FieldPath::new(field));
+        let (mut files, mut failure) = (Vec::new(), None);
+        let mut fail = |error: ReadError| {
+            let error = CommandError::from(error);
+            context.report(&error);
+            failure = Some(error.exit());
+        };
+        for path in &self.files {
+            match index_files(path) {
+                Ok(found) => files.extend(found),
+                Err(error) => fail(error),
+            }
         }
-        let mut outcomes = self.update_all(&options);
+        let mut outcomes = update_all(&files, &options);
         outcomes.sort_by_key(|(place, _)| *place);
         let mut table = Table::new(&["file", "index", "events", "chunks", "text", "size"]);
         let mut documents = Vec::new();
-        let mut failure = None;
         for (place, outcome) in outcomes {
-            let file = self.files[place].display().to_string();
+            let file = files[place].path().display().to_string();
             match outcome {
                 Ok(indexed) => {
                     if let Some(fault) = &indexed.fault {
@@ -73,11 +84,7 @@ impl Index {
                     documents.push(document(&file, &indexed));
                     table.row(row(file, &indexed));
                 }
-                Err(error) => {
-                    let error = CommandError::from(error);
-                    context.report(&error);
-                    failure = Some(error.exit());
-                }
+                Err(error) => fail(error),
             }
         }
         if context.json() {
@@ -87,32 +94,35 @@ impl Index {
         }
         Ok(failure.unwrap_or(Exit::Done))
     }
+}
 
-    /// Updates the sidecars, a file a thread at once.
-    fn update_all(&self, options: &BuildOptions) -> Vec<(usize, Result<Indexed, ReadError>)> {
-        let next = AtomicUsize::new(0);
-        let outcomes = Mutex::new(Vec::new());
-        let work = || {
-            loop {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(file) = self.files.get(place) else {
-                    return;
-                };
-                let outcome = update_sidecar(file, options, self.force);
-                let mut outcomes = outcomes.lock().unwrap_or_else(|poison| poison.into_inner());
-                outcomes.push((place, outcome));
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..Limits::default().threads.min(self.files.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        outcomes
-            .into_inner()
-            .unwrap_or_else(|poison| poison.into_inner())
-    }
+/// Updates the sidecars, a file a thread at once.
+fn update_all(
+    files: &[IndexFile],
+    options: &IndexOptions,
+) -> Vec<(usize, Result<Indexed, ReadError>)> {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(file) = files.get(place) else {
+                return;
+            };
+            let outcome = file.update(options);
+            let mut outcomes = outcomes.lock().unwrap_or_else(|poison| poison.into_inner());
+            outcomes.push((place, outcome));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..Limits::default().threads.min(files.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    outcomes
+        .into_inner()
+        .unwrap_or_else(|poison| poison.into_inner())
 }
 
 fn update_text(update: &Update) -> String {

@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trace_format::checksum::{crc32c, crc32c_append};
 
 /// Bytes read to learn what a packet says about itself; more when that was not enough.
 const HEAD_BYTES: usize = 4096;
@@ -74,6 +75,21 @@ pub struct TraceFolder {
     pub streams: Vec<TraceStream>,
 }
 
+/// What a folder holds before its packets are looked for.
+#[derive(Debug)]
+pub struct FolderParts {
+    /// The folder of the metadata.
+    pub path: PathBuf,
+    /// What is needed for its text.
+    pub plan: Arc<TextPlan>,
+    /// What was skipped in the metadata.
+    pub warnings: Vec<MetadataWarning>,
+    /// CRC32C of the metadata.
+    pub metadata_checksum: u32,
+    /// Files of packets, by path.
+    pub files: Vec<StreamFile>,
+}
+
 /// Folders with metadata at and below `path`, sorted. A folder with metadata holds no others.
 ///
 /// # Errors
@@ -117,29 +133,7 @@ impl TraceFolder {
     /// # Errors
     /// When a file cannot be read, the metadata is wrong, or a packet cannot be told from the next.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let metadata_path = path.join("metadata");
-        let metadata = read_metadata(&metadata_path)?;
-        let parsed = parse_metadata_with(&metadata, Leniency::Lenient)
-            .map_err(|error| FolderError::new(&metadata_path, FolderFault::Metadata(error)))?;
-        let procedure = Procedure::new(parsed.trace)
-            .map_err(|error| FolderError::new(&metadata_path, FolderFault::Procedure(error)))?;
-        let plan = Arc::new(TextPlan::new(procedure));
-        let mut streams = BTreeMap::new();
-        for file in stream_files(path)? {
-            add_file(&plan, file, &mut streams)?;
-        }
-        let mut streams: Vec<TraceStream> = streams.into_values().collect();
-        let faults = Faults::of(plan.procedure().trace_class());
-        for stream in &mut streams {
-            arrange(&mut stream.packets);
-            faults.mend(&plan, &stream.files, &mut stream.packets);
-        }
-        Ok(Self {
-            path: path.to_owned(),
-            plan,
-            warnings: parsed.warnings,
-            streams,
-        })
+        FolderParts::open(path)?.find_packets()
     }
 
     /// The trace class.
@@ -178,6 +172,68 @@ impl TraceFolder {
             }
         }
         None
+    }
+}
+
+impl FolderParts {
+    /// Reads the metadata of the trace in `path` and lists its files.
+    ///
+    /// # Errors
+    /// When a file cannot be read or the metadata is wrong.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let metadata_path = path.join("metadata");
+        let metadata = read_metadata(&metadata_path)?;
+        let parsed = parse_metadata_with(&metadata, Leniency::Lenient)
+            .map_err(|error| FolderError::new(&metadata_path, FolderFault::Metadata(error)))?;
+        let procedure = Procedure::new(parsed.trace)
+            .map_err(|error| FolderError::new(&metadata_path, FolderFault::Procedure(error)))?;
+        Ok(Self {
+            path: path.to_owned(),
+            plan: Arc::new(TextPlan::new(procedure)),
+            warnings: parsed.warnings,
+            metadata_checksum: crc32c(&metadata),
+            files: stream_files(path)?,
+        })
+    }
+
+    /// Finds the packets of all files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or a packet cannot be told from the next.
+    pub fn find_packets(self) -> Result<TraceFolder, FolderError> {
+        let plan = self.plan;
+        let mut streams = BTreeMap::new();
+        for file in self.files {
+            add_file(&plan, file, &mut streams)?;
+        }
+        let mut streams: Vec<TraceStream> = streams.into_values().collect();
+        let faults = Faults::of(plan.procedure().trace_class());
+        for stream in &mut streams {
+            arrange(&mut stream.packets);
+            faults.mend(&plan, &stream.files, &mut stream.packets);
+        }
+        Ok(TraceFolder {
+            path: self.path,
+            plan,
+            warnings: self.warnings,
+            streams,
+        })
+    }
+
+    /// A checksum of all that tells which packets are read of which file, besides what the files
+    /// hold: their names and lengths, and the indexes beside them.
+    pub fn checksum(&self) -> u32 {
+        let mut checksum = 0;
+        for file in &self.files {
+            let name = file.path.file_name().unwrap_or_default();
+            checksum = crc32c_append(checksum, name.as_encoded_bytes());
+            checksum = crc32c_append(checksum, &[0]);
+            checksum = crc32c_append(checksum, &file.length.to_le_bytes());
+            let index = index_path(file).and_then(|path| fs::read(path).ok());
+            let index = index.map_or(0, |bytes| crc32c(&bytes));
+            checksum = crc32c_append(checksum, &index.to_le_bytes());
+        }
+        checksum
     }
 }
 
@@ -266,14 +322,18 @@ fn packets_of(plan: &TextPlan, file: &StreamFile) -> Result<Vec<PacketEntry>, Fo
     Ok(packets)
 }
 
-fn indexed(file: &StreamFile) -> Option<Vec<super::index::IndexEntry>> {
+fn index_path(file: &StreamFile) -> Option<PathBuf> {
     let name = file.path.file_name()?.to_str()?;
-    let path = file
-        .path
-        .parent()?
-        .join("index")
-        .join(format!("{name}.idx"));
-    read_index(&fs::read(path).ok()?, file.length)
+    Some(
+        file.path
+            .parent()?
+            .join("index")
+            .join(format!("{name}.idx")),
+    )
+}
+
+fn indexed(file: &StreamFile) -> Option<Vec<super::index::IndexEntry>> {
+    read_index(&fs::read(index_path(file)?).ok()?, file.length)
 }
 
 fn from_index(

@@ -13,7 +13,7 @@ mod text;
 
 pub use error::{FolderError, FolderFault};
 pub use events::CtfDecoder;
-pub use folder::{PacketEntry, StreamFile, TraceFolder, TraceStream, find_traces};
+pub use folder::{FolderParts, PacketEntry, StreamFile, TraceFolder, TraceStream, find_traces};
 pub use index::{IndexEntry, read_index};
 pub use losses::{Loss, LossKind, losses};
 pub use merge::{

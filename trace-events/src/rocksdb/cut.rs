@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
+use std::ops::Range;
 
 use super::envelope::{Envelope, split_envelope};
 use super::header::{Continuation, is_trace};
@@ -15,6 +16,9 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     /// The offset in the trace file of the first record.
     pub offset: u64,
+    /// Where its bytes lie in what was pushed: all of them in the first packet, the records in
+    /// others, whose header is made.
+    pub place: Range<u64>,
     /// How many records it has.
     pub records: u64,
     /// When the earliest record starts, ns since the epoch.
@@ -54,6 +58,8 @@ pub struct Cutter {
     ready: VecDeque<Packet>,
     /// The offset in the trace file behind the last whole record.
     offset: u64,
+    /// Bytes that were pushed in front of the record that is looked at: headers of packets count.
+    pushed: u64,
 }
 
 /// What is known of the trace once its header was read.
@@ -75,6 +81,7 @@ impl Cutter {
             header_waits: false,
             ready: VecDeque::new(),
             offset: 0,
+            pushed: 0,
         }
     }
 
@@ -86,6 +93,19 @@ impl Cutter {
     /// The header of the trace.
     pub fn header(&self) -> Option<TraceHeader> {
         self.trace.map(|trace| trace.header)
+    }
+
+    /// The header of packets behind the first, but for the offset at which each goes on; known
+    /// from the first record on.
+    pub fn continuation(&self) -> Option<TraceHeader> {
+        let trace = self.trace?;
+        Some(TraceHeader {
+            continuation: Some(Continuation {
+                first_time: trace.first_time?,
+                offset: 0,
+            }),
+            ..trace.header
+        })
     }
 
     /// Takes the next bytes of the file.
@@ -157,6 +177,7 @@ impl Cutter {
             let record = &bytes[position..position + length];
             position += length;
             self.take_record(record, &envelope)?;
+            self.pushed += length as u64;
         }
         Ok(position)
     }
@@ -185,6 +206,7 @@ impl Cutter {
         packet.end_ns = packet.end_ns.max(end_ns);
         packet.records += 1;
         packet.bytes.extend_from_slice(bytes);
+        packet.place.end = self.pushed + bytes.len() as u64;
         self.offset += bytes.len() as u64;
         if self.current.bytes.len() >= self.target {
             self.close_packet();
@@ -206,6 +228,7 @@ impl Cutter {
         let start_ns = anchored_ns(header.start_us, 0, 0);
         self.current = Packet {
             bytes: bytes.to_vec(),
+            place: self.pushed..self.pushed + bytes.len() as u64,
             start_ns,
             end_ns: start_ns,
             ..empty_packet(self.offset)
@@ -217,7 +240,11 @@ impl Cutter {
     /// Packets of one trace laid one after another are a trace again.
     fn take_continuation(&mut self, envelope: &Envelope<'_>) -> Result<(), RocksdbError> {
         match TraceHeader::decode(envelope)?.continuation {
-            Some(continuation) if continuation.offset == self.offset => Ok(()),
+            Some(continuation) if continuation.offset == self.offset => {
+                // The bytes of a packet lie side by side.
+                self.close_packet();
+                Ok(())
+            }
             Some(continuation) => Err(RocksdbError::Gap {
                 expected: self.offset,
                 found: continuation.offset,
@@ -234,7 +261,10 @@ impl Cutter {
             first_time,
             offset: self.offset,
         });
-        self.current = empty_packet(self.offset);
+        self.current = Packet {
+            place: self.pushed..self.pushed,
+            ..empty_packet(self.offset)
+        };
         TraceHeader {
             continuation,
             ..trace.header
@@ -280,6 +310,7 @@ fn empty_packet(offset: u64) -> Packet {
     Packet {
         bytes: Vec::new(),
         offset,
+        place: 0..0,
         records: 0,
         start_ns: 0,
         end_ns: 0,
@@ -384,6 +415,11 @@ impl<R: Read> PacketReader<R> {
     /// The kind of the trace, known once a packet with a record was given.
     pub fn kind(&self) -> Option<TraceKind> {
         self.cutter.kind()
+    }
+
+    /// As [`Cutter::continuation`].
+    pub fn continuation(&self) -> Option<TraceHeader> {
+        self.cutter.continuation()
     }
 
     /// After the end: [`RocksdbError::Torn`] when the file ends inside a record.

@@ -141,6 +141,15 @@ impl TraceHeader {
         })
     }
 
+    /// The header of a packet that goes on at this offset of the trace.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        if let Some(continuation) = &mut self.continuation {
+            continuation.offset = offset;
+        }
+        self
+    }
+
     /// Appends the header record to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         let mut payload = Vec::with_capacity(PAYLOAD_BYTES + 16);

@@ -1,6 +1,5 @@
 //! Indexing a file: one pass that finds entries, chunks, summaries, names and the unit.
 
-use std::fs::File;
 use std::io::Read;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -19,6 +18,7 @@ use trace_query::FieldTable;
 use super::attachment::{self, FileFacts};
 use super::columns::{BuiltColumns, ColumnsSink};
 use super::head::head_of;
+use crate::beside::Checked;
 use crate::{LocalFile, ReadError};
 
 /// How a file is indexed.
@@ -77,15 +77,10 @@ pub fn build(path: &Path, options: &BuildOptions) -> Result<Built, ReadError> {
 pub(super) fn pass(path: &Path, options: &BuildOptions) -> Result<Pass, ReadError> {
     let place = path.display().to_string();
     let failed = |error| ReadError::fetch(&*place, error);
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
+    let mut source = Checked::open(path).map_err(failed)?;
     let local = LocalFile::open(path).map_err(failed)?;
-    let head = head_of(&local, metadata.len())?;
-    let mut source = Checked {
-        file,
-        checksum: 0,
-        len: 0,
-    };
+    let len = local.file().metadata().map_err(failed)?.len();
+    let head = head_of(&local, len)?;
     let mut build = Build::new(options, head.unit);
     if options.columns {
         build.visitor.builder.keep_columns();
@@ -108,29 +103,8 @@ pub(super) fn pass(path: &Path, options: &BuildOptions) -> Result<Pass, ReadErro
         build.plain(&mut source).map_err(failed)?;
     }
     // Whatever follows damage is of the file, too.
-    std::io::copy(&mut source, &mut std::io::sink()).map_err(failed)?;
-    let identity = Identity {
-        length: source.len,
-        modified: super::sidecar::modified(&metadata),
-        checksum: Some(u64::from(source.checksum)),
-    };
+    let identity = source.finish().map_err(failed)?;
     build.finish(identity, fault)
-}
-
-/// A file whose checksum is made while it is read.
-struct Checked {
-    file: File,
-    checksum: u32,
-    len: u64,
-}
-
-impl Read for Checked {
-    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read(room)?;
-        self.checksum = crc32c::crc32c_append(self.checksum, &room[..read]);
-        self.len += read as u64;
-        Ok(read)
-    }
 }
 
 /// What an index is made of, while it is made.

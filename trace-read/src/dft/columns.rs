@@ -11,7 +11,7 @@ use trace_index::{
     Identity, Index, IndexConfig, Matches, TAIL_BYTES,
 };
 
-use super::sidecar::temporary;
+use crate::beside::temporary;
 use crate::source::{Counters, Narrowed};
 use crate::{Fetch, LocalFile, ReadError};
 

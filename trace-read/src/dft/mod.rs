@@ -21,5 +21,4 @@ pub use build::{BuildOptions, Built, build};
 pub use columns::{BuiltColumns, columns_path};
 pub use file::DftFile;
 pub use set::DftSet;
-pub use sidecar::{identity, sidecar_path, write_sidecar};
-pub use update::{Indexed, Update, update_sidecar};
+pub use update::update_sidecar;

@@ -13,7 +13,9 @@ use trace_events::Decoder;
 use trace_events::dft::{DftDecoder, Names};
 use trace_query::{FieldPath, FieldTable, Program, Query};
 
-use super::{BuildOptions, DftSet, Update, build, sidecar_path, update_sidecar, write_sidecar};
+use super::{BuildOptions, DftSet, build, update_sidecar};
+use crate::beside::{sidecar_path, write_sidecar};
+use crate::indexing::Update;
 use crate::{Columns, Limits, Ndjson, Report, Request, RowFormat, count, group_by, write_rows};
 
 mod columns;

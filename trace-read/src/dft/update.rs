@@ -2,46 +2,13 @@
 
 use std::path::Path;
 
-use trace_index::{ChunkSummary, Index, IndexConfig, Sidecar, Work};
+use trace_index::{ChunkSummary, Index, IndexConfig, Work};
 
 use super::build::{BuildOptions, Built, pass};
 use super::columns::{columns_of, remove_columns};
-use super::sidecar::{identity, sidecar_path, write_sidecar};
 use crate::ReadError;
-
-/// What was done for a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Update {
-    /// The sidecar has all that is asked for.
-    Fresh,
-    /// These dimensions were added; the rest was kept.
-    Extended(Vec<String>),
-    /// The sidecar was made anew.
-    Built,
-}
-
-/// A file whose sidecar is up to date.
-#[derive(Debug)]
-pub struct Indexed {
-    /// What was done.
-    pub update: Update,
-    /// Chunks of the file.
-    pub chunks: usize,
-    /// Events of the file.
-    pub events: u64,
-    /// Lines that were no records; `None` when the file was not read.
-    pub broken: Option<u64>,
-    /// Bytes of text.
-    pub text_bytes: u64,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// Bytes of the sidecar.
-    pub sidecar_bytes: u64,
-    /// Bytes of the columns beside it, where they were asked for.
-    pub columns_bytes: Option<u64>,
-    /// Where and why the file cannot be read to its end, when it was read.
-    pub fault: Option<String>,
-}
+use crate::beside::{usable, write_sidecar};
+use crate::indexing::{Indexed, Update, summary};
 
 /// Makes the sidecar of the DFTracer file at `path` have what `options` ask for: not at all when it
 /// has that, by adding dimensions when only those are missing, or anew. A sidecar that is damaged
@@ -76,34 +43,6 @@ pub fn update_sidecar(
         }),
         Work::Everything => built(path, options),
         Work::Dimensions(missing) => extended(path, options, index, &missing),
-    }
-}
-
-/// The index in the sidecar of `path`, whole, when it belongs to the file.
-fn usable(path: &Path) -> Option<(Index, u64)> {
-    let bytes = std::fs::read(sidecar_path(path)).ok()?;
-    let index = Sidecar::read(&bytes).ok()?;
-    let same = |with_checksum| {
-        let found = identity(path, with_checksum);
-        found.is_ok_and(|found| index.identity().check(&found).is_ok())
-    };
-    (same(false) || same(true)).then_some((index, bytes.len() as u64))
-}
-
-fn summary(update: Update, index: &Index, sidecar_bytes: u64) -> Indexed {
-    let chunks = index.chunks();
-    Indexed {
-        update,
-        chunks: chunks.len(),
-        events: chunks.iter().map(|chunk| chunk.events).sum(),
-        broken: None,
-        text_bytes: chunks
-            .last()
-            .map_or(0, |chunk| chunk.raw_offset + chunk.raw_length),
-        file_bytes: index.identity().length,
-        sidecar_bytes,
-        columns_bytes: None,
-        fault: None,
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use trace_events::dft::{HashNames, PacketDecoder};
-use trace_events::{Decoded, Decoder, Event, Origin, StreamContext, decoder_for, dimensions};
+use trace_events::dft::HashNames;
+use trace_events::{Decoded, Origin, StreamContext, dimensions};
 use trace_format::checksum::crc32c;
 use trace_format::frame::FrameHeader;
 use trace_format::{Kind, data_file};
-use trace_index::{Chunk, ChunkBuilder, Identity, Index, IndexConfig, Work};
-use trace_query::FieldTable;
+use trace_index::{Identity, Index, IndexConfig, Work};
 
 use super::attachment::{self, LeafFacts};
 use super::frames::Frames;
 use super::{Leaf, StoredLeaf, leaf};
 use crate::ReadError;
+use crate::chunker::Chunker;
 use crate::dft::attachment as names;
 
 /// How leaves are indexed.
@@ -97,32 +97,22 @@ pub fn index_leaf(
     }
     build.covered.length = leaf.length;
     build.covered.checksum = Some(u64::from(frames.checksum));
+    let (index, decoded) = build.finish(leaf, stored.trace.checksum, context);
     Ok(Some(IndexedLeaf {
-        decoded: build.decoded,
+        index,
+        decoded,
         read_bytes: frames.fetched_bytes,
-        index: build.finish(leaf, stored.trace.checksum, context),
     }))
 }
 
 /// An index while it is made.
 struct Build {
     index: Index,
-    builder: ChunkBuilder,
-    decoder: Packets,
-    /// The chunk that is open.
-    chunk: Chunk,
-    chunk_bytes: u64,
+    chunker: Chunker,
     end: u64,
     covered: Identity,
-    decoded: Decoded,
     before: Decoded,
     names: HashNames,
-}
-
-/// DFTracer packets also declare what hashes stand for.
-enum Packets {
-    Dft(PacketDecoder),
-    Other(Box<dyn Decoder>),
 }
 
 impl Build {
@@ -133,40 +123,21 @@ impl Build {
         old: Option<Index>,
         chunk_bytes: u64,
     ) -> Result<Option<Build>, ReadError> {
-        let mut table = FieldTable::new();
-        let builder = ChunkBuilder::new(config.clone(), &mut table);
-        let decoder = match leaf.path.kind {
-            Kind::Dft => Packets::Dft(PacketDecoder::new(
-                &table,
-                // Without names a text is what the record itself holds, which is what is indexed.
-                trace_events::dft::Names::default(),
-                context.unit,
-            )),
-            kind => match decoder_for(kind, context, &table) {
-                Ok(Some(decoder)) => Packets::Other(decoder),
-                Ok(None) => return Ok(None),
-                Err(source) => {
-                    let place = place_of(&leaf::origin_of(leaf));
-                    return Err(ReadError::Decode { place, source });
-                }
-            },
-        };
         let facts = |old: &Index| attachment::decode(old.attachment(attachment::FACTS)?);
         let kept = |old: &Index| names::decode_names(old.attachment(names::NAMES)?);
         let old = old.filter(|old| facts(old).is_some());
         let index = old.unwrap_or_else(|| Index::new(config));
         let last = index.chunks().last();
-        Ok(Some(Build {
-            chunk: Chunk {
-                raw_offset: last.map_or(0, |chunk| chunk.raw_offset + chunk.raw_length),
-                ..Chunk::default()
-            },
-            builder,
-            decoder,
-            chunk_bytes,
+        let raw_offset = last.map_or(0, |chunk| chunk.raw_offset + chunk.raw_length);
+        let chunker = Chunker::new(leaf.path.kind, context, config, chunk_bytes, raw_offset);
+        let chunker = chunker.map_err(|source| ReadError::Decode {
+            place: place_of(&leaf::origin_of(leaf)),
+            source,
+        })?;
+        Ok(chunker.map(|chunker| Build {
+            chunker,
             end: leaf.length,
             covered: *index.identity(),
-            decoded: Decoded::default(),
             before: facts(&index).map_or_else(Decoded::default, |facts| facts.decoded),
             names: kept(&index).unwrap_or_default(),
             index,
@@ -175,49 +146,23 @@ impl Build {
 
     fn packet(&mut self, header: &FrameHeader, offset: u64, packet: &[u8]) {
         let frame = offset..self.end.min(offset + header.frame_bytes());
-        let raw = packet.len() as u64;
-        if self.chunk.length > 0 && self.chunk.raw_length + raw > self.chunk_bytes {
-            self.cut();
-        }
-        if self.chunk.length == 0 {
-            (self.chunk.offset, self.chunk.number) = (frame.start, header.number);
-        }
-        self.chunk.length = frame.end - self.chunk.offset;
-        self.chunk.raw_length += raw;
-        let builder = &mut self.builder;
-        let mut each = |event: &dyn Event| {
-            builder.add(event);
-            ControlFlow::Continue(())
-        };
-        let decoded = match &mut self.decoder {
-            Packets::Dft(decoder) => decoder.decode(packet, &mut each),
-            Packets::Other(decoder) => decoder.decode(packet, &mut each),
-        };
-        match decoded {
-            Ok(decoded) => self.decoded += decoded,
-            // What lies in front of the fault is indexed, as it is read.
-            Err(_) => self.decoded.broken += 1,
-        }
+        self.chunker.packet(frame, header.number, packet);
     }
 
-    fn cut(&mut self) {
-        if self.chunk.length == 0 {
-            return;
+    fn finish(
+        mut self,
+        leaf: &Leaf,
+        metadata_checksum: u32,
+        context: &StreamContext,
+    ) -> (Index, Decoded) {
+        let chunked = self.chunker.finish();
+        for (chunk, summary) in chunked.chunks {
+            self.index.push(chunk, summary);
         }
-        let next = Chunk {
-            raw_offset: self.chunk.raw_offset + self.chunk.raw_length,
-            ..Chunk::default()
-        };
-        let chunk = std::mem::replace(&mut self.chunk, next);
-        self.index.push(chunk, self.builder.finish());
-    }
-
-    fn finish(mut self, leaf: &Leaf, metadata_checksum: u32, context: &StreamContext) -> Index {
-        self.cut();
         let mut decoded = self.before;
         decoded += Decoded {
             events: 0,
-            ..self.decoded
+            ..chunked.decoded
         };
         let facts = LeafFacts {
             storage: leaf.storage,
@@ -229,12 +174,12 @@ impl Build {
         self.index.set_identity(self.covered);
         self.index
             .attach(attachment::FACTS, attachment::encode(&facts));
-        if let Packets::Dft(decoder) = self.decoder {
-            self.names.merge(&decoder.into_declared().names);
+        if let Some(declared) = chunked.names {
+            self.names.merge(&declared);
             let bytes = names::encode_names(&self.names);
             self.index.attach(names::NAMES, bytes);
         }
-        self.index
+        (self.index, chunked.decoded)
     }
 }
 

@@ -13,7 +13,7 @@ use super::localize::answer_origin;
 use super::packets::PacketEvents;
 use super::{Leaf, StoredLeaf};
 use crate::sidecar::OpenSidecar;
-use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, first_ts, passes_none};
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
 use crate::{Evidence, Fetch, ReadError};
 
 /// The part of a leaf that its chunk index covers, or the part that none covers.
@@ -106,35 +106,6 @@ impl LeafSource {
             chunks.map(|chunk| chunk.offset..chunk.offset + chunk.length),
         ))
     }
-
-    fn indexed_tasks(&self, sidecar: &OpenSidecar, chunks: &[usize]) -> Vec<Task> {
-        let batch_bytes = self.data.batch_bytes();
-        let mut tasks: Vec<(u64, Task)> = Vec::new();
-        for number in chunks {
-            let Some(chunk) = sidecar.index().chunks().get(*number) else {
-                continue;
-            };
-            let first_ts = first_ts(chunk);
-            match tasks.last_mut() {
-                Some((stored, task)) if *stored + chunk.length <= batch_bytes => {
-                    *stored += chunk.length;
-                    task.chunks.push(*number);
-                    task.first_ts = task.first_ts.zip(first_ts).map(|(a, b)| a.min(b));
-                    task.bytes += chunk.raw_length;
-                }
-                _ => tasks.push((
-                    chunk.length,
-                    Task {
-                        chunks: vec![*number],
-                        first_ts,
-                        bytes: chunk.raw_length,
-                        records: None,
-                    },
-                )),
-            }
-        }
-        tasks.into_iter().map(|(_, task)| task).collect()
-    }
 }
 
 /// Where the events of a leaf came from.
@@ -197,10 +168,12 @@ impl ChunkSource for LeafSource {
 
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
         match (&self.part, chunks) {
-            (Part::Indexed(sidecar), Some(chunks)) => self.indexed_tasks(sidecar, chunks),
+            (Part::Indexed(sidecar), Some(chunks)) => {
+                chunk_tasks(sidecar.index(), chunks, self.data.batch_bytes())
+            }
             (Part::Indexed(sidecar), None) => {
                 let all: Vec<usize> = (0..sidecar.index().chunks().len()).collect();
-                self.indexed_tasks(sidecar, &all)
+                chunk_tasks(sidecar.index(), &all, self.data.batch_bytes())
             }
             (Part::Runs(runs), _) => runs
                 .iter()

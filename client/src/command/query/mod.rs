@@ -189,6 +189,7 @@ impl From<ReadError> for CommandError {
             ReadError::Query(error) => CommandError::usage(error.to_string()),
             ReadError::TooManyGroups { .. } => CommandError::usage(error.to_string()),
             ReadError::UnknownFile { .. } => CommandError::usage(error.to_string()),
+            ReadError::NoColumns { .. } => CommandError::usage(error.to_string()),
             ReadError::Fetch { place, source } => CommandError::io(place, source),
             ReadError::Output(source) => CommandError::Output(source),
             ReadError::Spill(source) => CommandError::io("a temporary file", source),
