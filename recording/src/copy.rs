@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ctf::Procedure;
 use storage_core::{
-    BytePermit, CopyReport, CopySelection, Engine, PacketInfo, PendingPush, Progress, Selection,
-    StorageError,
+    BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Engine, PacketInfo,
+    Progress, Selection, StorageError,
 };
 use tokio::time::sleep;
 use trace_events::dft::{Names, PacketDecoder, TimeUnit};
@@ -81,16 +81,18 @@ struct Copying<'a> {
     contexts: HashMap<(AgentId, Option<StreamId>), Arc<StreamContext>>,
     /// Streams that are known on this server.
     declared: HashSet<(AgentId, StreamId)>,
-    pending: VecDeque<PendingPush>,
+    pending: VecDeque<CopyPush>,
     /// When it began: no time passes in its chain.
     began: i64,
     report: CopyReport,
+    listener: Option<CopyListener>,
 }
 
 impl Recorder {
     /// Copies packets of a storage through a chain into another storage. No time passes in the
     /// chain: spans of a trace come together whatever lies between their packets, as far as memory
-    /// allows. What was written before a failure stays in the target.
+    /// allows. What was written before a failure stays in the target. The `listener` is told of
+    /// each packet that is a packet of the source, or a part of one, once it is durable.
     ///
     /// # Errors
     /// When the chain could not run, there is no such storage, both are the same, the target takes
@@ -99,8 +101,9 @@ impl Recorder {
         &self,
         spec: &StorageCopySpec,
         progress: &Arc<Progress>,
+        listener: Option<CopyListener>,
     ) -> Result<CopyReport, RecordingError> {
-        copy_storage(&self.inner.engine, spec, self.waiting(), progress).await
+        copy_storage(&self.inner.engine, spec, self.waiting(), progress, listener).await
     }
 }
 
@@ -109,6 +112,7 @@ async fn copy_storage(
     spec: &StorageCopySpec,
     waiting: Waiting,
     progress: &Arc<Progress>,
+    listener: Option<CopyListener>,
 ) -> Result<CopyReport, RecordingError> {
     let chain = chain_of(spec.query.as_ref(), &spec.processors);
     let mut copying = Copying {
@@ -122,6 +126,7 @@ async fn copy_storage(
         pending: VecDeque::new(),
         began: engine.now_ns(),
         report: CopyReport::default(),
+        listener,
     };
     engine.watch_copy(spec.source, spec.target, progress)?;
     let mut wanted = Selection {
@@ -151,6 +156,7 @@ async fn copy_storage(
 impl Copying<'_> {
     async fn copy(&mut self, info: PacketInfo) -> Result<(), RecordingError> {
         let stream = (info.agent.clone(), info.stream.clone());
+        let from = CopiedFrom::of(&info);
         if !self.declared.contains(&stream) {
             self.engine.adopt_stream(self.source, &info).await?;
             self.declared.insert(stream);
@@ -172,7 +178,7 @@ impl Copying<'_> {
         };
         let out = self.work(move |chain| chain.take(&packet)).await?;
         drop(room);
-        self.write(out).await
+        self.write(out, Some(from)).await
     }
 
     /// Runs the chain where it may take its time.
@@ -191,12 +197,18 @@ impl Copying<'_> {
         Ok(out)
     }
 
-    async fn write(&mut self, packets: Vec<OutPacket>) -> Result<(), RecordingError> {
+    /// Writes what the chain gave when it took a packet: what is not derived is of that one.
+    async fn write(
+        &mut self,
+        packets: Vec<OutPacket>,
+        taken: Option<CopiedFrom>,
+    ) -> Result<(), RecordingError> {
         for packet in packets {
+            let from = taken.filter(|_| packet.derived.is_none());
             let size = packet.payload.len() as u64;
             let permit = self.room(size).await?;
-            let pending = self.sink.write(packet, permit).await?;
-            self.pending.push_back(pending);
+            let push = self.sink.write(packet, permit).await?;
+            self.pending.push_back(CopyPush { from, push });
             self.report.packets += 1;
             self.report.bytes += size;
             while self.pending.len() >= PENDING_MAX {
@@ -223,14 +235,14 @@ impl Copying<'_> {
     /// Waits for the oldest push.
     async fn settle(&mut self) -> Result<(), StorageError> {
         match self.pending.pop_front() {
-            Some(pending) => pending.await.refused.map_or(Ok(()), Err),
+            Some(pending) => pending.settle(self.listener.as_ref()).await,
             None => Ok(()),
         }
     }
 
     async fn end(mut self) -> Result<CopyReport, RecordingError> {
         let out = self.work(Chain::finish).await?;
-        self.write(out).await?;
+        self.write(out, None).await?;
         while !self.pending.is_empty() {
             self.settle().await?;
         }

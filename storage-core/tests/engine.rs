@@ -484,11 +484,13 @@ async fn long_work_tells_how_far_it_is_and_stops_when_told() {
 
     let all = storage_core::CopySelection::default();
     let told = cancelled();
-    let stopped = engine.copy_storage(storage, target, &all, &told);
+    let stopped = engine.copy_storage(storage, target, &all, &told, None);
     is_cancelled(stopped.await.unwrap_err());
     assert_eq!(engine.storage(target).unwrap().totals.packets, 0);
     let progress = Arc::new(Progress::default());
-    let copied = engine.copy_storage(storage, target, &all, &progress).await;
+    let copied = engine
+        .copy_storage(storage, target, &all, &progress, None)
+        .await;
     assert_eq!(copied.unwrap().packets, 20);
     far(&progress);
     engine.shutdown().await.unwrap();

@@ -1,11 +1,15 @@
 //! Where packets came from is kept beside them: file, checksum, bytes and lines.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use harness::{Api, Server, Settings, run_tracehold};
+use harness::{Api, Server, Settings, run_tracehold, tracehold};
 use serde_json::{Value, json};
+
+use crate::recording::{record_now, saver, stop};
 
 /// Text with lines of many lengths.
 fn write_trace(path: &Path, lines: u64) -> Vec<u8> {
@@ -230,4 +234,179 @@ fn what_is_told_must_make_sense() {
     let nowhere = format!("/storages/{}/agents/a/streams/s/provenance", "0".repeat(32));
     let problem = api.refused("PUT", &nowhere, Some(&told(json!([]))));
     assert!([400, 404].contains(&problem.status), "{problem:?}");
+}
+
+/// Copies of a storage, as a job that is waited for.
+fn copy(api: &mut Api, storage: &str, wanted: &Value) -> String {
+    let copied = api.done("POST", &format!("/storages/{storage}/copy"), Some(wanted));
+    copied["storage"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn copies_come_from_where_their_packets_came_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let text = folder.path().join("trace.pfw");
+    let content = write_trace(&text, 500);
+    let source = api.create_storage("source");
+    push(&server, &source, &text);
+
+    let whole = copy(
+        &mut api,
+        &source,
+        &json!({ "name": "whole", "auto_finalize": true }),
+    );
+    check(&mut api, &whole, &text, &content, false, true);
+    let processors = json!([{ "type": "saver" }]);
+    let through = copy(
+        &mut api,
+        &source,
+        &json!({ "name": "through", "processors": processors }),
+    );
+    check(&mut api, &through, &text, &content, false, true);
+    let again = copy(&mut api, &whole, &json!({ "name": "a copy of a copy" }));
+    check(&mut api, &again, &text, &content, false, true);
+
+    // A packet of which nothing is known came from the storage it was read from.
+    fs::remove_file(sidecar(&server, &source)).unwrap();
+    for wanted in [
+        json!({ "name": "of a packet" }),
+        json!({ "name": "through", "processors": processors }),
+    ] {
+        let copied = copy(&mut api, &source, &wanted);
+        let origins = packets(&mut api, &source);
+        let copies = packets(&mut api, &copied);
+        assert_eq!(copies.len(), origins.len());
+        for (origin, copy) in origins.iter().zip(&copies) {
+            assert!(origin["provenance"].is_null());
+            let known = &copy["provenance"];
+            let file = origin["file"].as_str().unwrap();
+            assert_eq!(known["path"], format!("/storage/{source}/{file}"));
+            assert_eq!(known["offset"], origin["offset"], "{copy}");
+            assert_eq!(known["bytes"], origin["size"], "{copy}");
+            assert_eq!(number(&known["lines"]), 0);
+        }
+    }
+}
+
+/// Follows a file until it is told to end.
+fn follow(server: &Server, storage: &str, path: &Path, state: &Path) -> Child {
+    let command = Command::new(tracehold())
+        .args(["push", "--follow", "--packet-bytes", "4096"])
+        .args(["--server", &server.url(), "--storage", storage])
+        .arg(path)
+        .env("XDG_STATE_HOME", state)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    command.unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let told = Command::new("kill").args([name, &pid]).status().unwrap();
+    assert!(told.success(), "it has ended already");
+}
+
+/// Waits until the storage has every byte of the file.
+fn wait_for(api: &mut Api, storage: &str, bytes: usize) {
+    let begin = Instant::now();
+    while number(&api.storage(storage)["bytes"]) < bytes {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "it is not pushed"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Holds what is known of a followed file, which is told of as far as it was pushed.
+fn check_followed(api: &mut Api, storage: &str, path: &Path, content: &[u8]) {
+    let known = packets(api, storage);
+    let (mut end, mut line) = (0, 0);
+    for packet in &known {
+        let origin = &packet["provenance"];
+        assert_eq!(
+            origin["path"],
+            fs::canonicalize(path).unwrap().to_str().unwrap()
+        );
+        assert_eq!(
+            number(&origin["file_bytes"]),
+            content.len(),
+            "one file: {origin}"
+        );
+        let checksum = trace_format::checksum::crc32c(content);
+        assert_eq!(origin["checksum"], checksum);
+        assert_eq!(
+            (number(&origin["offset"]), number(&origin["first_line"])),
+            (end, line)
+        );
+        let bytes = api.packet(storage, packet["number"].as_u64().unwrap());
+        assert_eq!(bytes, content[end..end + number(&origin["bytes"])]);
+        end += bytes.len();
+        line += number(&origin["lines"]);
+    }
+    assert_eq!(end, content.len());
+    assert_eq!(line, content.iter().filter(|byte| **byte == b'\n').count());
+}
+
+#[test]
+fn a_followed_file_is_told_of_also_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("server"), &Settings::default());
+    let mut api = server.api();
+    let (path, state) = (folder.path().join("grows.pfw"), folder.path().join("state"));
+    let other = folder.path().join("other.pfw");
+    let text = write_trace(&other, 900);
+    let ends: Vec<usize> = (text.iter().enumerate())
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(place, _)| place + 1)
+        .collect();
+    let storage = api.create_storage("followed");
+    let mut written = 0;
+    // Told of by one that ends well; not by one that is killed; told of by the next.
+    for (lines, end) in [(250, "-INT"), (600, "-KILL"), (900, "-INT")] {
+        let part = &text[written..ends[lines - 1]];
+        fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(part))
+            .unwrap();
+        written += part.len();
+        let mut following = follow(&server, &storage, &path, &state);
+        wait_for(&mut api, &storage, written);
+        signal(&following, end);
+        assert_eq!(following.wait().unwrap().success(), end == "-INT");
+        if end == "-INT" {
+            check_followed(&mut api, &storage, &path, &text[..written]);
+        }
+    }
+    assert_eq!(written, text.len());
+}
+
+#[test]
+fn packets_through_recordings_are_told_to_each_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("server"), &Settings::default());
+    let mut api = server.api();
+    let path = folder.path().join("trace.pfw");
+    let content = write_trace(&path, 500);
+    let body = || json!({ "processors": saver() });
+    let recordings = [record_now(&mut api, body()), record_now(&mut api, body())];
+    let (url, file) = (server.url(), path.to_str().unwrap());
+    let words = ["push", "--server", &url, "--packet-bytes", "4096", file];
+    let output = run_tracehold(&words.map(str::to_owned));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && !said.contains("not kept"),
+        "{said}"
+    );
+    for (recording, storage) in &recordings {
+        check(&mut api, storage, &path, &content, false, true);
+        stop(&mut api, recording);
+        api.finalize(storage);
+        check(&mut api, storage, &path, &content, false, true);
+    }
 }

@@ -29,7 +29,9 @@ pub use files::{FileBytes, FileInfo};
 pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use jobs::Job;
 pub use labels::Label;
-pub use packets::{NextSequence, OriginSpec, PacketInfo, PacketOrigin, PushTarget, Receipt};
+pub use packets::{
+    GrownFrom, NextSequence, OriginSpec, PacketInfo, PacketOrigin, PushTarget, Receipt,
+};
 pub use page::Page;
 pub use problem::Problem;
 pub use query::{QueryRows, QuerySpec};

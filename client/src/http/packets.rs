@@ -60,8 +60,28 @@ pub struct OriginSpec {
     /// CRC32C of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<u64>,
+    /// What was told before of the same file, which has grown since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grown_from: Option<GrownFrom>,
+    /// Number of a packet in the storage before which none of these is; 0 where that is not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub first_number: u64,
     /// [`PacketOrigin::numbers`] of each packet, by sequence.
     pub packets: Vec<[u64; 5]>,
+}
+
+/// A file before it grew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct GrownFrom {
+    /// Its length.
+    pub file_bytes: u64,
+    /// CRC32C of it.
+    pub checksum: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Which stretch of a file a packet is.

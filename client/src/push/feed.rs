@@ -10,10 +10,11 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Follow;
-use super::journal::{Journal, Place};
+use super::journal::Place;
 use super::plan::Source;
+use super::teller::Teller;
 use crate::ClientError;
-use crate::cutter::{Cut, Cutter, End};
+use crate::cutter::{Cut, End};
 use crate::http::PacketOrigin;
 
 /// A packet on its way to the sender.
@@ -41,8 +42,13 @@ pub(super) struct Whole {
 pub(super) enum FeedEnd {
     /// All of it was cut.
     Complete(Whole),
-    /// Another file has taken its name, as log rotation does.
-    Replaced,
+    /// It was followed.
+    Followed {
+        /// What is to be told once everything is acknowledged.
+        teller: Box<Teller>,
+        /// Another file has taken its name, as log rotation does.
+        is_replaced: bool,
+    },
 }
 
 /// Cuts a file and hands the packets to a channel. Runs on a thread of its own.
@@ -98,20 +104,41 @@ impl Feed {
     /// Feeds a file that grows, from a known place on, until it shall stop or it is replaced.
     pub(super) fn follow(
         self,
-        journal: &mut Journal,
+        mut teller: Teller,
         place: Place,
         follow: &Follow,
     ) -> Result<FeedEnd, ClientError> {
-        let mut cutter = self.source.cutter(place.offset, self.packet_bytes)?;
-        let mut sequence = place.sequence + cutter.skip_growing(self.next - place.sequence)?;
-        let mut position = place.offset;
+        let cutter_at = |offset| self.source.cutter(offset, self.packet_bytes);
+        teller.recover(cutter_at);
+        let ended = |teller, is_replaced| FeedEnd::Followed {
+            teller: Box::new(teller),
+            is_replaced,
+        };
+        let mut cutter = cutter_at(place.offset)?;
+        let (mut sequence, mut position) = (place.sequence, place.offset);
+        // Packets that were full when they were sent.
+        while sequence < self.next {
+            let Some(cut) = cutter.next(End::Growing)? else {
+                return Err(ClientError::input(format!(
+                    "the server has {} packets from the last known place on, the file only {}; it \
+                     is not the file that was followed before",
+                    self.next - place.sequence,
+                    sequence - place.sequence
+                )));
+            };
+            teller.cut(sequence, position, &cut);
+            position = cut.position;
+            sequence += 1;
+        }
         let mut last_cut = Instant::now();
         loop {
+            teller.tell_when_due(&self.runtime);
             if let Some(cut) = cutter.next(End::Growing)? {
+                teller.cut(sequence, position, &cut);
                 sequence += 1;
                 last_cut = Instant::now();
                 if !self.hand_over(cut, &mut position) {
-                    return Ok(FeedEnd::Complete(Whole::default()));
+                    return Ok(ended(teller, false));
                 }
                 continue;
             }
@@ -121,11 +148,12 @@ impl Feed {
                 let end = if replaced { End::Final } else { End::Pause };
                 last_cut = Instant::now();
                 while let Some(cut) = cutter.next(end)? {
+                    teller.cut(sequence, position, &cut);
                     sequence += 1;
                     let offset = cut.position;
-                    journal.note(Place { sequence, offset })?;
+                    teller.note(Place { sequence, offset })?;
                     if !self.hand_over(cut, &mut position) {
-                        return Ok(FeedEnd::Complete(Whole::default()));
+                        return Ok(ended(teller, false));
                     }
                     if end == End::Pause {
                         break;
@@ -133,8 +161,8 @@ impl Feed {
                 }
             }
             match (stopped, replaced) {
-                (true, _) => return Ok(FeedEnd::Complete(Whole::default())),
-                (false, true) => return Ok(FeedEnd::Replaced),
+                (true, _) => return Ok(ended(teller, false)),
+                (false, true) => return Ok(ended(teller, true)),
                 (false, false) => std::thread::sleep(follow.look_every),
             }
         }
@@ -196,24 +224,5 @@ impl PacketOrigin {
             first_line,
             lines,
         }
-    }
-}
-
-/// Following goes over packets that were full when they were sent.
-trait SkipGrowing {
-    fn skip_growing(&mut self, count: u64) -> Result<u64, ClientError>;
-}
-
-impl SkipGrowing for Box<dyn Cutter> {
-    fn skip_growing(&mut self, count: u64) -> Result<u64, ClientError> {
-        for done in 0..count {
-            if self.next(End::Growing)?.is_none() {
-                return Err(ClientError::input(format!(
-                    "the server has {count} packets from the last known place on, the file only \
-                     {done}; it is not the file that was followed before"
-                )));
-            }
-        }
-        Ok(count)
     }
 }

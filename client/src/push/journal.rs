@@ -17,14 +17,33 @@ use crate::http::PushTarget;
 /// The first line, `inode NUMBER`, names the file: a file system that counts its times in ticks of
 /// some milliseconds can give two files of one name the same time of creation, and so the same
 /// epoch.
+///
+/// `told SEQUENCE BYTES CHECKSUM` says that the server was told where the packets before this one
+/// came from, when so much of the file had been pushed.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
+    untold: Vec<Place>,
+    told: Option<Told>,
 }
 
-/// Where to go on.
+/// How far it was told where packets came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Sequence of the first packet of which it was not.
+    pub(super) sequence: u64,
+    /// Bytes of the file that had been pushed.
+    pub(super) bytes: u64,
+    /// CRC32C of these.
+    pub(super) checksum: u32,
+}
+
+/// Places of packets that were not told of, beyond which nothing is cut again to tell of it.
+const UNTOLD_MAX: usize = 4096;
+
+/// Where to go on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Place {
     /// Sequence of the packet that begins at the offset.
     pub(super) sequence: u64,
@@ -86,13 +105,21 @@ impl Journal {
         let places = places.filter(|place| place.sequence <= next);
         let kept: Vec<Place> = std::iter::once(START).chain(places).collect();
         let last = *kept.last().expect("the start is always there");
+        let told = text.split_inclusive('\n').filter_map(parse_told);
+        let told = told.filter(|told| told.sequence <= next).last();
         let places = kept.iter().skip(1).map(line);
         let lines: String = std::iter::once(format!("inode {inode}\n"))
             .chain(places)
+            .chain(told.as_ref().map(told_line))
             .collect();
         let fresh = path.with_extension("tmp");
         let file = File::create(&fresh).map_err(failed)?;
-        let mut journal = Self { path, file };
+        let mut journal = Self {
+            path,
+            file,
+            untold: untold(&kept, told.map_or(0, |told| told.sequence)),
+            told,
+        };
         journal.append(&lines)?;
         let renamed = fs::rename(&fresh, &journal.path);
         renamed.map_err(|error| ClientError::file(&journal.path, error))?;
@@ -102,6 +129,17 @@ impl Journal {
     /// Writes a place down, for good.
     pub(super) fn note(&mut self, place: Place) -> Result<(), ClientError> {
         self.append(&line(&place))
+    }
+
+    /// Writes down how far it was told where packets came from.
+    pub(super) fn note_told(&mut self, told: Told) -> Result<(), ClientError> {
+        self.append(&told_line(&told))
+    }
+
+    /// The places from which the packets are cut that were there when the journal was opened, and
+    /// not told of; the last is where to go on. And what was told last.
+    pub(super) fn untold(&self) -> (Vec<Place>, Option<Told>) {
+        (self.untold.clone(), self.told)
     }
 
     fn append(&mut self, text: &str) -> Result<(), ClientError> {
@@ -123,6 +161,33 @@ fn inode_of(text: &str) -> Option<u64> {
 
 fn line(place: &Place) -> String {
     format!("{} {}\n", place.sequence, place.offset)
+}
+
+fn told_line(told: &Told) -> String {
+    let Told {
+        sequence,
+        bytes,
+        checksum,
+    } = told;
+    format!("told {sequence} {bytes} {checksum}\n")
+}
+
+fn parse_told(line: &str) -> Option<Told> {
+    let words = line.strip_prefix("told ")?.strip_suffix('\n')?;
+    let mut words = words.split(' ');
+    let told = Told {
+        sequence: words.next()?.parse().ok()?,
+        bytes: words.next()?.parse().ok()?,
+        checksum: words.next()?.parse().ok()?,
+    };
+    words.next().is_none().then_some(told)
+}
+
+/// The places from the last one that does not lie behind packet `next` on.
+fn untold(places: &[Place], next: u64) -> Vec<Place> {
+    let first = places.partition_point(|place| place.sequence <= next);
+    let first = first.saturating_sub(1);
+    places[first.max(places.len().saturating_sub(UNTOLD_MAX))..].to_vec()
 }
 
 /// A place from its line; a line torn by a crash is of a packet that was never sent.
@@ -190,6 +255,32 @@ mod tests {
             "the other was forgotten"
         );
         assert_eq!(open(folder.path(), 2).unwrap().1, place(0, 0));
+    }
+
+    #[test]
+    fn what_was_told_is_kept_and_tells_from_where_to_cut_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |sequence, offset| Place { sequence, offset };
+        let (mut journal, _) = open(folder.path(), 0).unwrap();
+        assert_eq!(journal.untold(), (vec![START], None));
+        let told = |sequence| Told {
+            sequence,
+            bytes: sequence * 100,
+            checksum: 5,
+        };
+        journal.note(place(3, 300)).unwrap();
+        journal.note_told(told(5)).unwrap();
+        journal.note(place(9, 900)).unwrap();
+        journal.note(place(12, 1200)).unwrap();
+        for _ in 0..2 {
+            let (journal, last) = open(folder.path(), 12).unwrap();
+            let places = vec![place(3, 300), place(9, 900), place(12, 1200)];
+            assert_eq!(journal.untold(), (places, Some(told(5))));
+            assert_eq!(last, place(12, 1200));
+        }
+        // The server lost what it was told of: nothing is taken for told.
+        let (journal, _) = open(folder.path(), 4).unwrap();
+        assert_eq!(journal.untold(), (vec![START, place(3, 300)], None));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod journal;
 mod naming;
 mod plan;
 mod stream;
+mod teller;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct Follow {
     pub look_every: Duration,
     /// What it has of a packet is sent when nothing was cut for this long.
     pub flush_after: Duration,
+    /// Where packets came from is told this often, and at the end.
+    pub tell_every: Duration,
 }
 
 impl Follow {
@@ -65,6 +68,7 @@ impl Follow {
             journals,
             look_every: Duration::from_millis(200),
             flush_after: Duration::from_secs(1),
+            tell_every: Duration::from_secs(30),
         }
     }
 }

@@ -1,16 +1,18 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::{JoinHandle, spawn_blocking};
+use uuid::Uuid;
 
 use super::epoch::{Edition, is_cut_differently, next_epoch, source_epoch};
 use super::feed::{Feed, FeedEnd, Parcel};
 use super::journal::Journal;
-use super::plan::Source;
+use super::plan::{Form, Source};
+use super::teller::{Acknowledged, ORIGINS_MAX, Teller, TellerSpec};
 use super::{PushEvent, PushOptions, StreamReport, Watch};
 use crate::ClientError;
 use crate::http::{Client, OriginSpec, PacketOrigin, PushTarget};
@@ -19,8 +21,6 @@ use crate::http::{Client, OriginSpec, PacketOrigin, PushTarget};
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// And at most this many packets.
 const BATCH_PACKETS_MAX: usize = 4096;
-/// Packets whose origin is told at once.
-const ORIGINS_MAX: usize = 4096;
 /// Packets that wait between the cutting thread and the sender; their bytes are bounded elsewhere.
 const PARCELS_MAX: usize = 1024;
 
@@ -54,15 +54,16 @@ impl StreamPush {
             )));
         }
         loop {
-            let (report, end) = self.push_edition().await?;
-            match end {
-                FeedEnd::Complete(_) => return Ok(report),
-                FeedEnd::Replaced => (self.watch)(PushEvent::Ended(report)),
+            let (report, is_replaced) = self.push_edition().await?;
+            if !is_replaced {
+                return Ok(report);
             }
+            (self.watch)(PushEvent::Ended(report));
         }
     }
 
-    async fn push_edition(&self) -> Result<(StreamReport, FeedEnd), ClientError> {
+    /// Pushes what the path leads to now; tells whether another file took its place.
+    async fn push_edition(&self) -> Result<(StreamReport, bool), ClientError> {
         let source = &self.source;
         let metadata = fs::metadata(&source.path);
         let metadata = metadata.map_err(|error| ClientError::file(&source.path, error))?;
@@ -99,7 +100,8 @@ impl StreamPush {
             budget_bytes: self.options.in_flight_bytes_max,
             runtime: Handle::current(),
         };
-        let cutting = self.cut(feed, &target, epoch)?;
+        let acknowledged = Arc::new(Mutex::new(Acknowledged::before(&target, next)));
+        let cutting = self.cut(feed, &target, epoch, &acknowledged)?;
         let mut report = StreamReport {
             path: source.path.clone(),
             agent: target.agent.clone(),
@@ -113,38 +115,70 @@ impl StreamPush {
             not_durable: 0,
             remark: None,
         };
-        let sent = self.send(&target, receiver, &mut report).await;
+        let sent = self
+            .send(&target, receiver, &mut report, &acknowledged)
+            .await;
         // The cutting thread ends by itself once the receiver is gone.
         let end = match cutting.await {
             Ok(end) => end,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         };
         sent?;
-        let end = end?;
-        if let FeedEnd::Complete(whole) = &end {
-            report.remark.clone_from(&whole.remark);
-            if let Err(error) = self.tell_origin(&target, epoch, &whole.packets).await {
-                // The packets are kept; where they came from can be told by pushing again.
-                let what = format!("where its packets came from is not kept: {error}");
-                report.remark = Some(match report.remark.take() {
-                    Some(remark) => format!("{remark}; {what}"),
-                    None => what,
-                });
-            }
+        let is_replaced = matches!(
+            end,
+            Ok(FeedEnd::Followed {
+                is_replaced: true,
+                ..
+            })
+        );
+        let storages = locked(&acknowledged).storages();
+        if let Err(reason) = self.tell_rest(end?, &target, &storages, &mut report).await {
+            // The packets are kept; where they came from can be told by pushing again.
+            let what = format!("where its packets came from is not kept: {reason}");
+            report.remark = Some(match report.remark.take() {
+                Some(remark) => format!("{remark}; {what}"),
+                None => what,
+            });
         }
-        Ok((report, end))
+        Ok((report, is_replaced))
     }
 
-    /// Tells the storage which stretch of the file each packet is.
+    /// Tells where the packets came from of which it was not told before; the error says in words
+    /// why not.
+    async fn tell_rest(
+        &self,
+        end: FeedEnd,
+        target: &PushTarget,
+        storages: &[Uuid],
+        report: &mut StreamReport,
+    ) -> Result<(), String> {
+        match end {
+            FeedEnd::Complete(whole) => {
+                report.remark = whole.remark;
+                let told = self.tell_origin(target, storages, report.epoch, &whole.packets);
+                told.await.map_err(|error| error.to_string())
+            }
+            FeedEnd::Followed { teller, .. } => {
+                let runtime = Handle::current();
+                match spawn_blocking(move || teller.finish(&runtime)).await {
+                    Ok(failure) => failure.map_or(Ok(()), Err),
+                    Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+                }
+            }
+        }
+    }
+
+    /// Tells the storages that packets went to which stretch of the file each is.
     async fn tell_origin(
         &self,
         target: &PushTarget,
+        storages: &[Uuid],
         epoch: u64,
         packets: &[PacketOrigin],
     ) -> Result<(), ClientError> {
-        let Some(storage) = target.storage.filter(|_| !packets.is_empty()) else {
+        if storages.is_empty() || packets.is_empty() {
             return Ok(());
-        };
+        }
         let path = self.source.path.clone();
         let path = fs::canonicalize(&path).unwrap_or(path);
         let whole = path.clone();
@@ -160,11 +194,15 @@ impl StreamPush {
                 file_bytes: identity.length,
                 modified: identity.modified,
                 checksum: identity.checksum,
+                grown_from: None,
+                first_number: 0,
                 packets: packets.iter().map(PacketOrigin::numbers).collect(),
             };
-            let (agent, stream) = (&target.agent, &target.stream);
-            let kept = self.client.tell_origin(storage, agent, stream, &origin);
-            kept.await?;
+            for storage in storages {
+                let (agent, stream) = (&target.agent, &target.stream);
+                let kept = self.client.tell_origin(*storage, agent, stream, &origin);
+                kept.await?;
+            }
         }
         Ok(())
     }
@@ -191,6 +229,7 @@ impl StreamPush {
         feed: Feed,
         target: &PushTarget,
         epoch: u64,
+        acknowledged: &Arc<Mutex<Acknowledged>>,
     ) -> Result<JoinHandle<Result<FeedEnd, ClientError>>, ClientError> {
         let Some(follow) = self.options.follow.clone() else {
             return Ok(spawn_blocking(move || feed.run()));
@@ -198,9 +237,20 @@ impl StreamPush {
         let server = self.client.server().to_string();
         let (inode, next) = (feed.metadata.ino(), feed.next);
         let opened = Journal::open(&follow.journals, target, &server, epoch, inode, next);
-        let (mut journal, place) = opened?;
+        let (journal, place) = opened?;
+        let teller = TellerSpec {
+            client: self.client.clone(),
+            target: target.clone(),
+            epoch,
+            path: self.source.path.clone(),
+            inode,
+            has_lines: self.source.form == Form::Lines,
+            acknowledged: Arc::clone(acknowledged),
+            journal,
+            every: follow.tell_every,
+        };
         Ok(spawn_blocking(move || {
-            feed.follow(&mut journal, place, &follow)
+            feed.follow(Teller::open(teller)?, place, &follow)
         }))
     }
 
@@ -210,6 +260,7 @@ impl StreamPush {
         target: &PushTarget,
         mut parcels: Receiver<Parcel>,
         report: &mut StreamReport,
+        acknowledged: &Mutex<Acknowledged>,
     ) -> Result<(), ClientError> {
         let mut batch = Vec::new();
         let mut shares = Vec::new();
@@ -241,12 +292,18 @@ impl StreamPush {
             };
             report.duplicates += count(|receipt| receipt.duplicate);
             report.not_durable += count(|receipt| !receipt.durable);
+            let next = report.resumed_at + report.packets;
+            locked(acknowledged).add(target, &receipts, next);
             (self.watch)(PushEvent::Advanced { bytes: advance });
             batch.clear();
             shares.clear();
         }
         Ok(())
     }
+}
+
+fn locked(acknowledged: &Mutex<Acknowledged>) -> MutexGuard<'_, Acknowledged> {
+    acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cut_differently(source: &Source) -> ClientError {

@@ -22,12 +22,24 @@ struct Model {
     /// Keeps so many packets, the last of them unacknowledged, and breaks the connection once.
     breaks_after: Option<usize>,
     duplicates: usize,
+    /// What was told of where packets came from.
+    origins: Vec<serde_json::Value>,
+    refuses_origins: bool,
 }
 
 impl Model {
     fn answer(&mut self, request: &Request) -> Option<Response> {
         let path = request.uri().path().to_owned();
         match request.method().as_str() {
+            "PUT" if path.ends_with("/provenance") => {
+                self.declared.push(path);
+                if self.refuses_origins {
+                    return Some(json_answer(404, json!({ "code": "route_not_found" })));
+                }
+                self.origins
+                    .push(serde_json::from_slice(request.body()).unwrap());
+                Some(json_answer(200, "{}"))
+            }
             "PUT" => {
                 self.declared.push(path);
                 Some(json_answer(200, "{}"))
@@ -262,6 +274,7 @@ async fn a_growing_file_is_followed_across_restarts() {
             journals: folder.path().join("journals"),
             look_every: Duration::from_millis(1),
             flush_after: Duration::from_millis(5),
+            tell_every: Duration::ZERO,
         };
         let options = PushOptions {
             follow: Some(follow),
@@ -280,8 +293,94 @@ async fn a_growing_file_is_followed_across_restarts() {
         }
         stop.store(true, Ordering::Relaxed);
         pushing.await.unwrap().unwrap();
+        check_origins(&model.lock().unwrap(), written.as_bytes());
     }
     assert_eq!(model.lock().unwrap().duplicates, 0);
+}
+
+/// Holds what was told of where packets came from against the file as it is.
+fn check_origins(model: &Model, file: &[u8]) {
+    let number = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
+    let mut known: BTreeMap<u64, [usize; 4]> = BTreeMap::new();
+    let mut before: Option<(u64, u64)> = None;
+    for told in &model.origins {
+        let bytes = number(&told["file_bytes"]);
+        let checksum = trace_format::checksum::crc32c(&file[..bytes]);
+        assert_eq!(told["checksum"], checksum);
+        assert!(told["modified"].is_null());
+        let grown = &told["grown_from"];
+        let grown = (!grown.is_null()).then(|| {
+            let number = |field: &str| grown[field].as_u64().unwrap();
+            (number("file_bytes"), number("checksum"))
+        });
+        // Each says what the one before said, also over restarts.
+        let this = (bytes as u64, u64::from(checksum));
+        assert_eq!(grown, before.filter(|before| *before != this), "{told}");
+        before = Some(this);
+        for packet in told["packets"].as_array().unwrap() {
+            let packet = packet.as_array().unwrap();
+            let place = [1, 2, 3, 4].map(|at| number(&packet[at]));
+            let earlier = known.insert(packet[0].as_u64().unwrap(), place);
+            assert!(earlier.is_none_or(|earlier| earlier == place), "{packet:?}");
+            assert!(place[0] + place[1] <= bytes, "{told}");
+        }
+    }
+    let stream = model.streams.first_key_value().unwrap().1;
+    assert_eq!(known.len(), stream.len());
+    let (mut end, mut line) = (0, 0);
+    for ((_, sequence), packet) in stream {
+        let [offset, length, first_line, lines] = known[sequence];
+        assert_eq!((offset, length), (end, packet.len()), "{sequence}");
+        assert_eq!(packet, &file[offset..offset + length]);
+        let ends = packet.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!((first_line, lines), (line, ends), "{sequence}");
+        (end, line) = (end + length, line + ends);
+    }
+}
+
+#[tokio::test]
+async fn what_was_pushed_and_not_told_is_told_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.pfw");
+    let (server, model) = start().await;
+    let mut written = String::new();
+    for (round, refuses) in [false, true, true, false].into_iter().enumerate() {
+        model.lock().unwrap().refuses_origins = refuses;
+        let stop = Arc::new(AtomicBool::new(false));
+        let follow = Follow {
+            look_every: Duration::from_millis(1),
+            flush_after: Duration::from_millis(1),
+            ..Follow::new(Arc::clone(&stop), folder.path().join("journals"))
+        };
+        let options = PushOptions {
+            follow: Some(follow),
+            ..options()
+        };
+        let mut file = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .unwrap();
+        let mut append = |count| {
+            let more = lines(count);
+            file.write_all(more.as_bytes()).unwrap();
+            written.push_str(&more);
+            written.clone()
+        };
+        append(120 + round);
+        let plan = Plan::of(std::slice::from_ref(&path), &PlanOptions::default()).unwrap();
+        let client = server.client();
+        let pushing = tokio::spawn(async move { push(&client, plan, &options, &silent()).await });
+        for count in [3, 170] {
+            let now = append(count);
+            until(&model, &now).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let reports = pushing.await.unwrap().unwrap();
+        let remark = reports[0].remark.clone().unwrap_or_default();
+        assert_eq!(remark.contains("is not kept"), refuses, "{remark}");
+    }
+    check_origins(&model.lock().unwrap(), written.as_bytes());
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use recording::{ProcessorConfig, RecordingError, StorageCopySpec, check_copy};
 use serde::{Deserialize, Serialize};
-use storage_core::{CopyReport, CopySelection, NewStorage};
+use storage_core::{CopyListener, CopyReport, CopySelection, NewStorage};
+use tokio::sync::mpsc;
 use trace_format::{AgentId, Kind, StorageId, StreamId};
 use utoipa::ToSchema;
 
@@ -21,6 +22,9 @@ use crate::app_state::AppState;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobKind, Running};
 use crate::problem::{Problem, ProblemDocument};
+
+/// Packets of a copy that wait until it is kept where they came from.
+const COPIED_WAITING_MAX: usize = 1024;
 
 /// What is copied of a storage, and where to.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -195,18 +199,42 @@ fn saver() -> Vec<ProcessorConfig> {
     vec![ProcessorConfig::Saver { kinds: None }]
 }
 
-/// Copies packets as they are, or through a chain where one is told.
+/// Copies packets as they are, or through a chain where one is told, and keeps where they came
+/// from.
 async fn run_copy(
     app: &AppState,
     wanted: Wanted,
     target: StorageId,
     job: &Running,
 ) -> Result<CopyReport, RecordingError> {
+    let (listener, copied) = mpsc::channel(COPIED_WAITING_MAX);
+    let storages = (wanted.source, target);
+    let copy = copy_packets(app, wanted, target, job, listener);
+    let keep = app.provenances.keep_copies(&app.engine, storages, copied);
+    let (copied, kept) = tokio::join!(copy, keep);
+    if let Err(error) = kept {
+        // The packets are kept; where they came from is derived.
+        tracing::warn!(storage = %target, %error, "provenance of a copy is not kept");
+    }
+    // A reader may hold what was there before.
+    app.served.forget(target);
+    copied
+}
+
+async fn copy_packets(
+    app: &AppState,
+    wanted: Wanted,
+    target: StorageId,
+    job: &Running,
+    listener: CopyListener,
+) -> Result<CopyReport, RecordingError> {
     let progress = job.progress();
+    let listener = Some(listener);
     if wanted.query.is_none() && wanted.processors.is_none() {
+        let (source, selection) = (wanted.source, &wanted.selection);
         let copied = app
             .engine
-            .copy_storage(wanted.source, target, &wanted.selection, &progress);
+            .copy_storage(source, target, selection, &progress, listener);
         return Ok(copied.await?);
     }
     let spec = StorageCopySpec {
@@ -216,5 +244,6 @@ async fn run_copy(
         query: wanted.query,
         processors: wanted.processors.unwrap_or_else(saver),
     };
-    app.recorder.copy_storage(&spec, &progress).await
+    let copied = app.recorder.copy_storage(&spec, &progress, listener);
+    copied.await
 }

@@ -34,10 +34,27 @@ pub(super) struct ProvenanceBody {
     modified: Option<i64>,
     /// CRC32C of the file.
     checksum: Option<u32>,
+    /// What was told before of the same file, which has grown since: all that is known of it is
+    /// of the longer one as well.
+    grown_from: Option<GrownFrom>,
+    /// Number of a packet in the storage before which none of these is, so that those before need
+    /// not be looked at.
+    #[serde(default)]
+    first_number: u64,
     /// Of each packet: sequence, first byte and number of bytes in the file (after inflating, where
     /// it is compressed text), first line from 0 and number of lines (0 and 0 where it is no text);
     /// ordered by sequence.
     packets: Vec<[u64; 5]>,
+}
+
+/// A file before it grew.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GrownFrom {
+    /// Bytes of the file.
+    file_bytes: u64,
+    /// CRC32C of these.
+    checksum: u32,
 }
 
 /// How many packets are known.
@@ -116,6 +133,12 @@ impl ProvenanceBody {
                     checksum: self.checksum.map(u64::from),
                 },
             },
+            grown_from: self.grown_from.map(|before| Identity {
+                length: before.file_bytes,
+                modified: None,
+                checksum: Some(u64::from(before.checksum)),
+            }),
+            first_number: self.first_number,
             stretches,
         })
     }

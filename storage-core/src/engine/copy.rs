@@ -11,8 +11,9 @@ use std::{
 };
 
 use io_trace::Cause;
+use tokio::sync::mpsc;
 use trace_format::{
-    AgentId, Kind, StorageId, StreamId,
+    AgentId, Descriptor, Kind, LeafId, StorageId, StreamId,
     agent_file::{AgentFile, StreamSpec},
     limits::ENVELOPE_BODY_BYTES_MAX,
     paths::FileName,
@@ -70,6 +71,71 @@ pub struct CopyReport {
     pub bytes: u64,
 }
 
+/// A packet that a copy wrote; it is durable in the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiedPacket {
+    /// What it was copied from.
+    pub from: CopiedFrom,
+    /// Its leaf in the target.
+    pub leaf: LeafId,
+    /// Its number in the target.
+    pub number: u64,
+}
+
+/// A packet that was read by a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiedFrom {
+    /// Its number in the source.
+    pub number: u64,
+    /// Its stored bytes in the source.
+    pub descriptor: Descriptor,
+}
+
+/// Who wants to know of each packet that a copy wrote. A copy waits for who does not keep up.
+pub type CopyListener = mpsc::Sender<CopiedPacket>;
+
+impl CopiedFrom {
+    /// What a copy of this packet is copied from.
+    #[must_use]
+    pub fn of(packet: &PacketInfo) -> Self {
+        Self {
+            number: packet.entry.number,
+            descriptor: packet.descriptor,
+        }
+    }
+}
+
+/// The push of a packet that a copy waits for.
+#[derive(Debug)]
+pub struct CopyPush {
+    /// What the packet came from; `None` when it was made of many.
+    pub from: Option<CopiedFrom>,
+    /// The push of that one packet.
+    pub push: PendingPush,
+}
+
+impl CopyPush {
+    /// Waits until the packet is durable, and tells of it.
+    ///
+    /// # Errors
+    /// When it was refused.
+    pub async fn settle(self, listener: Option<&CopyListener>) -> Result<(), StorageError> {
+        let outcome = self.push.await;
+        if let (Some(listener), Some(from)) = (listener, self.from) {
+            for receipt in &outcome.receipts {
+                let copied = CopiedPacket {
+                    from,
+                    leaf: receipt.descriptor.leaf(),
+                    number: receipt.number,
+                };
+                // Who does not listen any more has missed nothing that the copy depends on.
+                let _ = listener.send(copied).await;
+            }
+        }
+        outcome.refused.map_or(Ok(()), Err)
+    }
+}
+
 /// A copy under way.
 struct Copying<'a> {
     engine: &'a Engine,
@@ -78,13 +144,15 @@ struct Copying<'a> {
     progress: &'a Progress,
     /// Epoch and next sequence of each stream of the target that was written to.
     places: HashMap<(AgentId, StreamId), (u64, u64)>,
-    pending: VecDeque<PendingPush>,
+    pending: VecDeque<CopyPush>,
     report: CopyReport,
+    listener: Option<CopyListener>,
 }
 
 impl Engine {
     /// Copies the packets that `selection` takes from one storage into another, which must take
-    /// packets. What was written before a failure stays in the target.
+    /// packets. What was written before a failure stays in the target. The `listener` is told of
+    /// each packet once it is durable.
     ///
     /// # Errors
     /// When there is no such storage, both are the same, the target takes no packets, a packet
@@ -95,6 +163,7 @@ impl Engine {
         target: StorageId,
         selection: &CopySelection,
         progress: &Arc<Progress>,
+        listener: Option<CopyListener>,
     ) -> Result<CopyReport, StorageError> {
         let from = self.begin_copy(source, target, progress)?;
         let mut copying = Copying {
@@ -105,6 +174,7 @@ impl Engine {
             places: HashMap::new(),
             pending: VecDeque::new(),
             report: CopyReport::default(),
+            listener,
         };
         let mut wanted = Selection {
             from: selection.from,
@@ -190,6 +260,7 @@ impl Engine {
 impl Copying<'_> {
     async fn copy(&mut self, packet: PacketInfo) -> Result<(), StorageError> {
         let (agent, stream) = (packet.agent.clone(), packet.stream.clone());
+        let from = Some(CopiedFrom::of(&packet));
         let (epoch, sequence) = self.place(&packet).await?;
         let facts = packet.entry.facts;
         let checksum = packet.entry.raw_checksum;
@@ -219,8 +290,8 @@ impl Copying<'_> {
             packets,
             permit,
         };
-        self.pending
-            .push_back(self.engine.submit(self.target, push).await?);
+        let push = self.engine.submit(self.target, push).await?;
+        self.pending.push_back(CopyPush { from, push });
         self.report.packets += 1;
         self.report.bytes += size;
         while self.pending.len() >= PENDING_MAX {
@@ -232,7 +303,7 @@ impl Copying<'_> {
     /// Waits for the oldest push.
     async fn settle(&mut self) -> Result<(), StorageError> {
         match self.pending.pop_front() {
-            Some(pending) => pending.await.refused.map_or(Ok(()), Err),
+            Some(pending) => pending.settle(self.listener.as_ref()).await,
             None => Ok(()),
         }
     }

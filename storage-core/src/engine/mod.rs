@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use trace_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
 
 pub use cache::CACHED_BYTES_MAX;
-pub use copy::{CopyReport, CopySelection};
+pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};
 pub use export::Export;
 pub use import::check_archive;
 pub use ingest::{NextSequence, PendingPush};

@@ -3,16 +3,20 @@
 //! Who cuts a file into packets knows the file, and tells it once the packets are kept. What is
 //! told is derived data: telling it again after it was deleted gives the same files again. The
 //! chunk of a segment is the number of the packet in the storage.
+//!
+//! Copies come from where the packets that they were copied from came from (`copies`).
 
-use std::collections::BTreeMap;
+mod copies;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use storage_core::{Engine, PacketInfo, Selection, StorageError};
+use storage_core::{Engine, LeafInfo, PacketInfo, Selection, StorageError};
 use tokio::sync::Mutex;
 use trace_format::paths::FileName;
 use trace_format::{AgentId, LeafId, StorageId, StreamId};
-use trace_index::{Provenance, Segment, SidecarError, Source};
+use trace_index::{Identity, Provenance, Segment, SidecarError, Source};
 use trace_read::{ClosedFile, Fetch, LocalFile};
 
 /// Packets of a stream that are looked at together.
@@ -44,6 +48,10 @@ pub(crate) struct Told {
     pub(crate) stream: StreamId,
     pub(crate) epoch: u64,
     pub(crate) source: Source,
+    /// What the file was when it was told of before, and has grown since.
+    pub(crate) grown_from: Option<Identity>,
+    /// Number of a packet before which none of these is.
+    pub(crate) first_number: u64,
     /// Ordered by sequence.
     pub(crate) stretches: Vec<Stretch>,
 }
@@ -69,14 +77,14 @@ impl Provenances {
         told: &Told,
     ) -> Result<u64, ProvenanceError> {
         let _one_at_a_time = self.0.lock().await;
-        let mut of_leaves: BTreeMap<LeafId, Vec<(u64, Stretch)>> = BTreeMap::new();
+        let mut of_leaves: BTreeMap<LeafId, Provenance> = BTreeMap::new();
         let mut selection = Selection {
             agent: Some(told.agent.clone()),
             stream: Some(told.stream.clone()),
             kind: None,
             from: None,
             to: None,
-            after: None,
+            after: told.first_number.checked_sub(1),
             limit: PAGE,
         };
         let mut kept = 0;
@@ -86,7 +94,7 @@ impl Provenances {
                 if let Some(stretch) = told.of_packet(&packet) {
                     kept += 1;
                     let of_leaf = of_leaves.entry(packet.descriptor.leaf()).or_default();
-                    of_leaf.push((packet.entry.number, stretch));
+                    of_leaf.segments.push(stretch.segment(packet.entry.number));
                 }
             }
             match page.next {
@@ -94,16 +102,36 @@ impl Provenances {
                 None => break,
             }
         }
+        for of_leaf in of_leaves.values_mut() {
+            of_leaf.sources = vec![told.source.clone()];
+        }
+        self.merge_into(engine, id, of_leaves, told.grown_from.clone())
+            .await?;
+        Ok(kept)
+    }
+
+    /// Merges what is told into the files beside the data files. The caller is the only one who
+    /// does so at the moment.
+    async fn merge_into(
+        &self,
+        engine: &Engine,
+        id: StorageId,
+        of_leaves: BTreeMap<LeafId, Provenance>,
+        grown_from: Option<Identity>,
+    ) -> Result<(), ProvenanceError> {
         let files = files(engine, id).await?;
-        for (leaf, stretches) in of_leaves {
+        for (leaf, told) in of_leaves {
             let Some(path) = files.get(&leaf).cloned() else {
                 continue;
             };
-            let source = told.source.clone();
+            let grown_from = grown_from.clone();
             let write = move || {
                 let mut known = read(&path, &owner(id, leaf)).unwrap_or_default();
                 known.owner = owner(id, leaf);
-                merge(&mut known, source, &stretches);
+                if let (Some(before), [source]) = (&grown_from, &told.sources[..]) {
+                    grow(&mut known, before, source);
+                }
+                merge(&mut known, &told);
                 known.encode()
             };
             let bytes = tokio::task::spawn_blocking(write).await;
@@ -111,7 +139,23 @@ impl Provenances {
             let name = FileName::Provenance(leaf);
             engine.publish_derived(id, name, Bytes::from(bytes)).await?;
         }
-        Ok(kept)
+        Ok(())
+    }
+}
+
+impl Stretch {
+    /// The stretch as a packet with this number, of the first source.
+    fn segment(&self, number: u64) -> Segment {
+        Segment {
+            chunk: number,
+            source: 0,
+            group: None,
+            offset: self.offset,
+            length: self.length,
+            first_line: self.first_line,
+            lines: self.lines,
+            events: 0,
+        }
     }
 }
 
@@ -167,64 +211,116 @@ fn owner(id: StorageId, leaf: LeafId) -> String {
 
 /// What a file says; `None` where there is none, or it is not to be believed.
 fn read(path: &Path, owner: &str) -> Option<Provenance> {
+    match try_read(path, owner) {
+        Ok(known) => known,
+        Err(reason) => {
+            tracing::warn!(path = %path.display(), %reason, "provenance is not used");
+            None
+        }
+    }
+}
+
+/// What a file says; `None` where there is none. An error says why it is not to be believed.
+fn try_read(path: &Path, owner: &str) -> Result<Option<Provenance>, String> {
     let length = match LocalFile::open(path).and_then(|file| file.file().metadata()) {
         Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-        Err(error) => return refuse(path, &error),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
     };
     if length > BYTES_MAX {
-        return refuse(path, &"it is too long");
+        return Err("it is too long".to_owned());
     }
-    let bytes = match ClosedFile(path.to_owned()).fetch_one(0..length) {
-        Ok(bytes) => bytes,
-        Err(error) => return refuse(path, &error),
-    };
-    match Provenance::read(&bytes) {
-        Ok(known) if known.owner == owner => Some(known),
-        Ok(_) => refuse(path, &"it is of another data file"),
-        Err(error) => refuse(path, &error),
+    let bytes = ClosedFile(path.to_owned()).fetch_one(0..length);
+    let known = Provenance::read(&bytes.map_err(|error| error.to_string())?);
+    match known {
+        Ok(known) if known.owner == owner => Ok(Some(known)),
+        Ok(_) => Err("it is of another data file".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
-fn refuse(path: &Path, reason: &dyn std::fmt::Display) -> Option<Provenance> {
-    tracing::warn!(path = %path.display(), %reason, "provenance is not used");
-    None
+/// Why the file beside the data file of a leaf is not to be believed, where there is one. Of a leaf
+/// that grows no more, every packet it tells of must be one of the leaf's.
+pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
+    let name = FileName::Provenance(leaf.leaf).to_string();
+    let known = try_read(&leaf.data.with_file_name(name), &owner(id, leaf.leaf))?;
+    let Some(known) = known else {
+        return Ok(());
+    };
+    let mut packets: Vec<u64> = known.segments.iter().map(|segment| segment.chunk).collect();
+    packets.dedup();
+    let is_before = packets
+        .first()
+        .is_some_and(|first| *first < leaf.first_number);
+    match is_before || packets.len() as u64 > leaf.totals.packets {
+        true => Err("it tells of packets that the data file does not have".to_owned()),
+        false => Ok(()),
+    }
 }
 
-/// Puts stretches, ordered by the numbers of their packets, in the place of what was known of
-/// these.
-fn merge(known: &mut Provenance, source: Source, stretches: &[(u64, Stretch)]) {
-    let place = known.sources.iter().position(|known| *known == source);
-    let place = place.unwrap_or_else(|| {
-        known.sources.push(source);
-        known.sources.len() - 1
-    });
-    let source = u32::try_from(place).unwrap_or(u32::MAX);
-    let is_told = |chunk: u64| {
-        stretches
-            .binary_search_by_key(&chunk, |told| told.0)
-            .is_ok()
-    };
-    known.segments.retain(|segment| !is_told(segment.chunk));
+/// A file that was told of has grown: all that is known of it is of the longer one as well.
+fn grow(known: &mut Provenance, before: &Identity, source: &Source) {
+    let is_it = |known: &&mut Source| known.path == source.path && known.identity == *before;
+    if let Some(known) = known.sources.iter_mut().find(is_it) {
+        known.identity = source.identity.clone();
+    }
+}
+
+/// Puts what is told of packets in the place of what was known of these.
+fn merge(known: &mut Provenance, told: &Provenance) {
+    let is_told: BTreeSet<u64> = told.segments.iter().map(|segment| segment.chunk).collect();
     known
         .segments
-        .extend(stretches.iter().map(|(number, stretch)| Segment {
-            chunk: *number,
-            source,
-            group: None,
-            offset: stretch.offset,
-            length: stretch.length,
-            first_line: stretch.first_line,
-            lines: stretch.lines,
-            events: 0,
-        }));
+        .retain(|segment| !is_told.contains(&segment.chunk));
+    let mut taker = Taker::default();
+    for segment in &told.segments {
+        let segment = taker.take(known, told, *segment);
+        known.segments.push(segment);
+    }
+    // What is told of one packet keeps its order.
     known.segments.sort_by_key(|segment| segment.chunk);
+}
+
+/// Takes segments of one file of provenance over into another.
+#[derive(Debug, Default)]
+struct Taker {
+    /// Places of sources and groups there and here.
+    sources: HashMap<u32, u32>,
+    groups: HashMap<u32, u32>,
+}
+
+impl Taker {
+    /// The segment as it has to stand in `into`, which knows its source and group then.
+    fn take(&mut self, into: &mut Provenance, from: &Provenance, segment: Segment) -> Segment {
+        let source = segment.source;
+        let source = self
+            .sources
+            .entry(source)
+            .or_insert_with(|| place_of(&mut into.sources, &from.sources[source as usize]));
+        let group = segment.group.map(|group| {
+            let place = self.groups.entry(group);
+            *place.or_insert_with(|| place_of(&mut into.groups, &from.groups[group as usize]))
+        });
+        Segment {
+            source: *source,
+            group,
+            ..segment
+        }
+    }
+}
+
+/// The place of an item in a list, which has it then.
+fn place_of<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) -> u32 {
+    let place = list.iter().position(|known| known == item);
+    let place = place.unwrap_or_else(|| {
+        list.push(item.clone());
+        list.len() - 1
+    });
+    u32::try_from(place).expect("a file of provenance has far fewer sources")
 }
 
 #[cfg(test)]
 mod tests {
-    use trace_index::Identity;
-
     use super::*;
 
     fn source(path: &str) -> Source {
@@ -248,17 +344,53 @@ mod tests {
         }
     }
 
+    fn told(path: &str, packets: &[(u64, Stretch)]) -> Provenance {
+        let segments = packets
+            .iter()
+            .map(|(number, stretch)| stretch.segment(*number));
+        Provenance {
+            sources: vec![source(path)],
+            segments: segments.collect(),
+            ..Provenance::default()
+        }
+    }
+
+    #[test]
+    fn a_file_that_grew_is_one_file() {
+        let mut known = Provenance::default();
+        let short = told("a", &[(3, stretch(0))]);
+        merge(&mut known, &short);
+        let mut long = told("a", &[(4, stretch(1))]);
+        long.sources[0].identity.length = 99;
+        let grown = |known: &Provenance, before: &Identity| {
+            let mut known = known.clone();
+            grow(&mut known, before, &long.sources[0]);
+            merge(&mut known, &long);
+            known
+        };
+        let one = grown(&known, &short.sources[0].identity);
+        assert_eq!(one.sources, long.sources);
+        assert_eq!(one.segments.len(), 2);
+        let other = Identity {
+            checksum: Some(7),
+            ..short.sources[0].identity.clone()
+        };
+        let two = grown(&known, &other);
+        assert_eq!(two.sources, [short.sources, long.sources.clone()].concat());
+        assert_eq!((two.segments[0].source, two.segments[1].source), (0, 1));
+    }
+
     #[test]
     fn what_is_told_again_takes_the_place_of_what_was_known() {
         let mut known = Provenance::default();
-        merge(&mut known, source("a"), &[(3, stretch(0)), (5, stretch(1))]);
-        merge(&mut known, source("b"), &[(4, stretch(0))]);
+        merge(&mut known, &told("a", &[(3, stretch(0)), (5, stretch(1))]));
+        merge(&mut known, &told("b", &[(4, stretch(0))]));
         let before = known.clone();
-        merge(&mut known, source("a"), &[(3, stretch(0)), (5, stretch(1))]);
+        merge(&mut known, &told("a", &[(3, stretch(0)), (5, stretch(1))]));
         assert_eq!(known, before);
         let of = |known: &Provenance, chunk| known.of_chunk(chunk)[0].source;
         assert_eq!((of(&known, 3), of(&known, 4), of(&known, 5)), (0, 1, 0));
-        merge(&mut known, source("c"), &[(4, stretch(7))]);
+        merge(&mut known, &told("c", &[(4, stretch(7))]));
         assert_eq!((of(&known, 4), known.segments.len()), (2, 3));
     }
 
@@ -275,7 +407,7 @@ mod tests {
             owner: "own".to_owned(),
             ..Provenance::default()
         };
-        merge(&mut known, source("a"), &[(0, stretch(0))]);
+        merge(&mut known, &told("a", &[(0, stretch(0))]));
         let bytes = known.encode().unwrap();
         write(&bytes);
         assert_eq!(read(&path, "own"), Some(known));

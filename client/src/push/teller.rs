@@ -1,0 +1,347 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use trace_format::checksum::crc32c_append;
+use uuid::Uuid;
+
+use super::journal::{Journal, Place, Told};
+use crate::ClientError;
+use crate::cutter::{Cut, Cutter, End};
+use crate::http::{Client, GrownFrom, OriginSpec, PacketOrigin, PushTarget, Receipt};
+
+/// Packets whose origin is told at once.
+pub(super) const ORIGINS_MAX: usize = 4096;
+
+const READ_BYTES: u64 = 256 << 10;
+
+/// What the server has acknowledged of a stream so far.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledged {
+    /// Sequence of the first packet that is not acknowledged.
+    next: u64,
+    /// Storages that packets went to, with the lowest number of one whose origin was not told.
+    storages: BTreeMap<Uuid, Option<u64>>,
+}
+
+impl Acknowledged {
+    /// Nothing yet of what is to be pushed to `target` from packet `next` on.
+    pub(super) fn before(target: &PushTarget, next: u64) -> Self {
+        Self {
+            next,
+            storages: target.storage.map(|id| (id, None)).into_iter().collect(),
+        }
+    }
+
+    /// Takes the receipts of all packets before `next`.
+    pub(super) fn add(&mut self, target: &PushTarget, receipts: &[Receipt], next: u64) {
+        self.next = next;
+        for receipt in receipts {
+            let told = receipt.more.get("storage").and_then(|id| id.as_str());
+            let told = told.and_then(|id| id.parse().ok());
+            let (Some(id), Some(number)) = (told.or(target.storage), receipt.number) else {
+                continue;
+            };
+            let lowest = self.storages.entry(id).or_default();
+            *lowest = Some(lowest.map_or(number, |lowest| lowest.min(number)));
+        }
+    }
+
+    /// The storages that packets went to.
+    pub(super) fn storages(&self) -> Vec<Uuid> {
+        self.storages.keys().copied().collect()
+    }
+}
+
+/// A file as far as it was pushed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Prefix {
+    bytes: u64,
+    checksum: u32,
+}
+
+/// Tells where the packets of a followed file came from, now and then and at the end.
+///
+/// The file grows, so what is told of it is what was pushed: so many bytes with this checksum. How
+/// far it was told is written down beside the places, so that following goes on from there.
+#[derive(Debug)]
+pub(super) struct Teller {
+    client: Client,
+    target: PushTarget,
+    epoch: u64,
+    path: PathBuf,
+    file: File,
+    has_lines: bool,
+    acknowledged: Arc<Mutex<Acknowledged>>,
+    journal: Journal,
+    /// What was read of the file for its checksum.
+    prefix: Prefix,
+    /// What was told of it last.
+    told: Option<Prefix>,
+    /// Cut, and not told.
+    pending: VecDeque<PacketOrigin>,
+    /// Lines before the next packet.
+    line: u64,
+    /// Some of what is pending was pushed before, so its numbers are not known.
+    is_first: bool,
+    every: Duration,
+    last: Instant,
+    /// Why nothing is told any more.
+    failure: Option<String>,
+}
+
+/// What a teller needs to know.
+#[derive(Debug)]
+pub(super) struct TellerSpec {
+    pub(super) client: Client,
+    pub(super) target: PushTarget,
+    pub(super) epoch: u64,
+    /// The file that is followed.
+    pub(super) path: PathBuf,
+    pub(super) inode: u64,
+    /// Whether the file is text.
+    pub(super) has_lines: bool,
+    pub(super) acknowledged: Arc<Mutex<Acknowledged>>,
+    pub(super) journal: Journal,
+    /// What is told at least is not older than this.
+    pub(super) every: Duration,
+}
+
+impl Teller {
+    /// Opens the file a second time, to read what was pushed of it.
+    pub(super) fn open(spec: TellerSpec) -> Result<Self, ClientError> {
+        let failed = |error| ClientError::file(&spec.path, error);
+        let path = std::fs::canonicalize(&spec.path).map_err(failed)?;
+        let file = File::open(&path).map_err(failed)?;
+        let is_it = file.metadata().map_err(failed)?.ino() == spec.inode;
+        let failure = (!is_it).then(|| "another file took its place".to_owned());
+        Ok(Self {
+            client: spec.client,
+            target: spec.target,
+            epoch: spec.epoch,
+            path,
+            file,
+            has_lines: spec.has_lines,
+            acknowledged: spec.acknowledged,
+            journal: spec.journal,
+            prefix: Prefix::default(),
+            told: None,
+            pending: VecDeque::new(),
+            line: 0,
+            is_first: true,
+            every: spec.every,
+            last: Instant::now(),
+            failure,
+        })
+    }
+
+    /// Cuts again what was pushed and not told of before; the last place is where cutting goes on.
+    pub(super) fn recover(
+        &mut self,
+        cutter_at: impl Fn(u64) -> Result<Box<dyn Cutter>, ClientError>,
+    ) {
+        let recovered = self.try_recover(cutter_at);
+        self.give_up_after(recovered.map_err(|error| error.to_string()));
+    }
+
+    fn try_recover(
+        &mut self,
+        cutter_at: impl Fn(u64) -> Result<Box<dyn Cutter>, ClientError>,
+    ) -> Result<(), ClientError> {
+        let (places, told) = self.journal.untold();
+        let first = places.first().copied().unwrap_or_default();
+        self.line = self.read_to(first.offset)?;
+        if let Some(told) = told.filter(|told| told.bytes >= first.offset) {
+            self.read_to(told.bytes)?;
+            let is_same = self.prefix.checksum == told.checksum;
+            self.told = is_same.then_some(self.prefix);
+        }
+        for (place, next) in places.iter().zip(places.iter().skip(1)) {
+            let mut cutter = cutter_at(place.offset)?;
+            let mut position = place.offset;
+            for sequence in place.sequence..next.sequence.saturating_sub(1) {
+                let Some(cut) = cutter.next(End::Growing)? else {
+                    return Err(ClientError::input("it is not as it was pushed"));
+                };
+                self.cut(sequence, position, &cut);
+                position = cut.position;
+            }
+            let length = next.offset.saturating_sub(position);
+            let lines = match self.has_lines {
+                true => self.lines_in(position, next.offset)?,
+                false => 0,
+            };
+            self.add(next.sequence.saturating_sub(1), position, length, lines);
+        }
+        Ok(())
+    }
+
+    /// Notes where a packet was cut that began at `position`.
+    pub(super) fn cut(&mut self, sequence: u64, position: u64, cut: &Cut) {
+        let length = cut.position.saturating_sub(position);
+        self.add(
+            sequence,
+            position,
+            length,
+            cut.text.map_or(0, |text| text.lines),
+        );
+    }
+
+    fn add(&mut self, sequence: u64, offset: u64, bytes: u64, lines: u64) {
+        let first_line = self.line;
+        self.line += lines;
+        if self.failure.is_none() {
+            self.pending.push_back(PacketOrigin {
+                sequence,
+                offset,
+                bytes,
+                first_line,
+                lines,
+            });
+        }
+    }
+
+    /// Writes a place down, for good.
+    pub(super) fn note(&mut self, place: Place) -> Result<(), ClientError> {
+        self.journal.note(place)
+    }
+
+    /// Tells what was acknowledged, when it is time.
+    pub(super) fn tell_when_due(&mut self, runtime: &Handle) {
+        let is_due = self.pending.len() >= ORIGINS_MAX || self.last.elapsed() >= self.every;
+        if is_due && !self.pending.is_empty() {
+            self.last = Instant::now();
+            self.tell(runtime);
+        }
+    }
+
+    /// Tells the rest; gives why not, in words.
+    pub(super) fn finish(mut self, runtime: &Handle) -> Option<String> {
+        self.tell(runtime);
+        self.failure
+    }
+
+    fn tell(&mut self, runtime: &Handle) {
+        let told = match self.failure {
+            None => self.try_tell(runtime),
+            Some(_) => return,
+        };
+        self.give_up_after(told.map_err(|error| error.to_string()));
+    }
+
+    fn give_up_after(&mut self, done: Result<(), String>) {
+        if let Err(reason) = done {
+            self.failure.get_or_insert(reason);
+            self.pending.clear();
+        }
+    }
+
+    fn try_tell(&mut self, runtime: &Handle) -> Result<(), ClientError> {
+        let (next, mut storages) = {
+            let shared = self.acknowledged.lock();
+            let mut shared = shared.unwrap_or_else(PoisonError::into_inner);
+            let storages = shared.storages.clone();
+            shared
+                .storages
+                .values_mut()
+                .for_each(|lowest| *lowest = None);
+            (shared.next, storages)
+        };
+        let count = self
+            .pending
+            .partition_point(|origin| origin.sequence < next);
+        let told: Vec<PacketOrigin> = self.pending.drain(..count).collect();
+        let Some(last) = told.last() else {
+            return Ok(());
+        };
+        if std::mem::take(&mut self.is_first) {
+            storages.values_mut().for_each(|lowest| *lowest = None);
+        }
+        self.read_to(last.offset + last.bytes)?;
+        for (storage, lowest) in storages {
+            let mut grown_from = self.told;
+            for packets in told.chunks(ORIGINS_MAX) {
+                let spec = self.origin(packets, lowest, grown_from);
+                let PushTarget { agent, stream, .. } = &self.target;
+                let sent = self.client.tell_origin(storage, agent, stream, &spec);
+                runtime.block_on(sent)?;
+                grown_from = Some(self.prefix);
+            }
+        }
+        self.told = Some(self.prefix);
+        self.journal.note_told(Told {
+            sequence: last.sequence + 1,
+            bytes: self.prefix.bytes,
+            checksum: self.prefix.checksum,
+        })
+    }
+
+    fn origin(
+        &self,
+        packets: &[PacketOrigin],
+        lowest: Option<u64>,
+        grown_from: Option<Prefix>,
+    ) -> OriginSpec {
+        OriginSpec {
+            epoch: self.epoch,
+            path: self.path.display().to_string(),
+            file_bytes: self.prefix.bytes,
+            modified: None,
+            checksum: Some(u64::from(self.prefix.checksum)),
+            grown_from: grown_from
+                .filter(|before| *before != self.prefix)
+                .map(|before| GrownFrom {
+                    file_bytes: before.bytes,
+                    checksum: before.checksum,
+                }),
+            first_number: lowest.unwrap_or(0),
+            packets: packets.iter().map(PacketOrigin::numbers).collect(),
+        }
+    }
+
+    /// Reads the file on up to `end`; gives the line ends found.
+    fn read_to(&mut self, end: u64) -> Result<u64, ClientError> {
+        let (mut lines, mut prefix) = (0, self.prefix);
+        self.read_range(prefix.bytes, end, |piece| {
+            prefix.checksum = crc32c_append(prefix.checksum, piece);
+            prefix.bytes += piece.len() as u64;
+            lines += memchr::memchr_iter(b'\n', piece).count() as u64;
+        })?;
+        self.prefix = prefix;
+        Ok(lines)
+    }
+
+    fn lines_in(&self, begin: u64, end: u64) -> Result<u64, ClientError> {
+        let mut lines = 0;
+        self.read_range(begin, end, |piece| {
+            lines += memchr::memchr_iter(b'\n', piece).count() as u64;
+        })?;
+        Ok(lines)
+    }
+
+    fn read_range(
+        &self,
+        mut begin: u64,
+        end: u64,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(), ClientError> {
+        let mut buffer = vec![0; READ_BYTES.min(end.saturating_sub(begin)) as usize];
+        while begin < end {
+            let length = (end - begin).min(buffer.len() as u64) as usize;
+            let read = self.file.read_at(&mut buffer[..length], begin);
+            let read = read.and_then(|read| match read {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                read => Ok(read),
+            });
+            let read = read.map_err(|error| ClientError::file(&self.path, error))?;
+            take(&buffer[..read]);
+            begin += read as u64;
+        }
+        Ok(())
+    }
+}
