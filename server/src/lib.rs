@@ -23,6 +23,7 @@ mod config;
 mod connection;
 mod error;
 mod gate;
+mod imported;
 mod ingest;
 mod io_trace;
 mod jobs;

@@ -30,7 +30,7 @@ fn filled(api: &mut Api, name: &str) -> String {
     storage
 }
 
-fn export(api: &mut Api, storage: &str) -> Vec<u8> {
+pub(crate) fn export(api: &mut Api, storage: &str) -> Vec<u8> {
     let response = api.call("GET", &format!("/storages/{storage}/export"), None);
     assert_eq!(response.status, 200, "{}", response.brief());
     assert_eq!(response.header("content-type"), Some("application/zip"));
@@ -43,14 +43,14 @@ fn export(api: &mut Api, storage: &str) -> Vec<u8> {
     response.body
 }
 
-fn import(server: &Server, archive: &[u8]) -> Response {
+pub(crate) fn import(server: &Server, archive: &[u8]) -> Response {
     let request = Request::new("POST", "/api/v1/storages/import")
         .header("content-type", "application/zip")
         .body(archive);
     server.api().send(&request).unwrap()
 }
 
-fn imported(server: &Server, archive: &[u8]) -> Value {
+pub(crate) fn imported(server: &Server, archive: &[u8]) -> Value {
     let response = import(server, archive);
     assert_eq!(response.status, 201, "{}", response.brief());
     response.json()
@@ -68,7 +68,7 @@ fn names(server: &Server) -> Vec<String> {
 
 /// Runs a program of the system; none, with the reason printed, when it is not here.
 #[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
-fn run(program: &str, arguments: &[&str]) -> Option<Output> {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
@@ -187,9 +187,11 @@ if how == 'foreign_only':
     files = [('readme.txt', b'hello')]
 if how == 'unlisted':
     files.append(('stranger.agent', b'hello'))
-if how == 'derived':
+if how in ('derived', 'derived_first'):
     data = [n for n, _ in files if n.endswith('.itdata')][0]
-    files.append((data.replace('.itdata', '.idx'), b'made again anyhow'))
+    derived = [(data.replace('.itdata', e), b'made again anyhow') for e in ('.idx', '.pidx')]
+    derived.append(('0000000000000001.idx', b'of no data file'))
+    files = derived + files if how == 'derived_first' else files + derived
 if how == 'changed':
     n, b = files[-1]
     files[-1] = (n, b[:-1] + bytes([b[-1] ^ 1]))
@@ -238,11 +240,25 @@ fn archives_of_others_are_taken_and_hostile_ones_leave_nothing() {
     let storage = filled(&mut api, "repacked");
     let archive = folder.path().join("archive.zip");
     fs::write(&archive, export(&mut api, &storage)).unwrap();
-    for how in ["plain", "deflated", "reversed", "folder", "gzip", "derived"] {
+    for how in [
+        "plain",
+        "deflated",
+        "reversed",
+        "folder",
+        "gzip",
+        "derived",
+        "derived_first",
+    ] {
         let Some(bytes) = repacked(folder.path(), &archive, how) else {
             return;
         };
-        imported(&there, &bytes);
+        let told = imported(&there, &bytes);
+        let not_taken = told["not_taken"].as_array().map_or(0, Vec::len);
+        assert_eq!(
+            not_taken,
+            if how.starts_with("derived") { 2 } else { 0 },
+            "{told}"
+        );
         check_same(&mut api, &mut there.api(), &storage);
         there
             .api()

@@ -14,13 +14,16 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use serde::Serialize;
 use storage_core::{Export, Progress, StorageError};
 use tokio::sync::mpsc;
 use trace_format::StorageId;
+use utoipa::ToSchema;
 
 use super::jobs::job_field;
 use super::storages::StorageDocument;
 use crate::app_state::AppState;
+use crate::imported::check_derived;
 use crate::ingest::IngestError;
 use crate::jobs::{JobKind, Running};
 use crate::problem::{Problem, ProblemDocument};
@@ -155,13 +158,31 @@ impl http_body::Body for ExportBody {
     }
 }
 
+/// A storage that was imported.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ImportedDocument {
+    #[serde(flatten)]
+    storage: StorageDocument,
+    /// Derived files of the archive that do not belong to their data files; they are made again
+    /// where that can be done.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_taken: Vec<NotTakenDocument>,
+}
+
+/// A derived file that is not used.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct NotTakenDocument {
+    name: String,
+    reason: String,
+}
+
 /// Takes a storage out of a ZIP archive as an export made it, or of one with the same files. It has
 /// the id and the labels that it had. Nothing is left of an archive that is refused.
 #[utoipa::path(
     post, path = "/storages/import", tag = "archives",
     request_body(content = Vec<u8>, content_type = "application/zip"),
     responses(
-        (status = 201, body = StorageDocument, description = "Complete, checked and durable"),
+        (status = 201, body = ImportedDocument, description = "Complete, checked and durable"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
         (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
         (status = 422, body = ProblemDocument, content_type = "application/problem+json"),
@@ -182,10 +203,11 @@ pub(super) async fn import(
     let job = app.jobs.start(JobKind::Import, None)?;
     let field = job_field(&job);
     let imported = take(&app, &job, body).await;
-    let id = imported.as_ref().ok().map(|storage| storage.id.clone());
-    let storage = job.end(id, imported)?;
-    let location = HeaderValue::try_from(format!("/api/v1/storages/{}", storage.id)).ok();
-    let mut response = (StatusCode::CREATED, Json(storage)).into_response();
+    let id = imported.as_ref().ok().map(|told| told.storage.id.clone());
+    let imported = job.end(id, imported)?;
+    let location = format!("/api/v1/storages/{}", imported.storage.id);
+    let location = HeaderValue::try_from(location).ok();
+    let mut response = (StatusCode::CREATED, Json(imported)).into_response();
     response.headers_mut().extend([field]);
     if let Some(location) = location {
         response.headers_mut().insert(header::LOCATION, location);
@@ -193,7 +215,7 @@ pub(super) async fn import(
     Ok(response)
 }
 
-async fn take(app: &AppState, job: &Running, body: Body) -> Result<StorageDocument, Problem> {
+async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocument, Problem> {
     let length = http_body::Body::size_hint(&body).exact();
     let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
     let source = Pieces {
@@ -218,7 +240,26 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<StorageDocume
         }
     };
     match (imported, broken) {
-        (Ok(info), _) => Ok(info.into()),
+        (Ok(info), _) => {
+            let id = info.id;
+            let not_taken = check_derived(&app.engine, id).await;
+            // What is missing is made now.
+            app.indexes.look_at(id);
+            app.served.forget(id);
+            let not_taken = not_taken.unwrap_or_else(|error| {
+                // The storage is there; readers look again whether an index belongs to its file.
+                tracing::warn!(storage = %id, %error, "derived files of an archive were not checked");
+                Vec::new()
+            });
+            let not_taken = not_taken.into_iter().map(|file| NotTakenDocument {
+                name: file.name.to_string(),
+                reason: file.reason,
+            });
+            Ok(ImportedDocument {
+                storage: info.into(),
+                not_taken: not_taken.collect(),
+            })
+        }
         (Err(_), Some(broken)) => Err(broken),
         (Err(error), None) => Err(Problem::from(error).closing()),
     }

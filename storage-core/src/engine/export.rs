@@ -1,6 +1,13 @@
 //! Export: a finalized storage as one ZIP archive, made while it is read.
+//!
+//! Derived files come last. They may be replaced while the archive is on its way, so what is in the
+//! archive is decided at its beginning: a small one is held in memory, a larger one open. What is
+//! beyond the bounds of that is left out, which only means that it is made again.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use flate2::Crc;
@@ -9,10 +16,10 @@ use trace_format::{
     FormatError, FormatErrorKind, StorageId,
     checksum::crc32c_append,
     paths::FileName,
-    storage_file::{StorageFile, StorageState},
+    storage_file::{FileEntry, StorageFile, StorageState},
 };
 
-use super::Engine;
+use super::{Engine, leaves::derived_names};
 use crate::{
     Progress, StorageError,
     archive::{ArchivePlan, PlannedEntry},
@@ -21,6 +28,12 @@ use crate::{
 
 /// Bytes handed out at once; an export holds two pieces at most.
 const PIECE_BYTES: usize = 256 << 10;
+/// A derived file up to this length is held in memory.
+const HELD_FILE_BYTES_MAX: u64 = 64 << 10;
+/// Derived files that are held in memory, bytes of all of them.
+const HELD_BYTES_MAX: u64 = 8 << 20;
+/// Derived files that are held open.
+const HELD_OPEN_MAX: usize = 64;
 
 /// A storage on its way out. Dropping it ends the export.
 pub struct Export {
@@ -35,14 +48,22 @@ pub struct Export {
 
 struct Work {
     folder: PathBuf,
-    /// The storage file, which comes first.
-    first: Option<Vec<u8>>,
-    files: std::vec::IntoIter<(PlannedEntry, u32)>,
+    files: std::vec::IntoIter<(PlannedEntry, Content)>,
     current: Option<Current>,
     /// `None` once the directory was made.
     plan: Option<ArchivePlan>,
     /// The directory and the end, once it was made.
     end: Bytes,
+}
+
+/// Where the bytes of an entry are.
+enum Content {
+    /// Here: the storage file and small derived ones. The checksum of the entry is known.
+    Held(Vec<u8>),
+    /// In a file that is opened when it is its turn, and has this CRC32C.
+    Listed(u32),
+    /// In an open file, whose checksum is found when it is its turn.
+    Open(ReadFile),
 }
 
 struct Current {
@@ -52,7 +73,8 @@ struct Current {
     offset: u64,
     crc: Crc,
     checksum: u32,
-    expected: u32,
+    /// CRC32C that the storage file tells.
+    expected: Option<u32>,
 }
 
 impl Engine {
@@ -72,28 +94,27 @@ impl Engine {
         storage.watch(&progress);
         let name = FileName::Storage(id);
         let path = storage.path(&name);
-        let first = self.blocking(Cause::Export, move || {
+        let opened = Arc::clone(&storage);
+        let files = self.blocking(Cause::Export, move || {
             let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
             let bytes = read_small(&path, max).map_err(StorageError::io("read", &path))?;
             let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
-            Ok((bytes, file))
+            // Its length stands before it, so that a reader needs nothing else to begin.
+            let mut files = vec![held(&name, bytes)];
+            let derived = derived(&opened.folder, &file.files)?;
+            let listed = file.files.into_iter().map(|file| {
+                let content = Content::Listed(file.checksum);
+                (planned(&file.name, file.length), content)
+            });
+            files.extend(listed);
+            files.extend(derived);
+            Ok(files)
         });
-        let (bytes, description) = first.await?;
-        let mut crc = Crc::new();
-        crc.update(&bytes);
-        // Its length stands before it, so that a reader needs nothing else to begin.
-        let first = PlannedEntry {
-            crc: Some(crc.sum()),
-            ..planned(&name.to_string(), bytes.len() as u64)
-        };
-        let mut files = vec![(first, 0)];
-        let listed = description.files.into_iter();
-        files.extend(listed.map(|file| (planned(&file.name, file.length), file.checksum)));
+        let files = files.await?;
         let length = ArchivePlan::length(files.iter().map(|(entry, _)| entry));
         progress.begin(length);
         let work = Work {
             folder: storage.folder.clone(),
-            first: Some(bytes),
             files: files.into_iter(),
             current: None,
             plan: Some(ArchivePlan::default()),
@@ -115,6 +136,63 @@ fn planned(name: &str, length: u64) -> PlannedEntry {
         length,
         crc: None,
     }
+}
+
+/// An entry whose bytes are here.
+fn held(name: &FileName, bytes: Vec<u8>) -> (PlannedEntry, Content) {
+    let mut crc = Crc::new();
+    crc.update(&bytes);
+    let entry = PlannedEntry {
+        crc: Some(crc.sum()),
+        ..planned(&name.to_string(), bytes.len() as u64)
+    };
+    (entry, Content::Held(bytes))
+}
+
+/// The derived files that are there now, as far as there is room to hold on to them. Their lengths
+/// are in no storage file, so they stand before them, and with them the checksums.
+fn derived(
+    folder: &Path,
+    listed: &[FileEntry],
+) -> Result<Vec<(PlannedEntry, Content)>, StorageError> {
+    let (mut found, mut bytes_left, mut open_left) = (Vec::new(), HELD_BYTES_MAX, HELD_OPEN_MAX);
+    for name in derived_names(listed.iter().map(|file| &*file.name)) {
+        let path = folder.join(name.to_string());
+        let file = match ReadFile::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(StorageError::io("open", path)(error)),
+        };
+        let length = file.length().map_err(StorageError::io("look at", &path))?;
+        if length <= HELD_FILE_BYTES_MAX.min(bytes_left) {
+            bytes_left -= length;
+            let bytes = file.read(0, length as usize);
+            found.push(held(&name, bytes.map_err(StorageError::io("read", path))?));
+        } else if open_left > 0 {
+            open_left -= 1;
+            let entry = PlannedEntry {
+                // Found when it is its turn; until then it is known that it will be.
+                crc: Some(0),
+                ..planned(&name.to_string(), length)
+            };
+            found.push((entry, Content::Open(file)));
+        }
+    }
+    Ok(found)
+}
+
+/// CRC-32 of a whole file.
+fn crc_of(file: &ReadFile, length: u64) -> std::io::Result<u32> {
+    let mut crc = Crc::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    while offset < length {
+        let count = (length - offset).min(PIECE_BYTES as u64) as usize;
+        file.fill(&mut piece[..count], offset)?;
+        crc.update(&piece[..count]);
+        offset += count as u64;
+    }
+    Ok(crc.sum())
 }
 
 impl std::fmt::Debug for Export {
@@ -175,8 +253,8 @@ impl Work {
                     let plan = self.plan.as_mut().expect("the directory comes last");
                     piece.extend(plan.descriptor(&entry, crc.sum()));
                 }
-            } else if let Some((entry, expected)) = self.files.next() {
-                self.begin(entry, expected, &mut piece)?;
+            } else if let Some((entry, content)) = self.files.next() {
+                self.begin(entry, content, &mut piece)?;
             } else if let Some(plan) = self.plan.take() {
                 self.end = plan.end().into();
             } else if self.end.is_empty() {
@@ -191,19 +269,30 @@ impl Work {
 
     fn begin(
         &mut self,
-        entry: PlannedEntry,
-        expected: u32,
+        mut entry: PlannedEntry,
+        content: Content,
         piece: &mut Vec<u8>,
     ) -> Result<(), StorageError> {
         let plan = self.plan.as_mut().expect("the directory comes last");
-        piece.extend(plan.local(&entry));
-        if let Some(bytes) = self.first.take() {
-            piece.extend(bytes);
-            piece.extend(plan.descriptor(&entry, 0));
-            return Ok(());
-        }
         let path = self.folder.join(&entry.name);
-        let file = ReadFile::open(&path).map_err(StorageError::io("open", &path))?;
+        let (file, expected) = match content {
+            Content::Held(bytes) => {
+                piece.extend(plan.local(&entry));
+                piece.extend(bytes);
+                piece.extend(plan.descriptor(&entry, 0));
+                return Ok(());
+            }
+            Content::Listed(expected) => {
+                let file = ReadFile::open(&path).map_err(StorageError::io("open", &path))?;
+                (file, Some(expected))
+            }
+            Content::Open(file) => {
+                let crc = crc_of(&file, entry.length).map_err(StorageError::io("read", &path))?;
+                entry.crc = Some(crc);
+                (file, None)
+            }
+        };
+        piece.extend(plan.local(&entry));
         self.current = Some(Current {
             entry,
             path,
@@ -234,7 +323,14 @@ impl Current {
         self.crc.update(&piece[begin..]);
         self.checksum = crc32c_append(self.checksum, &piece[begin..]);
         match offset == self.entry.length {
-            true if self.checksum != self.expected => Err(self.damaged(0)),
+            true if self
+                .expected
+                .is_some_and(|expected| expected != self.checksum) =>
+            {
+                Err(self.damaged(0))
+            }
+            // Of what is derived nobody told a checksum but this export itself.
+            true if self.entry.crc.is_some_and(|crc| crc != self.crc.sum()) => Err(self.damaged(0)),
             is_complete => Ok(is_complete),
         }
     }
@@ -243,7 +339,7 @@ impl Current {
     fn damaged(&self, offset: u64) -> StorageError {
         let kind = match offset {
             0 => FormatErrorKind::Checksum {
-                stored: self.expected,
+                stored: self.expected.unwrap_or_default(),
                 computed: self.checksum,
             },
             available => FormatErrorKind::Truncated {

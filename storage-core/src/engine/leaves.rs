@@ -3,7 +3,7 @@
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use io_trace::Cause;
+use io_trace::{Cause, Operation};
 use trace_format::{
     AgentId, LeafId, StorageId,
     agent_file::AgentFile,
@@ -17,6 +17,7 @@ use crate::{
     StorageError,
     read::{LeafFile, read_whole},
     storage::Storage,
+    traced::operation,
     tree::{Leaf, SegmentBody},
 };
 
@@ -150,17 +151,35 @@ impl Engine {
     ) -> Result<(), StorageError> {
         let storage = self.find(id)?;
         if !is_derived(name.role()) {
-            let problem = format!("{name} is none");
-            return Err(StorageError::Invalid {
-                what: "derived file",
-                problem,
-            });
+            return Err(not_derived(&name));
         }
         self.services().space.check()?;
         let (folder, path) = (storage.folder.clone(), storage.path(&name));
         let door = &self.services().door;
         let published = door.publish(folder, name.to_string(), bytes).await;
         published.map_err(StorageError::io("write", path))
+    }
+
+    /// Removes a derived file, where it is there.
+    ///
+    /// # Errors
+    /// When there is no such storage, the file is no derived one, or it cannot be removed.
+    pub async fn remove_derived(&self, id: StorageId, name: FileName) -> Result<(), StorageError> {
+        let storage = self.find(id)?;
+        if !is_derived(name.role()) {
+            return Err(not_derived(&name));
+        }
+        let path = storage.path(&name);
+        self.blocking(Cause::Index, move || {
+            let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
+            match removed {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(StorageError::io("remove", path)(error))
+                }
+                _ => Ok(()),
+            }
+        })
+        .await
     }
 
     /// Length and CRC32C of a derived file; `None` where it is not there, or not derived. Derived
@@ -182,18 +201,23 @@ impl Engine {
     /// The derived files of a finalized storage that are there; blocks the thread.
     pub(super) fn derived_files(storage: &Storage) -> Result<Vec<FileInfo>, StorageError> {
         let files = storage.info().files;
-        let data = files.iter().filter(|file| file.role == FileRole::Data);
         let mut derived = Vec::new();
-        for file in data {
-            let Ok(FileName::Data(leaf)) = file.name.parse() else {
-                continue;
-            };
-            for name in [FileName::ChunkIndex(leaf), FileName::Provenance(leaf)] {
-                derived.extend(derived_file(storage, &name)?);
-            }
+        for name in derived_names(files.iter().map(|file| &*file.name)) {
+            derived.extend(derived_file(storage, &name)?);
         }
         Ok(derived)
     }
+}
+
+/// The derived files that there may be beside the data files among these.
+pub(super) fn derived_names<'a>(
+    files: impl Iterator<Item = &'a str>,
+) -> impl Iterator<Item = FileName> {
+    let leaves = files.filter_map(|name| match name.parse() {
+        Ok(FileName::Data(leaf)) => Some(leaf),
+        _ => None,
+    });
+    leaves.flat_map(|leaf| [FileName::ChunkIndex(leaf), FileName::Provenance(leaf)])
 }
 
 /// A derived file as it is now; `None` where it is not there. Blocks the thread.
@@ -208,6 +232,13 @@ fn derived_file(storage: &Storage, name: &FileName) -> Result<Option<FileInfo>, 
         })),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(StorageError::io("read", path)(error)),
+    }
+}
+
+fn not_derived(name: &FileName) -> StorageError {
+    StorageError::Invalid {
+        what: "derived file",
+        problem: format!("{name} is none"),
     }
 }
 

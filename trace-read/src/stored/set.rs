@@ -115,6 +115,12 @@ impl StorageSet {
         &self.left_out
     }
 
+    /// Leaves whose chunk index is there and not used, and why.
+    pub fn unused_indexes(&self) -> impl Iterator<Item = (LeafId, &str)> {
+        let leaves = self.leaves.iter();
+        leaves.filter_map(|open| Some((open.stored.leaf.leaf, open.unused.as_deref()?)))
+    }
+
     /// The leaves that are here, with the bytes of each that its chunk index does not cover.
     pub fn leaves(&self) -> impl Iterator<Item = (&Leaf, u64)> {
         self.leaves.iter().map(|open| {

@@ -1,13 +1,13 @@
 //! Takes the files of an archive into a folder, held against what its storage file says.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
 
 use trace_format::{
-    FormatErrorKind, StorageId,
+    FormatErrorKind, LeafId, StorageId,
     paths::{FileName, FileRole},
     storage_file::{FileEntry, StorageFile, StorageState},
 };
@@ -29,6 +29,8 @@ pub(super) struct Staging<'a> {
     description: Option<(StorageFile, Vec<u8>)>,
     /// Files that the storage file names and that have not come yet; empty before it came.
     missing: HashMap<String, FileEntry>,
+    /// The leaves whose data files the storage file names.
+    leaves: HashSet<LeafId>,
     /// Length and checksum of the files that came before the storage file.
     early: HashMap<String, (u64, u32)>,
     /// Bytes of files of which no storage file said how long they are.
@@ -42,8 +44,11 @@ enum Current {
     Description(StorageId, Vec<u8>),
     /// A file, and what it shall be where that is known.
     File(String, StagedFile, Option<FileEntry>),
-    /// A file that is derived from others and will be made again.
-    Derived,
+    /// A derived file: the storage file does not tell what it shall be, and whoever uses it looks
+    /// whether it belongs to its data file.
+    Derived(StagedFile),
+    /// A file that is not taken in.
+    Passed,
 }
 
 impl<'a> Staging<'a> {
@@ -54,6 +59,7 @@ impl<'a> Staging<'a> {
             progress,
             description: None,
             missing: HashMap::new(),
+            leaves: HashSet::new(),
             early: HashMap::new(),
             untold_bytes: 0,
             current: Current::None,
@@ -104,6 +110,13 @@ impl<'a> Staging<'a> {
         if self.engine.find(id).is_ok() {
             return Err(StorageError::StorageExists(id));
         }
+        let names = file.files.iter().map(|listed| listed.name.parse());
+        self.leaves = names
+            .filter_map(|name| match name {
+                Ok(FileName::Data(leaf)) => Some(leaf),
+                _ => None,
+            })
+            .collect();
         let mut to_come = 0_u64;
         for listed in &file.files {
             check_listed(listed)?;
@@ -121,12 +134,31 @@ impl<'a> Staging<'a> {
                 }
             }
         }
+        self.settle_derived()?;
         if let Some(name) = self.early.keys().min() {
             return Err(refused(name, "is not named by the storage file"));
         }
         self.engine.services().space.check_room(to_come)?;
         self.description = Some((file, bytes));
         Ok(())
+    }
+
+    /// Keeps the derived files that came early beside data files of the storage, and no others.
+    fn settle_derived(&mut self) -> Result<(), StorageError> {
+        let (leaves, folder) = (&self.leaves, &self.folder);
+        let mut removed = Ok(());
+        self.early.retain(|name, _| match derived_of(name) {
+            None => true,
+            Some(leaf) if leaves.contains(&leaf) => false,
+            Some(_) => {
+                let path = folder.join(name);
+                if let Err(error) = std::fs::remove_file(&path) {
+                    removed = Err(StorageError::io("remove", path)(error));
+                }
+                false
+            }
+        });
+        removed
     }
 
     /// Counts bytes whose number nothing has told beforehand.
@@ -152,12 +184,16 @@ impl ArchiveSink for Staging<'_> {
                 Current::Description(id, Vec::new())
             }
             FileName::Storage(_) => return Err(refused(name, "is a second storage file")),
+            FileName::Local(_) => Current::Passed,
             _ if listed.is_some() || self.description.is_none() => {
                 let file = StagedFile::create(self.folder.join(name))?;
                 Current::File(name.to_owned(), file, listed)
             }
-            FileName::ChunkIndex(_) | FileName::Provenance(_) | FileName::Local(_) => {
-                Current::Derived
+            FileName::ChunkIndex(leaf) | FileName::Provenance(leaf) => {
+                match self.leaves.contains(&leaf) {
+                    true => Current::Derived(StagedFile::create(self.folder.join(name))?),
+                    false => Current::Passed,
+                }
             }
             _ => return Err(refused(name, "is not named by the storage file")),
         };
@@ -187,14 +223,20 @@ impl ArchiveSink for Staging<'_> {
                     self.untold(bytes.len())?;
                 }
             }
-            Current::Derived => self.untold(bytes.len())?,
+            Current::Derived(file) => {
+                self.engine.services().space.check()?;
+                file.write(bytes)?;
+                self.untold(bytes.len())?;
+            }
+            Current::Passed => self.untold(bytes.len())?,
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), StorageError> {
         match std::mem::replace(&mut self.current, Current::None) {
-            Current::None | Current::Derived => Ok(()),
+            Current::None | Current::Passed => Ok(()),
+            Current::Derived(file) => file.finish().map(drop),
             Current::Description(id, bytes) => self.describe(id, bytes),
             Current::File(name, file, listed) => {
                 let found = file.finish()?;
@@ -207,6 +249,14 @@ impl ArchiveSink for Staging<'_> {
                 }
             }
         }
+    }
+}
+
+/// The leaf that a derived file is of.
+fn derived_of(name: &str) -> Option<LeafId> {
+    match name.parse() {
+        Ok(FileName::ChunkIndex(leaf) | FileName::Provenance(leaf)) => Some(leaf),
+        _ => None,
     }
 }
 

@@ -1,0 +1,64 @@
+//! Derived files that an archive brought: used when they belong to their data files, like those
+//! that were made here, and removed when they do not.
+
+use std::collections::BTreeMap;
+
+use io_trace::Cause;
+use storage_core::{Engine, StorageError};
+use trace_events::has_events;
+use trace_format::StorageId;
+use trace_format::paths::FileName;
+use trace_read::StorageSet;
+
+use crate::provenance;
+use crate::query::stored_leaves;
+
+/// A derived file that does not belong to its data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotTaken {
+    pub(crate) name: FileName,
+    pub(crate) reason: String,
+}
+
+/// Holds the derived files of an imported storage against its data files, and removes those that do
+/// not belong to them. A chunk index that is missing then is made again, like any other.
+///
+/// # Errors
+/// When the storage is not there any more, or cannot be read.
+pub(crate) async fn check_derived(
+    engine: &Engine,
+    id: StorageId,
+) -> Result<Vec<NotTaken>, StorageError> {
+    let stored = stored_leaves(engine, id, Cause::Import).await?;
+    let found = engine.leaves(id).await?;
+    let check = move || {
+        let mut unfit: BTreeMap<FileName, String> = BTreeMap::new();
+        for leaf in &stored {
+            if leaf.sidecar.is_some() && !has_events(leaf.leaf.path.kind) {
+                let reason = "packets of this kind have no chunk index".to_owned();
+                unfit.insert(FileName::ChunkIndex(leaf.leaf.leaf), reason);
+            }
+        }
+        // What cannot be read of a leaf is told by whoever reads it; its index is looked at again.
+        if let Ok(set) = StorageSet::open(stored, None) {
+            for (leaf, reason) in set.unused_indexes() {
+                unfit.insert(FileName::ChunkIndex(leaf), reason.to_owned());
+            }
+        }
+        for leaf in &found.leaves {
+            if let Err(reason) = provenance::check(id, leaf) {
+                unfit.insert(FileName::Provenance(leaf.leaf), reason);
+            }
+        }
+        unfit
+    };
+    let unfit = tokio::task::spawn_blocking(check).await;
+    let unfit = unfit.map_err(|_| StorageError::Stopping)?;
+    let mut not_taken = Vec::new();
+    for (name, reason) in unfit {
+        tracing::warn!(storage = %id, file = %name, %reason, "a file of an archive is not used");
+        engine.remove_derived(id, name.clone()).await?;
+        not_taken.push(NotTaken { name, reason });
+    }
+    Ok(not_taken)
+}
