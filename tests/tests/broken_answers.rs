@@ -3,10 +3,15 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use harness::{Connection, Request, Server, Settings, run_tracehold};
+use serde_json::Value;
 
 fn write_trace(path: &Path, lines: u64) {
     let mut text = String::new();
@@ -88,20 +93,172 @@ fn an_answer_that_breaks_off_is_no_answer() {
     }
 }
 
-#[test]
-fn old_framing_that_hides_a_cut_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let storage = server.api().create_storage("empty");
-    let mut connection = Connection::open(server.address()).unwrap();
-    let head = format!(
-        "POST /api/v1/storages/{storage}/query HTTP/1.0\r\ncontent-type: application/json\r\n\
-         content-length: 2\r\n\r\n{{}}"
+/// Asks over HTTP/1.0; gives the head of the answer and all that came until the connection ended.
+fn ask_old(server: &Server, target: &str, body: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let length = body.len();
+    let request = format!(
+        "POST {target} HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         \r\n{body}"
     );
-    connection.write(&[head.as_bytes()]).unwrap();
-    let response = connection.read_response(false).unwrap();
-    assert_eq!(response.status, 505, "{}", response.brief());
-    assert_eq!(response.json()["code"], "http_version_not_supported");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let body = answer.split_off(end.expect("a head") + 4);
+    (String::from_utf8(answer).unwrap().to_lowercase(), body)
+}
+
+#[test]
+fn old_framing_that_hides_a_cut_gets_whole_answers_with_their_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 2000);
+    let settings = "[query]\nwhole_answer_bytes_max = 20000\n";
+    let server = Server::start(folder.path(), &Settings::with_config(settings));
+    let mut api = server.api();
+    let storage = api.create_storage("old");
+    push(&server, &storage, &trace);
+    let target = format!("/api/v1/storages/{storage}/query");
+    let asked = |body: &str| {
+        let request = Request::new("POST", &target)
+            .header("content-type", "application/json")
+            .body(body.as_bytes());
+        server.api().send(&request).unwrap()
+    };
+    for short in [
+        r#"{"count": true}"#,
+        r#"{"query": "ret == 5"}"#,
+        r#"{"query": "ret == 5000"}"#,
+        r#"{"query": "ret < 50", "format": "arrow", "fields": ["ret"]}"#,
+        r#"{"group_by": "name"}"#,
+    ] {
+        let (head, body) = ask_old(&server, &target, short);
+        assert!(head.starts_with("http/1.0 200"), "{head}");
+        assert_eq!(body, asked(short).body, "{short}");
+        let length = format!("content-length: {}\r\n", body.len());
+        assert!(head.contains(&length), "{head}");
+        assert!(!head.contains("transfer-encoding"), "{head}");
+    }
+    // Longer than it may be: some of it had been found, and none of it is sent.
+    for long in ["{}", r#"{"format": "csv"}"#, r#"{"format": "parquet"}"#] {
+        let whole = asked(long);
+        assert!(whole.status == 200 && whole.body.len() > 20_000, "{long}");
+        let (head, body) = ask_old(&server, &target, long);
+        assert!(head.starts_with("http/1.0 505"), "{head}");
+        let problem: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem["code"], "http_version_not_supported");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("20000 bytes"), "{detail}");
+        let remedy = problem["remedy"].as_str().unwrap();
+        assert!(remedy.contains("proxy_http_version 1.1"), "{remedy}");
+    }
+    let (head, body) = ask_old(&server, &target, r#"{"query": "ret =="}"#);
+    assert!(head.starts_with("http/1.0 400"), "{head}");
+    assert!(body.starts_with(b"{"));
+}
+
+/// nginx in front of a server, as it is without settings for what it speaks to the server.
+struct Nginx {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Nginx {
+    /// None where nginx is not here, with that printed.
+    #[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+    fn start(folder: &Path, server: &Server) -> Option<Self> {
+        fs::create_dir(folder).unwrap();
+        let socket = folder.join("socket");
+        let (root, address) = (folder.display(), server.address());
+        let mut temporary = String::new();
+        for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+            writeln!(temporary, "{kind}_temp_path {root}/{kind};").unwrap();
+        }
+        let config = format!(
+            "daemon off; master_process off; worker_processes 1; pid {root}/pid;\n\
+             error_log {root}/errors;\nevents {{ }}\nhttp {{\naccess_log off;\n{temporary}\
+             server {{ listen unix:{}; location / {{ proxy_pass http://{address}; }} }}\n}}\n",
+            socket.display(),
+        );
+        let path = folder.join("nginx.conf");
+        fs::write(&path, config).unwrap();
+        let started = Command::new("nginx")
+            .args(["-e", "stderr", "-p"])
+            .arg(folder)
+            .arg("-c")
+            .arg(&path)
+            .spawn();
+        match started {
+            Ok(child) => {
+                let nginx = Self { child, socket };
+                let begin = Instant::now();
+                while UnixStream::connect(&nginx.socket).is_err() {
+                    assert!(
+                        begin.elapsed() < Duration::from_secs(60),
+                        "nginx is not there"
+                    );
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Some(nginx)
+            }
+            Err(error) => {
+                println!("skipped: nginx: {error}");
+                None
+            }
+        }
+    }
+
+    /// Status and all bytes of an answer.
+    fn ask(&self, target: &str, body: &str) -> (u16, Vec<u8>) {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        let length = body.len();
+        let request = format!(
+            "POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let status = std::str::from_utf8(&answer[9..12]).unwrap().parse();
+        (status.unwrap(), answer)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_proxy_without_settings_gives_answers_that_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 2000);
+    let settings = "[query]\nwhole_answer_bytes_max = 20000\n";
+    let server = Server::start(
+        &folder.path().join("server"),
+        &Settings::with_config(settings),
+    );
+    let Some(nginx) = Nginx::start(&folder.path().join("nginx"), &server) else {
+        return;
+    };
+    let mut api = server.api();
+    let storage = api.create_storage("proxied");
+    push(&server, &storage, &trace);
+    let target = format!("/api/v1/storages/{storage}/query");
+    let (status, answer) = nginx.ask(&target, r#"{"count": true}"#);
+    assert_eq!(status, 200);
+    assert!(answer.ends_with(b"{\"count\":2000}\n"), "{answer:?}");
+    let (status, answer) = nginx.ask(&target, "{}");
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(
+        status == 505 && answer.contains("proxy_http_version 1.1"),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub struct QueryConfig {
     pub waiting_bytes_max: u64,
     /// Bytes of a row group of a Parquet answer, before they are compressed.
     pub row_group_bytes_max: u64,
+    /// Longest answer that is sent over HTTP/1.0, whole and with its length; 0 = none.
+    pub whole_answer_bytes_max: u64,
     /// Memory for Bloom filters that queries share.
     pub filter_cache_bytes_max: u64,
     /// Packet bytes of a chunk of a chunk index.
@@ -31,6 +33,7 @@ impl Default for QueryConfig {
             threads: 0,
             waiting_bytes_max: 32 << 20,
             row_group_bytes_max: 16 << 20,
+            whole_answer_bytes_max: 1 << 20,
             filter_cache_bytes_max: 32 << 20,
             chunk_bytes: 2 << 20,
             index_fields: Vec::new(),

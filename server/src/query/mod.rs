@@ -17,7 +17,7 @@ use trace_read::{Columns, Format, LeafRanges, Limits, ReadError, Request, Storag
 use crate::config::QueryConfig;
 
 pub(crate) use leaves::stored_leaves;
-pub(crate) use run::{Rows, columns};
+pub(crate) use run::{Answer, Rows, columns};
 
 /// What queries share.
 pub(crate) struct Queries {

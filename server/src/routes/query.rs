@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use serde::{Deserialize, Serialize};
 use storage_core::StorageFilter;
@@ -19,7 +19,7 @@ use super::json::read_json;
 use super::page::malformed;
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
-use crate::query::{AnswerError, Question, Rows, RowsFormat, Wanted, columns};
+use crate::query::{Answer, AnswerError, Question, Rows, RowsFormat, Wanted, columns};
 
 /// How many events match, where that is known before the answer begins.
 const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
@@ -124,6 +124,8 @@ impl QueryBody {
             description = "A faulty expression is expression_malformed, with offset, column and caret"),
         (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
         (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 505, body = ProblemDocument, content_type = "application/problem+json",
+            description = "Asked over HTTP/1.0, and too long for it"),
     ),
 )]
 pub(super) async fn of_storage(
@@ -133,7 +135,6 @@ pub(super) async fn of_storage(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    refuse_old(version)?;
     let id: StorageId = id.parse()?;
     let asked: QueryBody = read_json(&app, &headers, body).await?;
     if asked.storages.is_some() {
@@ -141,7 +142,7 @@ pub(super) async fn of_storage(
             "storages belongs to POST /api/v1/query; the path names one".to_owned(),
         ));
     }
-    answer(&app, asked.question(vec![id])?).await
+    answer(&app, asked.question(vec![id])?, version).await
 }
 
 /// Finds events of many storages.
@@ -154,6 +155,8 @@ pub(super) async fn of_storage(
         (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
         (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 505, body = ProblemDocument, content_type = "application/problem+json",
+            description = "Asked over HTTP/1.0, and too long for it"),
     ),
 )]
 pub(super) async fn of_many(
@@ -162,27 +165,9 @@ pub(super) async fn of_many(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    refuse_old(version)?;
     let mut asked: QueryBody = read_json(&app, &headers, body).await?;
     let storages = named_storages(&app, asked.storages.take())?;
-    answer(&app, asked.question(storages)?).await
-}
-
-/// HTTP/1.0 has no chunks: the end of a streamed answer would be the end of the connection, and an
-/// answer that was cut would look whole.
-fn refuse_old(version: Version) -> Result<(), Problem> {
-    if version >= Version::HTTP_11 {
-        return Ok(());
-    }
-    let status = http::StatusCode::HTTP_VERSION_NOT_SUPPORTED;
-    let problem = Problem::new(
-        status,
-        "http_version_not_supported",
-        "queries are not answered over HTTP/1.0",
-    );
-    Err(problem
-        .cause("its framing does not tell an answer that was cut from a whole one")
-        .remedy("ask with HTTP/1.1; for a proxy in between: proxy_http_version 1.1 or its like"))
+    answer(&app, asked.question(storages)?, version).await
 }
 
 /// The storages with these ids or names, each once, in the order of their ids.
@@ -220,25 +205,71 @@ fn storage_named(name: &str) -> Problem {
     .remedy("GET /api/v1/storages lists all")
 }
 
-async fn answer(app: &Arc<AppState>, question: Question) -> Result<Response, Problem> {
+async fn answer(
+    app: &Arc<AppState>,
+    question: Question,
+    version: Version,
+) -> Result<Response, Problem> {
     let content_type = match (&question.wanted, question.format) {
         (Wanted::Count, _) => "application/json",
         (Wanted::Groups(_), Format::Text) => Format::Ndjson.media_type(),
         (_, format) => format.media_type(),
     };
     let answered = app.queries.answer(app, question).await?;
-    let body = Body::from_stream(futures_util::stream::unfold(
-        Sending::First(answered.first, answered.rest),
-        Sending::next,
-    ));
+    let matched = answered.matched;
+    let body = match version >= Version::HTTP_11 {
+        true => Body::from_stream(futures_util::stream::unfold(
+            Sending::First(answered.first, answered.rest),
+            Sending::next,
+        )),
+        false => Body::from(whole(answered, app.config.query.whole_answer_bytes_max).await?),
+    };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(matched) = answered.matched {
+    if let Some(matched) = matched {
         headers.insert(MATCHED, HeaderValue::from(matched));
     }
     Ok(response)
+}
+
+/// All of an answer, for HTTP/1.0: it has no chunks, so the end of an answer whose length was not
+/// told is the end of the connection, and one that was cut would look whole.
+async fn whole(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem> {
+    let mut body = BytesMut::from(&answered.first[..]);
+    loop {
+        if body.len() as u64 > bytes_max {
+            // What runs on for it ends here.
+            return Err(too_long_for_old(bytes_max));
+        }
+        match answered.rest.next().await {
+            None => return Ok(body.freeze()),
+            Some(piece) => {
+                let piece = piece.map_err(AnswerError::from)?;
+                body.extend_from_slice(&piece);
+            }
+        }
+    }
+}
+
+fn too_long_for_old(bytes_max: u64) -> Problem {
+    Problem::new(
+        http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        "http_version_not_supported",
+        "the answer is too long for HTTP/1.0",
+    )
+    .detail(format!(
+        "over HTTP/1.0 an answer may have {bytes_max} bytes (query.whole_answer_bytes_max)"
+    ))
+    .cause(
+        "its framing does not tell an answer that was cut from a whole one, so an answer is sent \
+         whole and with its length, or not at all",
+    )
+    .remedy(
+        "ask with HTTP/1.1, of nginx in between with proxy_http_version 1.1; or ask for less: a \
+         narrower query, fewer fields, count or group_by",
+    )
 }
 
 /// An answer on its way out. An error breaks the body off, so that the client sees that rows are
