@@ -4,17 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Names a folder with programs that are built already; `cargo xtask test` sets it.
+/// Names a folder with programs that are built already; `cargo xtask test` sets it, and so does
+/// `.config/build-programs.sh` before nextest begins.
 const VARIABLE: &str = "PROGRAMS_UNDER_TEST";
+/// nextest sets it. It ends tests that take too long, and a build may.
+const RUNNER: &str = "NEXTEST";
 
 /// The server's program.
 pub fn traceholdd() -> PathBuf {
-    folder().join("traceholdd")
+    program("traceholdd")
 }
 
 /// The command's program.
 pub fn tracehold() -> PathBuf {
-    folder().join("tracehold")
+    program("tracehold")
 }
 
 /// Python with the SDK of OpenTelemetry.
@@ -54,8 +57,26 @@ fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| match std::env::var_os(VARIABLE) {
         Some(folder) => PathBuf::from(folder),
-        None => build(),
+        None => {
+            assert!(
+                std::env::var_os(RUNNER).is_none(),
+                "the programs under test are not built: nextest does that with the setup script of \
+                 .config/nextest.toml; run `cargo xtask test`, or name their folder in {VARIABLE}"
+            );
+            build()
+        }
     })
+}
+
+fn program(name: &str) -> PathBuf {
+    let path = folder().join(name);
+    assert!(
+        path.is_file(),
+        "{} is not there: build it with `cargo build --package server --package client --bins`, or \
+         unset {VARIABLE}",
+        path.display()
+    );
+    path
 }
 
 /// Builds both programs in the profile that tests run in, and says where they are.

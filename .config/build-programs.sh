@@ -1,0 +1,15 @@
+#!/bin/sh
+# Builds the programs under test before the runner starts to measure, and tells the tests where they
+# are. Who built them already names their folder in PROGRAMS_UNDER_TEST.
+set -eu
+if [ -z "${PROGRAMS_UNDER_TEST:-}" ]; then
+    cd "$(dirname "$0")/.."
+    "${CARGO:-cargo}" build --quiet --package server --package client --bins
+    PROGRAMS_UNDER_TEST="${CARGO_TARGET_DIR:-$PWD/target}/debug"
+fi
+if [ ! -x "$PROGRAMS_UNDER_TEST/traceholdd" ] || [ ! -x "$PROGRAMS_UNDER_TEST/tracehold" ]; then
+    echo "no traceholdd and tracehold in $PROGRAMS_UNDER_TEST: build them there with" >&2
+    echo "cargo build --package server --package client --bins, or unset PROGRAMS_UNDER_TEST" >&2
+    exit 1
+fi
+echo "PROGRAMS_UNDER_TEST=$PROGRAMS_UNDER_TEST" >> "$NEXTEST_ENV"
