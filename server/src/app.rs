@@ -99,7 +99,7 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     let jobs = Arc::clone(&app.jobs);
-    let indexing = tokio::spawn(chunk_indexes::keep(Arc::clone(&app), stage_seen.clone()));
+    let indexing = tokio::spawn(chunk_indexes::keep(app.index_maker(), stage_seen.clone()));
     tracing::info!(%address, io = engine.io_name(), "serving");
     ready(address);
     serve(listener, gate, &http, stage_seen).await;

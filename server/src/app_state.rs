@@ -7,7 +7,7 @@ use recording::Recorder;
 use storage_core::Engine;
 use tokio::sync::watch;
 
-use crate::chunk_indexes::ChunkIndexes;
+use crate::chunk_indexes::{ChunkIndexes, IndexMaker};
 use crate::config::Config;
 use crate::connection::Stage;
 use crate::ingest::{Pusher, TraceRequests};
@@ -28,13 +28,13 @@ pub(crate) struct AppState {
     pub(crate) pusher: Pusher,
     pub(crate) recorder: Recorder,
     pub(crate) traces: TraceRequests,
-    pub(crate) served: ServedFiles,
+    pub(crate) served: Arc<ServedFiles>,
     pub(crate) io_trace: IoTracing,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) queries: Queries,
-    pub(crate) indexes: ChunkIndexes,
-    /// The description of the API, as JSON.
+    pub(crate) indexes: Arc<ChunkIndexes>,
     pub(crate) provenances: Provenances,
+    /// The description of the API, as JSON.
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
 }
@@ -62,11 +62,11 @@ impl AppState {
                 config.ingest.clone(),
             ),
             recorder,
-            served: ServedFiles::default(),
+            served: Arc::default(),
             io_trace: IoTracing::new(engine.clone(), config.io_trace.clone()),
             jobs: Jobs::new(Arc::clone(&metrics)),
             queries: Queries::new(&config.query),
-            indexes: ChunkIndexes::new(&config.query),
+            indexes: Arc::new(ChunkIndexes::new(&config.query)),
             provenances: Provenances::default(),
             openapi,
             engine,
@@ -74,6 +74,16 @@ impl AppState {
             metrics,
             stage,
         })
+    }
+
+    /// What makes the chunk indexes of this server's storages.
+    pub(crate) fn index_maker(&self) -> IndexMaker {
+        IndexMaker {
+            engine: self.engine.clone(),
+            metrics: Arc::clone(&self.metrics),
+            indexes: Arc::clone(&self.indexes),
+            served: Arc::clone(&self.served),
+        }
     }
 
     /// The server was told to end.

@@ -13,17 +13,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use io_trace::{Cause, Scope};
 use parking_lot::Mutex;
-use storage_core::{StorageError, StorageFilter};
+use storage_core::{Engine, StorageError, StorageFilter};
 use tokio::sync::{Notify, watch};
 use trace_format::paths::FileName;
 use trace_format::storage_file::StorageState;
 use trace_format::{LeafId, StorageId};
 use trace_read::{IndexedLeaf, LeafIndexOptions, ReadError, StorageSet};
 
-use crate::app_state::AppState;
 use crate::config::QueryConfig;
 use crate::connection::Stage;
+use crate::metrics::Metrics;
 use crate::query::stored_leaves;
+use crate::served_files::ServedFiles;
 
 /// Between two looks at storages that nobody told of.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -37,6 +38,15 @@ pub(crate) struct ChunkIndexes {
     wake: Notify,
     options: LeafIndexOptions,
     growth_bytes_min: u64,
+}
+
+/// What it takes to make the indexes of storages.
+#[derive(Clone)]
+pub(crate) struct IndexMaker {
+    pub(crate) engine: Engine,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) indexes: Arc<ChunkIndexes>,
+    pub(crate) served: Arc<ServedFiles>,
 }
 
 /// Why the indexes of a storage are not complete.
@@ -80,7 +90,7 @@ impl ChunkIndexes {
 }
 
 /// Keeps the indexes of all storages until the server ends.
-pub(crate) async fn keep(app: Arc<AppState>, mut stage: watch::Receiver<Stage>) {
+pub(crate) async fn keep(maker: IndexMaker, mut stage: watch::Receiver<Stage>) {
     let ending = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ending);
     let watching = async move {
@@ -92,36 +102,36 @@ pub(crate) async fn keep(app: Arc<AppState>, mut stage: watch::Receiver<Stage>) 
     loop {
         tokio::select! {
             () = &mut watching => return,
-            () = look_at_all(&app, &ending) => {}
+            () = look_at_all(&maker, &ending) => {}
         }
         tokio::select! {
             () = &mut watching => return,
-            () = app.indexes.wake.notified() => {}
+            () = maker.indexes.wake.notified() => {}
             () = tokio::time::sleep(PAUSE) => {}
         }
     }
 }
 
-async fn look_at_all(app: &Arc<AppState>, ending: &Arc<AtomicBool>) {
-    for storage in app.engine.storages(&StorageFilter::default()) {
+async fn look_at_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
+    for storage in maker.engine.storages(&StorageFilter::default()) {
         let id = storage.id;
         let is_final = match storage.state {
             StorageState::Finalized => true,
             StorageState::Open | StorageState::Recording => false,
             _ => continue,
         };
-        if is_final && app.indexes.complete.lock().contains(&id) {
+        if is_final && maker.indexes.complete.lock().contains(&id) {
             continue;
         }
-        let tracer = app.engine.tracer();
-        let complete = complete_storage(app, id, is_final, ending);
+        let tracer = maker.engine.tracer();
+        let complete = complete_storage(maker, id, is_final, ending);
         let completed = match tracer.is_on() {
             true => Scope::within(tracer, Cause::Index).around(complete).await,
             false => complete.await,
         };
         match completed {
             Ok(()) if is_final => {
-                app.indexes.complete.lock().insert(id);
+                maker.indexes.complete.lock().insert(id);
             }
             Ok(()) => {}
             Err(IndexError::Ending) => return,
@@ -129,7 +139,7 @@ async fn look_at_all(app: &Arc<AppState>, ending: &Arc<AtomicBool>) {
             Err(IndexError::Storage(StorageError::StorageNotFound(_))) => {}
             Err(error) => {
                 tracing::warn!(storage = %id, %error, "chunk indexes are not complete");
-                app.metrics.queries.index_failures.inc();
+                maker.metrics.queries.index_failures.inc();
             }
         }
     }
@@ -137,16 +147,16 @@ async fn look_at_all(app: &Arc<AppState>, ending: &Arc<AtomicBool>) {
 
 /// Brings the indexes of one storage up to date, leaf by leaf.
 async fn complete_storage(
-    app: &Arc<AppState>,
+    maker: &IndexMaker,
     id: StorageId,
     is_final: bool,
     ending: &Arc<AtomicBool>,
 ) -> Result<(), IndexError> {
-    let mut leaves = stored_leaves(&app.engine, id, Cause::Index).await?;
-    if app.indexes.damaged.lock().remove(&id) {
+    let mut leaves = stored_leaves(&maker.engine, id, Cause::Index).await?;
+    if maker.indexes.damaged.lock().remove(&id) {
         leaves.iter_mut().for_each(|leaf| leaf.sidecar = None);
     }
-    let growth_bytes_min = app.indexes.growth_bytes_min;
+    let growth_bytes_min = maker.indexes.growth_bytes_min;
     let opened = blocking(move || Ok(StorageSet::open(leaves, None)?)).await?;
     let set = Arc::new(opened);
     let grown = |length: u64, uncovered: u64| match is_final {
@@ -161,19 +171,19 @@ async fn complete_storage(
         .map(|(place, (leaf, _))| (place, leaf.leaf))
         .collect();
     for (place, leaf) in wanted {
-        index_leaf(app, &set, id, (place, leaf), ending).await?;
+        index_leaf(maker, &set, id, (place, leaf), ending).await?;
     }
     Ok(())
 }
 
 async fn index_leaf(
-    app: &Arc<AppState>,
+    maker: &IndexMaker,
     set: &Arc<StorageSet>,
     id: StorageId,
     (place, leaf): (usize, LeafId),
     ending: &Arc<AtomicBool>,
 ) -> Result<(), IndexError> {
-    let (set, indexing, ending) = (Arc::clone(set), Arc::clone(app), Arc::clone(ending));
+    let (set, indexing, ending) = (Arc::clone(set), maker.clone(), Arc::clone(ending));
     let indexed = blocking(move || {
         let goes_on = || !ending.load(Ordering::Relaxed);
         let indexed = set.index(place, &indexing.indexes.options, &goes_on);
@@ -190,9 +200,9 @@ async fn index_leaf(
         return Ok(());
     };
     let name = FileName::ChunkIndex(leaf);
-    app.engine.publish_derived(id, name, bytes).await?;
+    maker.engine.publish_derived(id, name, bytes).await?;
     // A reader may hold the one that was there before.
-    app.served.forget(id);
+    maker.served.forget(id);
     Ok(())
 }
 

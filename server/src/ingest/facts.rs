@@ -22,7 +22,7 @@ use trace_format::frame::Facts;
 use trace_format::{AgentId, Kind};
 use trace_query::{FieldId, FieldPath, FieldTable, Number};
 
-use super::push::Target;
+use super::target::Target;
 
 /// Streams whose last packet is remembered, and agents whose metadata is kept ready.
 const STREAMS_MAX: usize = 4096;

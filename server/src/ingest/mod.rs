@@ -1,5 +1,6 @@
 //! Packets on their way in: bounded by bytes, decoded, cut, and handed to the engine.
 
+mod contexts;
 mod encoding;
 mod error;
 mod facts;
@@ -9,10 +10,12 @@ mod push;
 mod records;
 mod room;
 mod source;
+mod target;
 #[cfg(test)]
 mod tests;
 mod through;
 
 pub(crate) use error::IngestError;
 pub(crate) use otlp::{Form, Taken, TraceRequests};
-pub(crate) use push::{Pusher, Target, prefers_async};
+pub(crate) use push::{Pusher, prefers_async};
+pub(crate) use target::Target;

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{HeaderMap, header};
 use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
-use trace_format::{AgentId, Kind, StorageId, StreamId, batch};
+use trace_format::{AgentId, Kind, batch};
 
+use super::contexts::Contexts;
 use super::encoding::Encoding;
 use super::error::IngestError;
 use super::facts::{FactsReader, StreamFacts};
 use super::records::Records;
 use super::room::Room;
 use super::source::Source;
-use super::through::Contexts;
+use super::target::Target;
 use crate::config::{BenchConfig, IngestConfig};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -26,14 +27,6 @@ const GROUP_BYTES: u64 = 512 << 10;
 const GROUP_PACKETS_MAX: usize = 1024;
 /// Groups of one request that wait for the disk at once.
 const GROUPS_WAITING_MAX: usize = 64;
-
-/// Where packets go.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Target {
-    pub(crate) storage: StorageId,
-    pub(crate) agent: AgentId,
-    pub(crate) stream: StreamId,
-}
 
 /// Takes bodies of packets.
 pub(crate) struct Pusher {

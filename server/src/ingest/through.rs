@@ -1,16 +1,14 @@
 //! Packets of agents that do not say where to: into the buffer, and to the recordings that want
 //! them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use ctf::Procedure;
 use http::HeaderMap;
-use parking_lot::RwLock;
 use recording::{Packet, Recorded, Recorder};
-use storage_core::{Engine, StorageError};
+use storage_core::StorageError;
 use trace_events::StreamContext;
 use trace_events::dft::TimeUnit;
 use trace_format::frame::Facts;
@@ -26,53 +24,8 @@ use super::source::Source;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
 
-/// Agents whose metadata is kept ready.
-const AGENTS_MAX: usize = 1024;
 /// Packets of one request that wait for the disk at once.
 const WAITING_MAX: usize = 64;
-
-/// What packets of agents need to be decoded.
-#[derive(Default)]
-pub(super) struct Contexts {
-    by_agent: RwLock<HashMap<AgentId, Arc<StreamContext>>>,
-}
-
-impl Contexts {
-    /// What packets of this kind of the agent need.
-    async fn of(
-        &self,
-        engine: &Engine,
-        agent: &AgentId,
-        kind: Kind,
-    ) -> Result<Arc<StreamContext>, StorageError> {
-        if kind != Kind::Ctf {
-            return Ok(Arc::default());
-        }
-        if let Some(context) = self.by_agent.read().get(agent) {
-            return Ok(Arc::clone(context));
-        }
-        let metadata = engine.agent_metadata(agent).await?;
-        let procedure = metadata.and_then(|metadata| {
-            let trace = ctf::parse_metadata(&metadata).ok()?;
-            Procedure::new(trace).ok()
-        });
-        let context = Arc::new(StreamContext {
-            procedure: procedure.map(Arc::new),
-            ..StreamContext::default()
-        });
-        let mut all = self.by_agent.write();
-        if all.len() >= AGENTS_MAX {
-            all.clear();
-        }
-        all.insert(agent.clone(), Arc::clone(&context));
-        Ok(context)
-    }
-
-    /// The trace metadata of an agent changed.
-    pub(super) fn forget(&self, agent: &AgentId) {
-        self.by_agent.write().remove(agent);
-    }
-}
 
 /// A packet that was handed out, and what its storages say.
 struct Waiting {

@@ -1,0 +1,11 @@
+//! Where packets go.
+
+use trace_format::{AgentId, StorageId, StreamId};
+
+/// Where packets go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Target {
+    pub(crate) storage: StorageId,
+    pub(crate) agent: AgentId,
+    pub(crate) stream: StreamId,
+}
