@@ -8,6 +8,18 @@ pub fn corpora() -> Option<PathBuf> {
     beside("corpora")
 }
 
+/// Small traces that are always there: one of every kind that files have.
+pub fn own_traces() -> Vec<PathBuf> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let names = [
+        "lttng/uid/0/64-bit",
+        "trace-0-of-1.pfw.gz",
+        "io_small.trace",
+        "bc_small.trace",
+    ];
+    names.iter().map(|name| data.join(name)).collect()
+}
+
 /// The folder of checking programs that come with the real traces.
 pub fn tools() -> Option<PathBuf> {
     beside("tools")

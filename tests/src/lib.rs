@@ -23,7 +23,7 @@ pub mod spans;
 
 pub use agent::{Agent, Receipt};
 pub use api::{Api, Problem};
-pub use corpora::{corpora, tools};
+pub use corpora::{corpora, own_traces, tools};
 pub use crash::{CrashPlan, CrashReport, crash, crash_settings};
 pub use http::{Connection, Request, Response};
 pub use load::{Body, Load, LoadReport, Pace};

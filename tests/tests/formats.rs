@@ -3,24 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use harness::{Server, Settings, run_tracehold, tables_python};
+use harness::{Server, Settings, own_traces, run_tracehold, tables_python};
 use serde_json::Value;
 
 const QUERIES: &[&str] = &["", "dur > 10us", "name == 'nosuch'"];
-
-fn traces() -> Vec<PathBuf> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
-    let names = [
-        "lttng/uid/0/64-bit",
-        "trace-0-of-1.pfw.gz",
-        "io_small.trace",
-        "bc_small.trace",
-    ];
-    names.iter().map(|name| data.join(name)).collect()
-}
 
 /// Standard output of a query, and whether anything matched.
 fn ask(place: &[&str], more: &[&str]) -> (Vec<u8>, bool) {
@@ -136,7 +125,7 @@ fn tables_and_timelines_hold_what_the_lines_hold() {
     let server = Server::start(folder.path(), &Settings::default());
     let storage = server.api().create_storage("all");
     let url = server.url();
-    for path in traces() {
+    for path in own_traces() {
         let file = path.to_str().unwrap();
         for query in QUERIES {
             readers.check(&[file], query);

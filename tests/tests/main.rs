@@ -6,6 +6,7 @@
     reason = "a test ends at the first thing that is not as it must be"
 )]
 
+mod archived_indexes;
 mod archives;
 mod bad_input;
 mod broken_answers;
@@ -31,4 +32,5 @@ mod restart;
 mod shutdown;
 mod smuggling;
 mod traps;
+mod traps_of_servers;
 mod write_status;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use harness::{Server, Settings, corpora, run_tracehold};
+use harness::{Server, Settings, corpora, own_traces, run_tracehold};
 use serde_json::{Value, json};
 
 /// Asked of every trace; most mean something for one kind only.
@@ -24,17 +24,6 @@ const QUERIES: &[&str] = &[
 /// Asked of the larger traces, which take a while.
 const FEW_QUERIES: &[&str] = &["", "dur > 100us", "fname contains 'e' or not name ~ 'e'"];
 
-fn own_traces() -> Vec<PathBuf> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
-    let names = [
-        "lttng/uid/0/64-bit",
-        "trace-0-of-1.pfw.gz",
-        "io_small.trace",
-        "bc_small.trace",
-    ];
-    names.iter().map(|name| data.join(name)).collect()
-}
-
 fn corpus_traces(corpora: &Path) -> Vec<PathBuf> {
     let names = [
         "ctf/lttng-probe/ust/uid/0/64-bit",
@@ -46,7 +35,7 @@ fn corpus_traces(corpora: &Path) -> Vec<PathBuf> {
 }
 
 /// Small chunks, so that small traces have many.
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings::with_config("[query]\nchunk_bytes = 16384\nindex_growth_bytes_min = 1\n")
 }
 
@@ -62,7 +51,7 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// Rows and groups of one question, in an order that does not depend on where they are from.
-fn answers(place: &[&str], query: &str) -> Vec<String> {
+pub(crate) fn answers(place: &[&str], query: &str) -> Vec<String> {
     let ask = |more: &[&str]| {
         let (code, out, errors) = run(&[&["query"], place, &[query], more].concat());
         assert!(code <= 1, "{place:?} {query} {more:?}: {code} {errors}");
@@ -88,7 +77,7 @@ pub(crate) fn wait_for_indexes(server: &Server, storage: &str) {
     panic!("no chunk indexes within a minute:\n{}", server.log());
 }
 
-fn push(server: &Server, storage: &str, path: &Path, packet_bytes: &str) {
+pub(crate) fn push(server: &Server, storage: &str, path: &Path, packet_bytes: &str) {
     let path = path.to_str().unwrap();
     let (code, _, errors) = run(&[
         "push",
@@ -265,7 +254,7 @@ fn indexes_beside_foreign_ctf_traces_change_no_answer() {
 }
 
 /// A DFTracer trace in which one line has a name of its own.
-fn write_trace(path: &Path, lines: u64) {
+pub(crate) fn write_trace(path: &Path, lines: u64) {
     let mut text = String::from("[\n");
     for line in 0..lines {
         let name = match line {

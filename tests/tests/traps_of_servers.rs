@@ -1,0 +1,174 @@
+//! The rows of `TRAPS.md` about a server: it needed gigabytes and 22 s for its first answer, as it
+//! took everything in before it answered anything, and made anew what had been made for it.
+//! Nothing here is held against the clock: memory is counted by the kernel, and what came first is
+//! told by what had not happened yet.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use harness::{Server, Settings};
+
+use crate::queries::{push, settings, wait_for_indexes, write_trace};
+
+/// Bytes of text in the larger trace.
+const TEXT_BYTES: usize = 48 << 20;
+
+/// Lines of many lengths and times, long enough together to be seen in memory.
+fn write_large(path: &Path) -> u64 {
+    let mut text = String::with_capacity(TEXT_BYTES + 1024);
+    let mut line = 0_u64;
+    while text.len() < TEXT_BYTES {
+        writeln!(
+            text,
+            "{{\"id\":{line},\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":{},\"tid\":{},\"ts\":{},\
+             \"dur\":{},\"ph\":\"X\",\"args\":{{\"ret\":{line},\"fname\":\"/p/{}/{:0>120}\"}}}}",
+            line % 5,
+            line % 11,
+            1_000_000 + line * 10,
+            line * 7919 % 1000,
+            line % 97,
+            line * 104_729 % 1_000_003,
+        )
+        .unwrap();
+        line += 1;
+    }
+    fs::write(path, text).unwrap();
+    line
+}
+
+/// Resident memory of a process at most so far, in bytes.
+fn peak(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.unwrap().trim().trim_end_matches(" kB");
+    peak.parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let (small, large) = (
+        folder.path().join("small.pfw"),
+        folder.path().join("large.pfw"),
+    );
+    write_trace(&small, 3_000);
+    let lines = write_large(&large);
+    // There is no index, and none is made meanwhile: that must not be what an answer waits for.
+    let config = "[query]\nthreads = 1\nwaiting_bytes_max = 1048576\n\
+                  index_growth_bytes_min = 100000000000\n";
+    let server = Server::start(folder.path(), &Settings::with_config(config));
+    let mut api = server.api();
+    let (little, much) = (api.create_storage("little"), api.create_storage("much"));
+    push(&server, &little, &small, "262144");
+    push(&server, &much, &large, "262144");
+    let ask = |storage: &str, body: &str| {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        let request = format!(
+            "POST /api/v1/storages/{storage}/query HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let whole = |storage: &str, body: &str| {
+        let mut answer = Vec::new();
+        ask(storage, body).read_to_end(&mut answer).unwrap();
+        String::from_utf8(answer).unwrap()
+    };
+    // What a query needs at all is there from here on.
+    assert!(whole(&little, r#"{"query": "ret >= 0"}"#).starts_with("HTTP/1.1 200"));
+    let before = peak(&server);
+    let decoded_before = api.metric("tracehold_query_events_decoded_total");
+
+    // The rows are far more than fit in between; whoever takes only the first of them sees that the
+    // query has not come to its end, and has it go on only by taking more.
+    let mut stream = ask(&much, "{}");
+    let mut first = [0; 4096];
+    stream.read_exact(&mut first).unwrap();
+    let rows = String::from_utf8_lossy(&first).matches("\"name\":").count();
+    assert!(rows > 3, "{}", String::from_utf8_lossy(&first));
+    assert_eq!(api.metric("tracehold_queries_running"), 1.0);
+    assert!(api.files(&much).iter().all(|file| file.1 != "chunk_index"));
+    let mut taken = first.len();
+    let mut room = vec![0; 1 << 16];
+    let last = loop {
+        match stream.read(&mut room).unwrap() {
+            0 => break taken,
+            count => taken += count,
+        }
+    };
+    assert!(last > TEXT_BYTES / 2, "{last} bytes of rows");
+
+    let counted = whole(&much, r#"{"query": "ret >= 0", "count": true}"#);
+    assert!(
+        counted.contains(&format!("{{\"count\":{lines}}}")),
+        "{counted}"
+    );
+    let grouped = whole(&much, r#"{"query": "ret >= 0", "group_by": "pid"}"#);
+    assert_eq!(grouped.matches("\"count\":").count(), 5, "{grouped}");
+    let decoded = api.metric("tracehold_query_events_decoded_total") - decoded_before;
+    assert!(decoded >= 3.0 * lines as f64, "{decoded}: it was not read");
+    let grown = peak(&server).saturating_sub(before);
+    assert!(
+        grown < TEXT_BYTES as u64 / 2,
+        "{grown} bytes more in memory for {TEXT_BYTES} bytes of text"
+    );
+}
+
+#[test]
+fn row_15_indexes_that_are_there_are_not_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 3_000);
+    let mut server = Server::start(folder.path(), &settings());
+    let storage = server.api().create_storage("indexed");
+    push(&server, &storage, &trace, "16384");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let begin = Instant::now();
+    let mut api = server.api();
+    let whole: f64 = loop {
+        let indexed = api.metric("tracehold_indexed_bytes_total");
+        if indexed > 0.0 {
+            break indexed;
+        }
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "{}",
+            server.log()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    server.kill();
+    server.restart();
+    // Whoever makes indexes goes through all storages, the older ones first: when the later one has
+    // its index, it has been at this one.
+    let mut api = server.api();
+    let later = api.create_storage("later");
+    let short = folder.path().join("short.pfw");
+    write_trace(&short, 200);
+    push(&server, &later, &short, "16384");
+    api.finalize(&later);
+    wait_for_indexes(&server, &later);
+    let fetched = |server: &Server| server.api().metric("tracehold_query_events_decoded_total");
+    let before = fetched(&server);
+    let counted = api.done(
+        "POST",
+        &format!("/storages/{storage}/query"),
+        Some(&serde_json::json!({ "query": "name == 'fsync'", "count": true })),
+    );
+    assert_eq!(counted["count"], 1);
+    // Answered from what was made before the restart: of 3,000 events only a chunk's were read.
+    let decoded = fetched(&server) - before;
+    assert!(decoded < 1_000.0, "{decoded} events decoded for one");
+    let indexed = api.metric("tracehold_indexed_bytes_total");
+    assert!(
+        indexed > 0.0 && indexed < whole / 2.0,
+        "{indexed} bytes indexed after the restart, {whole} before"
+    );
+}
