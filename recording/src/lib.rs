@@ -29,6 +29,7 @@ mod front;
 mod invocation;
 mod outbox;
 mod packet;
+mod processor;
 mod processors;
 mod recorder;
 mod recording;
@@ -38,7 +39,7 @@ mod task;
 mod triggers;
 
 pub use buffer::BufferStatus;
-pub use chain::{Chain, Item, Processor};
+pub use chain::Chain;
 pub use config::{
     ATTRIBUTES_MAX, DEPTH_MAX, GROUPS_DEFAULT, GROUPS_MAX, Instant, PROCESSORS_MAX,
     ProcessorConfig, check_chain, default_chain, parse_query,
@@ -48,6 +49,7 @@ pub use error::{ConfigError, RecordingError};
 pub use invocation::{Invocation, Member, SharedSource, Waiting};
 pub use outbox::Outbox;
 pub use packet::{Derived, OutPacket, Packet};
+pub use processor::{Item, Processor};
 pub use recorder::{Recorded, Recorder, RecorderConfig};
 pub use sink::{Sink, stream_spec};
 pub use spec::{RecordingCounts, RecordingInfo, RecordingSpec, RecordingState, Trigger};

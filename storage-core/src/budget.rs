@@ -126,7 +126,7 @@ impl ByteBudget {
             let mut turns = self.shared.turns.lock();
             (turns.len() < WAITING_COUNT_MAX).then(|| {
                 let granted = turns.enter(agent, bytes);
-                self.shared.waiting.store(turns.len(), Ordering::SeqCst);
+                self.shared.tell_waiting(&turns);
                 granted
             })
         };
@@ -161,7 +161,7 @@ impl ByteBudget {
                     granted.push((waiter, self.permit(bytes)));
                 }
             }
-            shared.waiting.store(turns.len(), Ordering::SeqCst);
+            shared.tell_waiting(&turns);
         }
         for (waiter, permit) in granted {
             // Who has gone meanwhile gives its room back, and that admits the next.
@@ -178,6 +178,12 @@ impl ByteBudget {
 }
 
 impl Shared {
+    /// Makes known how many wait.
+    fn tell_waiting(&self, turns: &Turns) {
+        self.waiting.store(turns.len(), Ordering::SeqCst);
+        self.counters.waiting_for_room.set(turns.len() as u64);
+    }
+
     /// Takes room if it is there, or can be made by dropping.
     fn take(&self, bytes: u64) -> bool {
         let fits = |used: u64| {

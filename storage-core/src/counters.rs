@@ -121,6 +121,8 @@ counters! {
     channels_open: Counter,
     /// Packet bytes between arrival and acknowledgement now.
     in_flight_bytes: Counter,
+    /// Requests that wait for room for their packets now.
+    waiting_for_room: Counter,
     /// Jobs that wait for a serializer or are with one now.
     serializer_jobs: Counter,
     /// Pushes refused because too many bytes were under way.

@@ -83,6 +83,9 @@ fn an_imported_storage_needs_no_new_index() {
     assert!(other.verify(&storage).is_empty());
 }
 
+/// What is in the place of a file, or nothing.
+type Replaced = Option<Vec<u8>>;
+
 /// Puts other bytes in the place of files of an archive, or leaves them out.
 const REPLACE: &str = "\
 import sys, zipfile
@@ -119,7 +122,7 @@ fn derived_files_of_archives_are_checked_and_made_anew() {
     };
     let end = index.len() - 20;
     // Of each file: what is in its place, or nothing; and whether that is told.
-    let cases: [(&str, Option<Vec<u8>>, Option<Vec<u8>>); 8] = [
+    let cases: [(&str, Replaced, Replaced); 8] = [
         ("none", None, None),
         (
             "foreign",

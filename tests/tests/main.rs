@@ -15,6 +15,7 @@ mod crashes;
 mod disk_low;
 mod durability_of_choice;
 mod exported;
+mod fairness;
 mod formats;
 mod io_trace;
 mod io_trace_crash;

@@ -57,12 +57,16 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     );
     write_trace(&small, 3_000);
     let lines = write_large(&large);
-    // There is no index, and none is made meanwhile: that must not be what an answer waits for.
+    // There is no index, and none is made meanwhile: that must not be what an answer waits for. And
+    // what came in has left nothing in memory that would hide what a query takes.
     let config = "[query]\nthreads = 1\nwaiting_bytes_max = 1048576\n\
-                  index_growth_bytes_min = 100000000000\n";
+                  index_growth_bytes_min = 100000000000\n\
+                  [ingest]\npacket_bytes_max = 1048576\nin_flight_bytes_max = 4194304\n";
     let server = Server::start(folder.path(), &Settings::with_config(config));
     let mut api = server.api();
     let (little, much) = (api.create_storage("little"), api.create_storage("much"));
+    // The server closes connections that are idle for long.
+    let metric = |name| server.api().metric(name);
     push(&server, &little, &small, "262144");
     push(&server, &much, &large, "262144");
     let ask = |storage: &str, body: &str| {
@@ -83,7 +87,7 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     // What a query needs at all is there from here on.
     assert!(whole(&little, r#"{"query": "ret >= 0"}"#).starts_with("HTTP/1.1 200"));
     let before = peak(&server);
-    let decoded_before = api.metric("tracehold_query_events_decoded_total");
+    let decoded_before = metric("tracehold_query_events_decoded_total");
 
     // The rows are far more than fit in between; whoever takes only the first of them sees that the
     // query has not come to its end, and has it go on only by taking more.
@@ -92,8 +96,14 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     stream.read_exact(&mut first).unwrap();
     let rows = String::from_utf8_lossy(&first).matches("\"name\":").count();
     assert!(rows > 3, "{}", String::from_utf8_lossy(&first));
-    assert_eq!(api.metric("tracehold_queries_running"), 1.0);
-    assert!(api.files(&much).iter().all(|file| file.1 != "chunk_index"));
+    assert!(metric("tracehold_queries_running") >= 1.0);
+    assert!(
+        server
+            .api()
+            .files(&much)
+            .iter()
+            .all(|file| file.1 != "chunk_index")
+    );
     let mut taken = first.len();
     let mut room = vec![0; 1 << 16];
     let last = loop {
@@ -111,7 +121,7 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     );
     let grouped = whole(&much, r#"{"query": "ret >= 0", "group_by": "pid"}"#);
     assert_eq!(grouped.matches("\"count\":").count(), 5, "{grouped}");
-    let decoded = api.metric("tracehold_query_events_decoded_total") - decoded_before;
+    let decoded = metric("tracehold_query_events_decoded_total") - decoded_before;
     assert!(decoded >= 3.0 * lines as f64, "{decoded}: it was not read");
     let grown = peak(&server).saturating_sub(before);
     assert!(

@@ -105,8 +105,8 @@ impl Journal {
         let places = places.filter(|place| place.sequence <= next);
         let kept: Vec<Place> = std::iter::once(START).chain(places).collect();
         let last = *kept.last().expect("the start is always there");
-        let told = text.split_inclusive('\n').filter_map(parse_told);
-        let told = told.filter(|told| told.sequence <= next).last();
+        let mut told = text.split_inclusive('\n').filter_map(parse_told);
+        let told = told.rfind(|told| told.sequence <= next);
         let places = kept.iter().skip(1).map(line);
         let lines: String = std::iter::once(format!("inode {inode}\n"))
             .chain(places)

@@ -102,19 +102,7 @@ impl StreamPush {
         };
         let acknowledged = Arc::new(Mutex::new(Acknowledged::before(&target, next)));
         let cutting = self.cut(feed, &target, epoch, &acknowledged)?;
-        let mut report = StreamReport {
-            path: source.path.clone(),
-            agent: target.agent.clone(),
-            stream: target.stream.clone(),
-            kind: source.kind,
-            epoch,
-            resumed_at: next,
-            packets: 0,
-            bytes: 0,
-            duplicates: 0,
-            not_durable: 0,
-            remark: None,
-        };
+        let mut report = self.begun(&target, epoch, next);
         let sent = self
             .send(&target, receiver, &mut report, &acknowledged)
             .await;
@@ -141,6 +129,23 @@ impl StreamPush {
             });
         }
         Ok((report, is_replaced))
+    }
+
+    /// What is reported of an edition of which nothing was sent yet.
+    fn begun(&self, target: &PushTarget, epoch: u64, next: u64) -> StreamReport {
+        StreamReport {
+            path: self.source.path.clone(),
+            agent: target.agent.clone(),
+            stream: target.stream.clone(),
+            kind: self.source.kind,
+            epoch,
+            resumed_at: next,
+            packets: 0,
+            bytes: 0,
+            duplicates: 0,
+            not_durable: 0,
+            remark: None,
+        }
     }
 
     /// Tells where the packets came from of which it was not told before; the error says in words

@@ -12,10 +12,10 @@ use trace_format::{AgentId, Kind, StreamId};
 use trace_index::Sketch;
 use trace_query::{FieldId, FieldPath, FieldTable, Number, Value};
 
-use crate::chain::{Item, Processor};
 use crate::invocation::{Member, SharedSource};
 use crate::outbox::Outbox;
 use crate::packet::{Derived, Packet};
+use crate::processor::{Item, Processor};
 
 /// Longest part of a name or an attribute that tells groups apart, bytes.
 const TEXT_BYTES_MAX: usize = 1024;

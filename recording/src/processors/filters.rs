@@ -13,10 +13,10 @@ use trace_query::{BareUnit, FieldTable, Program, Query};
 
 use super::spans::{Cut, any, cut};
 use crate::ConfigError;
-use crate::chain::{Item, Processor, Row};
 use crate::config::parse_query;
 use crate::outbox::Outbox;
 use crate::packet::{Derived, Packet};
+use crate::processor::{Item, Processor, Row};
 
 /// Passes a packet of spans with those for which `keep` is true.
 fn pass_spans(
@@ -53,6 +53,29 @@ fn span_of<'a>(item: &Item<'a>) -> Option<Span<'a>> {
     }
 }
 
+/// A processor that lets some of what it takes through to a row.
+trait Filter: Send {
+    /// What takes the rest.
+    fn row(&mut self) -> &mut Row;
+
+    /// Gives the row what passes.
+    fn filter(&mut self, item: Item<'_>, out: &mut Outbox);
+}
+
+impl<F: Filter> Processor for F {
+    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+        self.filter(item, out);
+    }
+
+    fn tick(&mut self, out: &mut Outbox) {
+        self.row().tick(out);
+    }
+
+    fn finish(&mut self, out: &mut Outbox) {
+        self.row().finish(out);
+    }
+}
+
 /// Passes what starts in a time frame; of packets of other kinds those whose time overlaps it, or
 /// is not known.
 pub(super) struct TimeFrame {
@@ -77,8 +100,8 @@ fn is_within(ts: Option<i64>, from: Option<i64>, to: Option<i64>) -> bool {
     ts.is_some_and(|ts| from.is_none_or(|from| ts >= from) && to.is_none_or(|to| ts < to))
 }
 
-impl Processor for TimeFrame {
-    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+impl Filter for TimeFrame {
+    fn filter(&mut self, item: Item<'_>, out: &mut Outbox) {
         let Self {
             from,
             to,
@@ -104,12 +127,8 @@ impl Processor for TimeFrame {
         }
     }
 
-    fn tick(&mut self, out: &mut Outbox) {
-        self.row.tick(out);
-    }
-
-    fn finish(&mut self, out: &mut Outbox) {
-        self.row.finish(out);
+    fn row(&mut self) -> &mut Row {
+        &mut self.row
     }
 }
 
@@ -128,8 +147,8 @@ impl AgentFilter {
     }
 }
 
-impl Processor for AgentFilter {
-    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+impl Filter for AgentFilter {
+    fn filter(&mut self, item: Item<'_>, out: &mut Outbox) {
         let agent = match &item {
             Item::Packet { packet, .. } => &packet.agent,
             Item::Invocation(invocation) => invocation.agent,
@@ -140,12 +159,8 @@ impl Processor for AgentFilter {
         }
     }
 
-    fn tick(&mut self, out: &mut Outbox) {
-        self.row.tick(out);
-    }
-
-    fn finish(&mut self, out: &mut Outbox) {
-        self.row.finish(out);
+    fn row(&mut self) -> &mut Row {
+        &mut self.row
     }
 }
 
@@ -179,8 +194,8 @@ fn is_sampled(span: &Span<'_>, threshold: u64) -> bool {
     u64::from_be_bytes(*last) & ((1 << RANDOM_BITS) - 1) >= threshold
 }
 
-impl Processor for Sampler {
-    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+impl Filter for Sampler {
+    fn filter(&mut self, item: Item<'_>, out: &mut Outbox) {
         let Self {
             threshold,
             decoder,
@@ -202,12 +217,8 @@ impl Processor for Sampler {
         }
     }
 
-    fn tick(&mut self, out: &mut Outbox) {
-        self.row.tick(out);
-    }
-
-    fn finish(&mut self, out: &mut Outbox) {
-        self.row.finish(out);
+    fn row(&mut self) -> &mut Row {
+        &mut self.row
     }
 }
 
@@ -300,8 +311,8 @@ impl QueryFilter {
     }
 }
 
-impl Processor for QueryFilter {
-    fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
+impl Filter for QueryFilter {
+    fn filter(&mut self, item: Item<'_>, out: &mut Outbox) {
         let Self { query, row } = self;
         match item {
             Item::Packet { packet, request } if packet.kind == Kind::Otlp => {
@@ -334,11 +345,7 @@ impl Processor for QueryFilter {
         }
     }
 
-    fn tick(&mut self, out: &mut Outbox) {
-        self.row.tick(out);
-    }
-
-    fn finish(&mut self, out: &mut Outbox) {
-        self.row.finish(out);
+    fn row(&mut self) -> &mut Row {
+        &mut self.row
     }
 }

@@ -2,9 +2,9 @@
 
 use trace_events::otlp::{AnyValue, Span, SpanEvent, SpanWriter};
 
-use crate::chain::{Item, Processor, Row};
 use crate::outbox::Outbox;
 use crate::packet::Derived;
+use crate::processor::{Item, Processor, Row};
 
 /// Code of the status `error`.
 const STATUS_ERROR: u64 = 2;

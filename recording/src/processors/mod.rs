@@ -10,8 +10,8 @@ mod spans;
 mod tests;
 
 use crate::ConfigError;
-use crate::chain::{Processor, Row};
 use crate::config::{Instant, ProcessorConfig};
+use crate::processor::{Processor, Row};
 
 use aggregator::Aggregator;
 pub(crate) use filters::PacketQuery;

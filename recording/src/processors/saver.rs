@@ -5,9 +5,9 @@ use std::str::FromStr;
 use trace_events::otlp::Span;
 use trace_format::Kind;
 
-use crate::chain::{Item, Processor};
 use crate::outbox::Outbox;
 use crate::packet::{Derived, OutPacket};
+use crate::processor::{Item, Processor};
 
 /// Writes packets as they were sent; in the chain of an extractor, spans and exceptions. Of an
 /// invocation it writes nothing: its spans came in packets.

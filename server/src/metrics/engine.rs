@@ -81,6 +81,12 @@ pub(crate) fn render_engine(counters: &Counters, text: &mut Vec<u8>) {
             &c.in_flight_bytes,
         ),
         (
+            "waiting_for_room",
+            "gauge",
+            "Requests that wait for room for their packets.",
+            &c.waiting_for_room,
+        ),
+        (
             "serializer_jobs",
             "gauge",
             "Jobs waiting for or with a serializer.",

@@ -105,7 +105,7 @@ impl Provenances {
         for of_leaf in of_leaves.values_mut() {
             of_leaf.sources = vec![told.source.clone()];
         }
-        self.merge_into(engine, id, of_leaves, told.grown_from.clone())
+        self.merge_into(engine, id, of_leaves, told.grown_from)
             .await?;
         Ok(kept)
     }
@@ -124,7 +124,6 @@ impl Provenances {
             let Some(path) = files.get(&leaf).cloned() else {
                 continue;
             };
-            let grown_from = grown_from.clone();
             let write = move || {
                 let mut known = read(&path, &owner(id, leaf)).unwrap_or_default();
                 known.owner = owner(id, leaf);
@@ -262,7 +261,7 @@ pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
 fn grow(known: &mut Provenance, before: &Identity, source: &Source) {
     let is_it = |known: &&mut Source| known.path == source.path && known.identity == *before;
     if let Some(known) = known.sources.iter_mut().find(is_it) {
-        known.identity = source.identity.clone();
+        known.identity = source.identity;
     }
 }
 
@@ -373,7 +372,7 @@ mod tests {
         assert_eq!(one.segments.len(), 2);
         let other = Identity {
             checksum: Some(7),
-            ..short.sources[0].identity.clone()
+            ..short.sources[0].identity
         };
         let two = grown(&known, &other);
         assert_eq!(two.sources, [short.sources, long.sources.clone()].concat());

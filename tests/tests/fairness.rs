@@ -1,0 +1,160 @@
+//! An agent with many requests does not keep out one with a single request: under equal need the
+//! small one gets its share of a bounded number of acknowledged packets.
+//!
+//! No clock decides. There is room for one packet at a time, and whoever has it gives it back only
+//! when all others stand in line again; so what is counted is who was let in, turn by turn.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use harness::{Agent, Api, Server, Settings, payload};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// As long as all the room that there is.
+const PACKET_BYTES: usize = 65_536;
+/// Connections of the agent that has many.
+const MANY: u64 = 8;
+const ROUNDS: usize = 24;
+
+/// A connection that always has a packet to push. The server asks for its bytes once it has room.
+struct Pusher {
+    server: std::net::SocketAddr,
+    path: String,
+    stream: TcpStream,
+    name: u64,
+    sequence: u64,
+    acknowledged: usize,
+}
+
+impl Pusher {
+    fn new(server: &Server, agent: &Agent, name: u64) -> Self {
+        Self {
+            server: server.address(),
+            path: agent.path().to_owned(),
+            stream: server_stream(server.address()),
+            name,
+            sequence: 0,
+            acknowledged: 0,
+        }
+    }
+
+    /// Sends the head of the next push.
+    fn stand_in_line(&mut self) {
+        let head = format!(
+            "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/octet-stream\r\n\
+             tracehold-epoch: 1\r\ntracehold-sequence: {}\r\nexpect: 100-continue\r\n\
+             content-length: {PACKET_BYTES}\r\n\r\n",
+            self.path, self.sequence
+        );
+        self.stream.write_all(head.as_bytes()).unwrap();
+    }
+
+    /// Whether it has been let in. Who waited too long is refused, and stands in line again.
+    fn is_let_in(&mut self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut head = [0; 4096];
+        let read = self.stream.read(&mut head);
+        self.stream.set_nonblocking(false).unwrap();
+        let head = match read {
+            Ok(count) => String::from_utf8_lossy(&head[..count]).into_owned(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) => panic!("the connection broke: {error}"),
+        };
+        if head.starts_with("HTTP/1.1 100 ") {
+            return true;
+        }
+        assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+        self.stream = server_stream(self.server);
+        self.stand_in_line();
+        false
+    }
+
+    /// Sends the bytes, and waits until they are durable.
+    fn finish(&mut self) {
+        let packet = payload(self.name, self.sequence, PACKET_BYTES);
+        self.stream.write_all(&packet).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"]}") {
+            let mut piece = [0; 4096];
+            let count = self.stream.read(&mut piece).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&piece[..count]);
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("\"durable\":true"), "{answer}");
+        self.sequence += 1;
+        self.acknowledged += 1;
+    }
+}
+
+fn server_stream(server: std::net::SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Waits until one is let in and all others stand in line; gives the one.
+fn let_in(api: &mut Api, pushers: &mut [Pusher]) -> usize {
+    let begin = Instant::now();
+    let mut inside = None;
+    loop {
+        for (place, pusher) in pushers.iter_mut().enumerate() {
+            if Some(place) != inside && pusher.is_let_in() {
+                assert_eq!(inside, None, "there is room for one");
+                inside = Some(place);
+            }
+        }
+        let waiting = api.metric("tracehold_storage_waiting_for_room") as usize;
+        if let Some(inside) = inside
+            && waiting == pushers.len() - 1
+        {
+            return inside;
+        }
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{waiting} wait, {inside:?} is inside"
+        );
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn an_agent_with_one_request_has_its_share_beside_one_with_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[ingest]\npacket_bytes_max = {PACKET_BYTES}\nin_flight_bytes_max = {PACKET_BYTES}\n"
+    );
+    let server = Server::start(folder.path(), &Settings::with_config(&config));
+    let mut api = server.api();
+    let storage = api.create_storage("shared");
+    let mut pushers = Vec::new();
+    for name in 0..=MANY {
+        let agent = if name < MANY { "many" } else { "one" };
+        let stream = format!("stream-{name}");
+        let agent = Agent::declare(&mut api, &storage, agent, &stream, "none");
+        pushers.push(Pusher::new(&server, &agent, name));
+    }
+    pushers.iter_mut().for_each(Pusher::stand_in_line);
+    for _ in 0..ROUNDS {
+        let inside = let_in(&mut api, &mut pushers);
+        pushers[inside].finish();
+        pushers[inside].stand_in_line();
+    }
+    let of_one = pushers[MANY as usize].acknowledged;
+    let of_many: usize = pushers[..MANY as usize]
+        .iter()
+        .map(|p| p.acknowledged)
+        .sum();
+    assert_eq!(of_one + of_many, ROUNDS);
+    // By turns of agents it is let in at least every third time: it stands in line again only after
+    // the next one was let in. By turns of requests it would be every ninth time.
+    assert!(of_one >= ROUNDS / 3 - 1, "{of_one} of {ROUNDS} rounds");
+    assert!(of_many >= ROUNDS / 3, "{of_many} of {ROUNDS} rounds");
+    // Of the many connections each had its turn.
+    let counts: Vec<usize> = pushers.iter().map(|pusher| pusher.acknowledged).collect();
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    assert_eq!(api.storage(&storage)["packets"], ROUNDS);
+}
