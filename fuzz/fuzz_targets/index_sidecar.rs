@@ -9,7 +9,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((door, bytes)) = input.split_first() else {
         return;
     };
-    match door % 11 {
+    match door % 12 {
         0 => {
             if let Ok(index) = Sidecar::read(bytes) {
                 let written = index.encode().expect("what was read is loaded whole");
@@ -42,6 +42,9 @@ fuzz_target!(|input: &[u8]| {
         }
         9 => {
             fuzzing::columns_footer(bytes);
+        }
+        10 => {
+            fuzzing::block(BlockKind::Lexicon, bytes);
         }
         _ => {
             let Some((rows, bytes)) = bytes.split_first() else {

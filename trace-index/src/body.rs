@@ -15,7 +15,9 @@
 //!             numbers: 0, or 1 and two numbers; texts: 0, or 1, min, max (optional text);
 //!             dictionary: 0, or 1 and its entries
 //! number      0 and a wide integer (folded), or 1 and eight bytes of a float
-//! filters     for each chunk: number of 32-byte blocks, 0 for no filter; then all these blocks
+//! filters     for each chunk: 0 for no filter, or 1 + twice the number of 32-byte blocks of a
+//!             Bloom filter, or 2 + twice the bytes of places; then all these blocks and
+//!             places, which are written as `lexicon` says
 //! ```
 
 use std::collections::HashMap;
@@ -25,6 +27,8 @@ use trace_query::Number;
 use crate::bloom::{BLOCK_BYTES, BLOCKS_MAX};
 use crate::builder::GROUPS_MAX;
 use crate::dictionary::Dictionary;
+use crate::filter::ChunkFilter;
+use crate::lexicon::Places;
 use crate::sketch::BINS;
 use crate::statistics::{ChunkStatistics, Durations, Group, TimeRange, Totals};
 use crate::wire::{Damage, Reader, put_optional_text, put_signed, put_text, put_varint, put_wide};
@@ -329,14 +333,21 @@ fn take_number(reader: &mut Reader<'_>) -> Result<Number, Damage> {
     }
 }
 
-pub(crate) fn encode_filters(chunks: &[Option<BloomFilter>]) -> Vec<u8> {
+pub(crate) fn encode_filters(chunks: &[Option<ChunkFilter>]) -> Vec<u8> {
     let mut out = Vec::new();
     for filter in chunks {
-        let bytes = filter.as_ref().map_or(0, BloomFilter::byte_len);
-        put_varint(&mut out, (bytes / BLOCK_BYTES) as u64);
+        let form = match filter {
+            None => 0,
+            Some(ChunkFilter::Bloom(filter)) => 1 + 2 * (filter.byte_len() / BLOCK_BYTES),
+            Some(ChunkFilter::Places(places)) => 2 + 2 * places.bytes().len(),
+        };
+        put_varint(&mut out, form as u64);
     }
     for filter in chunks.iter().flatten() {
-        filter.encode(&mut out);
+        match filter {
+            ChunkFilter::Bloom(filter) => filter.encode(&mut out),
+            ChunkFilter::Places(places) => out.extend(places.bytes()),
+        }
     }
     out
 }
@@ -344,26 +355,29 @@ pub(crate) fn encode_filters(chunks: &[Option<BloomFilter>]) -> Vec<u8> {
 pub(crate) fn decode_filters(
     body: &[u8],
     chunks: usize,
-) -> Result<Vec<Option<BloomFilter>>, Damage> {
+) -> Result<Vec<Option<ChunkFilter>>, Damage> {
     let mut reader = Reader::new(body);
-    let lengths: Vec<usize> = (0..chunks)
-        .map(|_| {
-            let blocks = usize::try_from(reader.varint()?).ok();
-            let blocks = blocks.filter(|blocks| *blocks <= BLOCKS_MAX);
-            blocks.ok_or(Damage("filter too large"))
-        })
+    let forms: Vec<u64> = (0..chunks)
+        .map(|_| reader.varint())
         .collect::<Result<_, _>>()?;
-    let filters = lengths
-        .into_iter()
-        .map(|blocks| match blocks {
-            0 => Ok(None),
-            _ => {
-                let bytes = reader.bytes(blocks * BLOCK_BYTES)?;
-                BloomFilter::decode(bytes)
-                    .map(Some)
-                    .ok_or(Damage("filter of no size"))
+    let filter = |form: u64| {
+        let Some(form) = form.checked_sub(1) else {
+            return Ok(None);
+        };
+        let length = usize::try_from(form / 2).map_err(|_| Damage("filter too large"))?;
+        Ok(Some(match form % 2 {
+            0 if length > BLOCKS_MAX => return Err(Damage("filter too large")),
+            0 => {
+                let bytes = reader.bytes(length * BLOCK_BYTES)?;
+                let filter = BloomFilter::decode(bytes).ok_or(Damage("filter of no size"))?;
+                ChunkFilter::Bloom(filter)
             }
-        })
+            _ => ChunkFilter::Places(Places::decode(reader.bytes(length)?)?),
+        }))
+    };
+    let filters = forms
+        .into_iter()
+        .map(filter)
         .collect::<Result<_, Damage>>()?;
     reader.end()?;
     Ok(filters)

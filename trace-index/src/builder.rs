@@ -8,6 +8,7 @@ use crate::OwnedValue;
 use crate::columns::{ChunkColumns, ColumnsBuilder, MISSING, row_number};
 use crate::config::IndexConfig;
 use crate::dimension::{DimensionBuilder, DimensionSummary};
+use crate::members::Members;
 use crate::slowest::{Slowest, SlowestBuilder};
 use crate::statistics::{ChunkStatistics, Group, TimeRange, Totals};
 
@@ -42,6 +43,8 @@ pub struct ChunkBuilder {
     shapes: Vec<Option<Shape>>,
     /// The columns of the chunk that is open, where they are kept.
     columns: Option<Box<ColumnsBuilder>>,
+    /// The dimension of which the values of all chunks are kept.
+    members: Option<Members>,
 }
 
 /// What the events of one shape have in common in the chunk that is open.
@@ -82,6 +85,7 @@ impl ChunkBuilder {
             shaped: vec![false; ids.len()],
             shapes: Vec::new(),
             columns: None,
+            members: None,
             ids,
             config,
         }
@@ -103,6 +107,23 @@ impl ChunkBuilder {
     /// Keeps the columns of the chunks from now on: see [`ChunkBuilder::finish_columns`].
     pub fn keep_columns(&mut self) {
         self.columns = Some(Box::new(ColumnsBuilder::new(self.ids.len())));
+    }
+
+    /// Keeps the values of `field` in all chunks from now on, so that the filters of chunks can be
+    /// places in a list of them: see [`ChunkBuilder::take_members`]. Chunks with many values have
+    /// no filter until then.
+    pub fn keep_members(&mut self, field: &FieldPath) {
+        let dimension = self
+            .config
+            .dimensions()
+            .iter()
+            .position(|path| path == field);
+        self.members = dimension.map(Members::new);
+    }
+
+    /// The values that were kept of all chunks so far.
+    pub fn take_members(&mut self) -> Option<Members> {
+        self.members.take()
     }
 
     /// Takes one event.
@@ -293,14 +314,18 @@ impl ChunkBuilder {
                 .collect(),
             other: groups.other,
         };
-        let config = &self.config;
+        let (config, members) = (&self.config, &mut self.members);
         ChunkSummary {
             statistics,
             slowest: self.slowest.finish(),
             dimensions: self
                 .dimensions
                 .iter_mut()
-                .map(|dimension| dimension.finish(config))
+                .enumerate()
+                .map(|(at, dimension)| {
+                    let members = members.as_mut().filter(|kept| kept.dimension() == at);
+                    dimension.finish(config, members)
+                })
                 .collect(),
         }
     }

@@ -69,9 +69,9 @@ impl FilterCache {
 
     /// Bytes that the filters of a block take in a cache.
     pub fn cost(filters: &FilterBlock) -> usize {
-        let entry = std::mem::size_of::<Option<crate::BloomFilter>>() * filters.len();
+        let entry = std::mem::size_of::<Option<crate::ChunkFilter>>() * filters.len();
         let bits = filters.iter().flatten();
-        entry + bits.map(crate::BloomFilter::byte_len).sum::<usize>()
+        entry + bits.map(crate::ChunkFilter::byte_len).sum::<usize>()
     }
 
     /// Keeps the filters of a block, unless they alone are larger than the bound; says whether they
@@ -139,11 +139,13 @@ fn key(sidecar: u64, block: &Block) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BloomFilter;
+    use crate::{BloomFilter, ChunkFilter};
     use std::sync::Arc;
 
     fn filters() -> FilterBlock {
-        Arc::new(vec![Some(BloomFilter::new(1_000, 0.01))])
+        Arc::new(vec![Some(ChunkFilter::Bloom(BloomFilter::new(
+            1_000, 0.01,
+        )))])
     }
 
     #[test]
@@ -166,7 +168,9 @@ mod tests {
         assert!(cache.get(2, &block(0)).is_none(), "of another sidecar");
         let counts = cache.counts();
         assert_eq!((counts.hits, counts.misses, counts.evictions), (10, 2, 7));
-        let large = Arc::new(vec![Some(BloomFilter::new(100_000, 0.01))]);
+        let large = Arc::new(vec![Some(ChunkFilter::Bloom(BloomFilter::new(
+            100_000, 0.01,
+        )))]);
         assert!(!cache.put(1, &block(99), large));
         assert!(cache.get(1, &block(99)).is_none(), "larger than the bound");
     }

@@ -1,5 +1,6 @@
 //! Places inside a gzip file where decoding can begin.
 
+use crate::packing::{compress, decompress};
 use crate::wire::{Damage, Reader, put_varint};
 
 /// Bytes of history that deflate can refer to.
@@ -63,7 +64,7 @@ impl StoredWindow {
             return Err(DamagedWindow);
         }
         match self.packed {
-            true => zstd::bulk::decompress(bytes, WINDOW_BYTES).map_err(|_| DamagedWindow),
+            true => decompress(bytes, WINDOW_BYTES).map_err(|_| DamagedWindow),
             false if bytes.len() <= WINDOW_BYTES => Ok(bytes.to_vec()),
             false => Err(DamagedWindow),
         }
@@ -90,8 +91,7 @@ pub(crate) fn encode(checkpoints: &[Checkpoint], file: &mut Vec<u8>) -> Vec<u8> 
             // Whoever encodes an index that was read has loaded it whole.
             Window::Member | Window::Stored(_) => table.push(0),
             Window::Loaded(window) => {
-                let packed = zstd::bulk::compress(window, WINDOW_LEVEL)
-                    .expect("compressing memory into memory that grows does not fail");
+                let packed = compress(window, WINDOW_LEVEL);
                 let smaller = packed.len() < window.len();
                 let stored = if smaller { &packed } else { window };
                 table.push(if smaller { 1 } else { 2 });

@@ -4,6 +4,7 @@ use trace_query::Value;
 
 use crate::OwnedValue;
 use crate::intern::owned;
+use crate::packing::compress;
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
 /// Values with their counts, each value once, ordered by type and value.
@@ -45,9 +46,7 @@ impl Dictionary {
         let dictionary = Dictionary { entries };
         let mut encoded = Vec::new();
         dictionary.encode(&mut encoded);
-        let fits = encoded.len() <= room
-            || zstd::bulk::compress(&encoded, MEASURE_LEVEL)
-                .is_ok_and(|compressed| compressed.len() <= room);
+        let fits = encoded.len() <= room || compress(&encoded, MEASURE_LEVEL).len() <= room;
         fits.then_some(dictionary)
     }
 

@@ -6,7 +6,10 @@ use trace_query::Value;
 
 use crate::config::IndexConfig;
 use crate::dictionary::Dictionary;
+use crate::filter::ChunkFilter;
 use crate::intern::{Interner, fleeting_hash};
+use crate::lexicon::Places;
+use crate::members::Members;
 use crate::value::{ValueTypes, hash_bool, hash_number, hash_text};
 use crate::zone::Zone;
 use crate::{BloomFilter, OwnedValue};
@@ -20,7 +23,9 @@ pub struct DimensionSummary {
     pub dictionary: Option<Dictionary>,
     /// A filter of the values, where there is no dictionary, unless there are too many values. A
     /// dictionary answers all that a filter could.
-    pub filter: Option<BloomFilter>,
+    pub filter: Option<ChunkFilter>,
+    /// The numbers of its values among those of the file, until these are settled.
+    pub(crate) members: Option<Places>,
 }
 
 /// Collects the values of one dimension over the events of a chunk.
@@ -92,57 +97,59 @@ impl DimensionBuilder {
     }
 
     /// The summary of the events so far; begins anew for the next chunk.
-    pub(crate) fn finish(&mut self, config: &IndexConfig) -> DimensionSummary {
+    /// Many values are told in numbers of `members`, where it has room for them.
+    pub(crate) fn finish(
+        &mut self,
+        config: &IndexConfig,
+        members: Option<&mut Members>,
+    ) -> DimensionSummary {
         let summary = match self.overflow.take() {
             Some(overflow) => DimensionSummary {
                 zone: overflow.into_zone(),
-                dictionary: None,
-                filter: None,
+                ..DimensionSummary::default()
             },
-            None => self.summarize(config),
+            None => self.summarize(config, members),
         };
         self.interner.clear();
         summary
     }
 
-    fn summarize(&self, config: &IndexConfig) -> DimensionSummary {
+    fn summarize(&self, config: &IndexConfig, members: Option<&mut Members>) -> DimensionSummary {
         let mut zone = Zone {
             distinct: self.interner.len() as u64,
             distinct_exact: true,
             ..Zone::default()
         };
-        // Text that spells a number is in the filter twice: as text and as the number.
-        let mut entries = zone.distinct;
         for (value, count) in self.interner.values() {
             zone.present += count;
             zone.widen(value);
-            entries += u64::from(ValueTypes::of(value) == ValueTypes::NUMERIC_TEXT);
         }
         let room = config.dictionary_bytes_max as usize;
         let dictionary = Dictionary::within(self.interner.values(), room);
-        let filter = (dictionary.is_none() && zone.distinct > 0).then(|| {
-            filter_of(
-                self.interner.values().map(|(value, _)| value),
-                entries,
-                config,
-            )
-        });
-        DimensionSummary {
+        let mut summary = DimensionSummary {
             zone,
             dictionary,
-            filter,
+            ..DimensionSummary::default()
+        };
+        if summary.dictionary.is_none() && summary.zone.distinct > 0 {
+            summary.members = members.and_then(|members| members.number(self.values()));
+            if summary.members.is_none() {
+                let values: Vec<Value<'_>> = self.values().collect();
+                summary.filter = Some(ChunkFilter::Bloom(filter_of_values(&values, config)));
+            }
         }
+        summary
     }
 }
 
-fn filter_of<'a>(
-    values: impl Iterator<Item = Value<'a>>,
-    entries: u64,
-    config: &IndexConfig,
-) -> BloomFilter {
-    let mut filter = BloomFilter::new(entries, config.false_positive_rate);
+/// A Bloom filter of distinct values.
+pub(crate) fn filter_of_values(values: &[Value<'_>], config: &IndexConfig) -> BloomFilter {
+    // Text that spells a number is in the filter twice: as text and as the number.
+    let twice = |value: &&Value<'_>| ValueTypes::of(**value) == ValueTypes::NUMERIC_TEXT;
+    let entries = values.len() + values.iter().filter(twice).count();
+    let mut filter = BloomFilter::new(entries as u64, config.false_positive_rate);
     for value in values {
-        match value {
+        match *value {
             Value::Str(text) => filter.insert(hash_text(text)),
             Value::Bool(value) => filter.insert(hash_bool(value)),
             Value::Int(_) | Value::Uint(_) | Value::Float(_) => {}
@@ -234,7 +241,7 @@ mod tests {
         for value in values {
             builder.count(*value, config.entries_max());
         }
-        builder.finish(config)
+        builder.finish(config, None)
     }
 
     #[test]
@@ -254,7 +261,9 @@ mod tests {
             .collect();
         let summary = build(&many, &config);
         assert!(summary.dictionary.is_none() && summary.zone.distinct_exact);
-        let filter = summary.filter.unwrap();
+        let Some(ChunkFilter::Bloom(filter)) = summary.filter else {
+            panic!("{:?}", summary.filter);
+        };
         assert!(
             texts
                 .iter()

@@ -1,7 +1,7 @@
 //! Doors for the fuzz targets, past the checksums that random bytes never pass. Not for readers.
 
 use crate::statistics::ChunkStatistics;
-use crate::{BlockKind, body, columns, provenance, sidecar, slowest};
+use crate::{BlockKind, Lexicon, body, columns, provenance, sidecar, slowest};
 
 /// Chunks of the blocks that are tried.
 const CHUNKS: usize = 3;
@@ -17,6 +17,7 @@ pub fn block(kind: BlockKind, bytes: &[u8]) -> bool {
         BlockKind::Limits => body::decode_limits(bytes, CHUNKS).is_ok(),
         BlockKind::Filters => body::decode_filters(bytes, CHUNKS).is_ok(),
         BlockKind::Slowest => slowest::decode(bytes, CHUNKS).is_ok(),
+        BlockKind::Lexicon => Lexicon::decode(bytes).is_ok(),
         BlockKind::Attachment => true,
     }
 }

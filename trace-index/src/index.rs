@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use trace_query::FieldPath;
 
-use crate::BloomFilter;
 use crate::builder::ChunkSummary;
 use crate::checkpoint::Checkpoint;
 use crate::chunk::{Chunk, Identity};
 use crate::config::IndexConfig;
 use crate::dictionary::Dictionary;
+use crate::filter::ChunkFilter;
+use crate::lexicon::Lexicon;
 use crate::slowest::Slowest;
 use crate::statistics::ChunkStatistics;
 use crate::zone::Zone;
@@ -41,7 +42,18 @@ pub struct Index {
 pub(crate) struct Dimension {
     pub(crate) path: FieldPath,
     pub(crate) limits: Column<(Zone, Option<Dictionary>)>,
-    pub(crate) filters: Column<Option<BloomFilter>>,
+    pub(crate) filters: Column<Option<ChunkFilter>>,
+    pub(crate) lexicon: Kept,
+}
+
+/// The list of all values of a dimension.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kept {
+    /// There is none.
+    Nowhere,
+    /// It is still in the sidecar.
+    Stored,
+    Loaded(Arc<Lexicon>),
 }
 
 impl Dimension {
@@ -50,6 +62,7 @@ impl Dimension {
             path,
             limits: Column::default(),
             filters: Column::default(),
+            lexicon: Kept::Nowhere,
         }
     }
 }
@@ -64,7 +77,7 @@ pub struct Attachment {
 }
 
 /// The filters of one block.
-pub type FilterBlock = Arc<Vec<Option<BloomFilter>>>;
+pub type FilterBlock = Arc<Vec<Option<ChunkFilter>>>;
 
 /// One thing a chunk, in blocks that may be absent.
 #[derive(Debug, Clone, PartialEq)]
@@ -206,9 +219,26 @@ impl Index {
         Some((zone, dictionary.as_ref()))
     }
 
-    /// The Bloom filter of a field in a chunk, if there is one and it is loaded.
-    pub fn filter(&self, field: &FieldPath, chunk: usize) -> Option<&BloomFilter> {
+    /// The filter of a field in a chunk, if there is one and it is loaded.
+    pub fn filter(&self, field: &FieldPath, chunk: usize) -> Option<&ChunkFilter> {
         self.dimension(field)?.filters.get(chunk)?.as_ref()
+    }
+
+    /// The values of a field in the whole file, if they are kept and loaded.
+    pub fn lexicon(&self, field: &FieldPath) -> Option<&Arc<Lexicon>> {
+        match &self.dimension(field)?.lexicon {
+            Kept::Loaded(lexicon) => Some(lexicon),
+            Kept::Nowhere | Kept::Stored => None,
+        }
+    }
+
+    /// Keeps the list of which the filters of a dimension tell places; nothing for a field that is
+    /// none.
+    pub fn set_lexicon(&mut self, field: &FieldPath, lexicon: Lexicon) {
+        let mut dimensions = self.dimensions.iter_mut();
+        if let Some(dimension) = dimensions.find(|dimension| dimension.path == *field) {
+            dimension.lexicon = Kept::Loaded(Arc::new(lexicon));
+        }
     }
 
     /// The slowest events of a chunk, if they are loaded.

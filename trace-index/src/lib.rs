@@ -54,12 +54,17 @@ mod columns;
 mod config;
 mod dictionary;
 mod dimension;
+mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
 mod intern;
+mod lexicon;
+mod members;
+mod packing;
 mod provenance;
 mod prune;
+mod settle;
 mod sidecar;
 mod sketch;
 mod slowest;
@@ -79,7 +84,10 @@ pub use columns::{
 pub use config::{DIMENSIONS_MAX, ENTRIES_FACTOR, IndexConfig, Work};
 pub use dictionary::Dictionary;
 pub use dimension::DimensionSummary;
+pub use filter::ChunkFilter;
 pub use index::{Attachment, BLOCK_CHUNKS, FilterBlock, Index, OtherChunks};
+pub use lexicon::{Lexicon, Member, Places};
+pub use members::Members;
 pub use provenance::{Provenance, Segment, Source, SourceGroup};
 pub use prune::{Pruner, Pruning, Tier};
 pub use sidecar::{Block, BlockKind, Opened, Sidecar, SidecarError, TAIL_BYTES, VERSION};

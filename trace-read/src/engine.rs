@@ -375,9 +375,11 @@ impl Reader<'_, '_> {
             worker.event(event)
         };
         let mut counters = counters;
-        counters += planned
-            .source
-            .read(read, &table, &mut self.scratch, &mut each)?;
+        let (source, scratch) = (planned.source, &mut self.scratch);
+        counters += match &planned.filter {
+            Some(filter) => source.read_passing(read, &table, filter, scratch, &mut each)?,
+            None => source.read(read, &table, scratch, &mut each)?,
+        };
         self.cancel.check()?;
         if worker.end(task).is_break() {
             self.stop.store(true, Ordering::Relaxed);

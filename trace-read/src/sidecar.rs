@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use io_trace::BlockType;
-use trace_index::{BlockKind, Index, Opened, Sidecar, TAIL_BYTES};
+use trace_index::{Block, BlockKind, Index, Lexicon, Opened, Sidecar, SidecarError, TAIL_BYTES};
+use trace_query::FieldPath;
 
 use crate::fetch::InMemory;
 use crate::look_up::{LookUps, told};
@@ -84,9 +85,31 @@ impl OpenSidecar {
         let block = self.footer.blocks().iter().find(|block| {
             block.kind == BlockKind::Attachment && number == usize::try_from(block.number).ok()
         });
-        let Some(block) = block.copied() else {
+        block
+            .map(|block| self.unpacked(block, Block::unpack))
+            .transpose()
+    }
+
+    /// The values of a field in the whole file, where they are kept.
+    pub(crate) fn lexicon(&self, field: &FieldPath) -> Result<Option<Lexicon>, ReadError> {
+        let dimensions = self.index().dimensions();
+        let Some(dimension) = dimensions.iter().position(|known| known == field) else {
             return Ok(None);
         };
+        let block = self.footer.blocks().iter().find(|block| {
+            block.kind == BlockKind::Lexicon && usize::try_from(block.dimension) == Ok(dimension)
+        });
+        block
+            .map(|block| self.unpacked(block, Block::lexicon))
+            .transpose()
+    }
+
+    /// What a block says, read by `unpack`.
+    fn unpacked<T>(
+        &self,
+        block: &Block,
+        unpack: impl FnOnce(&Block, &[u8]) -> Result<T, SidecarError>,
+    ) -> Result<T, ReadError> {
         let place = self.fetch.place();
         let traced = self.fetch.traced();
         let look_ups = LookUps::of(traced.as_ref());
@@ -94,13 +117,12 @@ impl OpenSidecar {
         let parts = self.fetch.fetch_parts(std::slice::from_ref(&range));
         let part = parts.and_then(|mut parts| parts.pop().ok_or_else(ended));
         let part = part.map_err(|error| ReadError::fetch(&*place, error))?;
-        let bytes = block
-            .unpack(&part.bytes)
-            .map_err(|source| ReadError::Sidecar { place, source })?;
+        let unpacked =
+            unpack(block, &part.bytes).map_err(|source| ReadError::Sidecar { place, source })?;
         look_ups.end(started, &range, part.was_cached, |tag| {
-            told(tag, &self.footer, &block, true)
+            told(tag, &self.footer, block, true)
         });
-        Ok(Some(bytes))
+        Ok(unpacked)
     }
 }
 

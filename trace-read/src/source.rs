@@ -71,6 +71,22 @@ pub trait ChunkSource: Send + Sync {
         scratch: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError>;
+
+    /// As [`ChunkSource::read`], but events that do not pass `filter` may be left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`ChunkSource::read`].
+    fn read_passing(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        _filter: &Filter,
+        scratch: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        self.read(task, fields, scratch, each)
+    }
 }
 
 /// What columns tell of the chunks of a task.

@@ -21,6 +21,7 @@ mod packet;
 mod parsed;
 mod scalar;
 mod shapes;
+mod skim;
 mod time;
 
 #[cfg(test)]
@@ -47,4 +48,5 @@ pub use metadata::Metadata;
 pub use names::{HASH_FIELDS, HashField, HashKind, HashNames, HashValue, Names};
 pub use packet::{Declared, PacketDecoder};
 pub use shapes::Shapes;
+pub use skim::Skim;
 pub use time::TimeUnit;

@@ -120,10 +120,15 @@ impl Pruner {
     /// The blocks that [`Pruner::apply`] could use for `tier` and that are not loaded yet.
     pub fn wanted(&self, sidecar: &Sidecar, tier: Tier, pruning: &Pruning) -> Vec<Block> {
         let numbers = block_numbers(pruning);
-        let kind = match tier {
-            Tier::Statistics => BlockKind::Statistics,
-            Tier::Dictionaries => BlockKind::Limits,
-            Tier::Filters => BlockKind::Filters,
+        let kinds = match tier {
+            Tier::Statistics => [BlockKind::Statistics; 2],
+            Tier::Dictionaries => [BlockKind::Limits; 2],
+            Tier::Filters => [BlockKind::Filters, BlockKind::Lexicon],
+        };
+        // There is one lexicon for the chunks of all numbers.
+        let numbered = |block: &Block| match block.kind {
+            BlockKind::Lexicon => !numbers.is_empty(),
+            _ => numbers.contains(&(block.number as usize)),
         };
         let index = sidecar.index();
         let asked = |block: &Block| match tier {
@@ -141,8 +146,8 @@ impl Pruner {
             .blocks()
             .iter()
             .filter(|block| {
-                block.kind == kind
-                    && numbers.contains(&(block.number as usize))
+                kinds.contains(&block.kind)
+                    && numbered(block)
                     && !sidecar.is_loaded(block)
                     && asked(block)
             })

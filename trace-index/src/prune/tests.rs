@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use trace_query::{
     BareUnit, CompareOp, Condition, Expr, FieldPath, FieldTable, Filter, Number, Program, Query,
@@ -7,7 +9,8 @@ use trace_query::{
 use super::{Pruner, Pruning, Tier};
 use crate::{
     BLOCK_CHUNKS, Chunk, ChunkBuilder, ChunkStatistics, ColumnFilter, Columns, ColumnsOpened,
-    ColumnsWriter, Identity, Index, IndexConfig, Matches, Opened, OwnedValue, Sidecar,
+    ColumnsWriter, Identity, Index, IndexConfig, Lexicon, Matches, Member, Opened, OwnedValue,
+    Sidecar,
 };
 
 /// The fields of the events below, in this order.
@@ -88,6 +91,38 @@ fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) 
     index
 }
 
+/// The index with a lexicon of the values that a field has in all chunks but the last.
+fn with_lexicon(config: &IndexConfig, chunks: &[Vec<Event>], field: &str) -> Index {
+    let place = FIELDS.iter().position(|known| *known == field).unwrap();
+    let field = FieldPath::new(field);
+    let mut fields = table();
+    let mut builder = ChunkBuilder::new(config.clone(), &mut fields);
+    builder.keep_members(&field);
+    let mut summaries = Vec::new();
+    for chunk in chunks {
+        for (number, event) in (0_u64..).zip(chunk) {
+            builder.add_record(&row(event), None, number, &number.to_le_bytes());
+        }
+        summaries.push(builder.finish());
+    }
+    let values = chunks[..chunks.len() - 1].iter().flatten();
+    let values = values.filter_map(|event| event[place].as_ref());
+    let members: BTreeSet<Member> = values
+        .filter_map(|value| Member::of(value.as_value()))
+        .collect();
+    let lexicon = Lexicon::new(members.into_iter().rev()).unwrap();
+    let members = builder.take_members();
+    let used = members.is_some_and(|kept| kept.settle(Some(&lexicon), config, &mut summaries));
+    let mut index = Index::new(config);
+    for summary in summaries {
+        index.push(Chunk::default(), summary);
+    }
+    if used {
+        index.set_lexicon(&field, lexicon);
+    }
+    index
+}
+
 /// The statistics of just these events, from the builder.
 fn statistics<'a>(events: impl Iterator<Item = &'a Event>) -> ChunkStatistics {
     let mut builder = ChunkBuilder::new(IndexConfig::new([]), &mut table());
@@ -102,6 +137,9 @@ fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
     let shaped = build_by_shape(config, chunks, &["name", "cat", "pid"]);
     check_index(filter, &index, chunks);
     check_index(filter, &shaped, chunks);
+    for field in ["args.x", "args.h"] {
+        check_index(filter, &with_lexicon(config, chunks, field), chunks);
+    }
     check_columns(filter, config, chunks, &[]);
     check_columns(filter, config, chunks, &["name", "cat", "pid"]);
     if config.expected_entries > 1 {

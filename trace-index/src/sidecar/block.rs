@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::envelope::unpack;
 use super::error::{SidecarError, damaged};
+use crate::lexicon::Lexicon;
 
 /// What a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,21 +15,24 @@ pub enum BlockKind {
     Sketches,
     /// Limits and dictionaries of a dimension.
     Limits,
-    /// Bloom filters of a dimension.
+    /// The filters of a dimension.
     Filters,
     /// Something that an adapter keeps.
     Attachment,
     /// The slowest events.
     Slowest,
+    /// The values of a dimension in the whole file.
+    Lexicon,
 }
 
-pub(crate) const KINDS: [BlockKind; 6] = [
+pub(crate) const KINDS: [BlockKind; 7] = [
     BlockKind::Statistics,
     BlockKind::Sketches,
     BlockKind::Limits,
     BlockKind::Filters,
     BlockKind::Attachment,
     BlockKind::Slowest,
+    BlockKind::Lexicon,
 ];
 
 /// A block of a sidecar: which it is, and where its bytes lie.
@@ -67,8 +71,18 @@ impl Block {
             BlockKind::Filters => "the filters of a dimension",
             BlockKind::Attachment => "an attachment",
             BlockKind::Slowest => "the slowest events",
+            BlockKind::Lexicon => "the values of a dimension",
         };
         damaged(part, self.offset, reason)
+    }
+
+    /// The lexicon that a block of one holds, from its bytes.
+    ///
+    /// # Errors
+    /// When they are not its bytes, or say nothing that a lexicon can be.
+    pub fn lexicon(&self, bytes: &[u8]) -> Result<Lexicon, SidecarError> {
+        let raw = self.unpack(bytes)?;
+        Lexicon::decode(&raw).map_err(|reason| self.damaged(reason))
     }
 
     /// Checks and unpacks the bytes of the block: of an attachment, those that were attached.

@@ -6,7 +6,8 @@ use super::{FORM, SidecarError};
 use crate::body;
 use crate::checkpoint::{self, Window};
 use crate::chunk::Identity;
-use crate::index::Index;
+use crate::filter::ChunkFilter;
+use crate::index::{Dimension, Index, Kept};
 use crate::slowest;
 use crate::wire::{put_signed, put_text, put_varint};
 
@@ -95,6 +96,11 @@ impl Index {
             let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
             writer.block(BlockKind::Slowest, 0, number, slowest::encode(chunks))?;
         }
+        for (place, dimension) in self.dimensions.iter().enumerate() {
+            if let Kept::Loaded(lexicon) = &dimension.lexicon {
+                writer.block(BlockKind::Lexicon, place, 0, lexicon.encode())?;
+            }
+        }
         for (number, attachment) in self.attachments.iter().enumerate() {
             let bytes = attachment.bytes.as_ref().ok_or(SidecarError::NotLoaded)?;
             writer.block(BlockKind::Attachment, 0, number, bytes.to_vec())?;
@@ -116,6 +122,7 @@ impl Index {
             && dimensions.all(|dimension| {
                 dimension.limits.blocks.iter().all(Option::is_some)
                     && dimension.filters.blocks.iter().all(Option::is_some)
+                    && has_its_lexicon(dimension)
             })
     }
 
@@ -163,6 +170,17 @@ impl Index {
             put_text(&mut out, attachment.name.as_bytes());
         }
         out
+    }
+}
+
+/// Places mean nothing without the list that they are of.
+fn has_its_lexicon(dimension: &Dimension) -> bool {
+    let filters = dimension.filters.blocks.iter().flatten();
+    let mut filters = filters.flat_map(|block| block.iter()).flatten();
+    match dimension.lexicon {
+        Kept::Loaded(_) => true,
+        Kept::Stored => false,
+        Kept::Nowhere => !filters.any(|filter| matches!(filter, ChunkFilter::Places(_))),
     }
 }
 

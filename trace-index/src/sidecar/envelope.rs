@@ -1,6 +1,7 @@
 //! Header, footer and trailer around the body of a sidecar file, and the packing of its parts.
 
 use super::error::{SidecarError, damaged};
+use crate::packing::{compress, decompress};
 use crate::wire::{Damage, Reader};
 
 /// The largest block or footer that is read, unpacked.
@@ -36,8 +37,7 @@ fn pack_at(level: i32, raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
             max: RAW_BYTES_MAX,
         })?;
     if raw.len() >= PACK_BYTES_MIN {
-        let packed = zstd::bulk::compress(&raw, level)
-            .expect("compressing memory into memory that grows does not fail");
+        let packed = compress(&raw, level);
         if packed.len() < raw.len() {
             return Ok((packed, raw_length));
         }
@@ -53,7 +53,7 @@ pub(crate) fn unpack(stored: &[u8], raw_length: u32) -> Result<Vec<u8>, Damage> 
     if raw_length > RAW_BYTES_MAX {
         return Err(Damage("longer than is read"));
     }
-    let raw = zstd::bulk::decompress(stored, raw_length).map_err(|_| Damage("does not unpack"))?;
+    let raw = decompress(stored, raw_length).map_err(|_| Damage("does not unpack"))?;
     match raw.len() == raw_length {
         true => Ok(raw),
         false => Err(Damage("unpacks to another length")),

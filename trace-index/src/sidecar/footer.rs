@@ -10,7 +10,7 @@ use crate::body;
 use crate::checkpoint;
 use crate::chunk::{Chunk, Identity};
 use crate::config::DIMENSIONS_MAX;
-use crate::index::{Attachment, BLOCK_CHUNKS, Column, Dimension, Index};
+use crate::index::{Attachment, BLOCK_CHUNKS, Column, Dimension, Index, Kept};
 use crate::wire::{Damage, Reader};
 
 /// Reads the body of a footer.
@@ -45,9 +45,19 @@ pub(crate) fn decode(footer: &[u8], file_length: u64) -> Result<(Index, Vec<Bloc
             path,
             limits: Column::absent(count),
             filters: Column::absent(count),
+            lexicon: Kept::Nowhere,
         })
         .collect();
     complete_filters(&mut dimensions, &blocks, count);
+    for block in blocks
+        .iter()
+        .filter(|block| block.kind == BlockKind::Lexicon)
+    {
+        let dimension = dimensions.get_mut(block.dimension as usize);
+        dimension
+            .ok_or(Damage("values of an unknown dimension"))?
+            .lexicon = Kept::Stored;
+    }
     let index = Index {
         identity,
         config_hash,

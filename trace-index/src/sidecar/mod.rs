@@ -20,7 +20,9 @@
 //!
 //! Fixed integers are little-endian, the others as `wire` says. A block whose raw length differs
 //! from its stored length is compressed with zstd. A reader far away fetches the last bytes
-//! ([`TAIL_BYTES`] are nearly always enough), then only the blocks that a query asks for. Every
+//! ([`TAIL_BYTES`] are nearly always enough), then only the blocks that a query asks for. Kinds of
+//! blocks: 0 statistics, 1 sketches, 2 limits, 3 filters, 4 attachment, 5 slowest records, 6
+//! lexicon, of which a dimension has one at most, and needs it where its filters are places. Every
 //! byte is covered by a checksum.
 
 mod block;
@@ -37,7 +39,8 @@ use std::sync::Arc;
 
 use crate::body;
 use crate::checkpoint::Window;
-use crate::index::{BLOCK_CHUNKS, Column, Dimension, FilterBlock, Index};
+use crate::index::{BLOCK_CHUNKS, Column, Dimension, FilterBlock, Index, Kept};
+use crate::lexicon::Lexicon;
 use crate::slowest;
 
 pub use block::{Block, BlockKind};
@@ -48,7 +51,7 @@ pub(crate) use error::damaged;
 pub(crate) use footer::take_identity;
 
 /// Version of the bytes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes at the end of a sidecar that a reader fetches first.
 pub const TAIL_BYTES: u64 = 32 << 10;
 const FORM: Form = Form {
@@ -191,6 +194,10 @@ impl Sidecar {
                 let filters = body::decode_filters(&raw, chunks).map_err(fault)?;
                 put(&mut self.dimension(block)?.filters, number, filters);
             }
+            BlockKind::Lexicon => {
+                let lexicon = Lexicon::decode(&raw).map_err(fault)?;
+                self.dimension(block)?.lexicon = Kept::Loaded(Arc::new(lexicon));
+            }
             BlockKind::Slowest => {
                 let records = slowest::decode(&raw, chunks).map_err(fault)?;
                 put(&mut self.index.slowest, number, records);
@@ -229,6 +236,7 @@ impl Sidecar {
             BlockKind::Limits => dimension.is_some_and(|d| d.limits.has_block(number)),
             BlockKind::Filters => dimension.is_some_and(|d| d.filters.has_block(number)),
             BlockKind::Slowest => self.index.slowest.has_block(number),
+            BlockKind::Lexicon => dimension.is_some_and(|d| matches!(d.lexicon, Kept::Loaded(_))),
             BlockKind::Attachment => {
                 let attachment = self.index.attachments.get(number);
                 attachment.is_some_and(|attachment| attachment.bytes.is_some())

@@ -3,8 +3,8 @@ use trace_query::{FieldPath, FieldTable, Value};
 
 use super::{Block, BlockKind, Opened, Sidecar, SidecarError, TAIL_BYTES};
 use crate::{
-    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, FilterCache, Identity, Index, IndexConfig,
-    OtherChunks, Window, body, fuzzing,
+    Checkpoint, Chunk, ChunkBuilder, ChunkFilter, ChunkSummary, FilterCache, Identity, Index,
+    IndexConfig, Lexicon, Member, OtherChunks, Window, body, fuzzing,
 };
 
 /// Hashes as DFTracer writes them; too many for a dictionary.
@@ -13,9 +13,17 @@ fn hash(n: u64) -> String {
 }
 
 fn summaries(config: &IndexConfig) -> Vec<ChunkSummary> {
+    summaries_with(config, None)
+}
+
+/// The filters of chunks of which a lexicon has all hashes are places in it.
+fn summaries_with(config: &IndexConfig, lexicon: Option<&Lexicon>) -> Vec<ChunkSummary> {
     let mut table = FieldTable::new();
     let mut builder = ChunkBuilder::new(config.clone(), &mut table);
-    (0..2_u64)
+    if lexicon.is_some() {
+        builder.keep_members(&FieldPath::new("fhash"));
+    }
+    let mut summaries: Vec<ChunkSummary> = (0..2_u64)
         .map(|chunk| {
             for n in 0..400 {
                 let fhash = hash(n % 300 + chunk * 1_000);
@@ -41,7 +49,18 @@ fn summaries(config: &IndexConfig) -> Vec<ChunkSummary> {
             }
             builder.finish()
         })
-        .collect()
+        .collect();
+    if let Some(members) = builder.take_members() {
+        assert!(members.settle(lexicon, config, &mut summaries));
+    }
+    summaries
+}
+
+/// The hashes of the first chunk, and one that no chunk has.
+fn lexicon() -> Lexicon {
+    let hashes = (0..301).rev().map(hash);
+    let members = hashes.filter_map(|hash| Member::of(Value::from(hash.as_str())));
+    Lexicon::new(members).unwrap()
 }
 
 fn config(fields: &[&str]) -> IndexConfig {
@@ -51,8 +70,12 @@ fn config(fields: &[&str]) -> IndexConfig {
 }
 
 fn build(config: &IndexConfig) -> Index {
+    build_of(config, summaries(config))
+}
+
+fn build_of(config: &IndexConfig, summaries: Vec<ChunkSummary>) -> Index {
     let mut index = Index::new(config);
-    for (n, summary) in (0..).zip(summaries(config)) {
+    for (n, summary) in (0..).zip(summaries) {
         let chunk = Chunk {
             offset: n * 1_000,
             length: 900,
@@ -71,7 +94,9 @@ fn build(config: &IndexConfig) -> Index {
 const FIELDS: [&str; 5] = ["pid", "fhash", "ratio", "ok", "old"];
 
 fn sample() -> Index {
-    let mut index = build(&config(&FIELDS));
+    let (config, lexicon) = (config(&FIELDS), lexicon());
+    let mut index = build_of(&config, summaries_with(&config, Some(&lexicon)));
+    index.set_lexicon(&FieldPath::new("fhash"), lexicon);
     index.set_identity(Identity {
         length: 1_900,
         modified: Some(1_700_000_000_000_000_001),
@@ -120,7 +145,9 @@ fn what_is_written_is_read() {
     let read = Sidecar::read(&bytes).unwrap();
     assert_eq!(read, index);
     assert_eq!(read.encode().unwrap(), bytes, "and written the same again");
-    assert!(read.filter(&FieldPath::new("fhash"), 1).is_some());
+    let filter = |chunk| read.filter(&FieldPath::new("fhash"), chunk);
+    assert!(matches!(filter(0), Some(ChunkFilter::Places(_))));
+    assert!(matches!(filter(1), Some(ChunkFilter::Bloom(_))));
     assert!(read.limits(&FieldPath::new("pid"), 1).unwrap().1.is_some());
     let before = |at| {
         read.checkpoint_before(at)
@@ -135,19 +162,21 @@ fn what_is_written_is_read() {
 #[test]
 fn golden_bytes_are_read_and_those_of_older_versions_refused() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
-    let path = format!("{folder}/v2/sample.idx");
+    let path = format!("{folder}/v3/sample.idx");
     if !std::path::Path::new(&path).exists() {
-        std::fs::create_dir_all(format!("{folder}/v2")).unwrap();
+        std::fs::create_dir_all(format!("{folder}/v3")).unwrap();
         std::fs::write(&path, sample().encode().unwrap()).unwrap();
     }
     let golden = std::fs::read(path).unwrap();
     assert_eq!(Sidecar::read(&golden).unwrap(), sample());
-    let old = std::fs::read(format!("{folder}/v1/sample.idx")).unwrap();
-    let refused = Sidecar::open(&old, old.len() as u64);
-    assert!(
-        matches!(refused, Err(SidecarError::Version { .. })),
-        "{refused:?}"
-    );
+    for version in ["v1", "v2"] {
+        let old = std::fs::read(format!("{folder}/{version}/sample.idx")).unwrap();
+        let refused = Sidecar::open(&old, old.len() as u64);
+        assert!(
+            matches!(refused, Err(SidecarError::Version { .. })),
+            "{version}: {refused:?}"
+        );
+    }
 }
 
 /// A chunk needs no filter; everything else is there or the sidecar is not whole.
@@ -171,6 +200,7 @@ fn a_sidecar_that_does_not_name_every_block_is_refused() {
         BlockKind::Limits,
         BlockKind::Slowest,
         BlockKind::Attachment,
+        BlockKind::Lexicon,
     ] {
         let refused = without(Some(kind));
         assert!(
@@ -247,14 +277,14 @@ fn foreign_and_torn_files_are_refused() {
     ));
     let mut later = bytes.clone();
     let trailer = later.len() - 48;
-    later[trailer + 20] = 3;
+    later[trailer + 20] = 4;
     let checksum = crc32c::crc32c(&later[trailer..trailer + 36]).to_le_bytes();
     later[trailer + 36..trailer + 40].copy_from_slice(&checksum);
     assert!(matches!(
         Sidecar::open(&later, length),
         Err(SidecarError::Version {
-            found: 3,
-            wanted: 2
+            found: 4,
+            wanted: 3
         })
     ));
 }
@@ -313,6 +343,7 @@ fn bodies() -> Vec<(BlockKind, Vec<u8>)> {
         (BlockKind::Statistics, body::encode_statistics(&statistics)),
         (BlockKind::Limits, body::encode_limits(&limits)),
         (BlockKind::Filters, body::encode_filters(&filters)),
+        (BlockKind::Lexicon, lexicon().encode()),
     ]
 }
 
@@ -343,6 +374,7 @@ proptest! {
         fuzzing::provenance(&bytes);
         for kind in [
             BlockKind::Statistics, BlockKind::Sketches, BlockKind::Limits, BlockKind::Filters,
+            BlockKind::Lexicon,
         ] {
             fuzzing::block(kind, &bytes);
         }

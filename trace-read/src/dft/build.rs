@@ -11,9 +11,10 @@ use trace_events::dft::{
 use trace_events::gzip::{Entry, ScanOptions, TextSink, scan};
 use trace_events::{Decoded, Event};
 use trace_index::{
-    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, Identity, Index, IndexConfig, Window,
+    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, Identity, Index, IndexConfig, Lexicon, Members,
+    Window,
 };
-use trace_query::FieldTable;
+use trace_query::{FieldPath, FieldTable};
 
 use super::attachment::{self, FileFacts};
 use super::columns::{BuiltColumns, ColumnsSink};
@@ -164,6 +165,7 @@ impl<'o> Build<'o> {
         let mut table = FieldTable::new();
         let mut builder = ChunkBuilder::new(options.config.clone(), &mut table);
         builder.share_by_shape(&SHAPED_FIELDS);
+        builder.keep_members(&FieldPath::new(attachment::LEXICON_FIELD));
         let visitor = Visitor {
             builder,
             names: HashNames::default(),
@@ -302,6 +304,7 @@ impl<'o> Build<'o> {
             checkpoints,
             identity,
             unit: self.unit,
+            members: self.visitor.builder.take_members(),
             names: self.visitor.names,
             decoded: self.decoded,
             text_bytes: self.chunk.raw_offset,
@@ -317,6 +320,8 @@ pub(super) struct Pass {
     checkpoints: Vec<Checkpoint>,
     identity: Identity,
     unit: TimeUnit,
+    /// The values of which filters are to be made.
+    members: Option<Members>,
     names: HashNames,
     pub(super) decoded: Decoded,
     pub(super) text_bytes: u64,
@@ -324,10 +329,29 @@ pub(super) struct Pass {
 }
 
 impl Pass {
+    /// Makes the filters of chunks; with a lexicon, gives it where they tell places in it.
+    pub(super) fn settle(
+        &mut self,
+        config: &IndexConfig,
+        lexicon: Option<Lexicon>,
+    ) -> Option<Lexicon> {
+        let members = self.members.take()?;
+        let summaries = self.chunks.iter_mut().map(|(_, summary)| summary);
+        match members.settle(lexicon.as_ref(), config, summaries) {
+            true => lexicon,
+            false => None,
+        }
+    }
+
     /// The index, made with the configuration of the pass.
-    pub(super) fn into_built(self, config: &IndexConfig) -> Built {
+    pub(super) fn into_built(mut self, config: &IndexConfig) -> Built {
         let mut index = Index::new(config);
         index.set_identity(self.identity);
+        let lexicon = self.settle(config, attachment::lexicon_of(&self.names));
+        let has_lexicon = lexicon.is_some();
+        if let Some(lexicon) = lexicon {
+            index.set_lexicon(&FieldPath::new(attachment::LEXICON_FIELD), lexicon);
+        }
         for (chunk, summary) in self.chunks {
             index.push(chunk, summary);
         }
@@ -339,9 +363,13 @@ impl Pass {
         let facts = FileFacts {
             unit: self.unit,
             decoded,
+            texts: attachment::TextLimits::of(&self.names),
         };
         index.attach(attachment::FACTS, attachment::encode_facts(&facts));
-        index.attach(attachment::NAMES, attachment::encode_names(&self.names));
+        index.attach(
+            attachment::NAMES,
+            attachment::encode_names(&self.names, has_lexicon),
+        );
         Built {
             index,
             decoded: self.decoded,

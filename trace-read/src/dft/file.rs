@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use trace_events::EachEvent;
-use trace_events::dft::{DftDecoder, Names, TimeUnit};
-use trace_events::gzip::{Entry, Piece, PieceEnd};
-use trace_index::{Checkpoint, ColumnFilter, Window};
+use trace_events::dft::{DftDecoder, Names, Skim, TimeUnit};
+use trace_index::ColumnFilter;
 use trace_query::{BareUnit, FieldTable, Filter};
 
+use super::attachment::TextLimits;
 use super::columns::OpenColumns;
 use super::head::{Head, begins_as_gzip, head_of};
 use super::localize::localize;
@@ -30,6 +30,8 @@ pub struct DftFile {
     pub(super) gzip: bool,
     pub(super) unit: TimeUnit,
     pub(super) names: Names,
+    /// The limits of what its hashes stand for; `None` where that is not known.
+    pub(super) texts: Option<TextLimits>,
     pub(super) sidecar: Option<OpenSidecar>,
     /// Opened when they are first asked.
     columns: OnceLock<Option<OpenColumns>>,
@@ -69,7 +71,7 @@ impl DftFile {
             None => None,
         };
         // What belongs to a file knows its start, which takes long to inflate.
-        let head = match facts {
+        let head = match &facts {
             Some(facts) => Head {
                 gzip: begins_as_gzip(&local, len)?,
                 unit: facts.unit,
@@ -86,6 +88,7 @@ impl DftFile {
             gzip: head.gzip,
             unit: head.unit,
             names: Names::default(),
+            texts: facts.map(|facts| facts.texts),
             sidecar,
             columns: OnceLock::new(),
             unused,
@@ -114,208 +117,6 @@ impl DftFile {
 
     fn decoder(&self, fields: &FieldTable) -> DftDecoder {
         DftDecoder::new(fields, self.names.clone(), self.unit)
-    }
-
-    /// The pieces of a compressed file.
-    fn pieces<'s>(&self, sidecar: &'s OpenSidecar) -> Vec<PieceAt<'s>> {
-        let checkpoints = sidecar.index().checkpoints();
-        let text_len = sidecar
-            .index()
-            .chunks()
-            .last()
-            .map_or(0, |c| c.raw_offset + c.raw_length);
-        let piece = |(at, checkpoint): (usize, &'s Checkpoint)| {
-            let next = checkpoints.get(at + 1);
-            let end = match next {
-                Some(next) if next.window != Window::Member => PieceEnd::Block {
-                    bit_offset: bit_offset(next),
-                },
-                Some(next) => PieceEnd::Member {
-                    byte_offset: next.offset,
-                },
-                None => PieceEnd::Member {
-                    byte_offset: self.len,
-                },
-            };
-            let raw_end = next.map_or(text_len, |next| next.raw_offset);
-            PieceAt {
-                checkpoint,
-                end,
-                raw: checkpoint.raw_offset..raw_end.max(checkpoint.raw_offset),
-            }
-        };
-        checkpoints.iter().enumerate().map(piece).collect()
-    }
-
-    /// Reads chunks of a compressed file that begin in one piece.
-    fn read_pieces(
-        &self,
-        sidecar: &OpenSidecar,
-        chunks: &[usize],
-        scratch: &mut Scratch,
-        events: &mut Events<'_, '_>,
-    ) -> Result<(), ReadError> {
-        let all = sidecar.index().chunks();
-        let ranges: Vec<Range<u64>> = chunks
-            .iter()
-            .filter_map(|number| all.get(*number))
-            .map(|chunk| chunk.raw_offset..chunk.raw_offset + chunk.raw_length)
-            .collect();
-        let Some((first, last)) = ranges.first().zip(ranges.last()) else {
-            return Ok(());
-        };
-        let pieces = self.pieces(sidecar);
-        let at = pieces.partition_point(|piece| piece.raw.start <= first.start);
-        let Some((piece, behind)) = at.checked_sub(1).and_then(|at| pieces[at..].split_first())
-        else {
-            return Err(ReadError::Shrunk {
-                place: self.fetch.place(),
-            });
-        };
-        if piece.raw.end - piece.raw.start > PIECE_BYTES_MAX {
-            return super::scan::read_ranges(self, &ranges, events);
-        }
-        match self.inflate_lines(sidecar, (piece, behind), last.end, scratch, events) {
-            // Without the history of the piece the text is reached from the begin of the file.
-            Err(error) if error.is_of_index() => {
-                events.counters.damaged.push(error.line());
-                return super::scan::read_ranges(self, &ranges, events);
-            }
-            done => done?,
-        }
-        events.counters.decoded_bytes += ranges
-            .iter()
-            .map(|range| range.end - range.start)
-            .sum::<u64>();
-        for range in ranges {
-            let place = |at: u64| usize::try_from(at - piece.raw.start).unwrap_or(usize::MAX);
-            let text = scratch
-                .text
-                .text()
-                .get(place(range.start)..place(range.end));
-            let text = text.ok_or_else(|| ReadError::Shrunk {
-                place: self.fetch.place(),
-            })?;
-            if events.walk(text).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Inflates a piece into the scratch text, and of those behind it as much as the text up to
-    /// `text_end` needs.
-    fn inflate_lines(
-        &self,
-        sidecar: &OpenSidecar,
-        (piece, behind): (&PieceAt<'_>, &[PieceAt<'_>]),
-        text_end: u64,
-        scratch: &mut Scratch,
-        events: &mut Events<'_, '_>,
-    ) -> Result<(), ReadError> {
-        self.inflate(sidecar, piece, scratch, events)?;
-        let mut end = piece.raw.end;
-        for next in behind {
-            if end >= text_end {
-                break;
-            }
-            let wanted = text_end.min(next.raw.end) - next.raw.start;
-            self.inflate_start(sidecar, next, wanted, scratch, events)?;
-            end = next.raw.start + wanted;
-        }
-        Ok(())
-    }
-
-    /// Inflates a piece into the scratch text.
-    fn inflate(
-        &self,
-        sidecar: &OpenSidecar,
-        at: &PieceAt<'_>,
-        scratch: &mut Scratch,
-        events: &mut Events<'_, '_>,
-    ) -> Result<(), ReadError> {
-        let entry = self.entry(sidecar, at.checkpoint, events)?;
-        let piece = at.piece(&entry);
-        let bytes = self.fetch(entry.byte_offset()..piece.end.byte_offset())?;
-        events.counters.fetched_bytes += bytes.len() as u64;
-        scratch
-            .inflater
-            .piece(&piece, &bytes, &mut scratch.text)
-            .map_err(|source| ReadError::Gzip {
-                place: self.fetch.place(),
-                source,
-            })
-    }
-
-    /// Appends the first `wanted` bytes of a piece to the scratch text: the rest of a line that
-    /// began in the piece before.
-    fn inflate_start(
-        &self,
-        sidecar: &OpenSidecar,
-        at: &PieceAt<'_>,
-        wanted: u64,
-        scratch: &mut Scratch,
-        events: &mut Events<'_, '_>,
-    ) -> Result<(), ReadError> {
-        let entry = self.entry(sidecar, at.checkpoint, events)?;
-        let piece = at.piece(&entry);
-        let start = scratch.text.text().len();
-        let too_long = |_| ReadError::Shrunk {
-            place: self.fetch.place(),
-        };
-        let wanted = usize::try_from(wanted).map_err(too_long)?;
-        let available = piece.end.byte_offset() - entry.byte_offset();
-        let mut len = START_BYTES;
-        loop {
-            let bytes =
-                self.fetch(entry.byte_offset()..entry.byte_offset() + len.min(available))?;
-            events.counters.fetched_bytes += bytes.len() as u64;
-            scratch.text.truncate(start);
-            scratch
-                .inflater
-                .prefix(&piece, &bytes, wanted, &mut scratch.text);
-            if scratch.text.text().len() - start == wanted {
-                return Ok(());
-            }
-            if len >= available {
-                return Err(ReadError::Shrunk {
-                    place: self.fetch.place(),
-                });
-            }
-            len *= 8;
-        }
-    }
-
-    /// The entry of a checkpoint, its window fetched.
-    fn entry(
-        &self,
-        sidecar: &OpenSidecar,
-        checkpoint: &Checkpoint,
-        events: &mut Events<'_, '_>,
-    ) -> Result<Entry, ReadError> {
-        let window = match &checkpoint.window {
-            Window::Member => None,
-            Window::Loaded(window) => Some(window.as_slice().into()),
-            Window::Stored(stored) => {
-                let place = sidecar.fetch.place();
-                let range = stored.offset..stored.offset + u64::from(stored.length);
-                let bytes = sidecar
-                    .fetch
-                    .fetch_one(range)
-                    .map_err(|error| ReadError::fetch(&*place, error))?;
-                events.counters.fetched_bytes += bytes.len() as u64;
-                let window = stored
-                    .load(&bytes)
-                    .map_err(|source| ReadError::Window { place, source })?;
-                Some(window.into())
-            }
-        };
-        let text_offset = checkpoint.raw_offset;
-        Ok(Entry {
-            bit_offset: bit_offset(checkpoint),
-            text_offset,
-            window,
-        })
     }
 
     /// Reads the lines that begin in a range of a plain file that has no index.
@@ -350,31 +151,8 @@ impl DftFile {
     }
 }
 
-/// Longer pieces are not inflated into memory but streamed.
-const PIECE_BYTES_MAX: u64 = 64 << 20;
-/// Compressed bytes in which the rest of a line is looked for first.
+/// Bytes in which the end of a line is looked for first.
 const START_BYTES: u64 = 64 << 10;
-
-fn bit_offset(checkpoint: &Checkpoint) -> u64 {
-    (checkpoint.offset * 8).saturating_sub(u64::from(checkpoint.bits))
-}
-
-/// A piece, its window still in the sidecar.
-struct PieceAt<'s> {
-    checkpoint: &'s Checkpoint,
-    end: PieceEnd,
-    raw: Range<u64>,
-}
-
-impl PieceAt<'_> {
-    fn piece<'e>(&self, entry: &'e Entry) -> Piece<'e> {
-        Piece {
-            entry,
-            end: self.end,
-            text_len: self.raw.end - self.raw.start,
-        }
-    }
-}
 
 impl ChunkSource for DftFile {
     fn place(&self) -> String {
@@ -466,11 +244,38 @@ impl ChunkSource for DftFile {
         scratch: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
+        self.read_skimming(task, fields, None, scratch, each)
+    }
+
+    fn read_passing(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        filter: &Filter,
+        scratch: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        // A file that has no index is read whole, and what it holds is counted.
+        let skim = self.sidecar.as_ref().and(Skim::new(filter, self.unit));
+        self.read_skimming(task, fields, skim, scratch, each)
+    }
+}
+
+impl DftFile {
+    fn read_skimming(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        skim: Option<Skim>,
+        scratch: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
         let decoder = self.decoder(fields);
         let mut events = Events {
             decoder: &decoder,
             each,
             counters: Counters::default(),
+            skim,
         };
         if let Some(records) = &task.records {
             events.counters.decoded_bytes += records.len() as u64;
@@ -504,9 +309,7 @@ impl ChunkSource for DftFile {
         }
         Ok(events.counters)
     }
-}
 
-impl DftFile {
     /// One task a piece of a compressed file, so that each is inflated once; one a chunk of a
     /// plain one.
     fn indexed_tasks(&self, sidecar: &OpenSidecar, chunks: &[usize]) -> Vec<Task> {

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 
-use trace_events::dft::{HASH_FIELDS, HashField, HashValue, Names};
+use trace_events::dft::{HASH_FIELDS, HashField, HashKind, HashValue, Names};
 use trace_query::{CompareOp, Condition, Expr, FieldPath, Filter, Number, Predicate, Scalar};
 
 use crate::source::LocalFilter;
@@ -23,8 +23,8 @@ const HASHES_MAX: usize = 4_096;
 pub(crate) enum NamesAsked {
     /// None, because it has no text to compare a hash with.
     None,
-    /// The hashes of these texts.
-    HashesOf(HashSet<Box<[u8]>>),
+    /// The hashes of these texts, each of its kind.
+    HashesOf(HashSet<(HashKind, Box<[u8]>)>),
     /// What any hash stands for.
     All,
 }
@@ -34,8 +34,9 @@ pub(crate) fn names_asked(filter: &Filter) -> NamesAsked {
     let (mut all, mut texts) = (false, HashSet::new());
     filter.for_each(&mut |predicate| {
         all |= text_field(predicate).is_some();
-        if hash_field(predicate).is_some() {
-            texts.extend(text_literals(&predicate.condition).map(Box::from));
+        if let Some(field) = hash_field(predicate) {
+            let literals = text_literals(&predicate.condition);
+            texts.extend(literals.map(|text| (field.kind, Box::from(text))));
         }
     });
     match (all, texts.is_empty()) {

@@ -6,6 +6,7 @@ mod columns;
 mod file;
 mod head;
 mod localize;
+mod pieces;
 mod scan;
 mod set;
 mod sidecar;

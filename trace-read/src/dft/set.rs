@@ -1,5 +1,6 @@
 //! A set of files that belong together.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use trace_query::{BareUnit, FieldPath, Filter};
 use super::attachment::{StoredName, StoredNames};
 use super::file::DftFile;
 use super::localize::{NamesAsked, names_asked};
+use super::sidecar::PackedNames;
 use crate::{ChunkSource, ReadError, Request};
 
 /// The files of one query. A hash may be declared in any of them.
@@ -76,6 +78,13 @@ impl DftSet {
         if asked == NamesAsked::None {
             return Ok(());
         }
+        if let NamesAsked::HashesOf(texts) = &asked
+            && !texts
+                .iter()
+                .any(|(kind, text)| self.may_declare(*kind, text))
+        {
+            return Ok(());
+        }
         let mut declared: Vec<Declared<'_>> = self
             .files
             .iter()
@@ -85,8 +94,13 @@ impl DftSet {
         let mut own = Vec::new();
         match &asked {
             NamesAsked::HashesOf(texts) => {
+                let lens: HashSet<usize> = texts.iter().map(|(_, text)| text.len()).collect();
+                let wanted = |name: &DeclaredName<'_>| {
+                    lens.contains(&name.text().len())
+                        && texts.contains(&(name.kind(), name.text().into()))
+                };
                 for declared in &mut declared {
-                    set.merge(&declared.names(&|name| texts.contains(name.text()))?);
+                    set.merge(&declared.names(&wanted)?);
                 }
                 // What a file says of these hashes goes before what the set says.
                 for declared in &mut declared {
@@ -116,6 +130,13 @@ impl DftSet {
         Ok(())
     }
 
+    /// Whether a file may say that a hash of this kind stands for `text`; a file without an index
+    /// may say anything.
+    fn may_declare(&self, kind: HashKind, text: &[u8]) -> bool {
+        let mut limits = self.files.iter().map(|file| file.texts.as_ref());
+        limits.any(|limits| limits.is_none_or(|limits| limits.may_have(kind, text)))
+    }
+
     /// The files as sources of the engine.
     pub fn into_sources(self) -> Vec<Box<dyn ChunkSource>> {
         self.files
@@ -133,7 +154,7 @@ struct Declared<'f> {
 
 /// Packed, as the sidecar has it, or as reading the file found it.
 enum Form {
-    Packed(Vec<u8>),
+    Packed(PackedNames),
     Read(HashNames),
 }
 
@@ -187,8 +208,8 @@ impl<'f> Declared<'f> {
                 names.insert(name.kind(), name.hash(), name.text());
             }
         };
-        if let Form::Packed(packed) = &self.form {
-            if let Some(stored) = StoredNames::read(packed) {
+        if let Form::Packed(own) = &self.form {
+            if let Some(stored) = StoredNames::read(&own.packed, own.lexicon.as_ref()) {
                 stored.iter().map(DeclaredName::Packed).for_each(take);
                 return Ok(names);
             }

@@ -19,6 +19,7 @@ use crate::indexing::Update;
 use crate::{Columns, Limits, Ndjson, Report, Request, RowFormat, count, group_by, write_rows};
 
 mod columns;
+mod hashes;
 
 /// Small enough that every file has many chunks and entries.
 fn options(chunk_bytes: u64) -> BuildOptions {

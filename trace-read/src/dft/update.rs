@@ -80,7 +80,7 @@ fn extended(
     config.expected_entries = options.config.expected_entries;
     config.false_positive_rate = options.config.false_positive_rate;
     config.dictionary_bytes_max = options.config.dictionary_bytes_max;
-    let pass = pass(
+    let mut pass = pass(
         path,
         &BuildOptions {
             config: config.clone(),
@@ -88,6 +88,8 @@ fn extended(
             ..options.clone()
         },
     )?;
+    // The names that are kept know nothing of a lexicon.
+    pass.settle(&config, None);
     let place = |chunk: &trace_index::Chunk| (chunk.raw_offset, chunk.raw_length);
     let same = pass
         .chunks

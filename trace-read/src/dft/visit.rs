@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Part};
+use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Part, Shapes, Skim};
 use trace_events::{EachEvent, Event};
 
 use crate::source::Counters;
@@ -12,17 +12,27 @@ pub(super) struct Events<'e, 'f> {
     pub(super) decoder: &'e DftDecoder,
     pub(super) each: &'e mut EachEvent<'f>,
     pub(super) counters: Counters,
+    /// Finds the lines that need be decoded, where others may be left out.
+    pub(super) skim: Option<Skim>,
 }
 
 impl Events<'_, '_> {
     /// Gives the events of whole lines.
     pub(super) fn walk(&mut self, text: &[u8]) -> ControlFlow<()> {
+        let (decoder, counters) = (self.decoder, &mut self.counters);
         let mut given = Given {
             each: &mut *self.each,
             flow: ControlFlow::Continue(()),
         };
-        self.counters.decoded += self.decoder.walk(text, &mut given);
-        given.flow
+        let mut shapes = Shapes::default();
+        let mut run = |lines: &[u8]| {
+            counters.decoded += decoder.walk_shaped(lines, &mut shapes, &mut given);
+            given.flow
+        };
+        match &self.skim {
+            Some(skim) => skim.runs(text, run),
+            None => run(text),
+        }
     }
 
     /// Gives the events of a part of a text that is streamed.

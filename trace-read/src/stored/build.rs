@@ -176,7 +176,7 @@ impl Build {
             .attach(attachment::FACTS, attachment::encode(&facts));
         if let Some(declared) = chunked.names {
             self.names.merge(&declared);
-            let bytes = names::encode_names(&self.names);
+            let bytes = names::encode_names(&self.names, false);
             self.index.attach(names::NAMES, bytes);
         }
         (self.index, chunked.decoded)

@@ -1,0 +1,41 @@
+//! zstd, with working space that is kept.
+
+use std::cell::RefCell;
+use std::io;
+
+use zstd::bulk::{Compressor, Decompressor};
+
+thread_local! {
+    /// Working space of zstd, which takes longer to get than most blocks take to pack or unpack.
+    static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Compresses at a level.
+pub(crate) fn compress(raw: &[u8], level: i32) -> Vec<u8> {
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let (_, mut compressor) = match kept.take().filter(|(of, _)| *of == level) {
+            Some(same) => same,
+            None => {
+                let new = Compressor::new(level).expect("the level is one of zstd's");
+                (level, new)
+            }
+        };
+        let packed = compressor.compress(raw);
+        *kept = Some((level, compressor));
+        packed.expect("compressing memory into memory that grows does not fail")
+    })
+}
+
+/// Decompresses what takes at most `room` bytes.
+pub(crate) fn decompress(stored: &[u8], room: usize) -> io::Result<Vec<u8>> {
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let mut decompressor = match kept.take() {
+            Some(kept) => kept,
+            None => Decompressor::new()?,
+        };
+        let raw = decompressor.decompress(stored, room);
+        *kept = Some(decompressor);
+        raw
+    })
+}
