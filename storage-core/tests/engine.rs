@@ -21,6 +21,11 @@ fn config(folder: &Path, io: IoChoice) -> EngineConfig {
     config
 }
 
+/// An engine on a folder, which was closed well or never used.
+async fn open(folder: &Path, io: IoChoice) -> Engine {
+    Engine::open(config(folder, io)).await.unwrap()
+}
+
 fn agent() -> AgentId {
     "agent-1".parse().unwrap()
 }
@@ -156,7 +161,7 @@ const BOTH: [(&str, LeafType); 2] = [("array", LeafType::Array), ("plain", LeafT
 
 async fn whole_life(io: IoChoice) {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), io)).await.unwrap();
+    let engine = open(folder.path(), io).await;
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..60).await;
     push_all(&engine, storage, "plain", 0..60).await;
@@ -173,7 +178,7 @@ async fn whole_life(io: IoChoice) {
     assert_eq!(refused.code(), "storage_state_conflict");
     engine.shutdown().await.unwrap();
 
-    let engine = Engine::open(config(folder.path(), io)).await.unwrap();
+    let engine = open(folder.path(), io).await;
     check_packets(&engine, storage, 60).await;
     check_intact(&engine, storage, 120).await;
     for file in engine.files(storage).await.unwrap() {
@@ -210,9 +215,7 @@ fn copy_of_running(folder: &Path) -> tempfile::TempDir {
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_packets_survive_a_crash() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..80).await;
     push_all(&engine, storage, "plain", 0..80).await;
@@ -243,9 +246,7 @@ async fn acknowledged_packets_survive_a_crash() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_gets_the_first_receipt_and_a_gap_the_expected_sequence() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
     for (name, _) in BOTH {
         let first = push(
@@ -335,9 +336,7 @@ async fn parts_of_the_index_are_combined_with_the_live_tree() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_index_is_rebuilt_from_the_frames() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..20).await;
     push_all(&engine, storage, "plain", 0..20).await;
@@ -350,9 +349,7 @@ async fn a_missing_index_is_rebuilt_from_the_frames() {
             std::fs::remove_file(path).unwrap();
         }
     }
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
     check_packets(&engine, storage, 20).await;
     check_intact(&engine, storage, 40).await;
     engine.shutdown().await.unwrap();
@@ -361,9 +358,7 @@ async fn a_missing_index_is_rebuilt_from_the_frames() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH[..1]).await;
     let small: Vec<_> = (0..3)
         .map(|sequence| NewPacket::new(0, sequence, Bytes::from(vec![b'x'; 40]), Facts::default()))
@@ -391,9 +386,7 @@ async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
                 assert!(trace_format::storage_file::StorageFile::decode(&damaged).is_err());
                 continue;
             }
-            let engine = Engine::open(config(folder.path(), IoChoice::Blocking))
-                .await
-                .unwrap();
+            let engine = open(folder.path(), IoChoice::Blocking).await;
             let report = engine.verify(storage, Arc::new(Progress::default())).await;
             // A damaged index is rebuilt from the frames; that is its being noticed.
             let is_rebuilt = name.ends_with(".index") && !path.exists();
@@ -415,9 +408,7 @@ async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..5).await;
     engine.delete_storage(storage).await.unwrap();
@@ -435,9 +426,7 @@ async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_engine_is_kept_out_of_the_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), IoChoice::Blocking))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Blocking).await;
     let second = Engine::open(config(folder.path(), IoChoice::Blocking)).await;
     assert_eq!(second.unwrap_err().code(), "data_dir_in_use");
     engine.shutdown().await.unwrap();
@@ -446,9 +435,7 @@ async fn a_second_engine_is_kept_out_of_the_folder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn long_work_tells_how_far_it_is_and_stops_when_told() {
     let folder = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..20).await;
     engine.finalize_storage(storage).await.unwrap();
