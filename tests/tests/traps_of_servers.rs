@@ -130,8 +130,8 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     let decoded = metric("tracehold_query_events_decoded_total") - decoded_before;
     assert!(decoded >= 3.0 * lines as f64, "{decoded}: it was not read");
     let grown = peak(&server).saturating_sub(before);
-    // Whoever holds a trace has four times its text in memory, as that server did; rows of one stretch
-    // that wait for each other are a part of it.
+    // Whoever holds a trace has four times its text in memory, as that server did; rows of one
+    // stretch that wait for each other are a part of it.
     let more = (TEXT_BYTES - FEWER_BYTES) as u64;
     assert!(
         grown < more,
