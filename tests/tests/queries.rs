@@ -253,6 +253,62 @@ fn indexes_beside_foreign_ctf_traces_change_no_answer() {
     }
 }
 
+/// What no chunk index covers is ruled out by the times that the storage's own index knows.
+#[test]
+fn a_window_reads_few_packets_without_a_chunk_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let storage = server.api().create_storage("trace");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/bc_small.trace");
+    let file = path.to_str().unwrap();
+    push(&server, &storage, &path, "4096");
+    let (_, out, _) = run(&["query", file, "", "--format", "ndjson", "--fields", "ts"]);
+    let times: Vec<i64> = out
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["ts"]
+                .as_i64()
+                .unwrap()
+        })
+        .collect();
+    let at = |part: usize| times[times.len() * part / 20].to_string();
+    let window = ["--from", &at(9), "--to", &at(10)];
+    let ask = |place: &[&str], more: &[&str]| {
+        run(&[&["query"], place, &["name == 'Data'"], &window, more].concat())
+    };
+    let expected = ask(&[file], &["--format", "ndjson"]);
+    assert!(expected.1.lines().count() > 3, "{}", expected.2);
+    let check = |place: &[&str], what: &str| {
+        let found = ask(place, &["--format", "ndjson"]);
+        assert_eq!((found.0, &found.1), (0, &expected.1), "{what}: {}", found.2);
+        let (_, out, errors) = ask(place, &["--count", "--explain", "--json"]);
+        let told = out + &errors;
+        let number = |name: &str| {
+            let behind = told.split(&format!("\"{name}\":")).nth(1);
+            let digits = behind.unwrap_or_else(|| panic!("{what}: no {name}: {told}"));
+            let end = digits.find([',', '}']).unwrap();
+            digits[..end].parse::<u64>().unwrap()
+        };
+        assert_eq!(number("indexed"), 0, "{what}: {told}");
+        let (timed, out_of_time) = (number("timed"), number("out_of_time"));
+        assert!(timed > 20 && out_of_time > timed / 2, "{what}: {told}");
+        assert!(number("events") < times.len() as u64 / 2, "{what}: {told}");
+    };
+    let url = server.url();
+    check(
+        &["--server", &url, "--storage", &storage],
+        "an open storage",
+    );
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let mounted = folder.path().join("mount");
+    mount(&server, &storage, &mounted);
+    check(
+        &["--dir", mounted.to_str().unwrap(), "--no-index"],
+        "a mount",
+    );
+}
+
 /// A DFTracer trace in which one line has a name of its own.
 pub(crate) fn write_trace(path: &Path, lines: u64) {
     let mut text = String::from("[\n");

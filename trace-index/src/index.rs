@@ -129,6 +129,14 @@ impl Index {
         }
     }
 
+    /// Chunks of which nothing is known but what they tell themselves: counts and times.
+    pub fn of_chunks(chunks: Vec<Chunk>) -> Index {
+        Index {
+            chunks,
+            ..Index::default()
+        }
+    }
+
     /// Adds a chunk, whose counts and times are taken from `summary`. The summary was made with
     /// the configuration of this index.
     pub fn push(&mut self, mut chunk: Chunk, summary: ChunkSummary) {

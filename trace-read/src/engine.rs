@@ -70,6 +70,10 @@ pub(crate) fn plan<'s>(
         plan.report.counters.faults.extend(source.faults());
         let tasks = match source.evidence()? {
             None => source.tasks(None),
+            Some(Evidence::Times(index)) => {
+                let prune = local.as_ref().map(|local| &local.prune);
+                source.tasks(Some(&plan.prune_by_times(&index, prune)))
+            }
             Some(evidence) => {
                 let prune = local.as_ref().map(|local| &local.prune);
                 let (left, slowest) =
@@ -96,6 +100,16 @@ pub(crate) fn plan<'s>(
 }
 
 impl Plan<'_> {
+    /// The chunks whose packets may have events at the times that are asked for. Nothing else is
+    /// known of them, so no summary answers for them.
+    fn prune_by_times(&mut self, index: &Index, filter: Option<&Filter>) -> Vec<usize> {
+        let all = Filter::And(Vec::new());
+        let pruning = Pruner::new(filter.unwrap_or(&all)).run(index);
+        self.report.timed += pruning.total;
+        self.report.out_of_time += pruning.total - pruning.candidates.len();
+        pruning.candidates
+    }
+
     /// The chunks that must be read, and with `records` tasks for those of which the index keeps
     /// all records that can match.
     fn prune(

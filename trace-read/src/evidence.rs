@@ -14,6 +14,8 @@ use crate::{Fetch, ReadError};
 pub enum Evidence {
     /// An index in memory.
     Whole(Arc<Index>),
+    /// Only the times of packets, of which no chunk index is made yet.
+    Times(Arc<Index>),
     /// A sidecar, of which blocks are fetched when they are asked for.
     Sidecar {
         /// What was loaded so far.
@@ -31,7 +33,7 @@ impl Evidence {
     /// The index with what was loaded so far.
     pub fn index(&self) -> &Index {
         match self {
-            Evidence::Whole(index) => index,
+            Evidence::Whole(index) | Evidence::Times(index) => index,
             Evidence::Sidecar { sidecar, .. } => sidecar.index(),
         }
     }
@@ -39,7 +41,7 @@ impl Evidence {
     /// Bytes that were fetched so far.
     pub fn fetched_bytes(&self) -> u64 {
         match self {
-            Evidence::Whole(_) => 0,
+            Evidence::Whole(_) | Evidence::Times(_) => 0,
             Evidence::Sidecar { fetched_bytes, .. } => *fetched_bytes,
         }
     }

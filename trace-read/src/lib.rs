@@ -53,6 +53,6 @@ pub use request::{Cancel, Limits, Report, Request};
 pub use rows::write_rows;
 pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
 pub use stored::{
-    AgentTrace, IndexedLeaf, Leaf, LeafIndexOptions, LeafRanges, LeafSource, StorageSet,
-    StoredLeaf, index_leaf,
+    AgentTrace, IndexedLeaf, Leaf, LeafIndexOptions, LeafRanges, LeafSource, PacketTimes,
+    StorageSet, StoredLeaf, index_leaf,
 };

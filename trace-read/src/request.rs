@@ -129,6 +129,10 @@ pub struct Report {
     pub chunks: usize,
     /// Chunks that each tier ruled out: statistics, dictionaries, filters.
     pub ruled_out: [usize; 3],
+    /// Runs of packets that no chunk index covers, of which the index of the storage was asked.
+    pub timed: usize,
+    /// Those of them that were ruled out by the times of their packets.
+    pub out_of_time: usize,
     /// Chunks that were answered by their summaries.
     pub summarized: usize,
     /// Chunks of which only the records that the index keeps of the slowest events were read.
@@ -166,6 +170,8 @@ impl Report {
             ("left_out", self.left_out as u64),
             ("indexed", self.indexed as u64),
             ("chunks", self.chunks as u64),
+            ("timed", self.timed as u64),
+            ("out_of_time", self.out_of_time as u64),
             ("summarized", self.summarized as u64),
             ("slowest", self.slowest as u64),
             ("columns", counters.told_by_columns as u64),
@@ -214,6 +220,13 @@ impl Report {
             format!("events decoded: {}", self.counters.decoded.events),
             format!("events matched: {}", self.matched),
         ];
+        if self.timed > 0 {
+            lines.push(format!(
+                "runs of packets without a chunk index: {}, ruled out by the times of their \
+                 packets: {}",
+                self.timed, self.out_of_time
+            ));
+        }
         if self.counters.decoded.broken > 0 {
             lines.push(format!(
                 "broken records stepped over: {}",

@@ -14,6 +14,7 @@ use trace_format::storage_file::{FileEntry, StorageFile};
 use trace_format::{AgentId, Kind, LeafId, StorageId};
 use trace_read::{AgentTrace, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf};
 
+use super::times::PartTimes;
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
 use crate::remote::{RemoteFile, Transferred};
@@ -59,18 +60,22 @@ pub fn leaves(
         transferred: Arc::default(),
         traces: BTreeMap::new(),
     };
-    let mut found: BTreeMap<LeafId, Leaf> = BTreeMap::new();
+    let mut found: BTreeMap<LeafId, (Leaf, PartTimes)> = BTreeMap::new();
     let mut parts = Vec::new();
     for name in names.iter().filter(|name| name.role() == FileRole::Index) {
-        parts.push(read_part(folder, name, id)?);
+        let (header, footer) = read_part(folder, name, id)?;
+        parts.push((header.ordinal, folder.join(name.to_string()), footer));
     }
-    parts.sort_by_key(|(header, _)| header.ordinal);
-    for entry in parts.into_iter().flat_map(|(_, footer)| footer.leaves) {
-        add(&mut found, &storage, entry);
+    parts.sort_by_key(|(ordinal, ..)| *ordinal);
+    for (_, path, footer) in parts {
+        let path = Arc::new(path);
+        for entry in footer.leaves {
+            add(&mut found, &storage, &path, entry);
+        }
     }
     let mut leaves = Vec::new();
-    for leaf in found.into_values() {
-        leaves.push(sources.stored(leaf, &storage.files)?);
+    for (leaf, times) in found.into_values() {
+        leaves.push(sources.stored(leaf, times, &storage.files)?);
     }
     Ok(Mounted {
         leaves,
@@ -78,19 +83,28 @@ pub fn leaves(
     })
 }
 
-fn add(found: &mut BTreeMap<LeafId, Leaf>, storage: &StorageFile, entry: LeafEntry) {
-    let leaf = found.entry(entry.leaf).or_insert_with(|| Leaf {
-        storage: storage.id,
-        storage_name: storage.name.clone(),
-        leaf: entry.leaf,
-        path: entry.path,
-        first_number: entry.numbers.first,
-        length: 0,
-        checksum: None,
-        runs: Vec::new(),
+fn add(
+    found: &mut BTreeMap<LeafId, (Leaf, PartTimes)>,
+    storage: &StorageFile,
+    part: &Arc<PathBuf>,
+    entry: LeafEntry,
+) {
+    let (leaf, times) = found.entry(entry.leaf).or_insert_with(|| {
+        let leaf = Leaf {
+            storage: storage.id,
+            storage_name: storage.name.clone(),
+            leaf: entry.leaf,
+            path: entry.path.clone(),
+            first_number: entry.numbers.first,
+            length: 0,
+            checksum: None,
+            runs: Vec::new(),
+        };
+        (leaf, PartTimes::default())
     });
     leaf.length = leaf.length.max(entry.covered.end);
-    leaf.runs.push(entry.covered);
+    leaf.runs.push(entry.covered.clone());
+    times.blocks.push((Arc::clone(part), entry));
 }
 
 /// Where the files of a mount are read.
@@ -103,7 +117,12 @@ struct Sources {
 }
 
 impl Sources {
-    fn stored(&mut self, mut leaf: Leaf, listed: &[FileEntry]) -> Result<StoredLeaf, ClientError> {
+    fn stored(
+        &mut self,
+        mut leaf: Leaf,
+        times: PartTimes,
+        listed: &[FileEntry],
+    ) -> Result<StoredLeaf, ClientError> {
         let name = FileName::Data(leaf.leaf).to_string();
         let file = listed.iter().find(|file| file.name == name);
         leaf.checksum = file.map(|file| file.checksum);
@@ -132,6 +151,7 @@ impl Sources {
             leaf,
             data,
             sidecar,
+            times: Some(Arc::new(times)),
         })
     }
 

@@ -7,6 +7,7 @@
 //! and is continued where it ends. Running the same again fetches only what is missing.
 
 mod leaves;
+mod times;
 mod transfer;
 
 use std::collections::BTreeSet;

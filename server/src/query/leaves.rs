@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use io_trace::Cause;
-use storage_core::{Engine, LeafFile, LeafInfo, StorageError, StorageLeaves};
+use storage_core::{Engine, LeafFile, LeafInfo, LeafPackets, StorageError, StorageLeaves};
+use trace_format::index_part::PacketEntry;
 use trace_format::{AgentId, Kind, StorageId};
-use trace_read::{AgentTrace, Fetch, Leaf, Part, StoredLeaf, TracedFile};
+use trace_read::{AgentTrace, Fetch, Leaf, PacketTimes, Part, StoredLeaf, TracedFile};
 
 /// A file of a leaf as a reader of events sees it; the I/O trace is told of every read.
 struct StoredFile(LeafFile);
@@ -32,6 +33,15 @@ impl Fetch for StoredFile {
     fn traced(&self) -> Option<TracedFile> {
         let (tag, scope) = self.0.traced()?;
         Some(TracedFile { tag, scope })
+    }
+}
+
+/// What the tree of a storage says of the packets of a leaf.
+struct StoredTimes(LeafPackets);
+
+impl PacketTimes for StoredTimes {
+    fn each(&self, from: u64, each: &mut dyn FnMut(&PacketEntry)) -> io::Result<()> {
+        self.0.each(from, each).map_err(io::Error::other)
     }
 }
 
@@ -96,5 +106,6 @@ fn stored_leaf(
         data: Arc::new(data),
         sidecar,
         trace,
+        times: Some(Arc::new(StoredTimes(engine.leaf_packets(found, leaf.leaf)))),
     }
 }

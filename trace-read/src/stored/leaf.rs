@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use trace_events::{EachEvent, Origin, StreamContext, bare_unit};
 use trace_format::Kind;
-use trace_index::{FilterCache, Pruner};
+use trace_index::{FilterCache, Index, Pruner};
 use trace_query::{BareUnit, FieldTable, Filter};
 
 use super::frames::Frames;
 use super::localize::answer_origin;
 use super::packets::PacketEvents;
+use super::times::{self, PacketTimes};
 use super::{Leaf, StoredLeaf};
 use crate::sidecar::OpenSidecar;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
@@ -30,6 +31,8 @@ pub struct LeafSource {
 enum Part {
     Indexed(Arc<OpenSidecar>),
     Runs(Vec<Range<u64>>),
+    /// As runs, in chunks of which the times are known.
+    Timed(Arc<Index>),
 }
 
 impl LeafSource {
@@ -72,6 +75,34 @@ impl LeafSource {
         }
     }
 
+    /// The same part in chunks with the times of their packets, where the index of the storage
+    /// knows these and `filter` asks for times.
+    pub(super) fn timed(
+        mut self,
+        times: Option<&dyn PacketTimes>,
+        filter: Option<&Filter>,
+    ) -> Result<LeafSource, ReadError> {
+        if let Part::Runs(runs) = &self.part
+            && let Some(times) = times
+            && times::are_of_packets(self.leaf.path.kind)
+            && filter.is_some_and(times::asks_time)
+        {
+            let index = times::timed_chunks(times, runs);
+            let index = index.map_err(|error| ReadError::fetch(self.place(), error))?;
+            self.part = Part::Timed(Arc::new(index));
+        }
+        Ok(self)
+    }
+
+    /// The chunks, where there are some.
+    fn chunk_index(&self) -> Option<&Index> {
+        match &self.part {
+            Part::Indexed(sidecar) => Some(sidecar.index()),
+            Part::Timed(index) => Some(index),
+            Part::Runs(_) => None,
+        }
+    }
+
     /// Whether there is nothing to read.
     pub(super) fn is_empty(&self) -> bool {
         matches!(&self.part, Part::Runs(runs) if runs.is_empty())
@@ -86,22 +117,24 @@ impl LeafSource {
         {
             return Ok(Vec::new());
         }
-        let (sidecar, mut evidence) = match (&self.part, self.evidence()?) {
-            (Part::Indexed(sidecar), Some(evidence)) => (sidecar, evidence),
-            (Part::Runs(runs), _) => return Ok(runs.clone()),
-            (Part::Indexed(_), None) => return Ok(Vec::new()),
+        let Some(index) = self.chunk_index() else {
+            return Ok(match &self.part {
+                Part::Runs(runs) => runs.clone(),
+                Part::Indexed(_) | Part::Timed(_) => Vec::new(),
+            });
+        };
+        let Some(mut evidence) = self.evidence()? else {
+            return Ok(Vec::new());
         };
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(local.as_ref().map_or(&all, |local| &local.prune));
         let left = match evidence.prune(&pruner) {
             Ok(pruning) => pruning.candidates,
             // What a damaged index says is not believed: nothing is ruled out.
-            Err(error) if error.is_of_index() => (0..sidecar.index().chunks().len()).collect(),
+            Err(error) if error.is_of_index() => (0..index.chunks().len()).collect(),
             Err(error) => return Err(error),
         };
-        let chunks = left
-            .iter()
-            .filter_map(|number| sidecar.index().chunks().get(*number));
+        let chunks = left.iter().filter_map(|number| index.chunks().get(*number));
         Ok(joined(
             chunks.map(|chunk| chunk.offset..chunk.offset + chunk.length),
         ))
@@ -142,6 +175,7 @@ impl ChunkSource for LeafSource {
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
         match &self.part {
             Part::Runs(_) => Ok(None),
+            Part::Timed(index) => Ok(Some(Evidence::Times(Arc::clone(index)))),
             Part::Indexed(open) => Ok(Some(Evidence::Sidecar {
                 sidecar: open.sidecar(),
                 fetch: Arc::clone(&open.fetch),
@@ -167,25 +201,20 @@ impl ChunkSource for LeafSource {
     }
 
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
-        match (&self.part, chunks) {
-            (Part::Indexed(sidecar), Some(chunks)) => {
-                chunk_tasks(sidecar.index(), chunks, self.data.batch_bytes())
-            }
-            (Part::Indexed(sidecar), None) => {
-                let all: Vec<usize> = (0..sidecar.index().chunks().len()).collect();
-                chunk_tasks(sidecar.index(), &all, self.data.batch_bytes())
-            }
-            (Part::Runs(runs), _) => runs
-                .iter()
-                .enumerate()
-                .map(|(number, run)| Task {
-                    chunks: vec![number],
-                    first_ts: None,
-                    bytes: run.end - run.start,
-                    records: None,
-                })
-                .collect(),
+        if let Some(index) = self.chunk_index() {
+            let all: Vec<usize> = (0..index.chunks().len()).collect();
+            return chunk_tasks(index, chunks.unwrap_or(&all), self.data.batch_bytes());
         }
+        let Part::Runs(runs) = &self.part else {
+            return Vec::new();
+        };
+        let task = |(number, run): (usize, &Range<u64>)| Task {
+            chunks: vec![number],
+            first_ts: None,
+            bytes: run.end - run.start,
+            records: None,
+        };
+        runs.iter().enumerate().map(task).collect()
     }
 
     fn read(
@@ -204,19 +233,16 @@ impl ChunkSource for LeafSource {
         let place = |offset| format!("{}: packet at {offset}", self.data.place());
         let mut each_packet =
             |_: &_, offset, packet: &[u8]| Ok(events.packet(packet, &|| place(offset)));
-        match &self.part {
-            Part::Indexed(sidecar) => {
-                let chunks = sidecar.index().chunks();
-                let wanted = task.chunks.iter().filter_map(|number| chunks.get(*number));
-                let ranges = joined(wanted.map(|chunk| chunk.offset..chunk.offset + chunk.length));
-                let _all = frames.read_ranges(&ranges, &mut each_packet)?;
-            }
-            Part::Runs(runs) => {
-                for run in task.chunks.iter().filter_map(|number| runs.get(*number)) {
-                    let flow = frames.read_run(run.clone(), &mut each_packet)?;
-                    if flow.is_break() {
-                        break;
-                    }
+        if let Some(index) = self.chunk_index() {
+            let chunks = index.chunks();
+            let wanted = task.chunks.iter().filter_map(|number| chunks.get(*number));
+            let ranges = joined(wanted.map(|chunk| chunk.offset..chunk.offset + chunk.length));
+            let _all = frames.read_ranges(&ranges, &mut each_packet)?;
+        } else if let Part::Runs(runs) = &self.part {
+            for run in task.chunks.iter().filter_map(|number| runs.get(*number)) {
+                let flow = frames.read_run(run.clone(), &mut each_packet)?;
+                if flow.is_break() {
+                    break;
                 }
             }
         }

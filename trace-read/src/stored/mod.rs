@@ -3,7 +3,8 @@
 //! Frames in a data file are dense and describe themselves, so a range of whole frames is all that
 //! must be fetched to read the packets in it. A chunk is such a range: one packet, or several small
 //! ones. What the index of a leaf covers is read chunk by chunk; the rest, which a storage has
-//! while it is written, in the runs that its tree knows.
+//! while it is written, in the runs that its tree knows, without packets of which that tree knows
+//! that their events are at other times.
 
 mod attachment;
 mod build;
@@ -12,6 +13,7 @@ mod leaf;
 mod localize;
 mod packets;
 mod set;
+mod times;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ pub(crate) use packets::PacketEvents;
 pub use build::{IndexedLeaf, LeafIndexOptions, index_leaf};
 pub use leaf::LeafSource;
 pub use set::{LeafRanges, StorageSet};
+pub use times::PacketTimes;
 
 /// A leaf of a storage, and as much of its data file as is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +68,8 @@ pub struct StoredLeaf {
     pub sidecar: Option<(Arc<dyn Fetch>, u64)>,
     /// What its agent sent as trace metadata.
     pub trace: Arc<AgentTrace>,
+    /// What the index of the storage says of its packets, where that can be asked.
+    pub times: Option<Arc<dyn PacketTimes>>,
 }
 
 /// The trace metadata of an agent.

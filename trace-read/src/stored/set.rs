@@ -175,6 +175,7 @@ impl StorageSet {
                 sources.push(Box::new(source));
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, open.unused);
+            let rest = rest.timed(open.stored.times.as_deref(), filter.as_ref())?;
             if !rest.is_empty() {
                 sources.push(Box::new(rest));
             }
@@ -202,6 +203,7 @@ impl StorageSet {
                 ranges = source.candidates(filter.as_ref())?;
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, None);
+            let rest = rest.timed(open.stored.times.as_deref(), filter.as_ref())?;
             ranges.extend(rest.candidates(filter.as_ref())?);
             candidates.push(LeafRanges { leaf, ranges });
         }

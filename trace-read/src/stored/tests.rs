@@ -19,6 +19,8 @@ use crate::{
     write_rows,
 };
 
+mod times;
+
 /// Bytes in memory that count what was asked for.
 #[derive(Default)]
 struct Memory {
@@ -124,6 +126,7 @@ fn stored(leaf: &Leaf, data: &Arc<Memory>, index: Option<Vec<u8>>) -> StoredLeaf
         data: Arc::clone(data) as Arc<dyn Fetch>,
         sidecar,
         trace: Arc::default(),
+        times: None,
     }
 }
 

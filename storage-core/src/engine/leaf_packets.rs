@@ -1,0 +1,80 @@
+//! What the tree says of the packets of one leaf, for readers that rule packets out by it.
+
+use std::sync::Arc;
+
+use io_trace::{Cause, Scope};
+use trace_format::{LeafId, index_part::PacketEntry};
+
+use super::{Engine, StorageLeaves};
+use crate::{
+    StorageError,
+    storage::{Storage, StorageReader},
+    tree::{IndexPart, Leaf, ReadPlace as _, SegmentBody},
+};
+
+/// The packets of one leaf, as its storage's tree knows them when they are asked.
+pub struct LeafPackets {
+    storage: Option<Arc<Storage>>,
+    leaf: LeafId,
+    scope: Option<Scope>,
+}
+
+/// Entries, taken out of the tree.
+enum Entries {
+    Memory(Vec<PacketEntry>),
+    Part(Arc<IndexPart>),
+}
+
+impl Engine {
+    /// The packets of a leaf of a storage.
+    #[must_use]
+    pub fn leaf_packets(&self, found: &StorageLeaves, leaf: LeafId) -> LeafPackets {
+        LeafPackets {
+            // One that was deleted meanwhile knows nothing.
+            storage: self.find(found.storage.id).ok(),
+            leaf,
+            scope: self.scope(Cause::Query),
+        }
+    }
+}
+
+impl LeafPackets {
+    /// Shows the packets that lie behind byte `from` of the data file, in their order, as far as
+    /// the tree holds them: none of plain leaves, and none while the tree is not in memory. Blocks
+    /// the thread.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn each(&self, from: u64, each: &mut dyn FnMut(&PacketEntry)) -> Result<(), StorageError> {
+        let _inside = self.scope.clone().map(Scope::enter);
+        let Some(storage) = &self.storage else {
+            return Ok(());
+        };
+        let found = match &*storage.tree.read() {
+            Some(tree) => tree.leaf(self.leaf).map(|leaf| entries(leaf, from)),
+            None => None,
+        };
+        for entries in found.unwrap_or_default() {
+            match entries {
+                Entries::Memory(entries) => entries.iter().for_each(&mut *each),
+                Entries::Part(part) => {
+                    let block = StorageReader(storage).cache().get(&part, self.leaf)?;
+                    for at in 0..block.entries().len() {
+                        each(&block.entry(&part, at)?);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn entries(leaf: &Leaf, from: u64) -> Vec<Entries> {
+    let segments = leaf.segments().filter(|segment| segment.covered.end > from);
+    let of_segment = segments.filter_map(|segment| match &segment.body {
+        SegmentBody::Memory(entries) => Some(Entries::Memory(entries.clone())),
+        SegmentBody::Part(part) => Some(Entries::Part(Arc::clone(part))),
+        SegmentBody::Plain => None,
+    });
+    of_segment.collect()
+}
