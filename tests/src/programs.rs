@@ -30,15 +30,28 @@ pub fn tables_python() -> Option<PathBuf> {
     peer_python("tables")
 }
 
+/// Says that a case passes without a program of others, because that is not here. In CI everything
+/// is brought, so there it fails.
+///
+/// # Panics
+/// In CI.
+#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+pub fn without(peer: &str) {
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "{peer} is not here; `cargo xtask test` brings it"
+    );
+    println!("skipped: {peer} is not here; `cargo xtask test` brings it");
+}
+
 /// Python with the packages of a peer, or none where these were not installed: then the reason is
 /// printed and the case that asked passes.
-#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
 fn peer_python(peer: &str) -> Option<PathBuf> {
     let python = folder().join("../peers").join(peer).join("bin/python");
     if python.exists() {
         return Some(python);
     }
-    println!("skipped: no {peer} for Python; `cargo xtask test` installs it");
+    without(&format!("{peer} for Python"));
     None
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::{Agent, Api, Connection, Request, Server, Settings};
+use harness::{Agent, Api, Connection, Request, Server, Settings, without};
 use serde_json::{Value, json};
 
 use crate::io_trace::{decoded, having, push, tracehold};
@@ -269,7 +269,6 @@ fn operator_part(server: &Server, folder: &Path, trace: &str) {
 }
 
 /// fio reads the iolog, and does as many reads of as many bytes as we recorded.
-#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
 fn replayed_by_fio(folder: &Path, report: &Value, analyze: &dyn Fn(&[&str]) -> String) {
     let log = folder.join("fio.log");
     analyze(&["--export", &format!("fio={}", log.display())]);
@@ -284,7 +283,7 @@ fn replayed_by_fio(folder: &Path, report: &Value, analyze: &dyn Fn(&[&str]) -> S
         .current_dir(folder)
         .output();
     let Ok(fio) = fio else {
-        println!("skipped: fio is not installed");
+        without("fio");
         return;
     };
     let text = String::from_utf8_lossy(&fio.stdout).into_owned();

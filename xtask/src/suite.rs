@@ -1,6 +1,6 @@
 //! `cargo xtask test`: bring what the tests need, build the programs, run every test.
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::install::{self, Origin, Peer, Tool};
 use crate::process::{cargo, on_path, run, target};
 
@@ -10,6 +10,30 @@ const TOOLS: &[Tool] = &[Tool {
     from: Origin::Apt(&["python3", "python3-venv"]),
     needed_for: "grading the byte-range answers of the server, and peers from PyPI",
 }];
+
+/// Programs of others whose reading of our files and answers is compared with ours.
+const PEERS: &[Tool] = &[
+    Tool {
+        program: "babeltrace2",
+        from: Origin::Apt(&["babeltrace2"]),
+        needed_for: "reading CTF traces as others do",
+    },
+    Tool {
+        program: "fio",
+        from: Origin::Apt(&["fio"]),
+        needed_for: "replaying an exported I/O trace",
+    },
+    Tool {
+        program: "nginx",
+        from: Origin::Apt(&["nginx-light"]),
+        needed_for: "standing in front of the server",
+    },
+    Tool {
+        program: "unzip",
+        from: Origin::Apt(&["unzip"]),
+        needed_for: "reading archives",
+    },
+];
 
 /// The SDK and the exporter that the recordings are tested with.
 const OPENTELEMETRY: Peer = Peer {
@@ -28,15 +52,32 @@ const TABLES: Peer = Peer {
     module: "duckdb, perfetto, pyarrow",
 };
 
+/// Brings what our answers are compared with. Where something cannot be brought, its cases say
+/// that they pass without running; in CI that is a failure.
+fn bring_peers() -> Outcome {
+    let mut missing: Vec<String> = install::ensure(PEERS)
+        .err()
+        .map(|failure| failure.to_string())
+        .into_iter()
+        .collect();
+    for peer in [OPENTELEMETRY, TABLES] {
+        if !install::ensure_peer(peer) {
+            missing.push(format!("no {} for Python", peer.name));
+        }
+    }
+    for what in &missing {
+        println!("{what}: its cases pass without running");
+    }
+    if missing.is_empty() || std::env::var_os("CI").is_none() {
+        return Ok(());
+    }
+    Err(Failure::Run("in CI every peer must be there".to_owned()))
+}
+
 /// Runs everything, or with a filter only the tests whose name contains it.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     install::ensure(TOOLS)?;
-    if !install::ensure_peer(OPENTELEMETRY) {
-        println!("the SDK of OpenTelemetry cannot be brought: its case passes without running");
-    }
-    if !install::ensure_peer(TABLES) {
-        println!("DuckDB, Arrow and Perfetto cannot be brought: their cases pass without running");
-    }
+    bring_peers()?;
     // The runner shows nothing of cases that pass; those that skip themselves say it here as well.
     if harness::corpora().is_none() {
         println!("cases on real traces pass without running");
