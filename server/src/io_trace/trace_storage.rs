@@ -49,7 +49,8 @@ impl TraceStorage {
             id: STREAM.parse()?,
             kind: Kind::IoTrace,
             leaf_type: LeafType::Array,
-            codec: Codec::Zstd,
+            // Compressing would be most of what tracing costs; `bytes_max` bounds the trace as it is.
+            codec: Codec::None,
         };
         engine.declare_stream(&agent, spec).await?;
         let new = NewStorage {
