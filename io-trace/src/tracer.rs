@@ -32,7 +32,8 @@ impl Started {
 }
 
 /// Records operations while it is on. It begins a cache line of its own: in front of it lies the
-/// count of those who share it, which scopes change all the time, while each hook reads what is here.
+/// count of those who share it, which scopes change all the time, and each hook reads what is
+/// here.
 #[repr(align(128))]
 pub struct Tracer {
     is_on: AtomicBool,

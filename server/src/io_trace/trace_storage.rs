@@ -49,7 +49,7 @@ impl TraceStorage {
             id: STREAM.parse()?,
             kind: Kind::IoTrace,
             leaf_type: LeafType::Array,
-            // Compressing would be most of what tracing costs; `bytes_max` bounds the trace as it is.
+            // Compressing would be most of what tracing costs; `bytes_max` bounds it as it is.
             codec: Codec::None,
         };
         engine.declare_stream(&agent, spec).await?;
