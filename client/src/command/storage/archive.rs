@@ -60,8 +60,21 @@ impl Import {
         for file in self.files {
             let storage = import_one(context, client, &file).await?;
             print_moved(context, &storage)?;
+            tell_not_taken(context, &storage);
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Names what came along in an archive and does not fit its data files.
+fn tell_not_taken(context: &Context, storage: &crate::http::Storage) {
+    let files = storage
+        .more
+        .get("not_taken")
+        .and_then(|files| files.as_array());
+    for file in files.into_iter().flatten() {
+        let text = |key| file.get(key).and_then(|text| text.as_str()).unwrap_or("?");
+        context.note(format!("{} is not used: {}", text("name"), text("reason")));
     }
 }
 
