@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use harness::spans::{TestSpan, send_spans, spans};
+use harness::spans::{send_spans, spans};
 use harness::{Agent, Api, Request, Server, Settings, payload, run_tracehold};
 use serde_json::{Value, json};
 
-use super::recording::{LIMIT, record_now, saver, stop};
+use super::recording::{LIMIT, record_now, saver, span, stop};
 
 #[test]
 fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
@@ -88,16 +88,6 @@ fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
         Some(3),
         "it is finalized"
     );
-}
-
-fn span(trace: u64, id: u64, parent: u64, name: &'static str) -> TestSpan {
-    TestSpan {
-        trace,
-        id,
-        parent,
-        name,
-        time: (id * 10, 1000 - id * 10),
-    }
 }
 
 #[test]

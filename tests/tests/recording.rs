@@ -14,7 +14,7 @@ use crate::bad_input::gzip;
 /// Waiting longer than this is waiting in vain.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-fn span(trace: u64, id: u64, parent: u64, name: &'static str) -> TestSpan {
+pub(super) fn span(trace: u64, id: u64, parent: u64, name: &'static str) -> TestSpan {
     TestSpan {
         trace,
         id,

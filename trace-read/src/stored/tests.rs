@@ -243,7 +243,12 @@ fn query() -> impl Strategy<Value = String> {
         Just("stream == 's1'".to_owned()),
         Just("name ~ '^w'".to_owned()),
     ];
-    leaf.prop_recursive(3, 8, 2, |inner| {
+    combined(leaf)
+}
+
+/// Conditions joined by and, or and not.
+fn combined(condition: impl Strategy<Value = String> + 'static) -> impl Strategy<Value = String> {
+    condition.prop_recursive(3, 8, 2, |inner| {
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} and {b})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} or {b})")),

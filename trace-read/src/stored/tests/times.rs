@@ -144,13 +144,7 @@ fn question() -> impl Strategy<Value = String> {
         Just("name == 'read'".to_owned()),
         Just("exists(ts)".to_owned()),
     ];
-    leaf.prop_recursive(3, 8, 2, |inner| {
-        prop_oneof![
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} and {b})")),
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} or {b})")),
-            inner.prop_map(|a| format!("not ({a})")),
-        ]
-    })
+    combined(leaf)
 }
 
 proptest! {
