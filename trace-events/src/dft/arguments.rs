@@ -1,7 +1,7 @@
 //! The arguments of a record that somebody asked for.
 
 use super::scalar::{Cursor, Scalar};
-use super::shapes::KeyShapes;
+use super::tail::Tail;
 
 /// The argument keys that a decoder keeps.
 #[derive(Debug, Clone, Default)]
@@ -83,59 +83,66 @@ impl<'k, 'a> Arguments<'k, 'a> {
     /// Reads an object, its braces included. `None` when the cursor is not at one, or at one that
     /// must be taken apart by a JSON parser.
     ///
-    /// `expected` are the keys of a record like this one.
+    /// `tail` is that of a record like this one.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
         cursor: &mut Cursor<'a>,
-        mut expected: Option<&mut KeyShapes>,
+        mut tail: Option<&mut Tail>,
     ) -> Option<()> {
-        if !cursor.eat(b"{") {
-            return None;
-        }
-        if cursor.eat(b"}") {
-            return Some(());
-        }
         let mut place = 0;
         loop {
-            let (bytes, start) = (cursor.bytes(), cursor.position());
-            let known = match &expected {
-                Some(keys) => keys.expected(place, bytes, start),
-                None => None,
-            };
-            let slot = match known {
-                Some(key) => {
-                    cursor.skip(key.len);
-                    key.slot
-                }
-                None => {
-                    let slot = self.key(cursor)?;
-                    if let Some(keys) = &mut expected {
-                        keys.learn(place, bytes, (start, cursor.position()), slot);
-                    }
-                    slot
-                }
-            };
+            if let Some(tail) = &tail
+                && let Some(()) =
+                    tail.argument(place, cursor, |slot, value| self.slots[slot] = value)
+            {
+                place += 1;
+                continue;
+            }
+            let begin = if place == 0 { b'{' } else { b',' };
+            if cursor.peek() != Some(begin) {
+                return (place > 0 && cursor.eat(b"}")).then_some(());
+            }
+            if !self.general(place, cursor, tail.as_deref_mut())? {
+                return Some(());
+            }
             place += 1;
-            let value = cursor.value()?;
-            if let Some(slot) = slot {
-                self.slots[slot] = value;
-            }
-            if self.keys.has_nested() && matches!(value, Scalar::Nested(_)) {
-                return None;
-            }
-            if !cursor.eat(b",") {
-                return cursor.eat(b"}").then_some(());
-            }
         }
     }
-    /// Reads a key with its colon; gives the slot of its value.
-    #[inline]
-    fn key(&self, cursor: &mut Cursor<'a>) -> Option<Option<usize>> {
+
+    /// Reads the argument of number `place` with what stands in front of it; `false` when there is
+    /// none, but the end of the object.
+    #[inline(never)]
+    fn general(
+        &mut self,
+        place: usize,
+        cursor: &mut Cursor<'a>,
+        tail: Option<&mut Tail>,
+    ) -> Option<bool> {
+        let start = cursor.position();
+        cursor.skip(1);
+        if place == 0 && cursor.eat(b"}") {
+            return Some(false);
+        }
         if !cursor.eat(b"\"") {
             return None;
         }
         let key = cursor.string_body()?;
-        cursor.eat(b":").then(|| self.keys.slot(key))
+        if !cursor.eat(b":") {
+            return None;
+        }
+        let slot = self.keys.slot(key);
+        let lead = &cursor.bytes()[start..cursor.position()];
+        let value = cursor.value()?;
+        if let Some(slot) = slot {
+            self.slots[slot] = value;
+        }
+        if self.keys.has_nested() && matches!(value, Scalar::Nested(_)) {
+            return None;
+        }
+        if let Some(tail) = tail {
+            tail.learn_argument(place, lead, slot, value);
+        }
+        Some(true)
     }
 }

@@ -101,7 +101,7 @@ pub(super) struct LineEvent<'l, 'd, 'a> {
 }
 
 impl FieldSource for LineEvent<'_, '_, '_> {
-    #[inline]
+    #[inline(always)]
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
         let head = self.head;
         match self.frame.layout.place(id) {

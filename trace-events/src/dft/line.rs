@@ -8,6 +8,7 @@
 use super::arguments::Arguments;
 use super::scalar::{Cursor, Scalar};
 use super::shapes::{ParsedHead, ShapedHead, Shapes};
+use super::tail::{PHASE_KEY, Tail};
 
 /// The fields at the top of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,17 +61,21 @@ pub(super) fn read<'a>(
         tid,
     } = head;
     let dur = optional_number(&mut cursor, b",\"dur\":")?;
-    if !cursor.eat(b",\"ph\":") {
-        return None;
-    }
-    let ph = cursor.value()?;
-    let mut args: &[u8] = &[];
+    let mut tail = shapes.tail(shape);
     arguments.clear();
-    if cursor.eat(b",\"args\":") {
-        let start = cursor.position();
-        arguments.read(&mut cursor, shapes.keys(shape))?;
-        args = &bytes[start..cursor.position()];
+    let known = match &tail {
+        Some(tail) => tail.eat_middle(&mut cursor),
+        None => None,
+    };
+    let (ph, has_args) = match known {
+        Some(ph) => (ph, true),
+        None => middle(&mut cursor, tail.as_deref_mut())?,
+    };
+    let args_start = cursor.position();
+    if has_args {
+        arguments.read(&mut cursor, tail)?;
     }
+    let args = &bytes[args_start..cursor.position()];
     let ended = cursor.eat(b"}\n") || (cursor.eat(b"}") && cursor.peek().is_none());
     if !ended {
         return None;
@@ -89,6 +94,21 @@ pub(super) fn read<'a>(
         shape,
     };
     Some((head, cursor.position()))
+}
+
+/// Reads the phase and the key of the arguments; `false` when there are none.
+#[inline(never)]
+fn middle<'a>(cursor: &mut Cursor<'a>, tail: Option<&mut Tail>) -> Option<(Scalar<'a>, bool)> {
+    let start = cursor.position();
+    if !cursor.eat(PHASE_KEY) {
+        return None;
+    }
+    let phase = cursor.value()?;
+    let has_args = cursor.eat(b",\"args\":");
+    if let Some(tail) = tail.filter(|_| has_args) {
+        tail.learn_middle(cursor, start, phase);
+    }
+    Some((phase, has_args))
 }
 
 /// Parses the head behind the `id` and the `ts` that follows it.
@@ -137,6 +157,18 @@ fn parse<'a>(
 /// An integer, bare or in quotes.
 #[inline(always)]
 fn number<'a>(cursor: &mut Cursor<'a>) -> Option<Scalar<'a>> {
+    let start = *cursor;
+    if let Some(value) = cursor.unsigned()
+        && matches!(cursor.peek(), Some(b',' | b'}'))
+    {
+        return Some(Scalar::UInt(value));
+    }
+    *cursor = start;
+    other_number(cursor)
+}
+
+#[cold]
+fn other_number<'a>(cursor: &mut Cursor<'a>) -> Option<Scalar<'a>> {
     match cursor.value()? {
         value @ (Scalar::UInt(_) | Scalar::Str(_)) => Some(value),
         _ => None,

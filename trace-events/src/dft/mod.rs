@@ -22,6 +22,7 @@ mod parsed;
 mod scalar;
 mod shapes;
 mod skim;
+mod tail;
 mod time;
 
 #[cfg(test)]

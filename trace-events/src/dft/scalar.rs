@@ -55,6 +55,9 @@ fn string_stops(word: u64) -> u64 {
     (zero(quote) | zero(backslash) | control | word) & HIGHS
 }
 
+/// Bytes of the longest text that [`Cursor::short_text`] reads.
+pub(super) const SHORT_TEXT_MAX: usize = 16;
+
 const POWERS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 /// High bit of each byte that is no digit, of bytes from which the digit zero was taken by XOR.
@@ -135,6 +138,28 @@ impl<'a> Cursor<'a> {
         self.string_rest(start, at)
     }
 
+    /// A string body of `len` bytes, at most [`SHORT_TEXT_MAX`], up to and over its closing quote.
+    /// `None` when it is another, or near to the end of the text; then nothing was read.
+    #[inline(always)]
+    pub(super) fn short_text(&mut self, len: usize) -> Option<&'a [u8]> {
+        let end = self.at + len;
+        let words = self.bytes.get(self.at..self.at + SHORT_TEXT_MAX)?;
+        let text = self.bytes.get(self.at..end)?;
+        let (first, second) = words.split_at(8);
+        let stops = |word: &[u8]| match word.try_into() {
+            Ok(word) => string_stops(u64::from_le_bytes(word)),
+            Err(_) => HIGHS,
+        };
+        // What lies behind the text is no matter, and does not change what is in front of it.
+        let stops = u128::from(stops(first)) | u128::from(stops(second)) << 64;
+        let mask = u128::MAX.checked_shr(8 * (SHORT_TEXT_MAX - len) as u32);
+        if stops & mask.unwrap_or(0) != 0 || self.bytes.get(end) != Some(&b'"') {
+            return None;
+        }
+        self.at = end + 1;
+        Some(text)
+    }
+
     /// A string that is near the end of the text or not all ASCII.
     #[cold]
     fn string_rest(&mut self, start: usize, mut at: usize) -> Option<&'a [u8]> {
@@ -174,6 +199,24 @@ impl<'a> Cursor<'a> {
             return self.unsigned_end(start, at + count, value);
         }
         self.unsigned_tail(start, at, value)
+    }
+
+    /// An integer as [`Cursor::unsigned`] reads it, whatever it is and however long.
+    #[inline(always)]
+    pub(super) fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        let mut at = start;
+        while let Some(word) = self.bytes.get(at..at + 8) {
+            let digits = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * b'0' as u64);
+            let stops = digit_stops(digits);
+            if stops == 0 {
+                at += 8;
+                continue;
+            }
+            let end = at + (stops.trailing_zeros() / 8) as usize;
+            return self.unsigned_end(start, end, 0).map(|_| ());
+        }
+        self.unsigned_tail(start, at, 0).map(|_| ())
     }
 
     /// The last bytes of the text, fewer than a word.

@@ -3,9 +3,10 @@
 //! Between its `id` and its `ts` a record says what happened, where: `name`, `cat`, `type`, `pid`
 //! and `tid`. Traces say the same few hundred things over and over, so these bytes are parsed
 //! once; where they come again they are compared, which takes a tenth of the time. What follows
-//! is remembered, too: the head that came behind this one, and the keys of its arguments.
+//! is remembered, too: the head that came behind this one, and the [tail](super::tail).
 
 use super::scalar::Scalar;
+use super::tail::Tail;
 
 /// The fields of a head that follows an `id`.
 #[derive(Debug, Clone, Copy)]
@@ -51,9 +52,9 @@ struct Shape {
     type_: Scalar<'static>,
     pid: Scalar<'static>,
     tid: Scalar<'static>,
-    /// The shape that came behind it the last time.
-    next: usize,
-    keys: KeyShapes,
+    /// The shape that came behind it the last time, and the one before that was another.
+    next: [usize; 2],
+    tail: Tail,
 }
 
 /// Shapes that are kept; whatever comes later is parsed.
@@ -72,24 +73,37 @@ impl Shapes {
         start: usize,
     ) -> Option<(u32, ShapedHead<'a>, usize)> {
         let last = self.shapes.get(self.last)?;
-        for number in [last.next, self.last] {
-            let shape = self.shapes.get(number)?;
-            let end = start + shape.len;
-            let known = &self.bytes[shape.start..shape.start + shape.len];
-            if bytes.get(start..end) == Some(known) {
-                self.last = number;
-                let part = |(from, to): (usize, usize)| &bytes[start + from..start + to];
-                let head = ShapedHead {
-                    name: part(shape.name),
-                    cat: part(shape.cat),
-                    type_: shape.type_,
-                    pid: shape.pid,
-                    tid: shape.tid,
-                };
-                return Some((number as u32, head, end));
-            }
-        }
-        None
+        let [likely, less_likely] = last.next;
+        let number = if self.is_at(likely, bytes, start) {
+            likely
+        } else if self.is_at(less_likely, bytes, start) {
+            self.follow(less_likely);
+            less_likely
+        } else if self.is_at(self.last, bytes, start) {
+            self.last
+        } else {
+            return None;
+        };
+        self.last = number;
+        let shape = self.shapes.get(number)?;
+        let part = |(from, to): (usize, usize)| &bytes[start + from..start + to];
+        let head = ShapedHead {
+            name: part(shape.name),
+            cat: part(shape.cat),
+            type_: shape.type_,
+            pid: shape.pid,
+            tid: shape.tid,
+        };
+        Some((number as u32, head, start + shape.len))
+    }
+
+    #[inline(always)]
+    fn is_at(&self, number: usize, bytes: &[u8], start: usize) -> bool {
+        let Some(shape) = self.shapes.get(number) else {
+            return false;
+        };
+        let known = &self.bytes[shape.start..shape.start + shape.len];
+        bytes.get(start..start + shape.len) == Some(known)
     }
 
     /// The number of the shape of a head that was parsed; `None` when it is not kept.
@@ -113,9 +127,18 @@ impl Shapes {
             }
             at += 1;
         };
-        let before = std::mem::replace(&mut self.last, number);
-        self.shapes[before].next = number;
+        self.follow(number);
+        self.last = number;
         u32::try_from(number).ok()
+    }
+
+    /// Remembers that `number` came behind the last one.
+    fn follow(&mut self, number: usize) {
+        if let Some(last) = self.shapes.get_mut(self.last)
+            && last.next[0] != number
+        {
+            last.next = [number, last.next[0]];
+        }
     }
 
     #[cold]
@@ -138,8 +161,8 @@ impl Shapes {
             type_: plain(head.type_)?,
             pid: plain(head.pid)?,
             tid: plain(head.tid)?,
-            next: number,
-            keys: KeyShapes::default(),
+            next: [number; 2],
+            tail: Tail::default(),
         });
         self.bytes.extend_from_slice(piece);
         self.slots[slot] = u32::try_from(number).ok()? + 1;
@@ -161,11 +184,11 @@ impl Shapes {
         }
     }
 
-    /// The argument keys that records of a shape have.
+    /// What follows the times of the records of a shape.
     #[inline(always)]
-    pub(super) fn keys(&mut self, shape: Option<u32>) -> Option<&mut KeyShapes> {
+    pub(super) fn tail(&mut self, shape: Option<u32>) -> Option<&mut Tail> {
         let shape = self.shapes.get_mut(shape? as usize)?;
-        Some(&mut shape.keys)
+        Some(&mut shape.tail)
     }
 }
 
@@ -179,62 +202,6 @@ fn hash(bytes: &[u8]) -> u64 {
         let product = u128::from(hash ^ u64::from_le_bytes(*word)) * 0xa076_1d64_78bd_642f;
         (product as u64) ^ (product >> 64) as u64
     })
-}
-
-/// Argument keys that are expected, one after another.
-#[derive(Debug, Default)]
-pub(super) struct KeyShapes {
-    keys: Vec<KeyShape>,
-}
-
-/// A key with its quotes and the colon, as sixteen bytes of a line.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct KeyShape {
-    word: u128,
-    mask: u128,
-    pub(super) len: usize,
-    /// Where its value goes; `None` for a key that nobody asked for.
-    pub(super) slot: Option<usize>,
-}
-
-/// Keys of one shape that are kept.
-const KEYS_MAX: usize = 16;
-
-impl KeyShapes {
-    /// The key at `start`, when it is the one that is expected as number `place`.
-    #[inline(always)]
-    pub(super) fn expected(&self, place: usize, bytes: &[u8], start: usize) -> Option<KeyShape> {
-        let key = self.keys.get(place)?;
-        let word = bytes.get(start..)?.first_chunk::<16>()?;
-        let same = (u128::from_le_bytes(*word) ^ key.word) & key.mask == 0;
-        same.then_some(*key)
-    }
-
-    /// Remembers the key that was parsed as number `place`: `bytes` from `start` to `end`.
-    pub(super) fn learn(
-        &mut self,
-        place: usize,
-        bytes: &[u8],
-        (start, end): (usize, usize),
-        slot: Option<usize>,
-    ) {
-        let len = end - start;
-        if len > 16 || place >= KEYS_MAX || place > self.keys.len() {
-            return;
-        }
-        let mut word = [0; 16];
-        word[..len].copy_from_slice(&bytes[start..end]);
-        let key = KeyShape {
-            word: u128::from_le_bytes(word),
-            mask: u128::MAX >> (128 - 8 * len),
-            len,
-            slot,
-        };
-        match self.keys.get_mut(place) {
-            Some(old) => *old = key,
-            None => self.keys.push(key),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use trace_query::{FieldPath, FieldTable, Value};
 use super::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
 use crate::{Decoded, Event};
 
+mod tails;
+
 const FIELDS: [&str; 12] = [
     "name", "cat", "pid", "tid", "ts", "dur", "fhash", "ret", "epoch", "fname", "a.b", "level",
 ];
