@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
 use trace_events::gzip::{
-    Entry, Inflater, Piece, PieceEnd, ScanOptions, TextBuffer, TextSink, scan,
+    Entry, Inflater, Piece, PieceEnd, ScanOptions, Scanner, TextBuffer, TextSink,
 };
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((&[spacing, skip, len], file)) = input.split_first_chunk() else { return };
     let mut collected = Collected::default();
     let options = ScanOptions { spacing_bytes: Some(u64::from(spacing) * 64) };
-    let scanned = scan(file, options, &mut collected).expect("memory can be read");
+    let scanned = Scanner::default().scan(file, options, &mut collected).expect("memory can be read");
     let mut text = TextBuffer::new();
     for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
         let start = piece.entry.byte_offset() as usize;

@@ -9,6 +9,7 @@ use trace_query::FieldPath;
 use crate::ReadError;
 use crate::dft::{BuildOptions, update_sidecar};
 use crate::packet_files::{PacketInput, inputs, update_packets};
+use crate::source::Scratch;
 use crate::stored::LeafIndexOptions;
 
 /// Bytes of packets of a chunk: finer than of text, because any packet can be entered.
@@ -107,7 +108,11 @@ impl IndexFile {
     ///
     /// When the file cannot be read or the sidecar not written, or columns are asked of a kind that
     /// has none.
-    pub fn update(&self, options: &IndexOptions) -> Result<Indexed, ReadError> {
+    pub fn update(
+        &self,
+        options: &IndexOptions,
+        scratch: &mut Scratch,
+    ) -> Result<Indexed, ReadError> {
         let Some(input) = &self.packets else {
             let defaults = BuildOptions::default();
             let mut build = BuildOptions {
@@ -119,7 +124,7 @@ impl IndexFile {
             for field in &options.fields {
                 build.config.add(FieldPath::new(field));
             }
-            return update_sidecar(&self.path, &build, options.anew);
+            return update_sidecar(&self.path, &build, options.anew, scratch);
         };
         if options.columns {
             return Err(ReadError::NoColumns {

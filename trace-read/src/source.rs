@@ -1,6 +1,6 @@
 //! What can be read: a file or a stream of a storage, in chunks.
 
-use trace_events::gzip::{Inflater, TextBuffer};
+use trace_events::gzip::{Inflater, Scanner, TextBuffer};
 use trace_events::{Decoded, EachEvent};
 use trace_index::{Chunk, ColumnFilter, Index};
 use trace_query::{BareUnit, Expr, FieldTable, Filter};
@@ -190,10 +190,12 @@ pub(crate) fn chunk_tasks(index: &Index, chunks: &[usize], batch_bytes: u64) -> 
 /// Working space of one thread.
 #[derive(Default)]
 pub struct Scratch {
-    /// Inflates.
+    /// Inflates pieces.
     pub inflater: Inflater,
-    /// What was inflated.
+    /// What was inflated of a piece.
     pub text: TextBuffer,
+    /// Inflates whole files.
+    pub scanner: Scanner,
 }
 
 /// What reading cost and found.

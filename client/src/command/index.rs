@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use serde_json::{Value, json};
 use trace_read::{
-    IndexFile, IndexOptions, Indexed, Limits, ReadError, Update, index_files, sidecar_path,
+    IndexFile, IndexOptions, Indexed, Limits, ReadError, Scratch, Update, index_files, sidecar_path,
 };
 
 use super::table::{Table, bytes_text};
@@ -104,12 +104,13 @@ fn update_all(
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
     let work = || {
+        let mut scratch = Scratch::default();
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(file) = files.get(place) else {
                 return;
             };
-            let outcome = file.update(options);
+            let outcome = file.update(options, &mut scratch);
             let mut outcomes = outcomes.lock().unwrap_or_else(|poison| poison.into_inner());
             outcomes.push((place, outcome));
         }

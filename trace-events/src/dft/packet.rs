@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use trace_query::FieldTable;
 
 use super::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
-use crate::gzip::{Entry, ScanOptions, TextSink, is_gzip, scan};
+use crate::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
 /// Decodes packets of a `dft` stream, which are text or, told by their first bytes, gzip. A packet
@@ -14,6 +14,7 @@ use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 pub struct PacketDecoder {
     decoder: DftDecoder,
     declared: Declared,
+    scanner: Box<Scanner>,
 }
 
 /// What the packets decoded so far declared.
@@ -31,6 +32,7 @@ impl PacketDecoder {
         PacketDecoder {
             decoder: DftDecoder::new(table, names, unit),
             declared: Declared::default(),
+            scanner: Box::default(),
         }
     }
 
@@ -64,7 +66,7 @@ impl Decoder for PacketDecoder {
         let options = ScanOptions {
             spacing_bytes: None,
         };
-        let scanned = scan(packet, options, &mut packet_text);
+        let scanned = self.scanner.scan(packet, options, &mut packet_text);
         packet_text.finish();
         match scanned {
             // A producer that was killed leaves a torn member: what it wrote counts.

@@ -4,7 +4,7 @@
 //! inflated on their own; what one big member holds cannot, because deflate refers back to the
 //! last 32 KiB of its own text and its blocks begin at any bit. An [`Entry`] is a place where
 //! inflating can begin: the start of a member, or the start of a deflate block inside one together
-//! with the text in front of it (Mark Adler's zran method). [`scan`] reads a file once, in bounded
+//! with the text in front of it (Mark Adler's zran method). [`Scanner`] reads a file once, in bounded
 //! memory, and finds entries on the way; [`Inflater`] inflates what lies between two of them.
 //!
 //! Two libraries share the work: libdeflate inflates what is whole and fits in memory, zlib-rs
@@ -26,7 +26,7 @@ mod tests;
 pub use entry::{Entry, Piece, PieceEnd};
 pub use header::is_gzip;
 pub use inflater::Inflater;
-pub use scan::{ScanOptions, Scanned, TextSink, scan};
+pub use scan::{ScanOptions, Scanned, Scanner, TextSink};
 pub use text::TextBuffer;
 
 /// How far back deflate can refer.

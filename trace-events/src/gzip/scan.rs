@@ -50,39 +50,58 @@ pub struct Scanned {
     pub fault: Option<(u64, &'static str)>,
 }
 
-/// Inflates all of `source` into `sink`, in memory bounded by a member that is inflated whole.
-///
-/// # Errors
-///
-/// When the source cannot be read. Damage is no error: see [`Scanned::fault`].
-pub fn scan<R: Read, S: TextSink>(
-    source: R,
-    options: ScanOptions,
-    sink: &mut S,
-) -> Result<Scanned, GzipError> {
-    let mut scan = Scan {
-        input: Input {
-            source,
-            bytes: Vec::new(),
-            at: 0,
-            offset: 0,
-            ended: false,
-        },
-        inflater: Inflater::default(),
-        text: TextBuffer::new(),
-        options,
-        scanned: Scanned::default(),
-        entry_at: None,
-    };
-    while scan.member(sink)?.is_continue() {}
-    scan.scanned.file_len = scan.input.position();
-    Ok(scan.scanned)
+/// Scans gzip files. Keeps its working space from file to file, because fresh memory of the size
+/// of a member costs a twentieth of inflating it.
+#[derive(Default)]
+pub struct Scanner {
+    inflater: Inflater,
+    text: TextBuffer,
+    input: Vec<u8>,
+}
+
+impl std::fmt::Debug for Scanner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scanner").finish_non_exhaustive()
+    }
+}
+
+impl Scanner {
+    /// Inflates all of `source` into `sink`, in memory bounded by a member that is inflated whole.
+    ///
+    /// # Errors
+    ///
+    /// When the source cannot be read. Damage is no error: see [`Scanned::fault`].
+    pub fn scan<R: Read, S: TextSink>(
+        &mut self,
+        source: R,
+        options: ScanOptions,
+        sink: &mut S,
+    ) -> Result<Scanned, GzipError> {
+        self.input.clear();
+        let mut scan = Scan {
+            input: Input {
+                source,
+                bytes: &mut self.input,
+                at: 0,
+                offset: 0,
+                ended: false,
+            },
+            inflater: &mut self.inflater,
+            text: &mut self.text,
+            options,
+            scanned: Scanned::default(),
+            entry_at: None,
+        };
+        while scan.member(sink)?.is_continue() {}
+        scan.scanned.file_len = scan.input.position();
+        Ok(scan.scanned)
+    }
 }
 
 /// The bytes of the file around the present place.
-struct Input<R> {
+struct Input<'b, R> {
     source: R,
-    bytes: Vec<u8>,
+    bytes: &'b mut Vec<u8>,
     /// The present place in `bytes`.
     at: usize,
     /// Offset in the file of the first of `bytes`.
@@ -90,7 +109,7 @@ struct Input<R> {
     ended: bool,
 }
 
-impl<R: Read> Input<R> {
+impl<R: Read> Input<'_, R> {
     fn position(&self) -> u64 {
         self.offset + self.at as u64
     }
@@ -188,17 +207,17 @@ impl StreamText {
     }
 }
 
-struct Scan<R> {
-    input: Input<R>,
-    inflater: Inflater,
-    text: TextBuffer,
+struct Scan<'b, R> {
+    input: Input<'b, R>,
+    inflater: &'b mut Inflater,
+    text: &'b mut TextBuffer,
     options: ScanOptions,
     scanned: Scanned,
     /// Offset in the text of the last entry that was shown.
     entry_at: Option<u64>,
 }
 
-impl<R: Read> Scan<R> {
+impl<R: Read> Scan<'_, R> {
     fn fault(&mut self, reason: &'static str) -> ControlFlow<()> {
         self.scanned.fault = Some((self.input.position(), reason));
         ControlFlow::Break(())
@@ -277,7 +296,7 @@ impl<R: Read> Scan<R> {
                 self.input.rest(),
                 self.input.ended,
                 WHOLE_TEXT_BYTES_MAX,
-                &mut self.text,
+                self.text,
             );
             if let Some(len) = found {
                 let spacing = self.options.spacing_bytes.unwrap_or(0);

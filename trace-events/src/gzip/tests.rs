@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
-use super::{Entry, Inflater, Piece, ScanOptions, Scanned, TextBuffer, TextSink, scan};
+use super::{Entry, Inflater, Piece, ScanOptions, Scanned, Scanner, TextBuffer, TextSink};
 
 #[derive(Default)]
 struct Collected {
@@ -33,7 +33,9 @@ impl TextSink for Collected {
 
 fn scan_all(file: &[u8], spacing_bytes: Option<u64>) -> (Scanned, Collected) {
     let mut collected = Collected::default();
-    let scanned = scan(file, ScanOptions { spacing_bytes }, &mut collected).unwrap();
+    let scanned = Scanner::default()
+        .scan(file, ScanOptions { spacing_bytes }, &mut collected)
+        .unwrap();
     assert_eq!(scanned.text_len, collected.text.len() as u64);
     (scanned, collected)
 }

@@ -8,7 +8,7 @@ use trace_events::dft::{
     DIMENSIONS, DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, SHAPED_FIELDS,
     Shapes, TimeUnit,
 };
-use trace_events::gzip::{Entry, ScanOptions, TextSink, scan};
+use trace_events::gzip::{Entry, ScanOptions, TextSink};
 use trace_events::{Decoded, Event};
 use trace_index::{
     Checkpoint, Chunk, ChunkBuilder, ChunkSummary, Identity, Index, IndexConfig, Lexicon, Members,
@@ -20,6 +20,7 @@ use super::attachment::{self, FileFacts};
 use super::columns::{BuiltColumns, ColumnsSink};
 use super::head::head_of;
 use crate::beside::Checked;
+use crate::source::Scratch;
 use crate::{LocalFile, ReadError};
 
 /// How a file is indexed.
@@ -70,18 +71,26 @@ const SLACK_PART: u64 = 8;
 /// # Errors
 ///
 /// When the file cannot be read. Damage is told in [`Built::fault`]; what lies in front is indexed.
-pub fn build(path: &Path, options: &BuildOptions) -> Result<Built, ReadError> {
-    Ok(pass(path, options)?.into_built(&options.config))
+pub fn build(
+    path: &Path,
+    options: &BuildOptions,
+    scratch: &mut Scratch,
+) -> Result<Built, ReadError> {
+    Ok(pass(path, options, scratch)?.into_built(&options.config))
 }
 
 /// Reads the file once and finds all that an index is made of.
-pub(super) fn pass(path: &Path, options: &BuildOptions) -> Result<Pass, ReadError> {
+pub(super) fn pass(
+    path: &Path,
+    options: &BuildOptions,
+    scratch: &mut Scratch,
+) -> Result<Pass, ReadError> {
     let place = path.display().to_string();
     let failed = |error| ReadError::fetch(&*place, error);
     let mut source = Checked::open(path).map_err(failed)?;
     let local = LocalFile::open(path).map_err(failed)?;
     let len = local.file().metadata().map_err(failed)?.len();
-    let head = head_of(&local, len)?;
+    let head = head_of(&local, len, &mut scratch.scanner)?;
     let mut build = Build::new(options, head.unit);
     if options.columns {
         build.visitor.builder.keep_columns();
@@ -92,8 +101,10 @@ pub(super) fn pass(path: &Path, options: &BuildOptions) -> Result<Pass, ReadErro
         let scan_options = ScanOptions {
             spacing_bytes: Some(options.spacing_bytes),
         };
-        let scanned =
-            scan(&mut source, scan_options, &mut build).map_err(|source| ReadError::Gzip {
+        let scanner = &mut scratch.scanner;
+        let scanned = scanner
+            .scan(&mut source, scan_options, &mut build)
+            .map_err(|source| ReadError::Gzip {
                 place: place.clone(),
                 source,
             })?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use trace_events::EachEvent;
 use trace_events::dft::{DftDecoder, Names, Skim, TimeUnit};
+use trace_events::gzip::Scanner;
 use trace_index::ColumnFilter;
 use trace_query::{BareUnit, FieldTable, Filter};
 
@@ -78,7 +79,7 @@ impl DftFile {
             },
             None => {
                 sidecar = None;
-                head_of(&local, len)?
+                head_of(&local, len, &mut Scanner::default())?
             }
         };
         Ok(DftFile {
@@ -299,7 +300,9 @@ impl DftFile {
                     }
                 }
             }
-            (None, _) if self.gzip => super::scan::read_all(self, &mut events)?,
+            (None, _) if self.gzip => {
+                super::scan::read_all(self, &mut scratch.scanner, &mut events)?;
+            }
             (None, slices) => {
                 for slice in slices {
                     let start = *slice as u64 * SLICE_BYTES;

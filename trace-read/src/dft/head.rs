@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use trace_events::Event;
 use trace_events::dft::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
-use trace_events::gzip::{Entry, ScanOptions, TextSink, is_gzip, scan};
+use trace_events::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
 use trace_query::FieldTable;
 
 use crate::{Fetch, ReadError};
@@ -32,7 +32,11 @@ pub(super) fn begins_as_gzip(fetch: &dyn Fetch, len: u64) -> Result<bool, ReadEr
 }
 
 /// Reads the start of a file of `len` bytes.
-pub(super) fn head_of(fetch: &dyn Fetch, len: u64) -> Result<Head, ReadError> {
+pub(super) fn head_of(
+    fetch: &dyn Fetch,
+    len: u64,
+    scanner: &mut Scanner,
+) -> Result<Head, ReadError> {
     let head = fetch.fetch_one(0..len.min(HEAD_BYTES));
     let head = head.map_err(|error| ReadError::fetch(fetch.place(), error))?;
     let gzip = is_gzip(&head);
@@ -44,17 +48,15 @@ pub(super) fn head_of(fetch: &dyn Fetch, len: u64) -> Result<Head, ReadError> {
     }
     let mut text = HeadText::default();
     // That the bytes end inside a member is no fault here.
-    scan(
-        &head[..],
-        ScanOptions {
-            spacing_bytes: None,
-        },
-        &mut text,
-    )
-    .map_err(|source| ReadError::Gzip {
-        place: fetch.place(),
-        source,
-    })?;
+    let options = ScanOptions {
+        spacing_bytes: None,
+    };
+    scanner
+        .scan(&head[..], options, &mut text)
+        .map_err(|source| ReadError::Gzip {
+            place: fetch.place(),
+            source,
+        })?;
     Ok(Head {
         gzip,
         unit: unit_of(&text.0),

@@ -69,13 +69,13 @@ impl DftFile {
             });
         };
         if piece.raw.end - piece.raw.start > PIECE_BYTES_MAX {
-            return super::scan::read_ranges(self, &ranges, events);
+            return super::scan::read_ranges(self, &ranges, &mut scratch.scanner, events);
         }
         match self.inflate_lines(sidecar, (piece, behind), last.end, scratch, events) {
             // Without the history of the piece the text is reached from the begin of the file.
             Err(error) if error.is_of_index() => {
                 events.counters.damaged.push(error.line());
-                return super::scan::read_ranges(self, &ranges, events);
+                return super::scan::read_ranges(self, &ranges, &mut scratch.scanner, events);
             }
             done => done?,
         }

@@ -7,7 +7,7 @@ use trace_events::Event;
 use trace_events::dft::{
     DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit,
 };
-use trace_events::gzip::{Entry, ScanOptions, Scanned, TextSink, scan};
+use trace_events::gzip::{Entry, ScanOptions, Scanned, Scanner, TextSink};
 use trace_query::FieldTable;
 
 use super::file::DftFile;
@@ -38,8 +38,8 @@ impl Read for Bytes<'_> {
 }
 
 fn scan_text(
-    fetch: &dyn Fetch,
-    len: u64,
+    scanner: &mut Scanner,
+    (fetch, len): (&dyn Fetch, u64),
     each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<Scanned, ReadError> {
     struct Text<'e>(&'e mut dyn FnMut(&[u8]) -> ControlFlow<()>);
@@ -52,16 +52,23 @@ fn scan_text(
     let options = ScanOptions {
         spacing_bytes: None,
     };
-    scan(Bytes { fetch, at: 0, len }, options, &mut Text(each)).map_err(|source| ReadError::Gzip {
-        place: fetch.place(),
-        source,
-    })
+    let bytes = Bytes { fetch, at: 0, len };
+    scanner
+        .scan(bytes, options, &mut Text(each))
+        .map_err(|source| ReadError::Gzip {
+            place: fetch.place(),
+            source,
+        })
 }
 
 /// Gives all events of a compressed file that has no index.
-pub(super) fn read_all(file: &DftFile, events: &mut Events<'_, '_>) -> Result<(), ReadError> {
+pub(super) fn read_all(
+    file: &DftFile,
+    scanner: &mut Scanner,
+    events: &mut Events<'_, '_>,
+) -> Result<(), ReadError> {
     let mut lines = Lines::default();
-    let scanned = scan_text(&*file.fetch, file.len, &mut |text| {
+    let scanned = scan_text(scanner, (&*file.fetch, file.len), &mut |text| {
         lines.feed(text, |part| events.part(part))
     })?;
     let _whole = lines.finish(|part| events.part(part));
@@ -80,6 +87,7 @@ pub(super) fn read_all(file: &DftFile, events: &mut Events<'_, '_>) -> Result<()
 pub(super) fn read_ranges(
     file: &DftFile,
     ranges: &[Range<u64>],
+    scanner: &mut Scanner,
     events: &mut Events<'_, '_>,
 ) -> Result<(), ReadError> {
     let Some(end) = ranges.last().map(|range| range.end) else {
@@ -87,7 +95,7 @@ pub(super) fn read_ranges(
     };
     let mut lines: Vec<Lines> = ranges.iter().map(|_| Lines::default()).collect();
     let mut at = 0_u64;
-    let scanned = scan_text(&*file.fetch, file.len, &mut |text| {
+    let scanned = scan_text(scanner, (&*file.fetch, file.len), &mut |text| {
         let here = at..at + text.len() as u64;
         at = here.end;
         for (range, lines) in ranges.iter().zip(&mut lines) {
@@ -132,9 +140,11 @@ pub(super) fn names_of(file: &DftFile) -> Result<HashNames, ReadError> {
         ControlFlow::Continue(())
     };
     if file.gzip {
-        scan_text(&*file.fetch, file.len, &mut |text| {
-            lines.feed(text, &mut take)
-        })?;
+        scan_text(
+            &mut Scanner::default(),
+            (&*file.fetch, file.len),
+            &mut |text| lines.feed(text, &mut take),
+        )?;
     } else {
         let mut at = 0;
         while at < file.len {

@@ -13,13 +13,24 @@ use trace_events::Decoder;
 use trace_events::dft::{DftDecoder, Names};
 use trace_query::{FieldPath, FieldTable, Program, Query};
 
-use super::{BuildOptions, DftSet, build, update_sidecar};
+use super::{BuildOptions, Built, DftSet};
 use crate::beside::{sidecar_path, write_sidecar};
-use crate::indexing::Update;
-use crate::{Columns, Limits, Ndjson, Report, Request, RowFormat, count, group_by, write_rows};
+use crate::indexing::{Indexed, Update};
+use crate::{
+    Columns, Limits, Ndjson, ReadError, Report, Request, RowFormat, Scratch, count, group_by,
+    write_rows,
+};
 
 mod columns;
 mod hashes;
+
+fn build(path: &Path, options: &BuildOptions) -> Result<Built, ReadError> {
+    super::build(path, options, &mut Scratch::default())
+}
+
+fn update_sidecar(path: &Path, options: &BuildOptions, anew: bool) -> Result<Indexed, ReadError> {
+    super::update_sidecar(path, options, anew, &mut Scratch::default())
+}
 
 /// Small enough that every file has many chunks and entries.
 fn options(chunk_bytes: u64) -> BuildOptions {

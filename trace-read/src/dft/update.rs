@@ -9,6 +9,7 @@ use super::columns::{columns_of, remove_columns};
 use crate::ReadError;
 use crate::beside::{usable, write_sidecar};
 use crate::indexing::{Indexed, Update, summary};
+use crate::source::Scratch;
 
 /// Makes the sidecar of the DFTracer file at `path` have what `options` ask for: not at all when it
 /// has that, by adding dimensions when only those are missing, or anew. A sidecar that is damaged
@@ -21,16 +22,17 @@ pub fn update_sidecar(
     path: &Path,
     options: &BuildOptions,
     anew: bool,
+    scratch: &mut Scratch,
 ) -> Result<Indexed, ReadError> {
     let old = if anew { None } else { usable(path) };
     let Some((index, sidecar_bytes)) = old else {
-        return built(path, options);
+        return built(path, options, scratch);
     };
     let columns_bytes = match options.columns {
         false => None,
         true => match columns_of(path, &index, &options.config) {
             Some(bytes) => Some(bytes),
-            None => return built(path, options),
+            None => return built(path, options, scratch),
         },
     };
     match options
@@ -41,19 +43,19 @@ pub fn update_sidecar(
             columns_bytes,
             ..summary(Update::Fresh, &index, sidecar_bytes)
         }),
-        Work::Everything => built(path, options),
-        Work::Dimensions(missing) => extended(path, options, index, &missing),
+        Work::Everything => built(path, options, scratch),
+        Work::Dimensions(missing) => extended(path, options, (index, &missing), scratch),
     }
 }
 
-fn built(path: &Path, options: &BuildOptions) -> Result<Indexed, ReadError> {
+fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<Indexed, ReadError> {
     let Built {
         index,
         decoded,
         fault,
         columns,
         ..
-    } = super::build::build(path, options)?;
+    } = super::build::build(path, options, scratch)?;
     let columns_bytes = match columns {
         Some(columns) => Some(columns.keep(path)?),
         None => {
@@ -73,8 +75,8 @@ fn built(path: &Path, options: &BuildOptions) -> Result<Indexed, ReadError> {
 fn extended(
     path: &Path,
     options: &BuildOptions,
-    mut index: Index,
-    missing: &[trace_query::FieldPath],
+    (mut index, missing): (Index, &[trace_query::FieldPath]),
+    scratch: &mut Scratch,
 ) -> Result<Indexed, ReadError> {
     let mut config = IndexConfig::new(missing.iter().map(|field| field.as_str()));
     config.expected_entries = options.config.expected_entries;
@@ -87,6 +89,7 @@ fn extended(
             columns: false,
             ..options.clone()
         },
+        scratch,
     )?;
     // The names that are kept know nothing of a lexicon.
     pass.settle(&config, None);
@@ -103,7 +106,7 @@ fn extended(
         .collect();
     if !same || index.extend(&config, &summaries).is_err() {
         // Cut into chunks in another way.
-        return built(path, options);
+        return built(path, options, scratch);
     }
     let sidecar_bytes = write_sidecar(path, &index)?;
     let names = missing

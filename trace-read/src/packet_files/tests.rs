@@ -13,8 +13,8 @@ use trace_query::{FieldPath, Query};
 use super::open_paths;
 use crate::beside::sidecar_path;
 use crate::{
-    Columns, IndexOptions, Limits, Ndjson, Report, Request, Update, count, group_by, index_files,
-    write_group_ndjson, write_rows,
+    Columns, IndexOptions, Limits, Ndjson, Report, Request, Scratch, Update, count, group_by,
+    index_files, write_group_ndjson, write_rows,
 };
 
 /// A packet of a CTF stream: its begin, and events with a time behind it, a class and a number.
@@ -123,7 +123,11 @@ fn options(chunk_bytes: u64, fields: &[&str]) -> IndexOptions {
 fn index(paths: &[PathBuf], options: &IndexOptions) -> Vec<Update> {
     let files = paths.iter().flat_map(|path| index_files(path).unwrap());
     files
-        .map(|file| file.update(options).unwrap().update)
+        .map(|file| {
+            file.update(options, &mut Scratch::default())
+                .unwrap()
+                .update
+        })
         .collect()
 }
 
@@ -508,6 +512,9 @@ fn columns_are_refused_where_there_are_none() {
         ..IndexOptions::default()
     };
     let files = index_files(&paths[1]).unwrap();
-    let refused = files[0].update(&asked).unwrap_err().to_string();
+    let refused = files[0]
+        .update(&asked, &mut Scratch::default())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("DFTracer files only"), "{refused}");
 }
