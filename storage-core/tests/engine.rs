@@ -405,6 +405,10 @@ async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
     }
 }
 
+fn storages_left(folder: &Path) -> usize {
+    std::fs::read_dir(folder.join("storages")).unwrap().count()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
     let folder = tempfile::tempdir().unwrap();
@@ -416,10 +420,7 @@ async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
         engine.storage(storage).unwrap_err().code(),
         "storage_not_found"
     );
-    let left = std::fs::read_dir(folder.path().join("storages"))
-        .unwrap()
-        .count();
-    assert_eq!(left, 0);
+    assert_eq!(storages_left(folder.path()), 0);
     engine.shutdown().await.unwrap();
 }
 
@@ -483,6 +484,33 @@ async fn long_work_tells_how_far_it_is_and_stops_when_told() {
     engine.shutdown().await.unwrap();
 }
 
+/// Readers take a run as one piece of work, so what matters of it is what it expands to.
+#[tokio::test(flavor = "multi_thread")]
+async fn packets_that_compress_well_are_cut_into_runs_by_what_they_expand_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    let storage = prepare(&engine, &[("zeros", LeafType::Array)]).await;
+    for sequence in 0..12 {
+        let zeros = Bytes::from(vec![0; 1 << 20]);
+        let packet = NewPacket::new(0, sequence, zeros, Facts::default());
+        let outcome = push(&engine, storage, "zeros", vec![packet]).await;
+        assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
+    }
+    let leaves = engine.leaves(storage).await.unwrap().leaves;
+    let [leaf] = &leaves[..] else {
+        panic!("one stream has one leaf: {leaves:?}");
+    };
+    assert!(leaf.length < 1 << 20, "{} bytes stored", leaf.length);
+    assert_eq!(leaf.runs.len(), 3, "{:?}", leaf.runs);
+    assert!(
+        leaf.runs.is_sorted_by(|one, next| one.end == next.start),
+        "{:?}",
+        leaf.runs
+    );
+    assert_eq!(leaf.runs.last().unwrap().end, leaf.length);
+    engine.shutdown().await.unwrap();
+}
+
 /// A push whose storage is deleted meanwhile is told so, whatever of it was written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_ends_pushes_that_are_under_way() {
@@ -511,10 +539,7 @@ async fn a_deletion_ends_pushes_that_are_under_way() {
     for pushing in pushing {
         assert_eq!(pushing.await.unwrap().code(), "storage_not_found");
     }
-    let left = std::fs::read_dir(folder.path().join("storages"))
-        .unwrap()
-        .count();
-    assert_eq!(left, 0);
+    assert_eq!(storages_left(folder.path()), 0);
     assert_eq!(engine.counters().in_flight_bytes.get(), 0);
     // What comes after it is not held up.
     let next = prepare(&engine, &BOTH).await;

@@ -33,6 +33,7 @@ mod request;
 mod rows;
 mod sidecar;
 mod source;
+mod spill;
 mod stored;
 
 pub use aggregate::{GROUPS_MAX, GroupRow, count, group_by};

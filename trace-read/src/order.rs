@@ -2,15 +2,22 @@
 //!
 //! Workers deliver sorted runs of rows. Runs are merged as they are needed; when those that wait
 //! take more than the budget they are merged into one run in a temporary file, from which the merge
-//! goes on reading. So the first rows leave as soon as nothing earlier can come, and a result of
-//! any size takes no more memory than the budget and a buffer a spilled run.
+//! goes on reading. Runs in files are merged into longer ones when there are many. So the first
+//! rows leave as soon as nothing earlier can come, and a result of any size takes no more memory
+//! than the budget and the buffers of a fixed number of files.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
 
 use crate::ReadError;
+use crate::spill::{SpillWriter, SpilledRun};
+
+/// Runs in files of one level that are merged into one of the next: each has a buffer and an open
+/// file.
+const FAN_IN: usize = 16;
+/// Levels of runs in files. Each row is written at most this often until the last level holds
+/// `FAN_IN` runs, which is 65,536 times the budget.
+const LEVELS: usize = 4;
 
 /// Where a row stands among all rows. Rows without a time come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,9 +50,9 @@ impl Run {
             .push((key, narrow(start), narrow(self.bytes.len() - start)));
     }
 
-    /// Bytes of memory that the run takes.
+    /// Bytes of memory that the run takes while it waits.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + self.rows.len() * size_of::<(RowKey, u32, u32)>()
+        size_of::<Source>() + self.bytes.len() + self.rows.len() * size_of::<(RowKey, u32, u32)>()
     }
 
     /// Whether it has no row.
@@ -53,9 +60,12 @@ impl Run {
         self.rows.is_empty()
     }
 
-    /// Puts the rows in order.
+    /// Puts the rows in order, for a run that gets no more of them.
     pub(crate) fn sort(&mut self) {
         self.rows.sort_unstable_by_key(|row| row.0);
+        // Runs wait for each other; room for rows that do not come would wait with them.
+        self.rows.shrink_to_fit();
+        self.bytes.shrink_to_fit();
     }
 
     fn row(&self, index: usize) -> Option<(RowKey, &[u8])> {
@@ -65,51 +75,48 @@ impl Run {
     }
 }
 
-/// A run in a file: records of key and length, then the bytes.
-struct SpilledRun {
-    reader: BufReader<File>,
-    left: u64,
-    key: RowKey,
-    bytes: Vec<u8>,
-}
-
-const RECORD_BYTES: usize = 8 + 4 + 4 + 4;
-
-impl SpilledRun {
-    /// Reads the next row; false at the end.
-    fn next(&mut self) -> std::io::Result<bool> {
-        if self.left == 0 {
-            return Ok(false);
-        }
-        self.left -= 1;
-        let mut record = [0; RECORD_BYTES];
-        self.reader.read_exact(&mut record)?;
-        let word = |at: usize| {
-            u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
-        };
-        let ts = u64::from(word(0)) | u64::from(word(4)) << 32;
-        self.key = RowKey {
-            ts: ts.cast_signed(),
-            task: word(8),
-            row: word(12),
-        };
-        self.bytes.resize(word(16) as usize, 0);
-        self.reader.read_exact(&mut self.bytes)?;
-        Ok(true)
-    }
-}
-
 enum Source {
     Memory { run: Run, next: usize },
-    Spilled(SpilledRun),
+    Spilled { run: SpilledRun, level: usize },
+}
+
+impl Source {
+    /// The row that comes next.
+    fn row(&self) -> Option<(RowKey, &[u8])> {
+        match self {
+            Source::Memory { run, next } => run.row(*next),
+            Source::Spilled { run, .. } => run.row(),
+        }
+    }
+
+    /// Goes on to the next row; its key.
+    fn advance(&mut self) -> std::io::Result<Option<RowKey>> {
+        match self {
+            Source::Memory { next, .. } => *next += 1,
+            Source::Spilled { run, .. } => run.advance()?,
+        }
+        Ok(self.row().map(|(key, _)| key))
+    }
+
+    /// The level of a run in a file.
+    fn level(&self) -> Option<usize> {
+        match self {
+            Source::Memory { .. } => None,
+            Source::Spilled { level, .. } => Some(*level),
+        }
+    }
 }
 
 /// Merges runs.
 pub(crate) struct Merge {
     sources: Vec<Option<Source>>,
+    /// Places in `sources` that are to be used again.
+    free: Vec<usize>,
     heads: BinaryHeap<Reverse<(RowKey, usize)>>,
     memory: usize,
     budget: usize,
+    fan_in: usize,
+    levels: usize,
     spills: u64,
 }
 
@@ -118,9 +125,12 @@ impl Merge {
     pub(crate) fn new(budget: usize) -> Merge {
         Merge {
             sources: Vec::new(),
+            free: Vec::new(),
             heads: BinaryHeap::new(),
             memory: 0,
             budget,
+            fan_in: FAN_IN,
+            levels: LEVELS,
             spills: 0,
         }
     }
@@ -148,13 +158,10 @@ impl Merge {
     }
 
     fn insert(&mut self, key: RowKey, source: Source) {
-        let slot = match self.sources.iter().position(Option::is_none) {
-            Some(slot) => slot,
-            None => {
-                self.sources.push(None);
-                self.sources.len() - 1
-            }
-        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.sources.push(None);
+            self.sources.len() - 1
+        });
         self.sources[slot] = Some(source);
         self.heads.push(Reverse((key, slot)));
     }
@@ -177,19 +184,10 @@ impl Merge {
             let source = self.sources[slot]
                 .as_mut()
                 .expect("a head belongs to a source");
-            let following = match source {
-                Source::Memory { run, next } => {
-                    if let Some((_, bytes)) = run.row(*next) {
-                        give(bytes)?;
-                    }
-                    *next += 1;
-                    run.row(*next).map(|(key, _)| key)
-                }
-                Source::Spilled(run) => {
-                    give(&run.bytes)?;
-                    run.next().map_err(ReadError::Spill)?.then_some(run.key)
-                }
-            };
+            if let Some((_, bytes)) = source.row() {
+                give(bytes)?;
+            }
+            let following = source.advance().map_err(ReadError::Spill)?;
             match following {
                 Some(key) => self.heads.push(Reverse((key, slot))),
                 None => self.release(slot),
@@ -199,57 +197,54 @@ impl Merge {
     }
 
     fn release(&mut self, slot: usize) {
+        self.free.push(slot);
         if let Some(Source::Memory { run, .. }) = self.sources[slot].take() {
             self.memory -= run.size();
         }
     }
 
-    /// Merges the runs that are in memory into one in a file.
+    /// Merges the runs that are in memory into one in a file, and runs in files where these have
+    /// become many.
     fn spill(&mut self) -> std::io::Result<()> {
-        let is_memory = |source: &Option<Source>| matches!(source, Some(Source::Memory { .. }));
+        self.put_aside(None, 0)?;
+        self.spills += 1;
+        for level in 0..self.levels {
+            let sources = self.sources.iter().flatten();
+            let runs = sources.filter(|source| source.level() == Some(level));
+            if runs.count() < self.fan_in {
+                break;
+            }
+            self.put_aside(Some(level), (level + 1).min(self.levels - 1))?;
+        }
+        Ok(())
+    }
+
+    /// Merges the runs of level `from`, those in memory for `None`, into one in a file of level
+    /// `to`.
+    fn put_aside(&mut self, from: Option<usize>, to: usize) -> std::io::Result<()> {
+        let is_taken =
+            |slot: usize| matches!(&self.sources[slot], Some(source) if source.level() == from);
         let (mut heads, kept): (BinaryHeap<_>, BinaryHeap<_>) = std::mem::take(&mut self.heads)
             .into_iter()
-            .partition(|head| is_memory(&self.sources[head.0.1]));
+            .partition(|head| is_taken(head.0.1));
         self.heads = kept;
-        let mut writer = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
-        let mut rows = 0;
+        let mut writer = SpillWriter::new()?;
         while let Some(Reverse((_, slot))) = heads.pop() {
-            let Some(Source::Memory { run, next }) = &mut self.sources[slot] else {
+            let Some(source) = &mut self.sources[slot] else {
                 continue;
             };
-            if let Some((key, bytes)) = run.row(*next) {
-                let len = u32::try_from(bytes.len()).map_err(std::io::Error::other)?;
-                writer.write_all(&key.ts.to_le_bytes())?;
-                writer.write_all(&key.task.to_le_bytes())?;
-                writer.write_all(&key.row.to_le_bytes())?;
-                writer.write_all(&len.to_le_bytes())?;
-                writer.write_all(bytes)?;
-                rows += 1;
+            if let Some((key, bytes)) = source.row() {
+                writer.row(key, bytes)?;
             }
-            *next += 1;
-            match run.row(*next) {
-                Some((key, _)) => heads.push(Reverse((key, slot))),
+            match source.advance()? {
+                Some(key) => heads.push(Reverse((key, slot))),
                 None => self.release(slot),
             }
         }
-        let mut file = writer.into_inner()?;
-        file.rewind()?;
-        let reader = BufReader::with_capacity(256 << 10, file);
-        let key = RowKey {
-            ts: 0,
-            task: 0,
-            row: 0,
-        };
-        let mut run = SpilledRun {
-            reader,
-            left: rows,
-            key,
-            bytes: Vec::new(),
-        };
-        if run.next()? {
-            self.insert(run.key, Source::Spilled(run));
+        let run = writer.finish()?;
+        if let Some((key, _)) = run.row() {
+            self.insert(key, Source::Spilled { run, level: to });
         }
-        self.spills += 1;
         Ok(())
     }
 }
@@ -267,8 +262,9 @@ mod tests {
                 proptest::collection::vec((-50_i64..50, "[a-z]{0,9}"), 0..40), 0..12),
             budget in 0_usize..4_000,
             watermarks in proptest::collection::vec(-60_i64..60, 0..3),
+            (fan_in, levels) in (2_usize..4, 1_usize..3),
         ) {
-            let mut merge = Merge::new(budget);
+            let mut merge = Merge { fan_in, levels, ..Merge::new(budget) };
             let mut expected = Vec::new();
             for (task, rows) in runs.iter().enumerate() {
                 let mut run = Run::default();
@@ -279,6 +275,9 @@ mod tests {
                 }
                 run.sort();
                 merge.push(run).unwrap();
+                let open = merge.sources.iter().flatten();
+                let files = open.filter(|source| source.level().is_some()).count();
+                prop_assert!(files <= (fan_in - 1) * levels, "{files} files");
             }
             expected.sort();
             let mut got = Vec::new();

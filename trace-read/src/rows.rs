@@ -13,8 +13,9 @@ use crate::output::{Columns, Out, RowFormat};
 use crate::source::{ChunkSource, Counters};
 use crate::{Cancel, Limits, ReadError, Report, Request};
 
-/// Messages that wait between the threads that read and the one that writes.
-const MESSAGES_MAX: usize = 64;
+/// Messages that wait between the threads that read and the one that writes; runs of rows in them
+/// are not in the budget of the merge yet.
+const MESSAGES_MAX: usize = 16;
 
 /// Gives the matching events as rows to `out`, in the order of their start; rows of one start are
 /// in the order of the sources and their bytes.

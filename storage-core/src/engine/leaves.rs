@@ -21,7 +21,8 @@ use crate::{
     tree::{Leaf, SegmentBody},
 };
 
-/// Stored bytes of a run that is cut out of the packets in memory.
+/// Bytes of a run that is cut out of the packets in memory, stored or as they were sent, whichever
+/// are more: a reader takes a run as one piece of work, and has others do the next meanwhile.
 const RUN_BYTES: u64 = 4 << 20;
 
 /// A leaf and its data file, as far as that is durable.
@@ -253,13 +254,15 @@ fn leaf_info(storage: &Arc<Storage>, leaf: &Leaf) -> Option<LeafInfo> {
     for segment in leaf.segments() {
         totals.add(&segment.totals);
         let mut start = segment.covered.start;
+        let mut expanded = 0;
         if let SegmentBody::Memory(entries) = &segment.body {
             for entry in entries {
                 let frame = entry.offset - trace_format::frame::HEADER_BYTES as u64;
-                if frame - start >= RUN_BYTES {
+                if expanded.max(frame - start) >= RUN_BYTES {
                     runs.push(start..frame);
-                    start = frame;
+                    (start, expanded) = (frame, 0);
                 }
+                expanded += u64::from(entry.raw_size);
             }
         }
         runs.push(start..segment.covered.end);

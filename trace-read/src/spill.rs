@@ -1,0 +1,94 @@
+//! Rows in a temporary file, which is gone when nobody reads it any more: records of key and
+//! length, then the bytes.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+
+use crate::order::RowKey;
+
+const RECORD_BYTES: usize = 8 + 4 + 4 + 4;
+
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 256 << 10;
+/// Bytes that are read at once, of each run.
+const READ_BYTES: usize = 64 << 10;
+
+/// Writes rows, which come in order, to a file.
+pub(crate) struct SpillWriter {
+    writer: BufWriter<File>,
+    rows: u64,
+}
+
+impl SpillWriter {
+    /// A new file, in the folder of the system for such files.
+    pub(crate) fn new() -> io::Result<SpillWriter> {
+        Ok(SpillWriter {
+            writer: BufWriter::with_capacity(WRITE_BYTES, tempfile::tempfile()?),
+            rows: 0,
+        })
+    }
+
+    pub(crate) fn row(&mut self, key: RowKey, bytes: &[u8]) -> io::Result<()> {
+        let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        self.writer.write_all(&key.ts.to_le_bytes())?;
+        self.writer.write_all(&key.task.to_le_bytes())?;
+        self.writer.write_all(&key.row.to_le_bytes())?;
+        self.writer.write_all(&len.to_le_bytes())?;
+        self.writer.write_all(bytes)?;
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// The rows, to be read from the first on.
+    pub(crate) fn finish(self) -> io::Result<SpilledRun> {
+        let mut file = self.writer.into_inner()?;
+        file.rewind()?;
+        let mut run = SpilledRun {
+            reader: BufReader::with_capacity(READ_BYTES, file),
+            left: self.rows,
+            row: None,
+            bytes: Vec::new(),
+        };
+        run.advance()?;
+        Ok(run)
+    }
+}
+
+/// Reads the rows of a file.
+pub(crate) struct SpilledRun {
+    reader: BufReader<File>,
+    left: u64,
+    /// The key of the row that is in `bytes`.
+    row: Option<RowKey>,
+    bytes: Vec<u8>,
+}
+
+impl SpilledRun {
+    /// The row that comes next; `None` at the end.
+    pub(crate) fn row(&self) -> Option<(RowKey, &[u8])> {
+        self.row.map(|key| (key, &*self.bytes))
+    }
+
+    /// Reads the row behind that one.
+    pub(crate) fn advance(&mut self) -> io::Result<()> {
+        self.row = None;
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        let mut record = [0; RECORD_BYTES];
+        self.reader.read_exact(&mut record)?;
+        let word = |at: usize| {
+            u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+        };
+        let ts = u64::from(word(0)) | u64::from(word(4)) << 32;
+        self.bytes.resize(word(16) as usize, 0);
+        self.reader.read_exact(&mut self.bytes)?;
+        self.row = Some(RowKey {
+            ts: ts.cast_signed(),
+            task: word(8),
+            row: word(12),
+        });
+        Ok(())
+    }
+}
