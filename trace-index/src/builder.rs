@@ -38,8 +38,9 @@ pub struct ChunkBuilder {
     dimensions: Vec<DimensionBuilder>,
     groups: GroupBuilder,
     slowest: SlowestBuilder,
-    /// Which dimensions events of one shape have in common.
+    /// Which dimensions events of one shape have in common, and the places of all others.
     shaped: Vec<bool>,
+    unshaped: Vec<usize>,
     shapes: Vec<Option<Shape>>,
     /// The columns of the chunk that is open, where they are kept.
     columns: Option<Box<ColumnsBuilder>>,
@@ -83,6 +84,7 @@ impl ChunkBuilder {
             groups: GroupBuilder::default(),
             slowest: SlowestBuilder::default(),
             shaped: vec![false; ids.len()],
+            unshaped: (0..ids.len()).collect(),
             shapes: Vec::new(),
             columns: None,
             members: None,
@@ -97,6 +99,7 @@ impl ChunkBuilder {
         for (shaped, path) in self.shaped.iter_mut().zip(self.config.dimensions()) {
             *shaped = fields.contains(&path.as_str());
         }
+        self.unshaped = (0..self.ids.len()).filter(|at| !self.shaped[*at]).collect();
     }
 
     /// What is indexed.
@@ -216,16 +219,13 @@ impl ChunkBuilder {
     /// Counts the values that events of one shape need not have in common.
     #[inline]
     fn count_unshaped<S: FieldSource + ?Sized>(&mut self, event: &S) {
-        let dimensions = self.dimensions.iter_mut().zip(&self.ids).enumerate();
-        for (at, (dimension, id)) in dimensions {
-            if self.shaped[at] {
-                continue;
-            }
-            let row = event.field(*id).map_or(MISSING, |value| {
+        for at in &self.unshaped {
+            let (dimension, id) = (&mut self.dimensions[*at], self.ids[*at]);
+            let row = event.field(id).map_or(MISSING, |value| {
                 row_number(dimension.count(value, self.entries_max))
             });
             if let Some(columns) = &mut self.columns {
-                columns.value(at, row);
+                columns.value(*at, row);
             }
         }
     }
