@@ -152,3 +152,14 @@ fn a_damaged_lexicon_is_told_and_the_answer_is_the_same() {
         assert_eq!(report.damaged.len(), 1, "{report:?}");
     }
 }
+
+#[test]
+fn a_hash_compared_with_text_means_the_text() {
+    let forms = forms(vec![version_1(1, 2_000), version_1(2, 2_000)], 60_000);
+    let by_name = forms.check("fname == '/p/file-5'");
+    assert_eq!(forms.check("fhash == '/p/file-5'"), by_name);
+    assert_eq!(forms.check("fhash in ['/p/file-5', 3]"), by_name);
+    assert_eq!(forms.check("not (fhash == '/p/file-5')"), 4_000 - by_name);
+    assert_eq!(forms.check("fhash != '/p/file-5'"), 4_000 - by_name);
+    assert!(by_name > 0);
+}

@@ -1,0 +1,95 @@
+//! Files that changed or are cut, and sidecars that are damaged.
+
+use super::*;
+
+#[test]
+fn a_file_that_changed_is_not_answered_by_its_old_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pfw.gz");
+    let index = |path: &Path| {
+        write_sidecar(path, &build(path, &options(50_000)).unwrap().index).unwrap();
+    };
+    std::fs::write(&path, gzip(&version_1(1, 2_000), 20_000)).unwrap();
+    index(&path);
+    let paths = [path.clone()];
+    let all = request("");
+    assert_eq!(ask_count(&paths, &all, true).0, 2_000);
+
+    std::fs::write(&path, gzip(&version_1(1, 541), 20_000)).unwrap();
+    let (found, report) = ask_count(&paths, &all, true);
+    assert_eq!((found, report.indexed), (541, 0));
+
+    // Another time and the same bytes: the checksum tells.
+    index(&path);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = std::fs::File::options().append(true).open(&path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(ask_count(&paths, &all, true).1.indexed, 1);
+
+    // The same length and time: whoever forges both is not believed where a byte is read.
+    let sidecar = std::fs::read(sidecar_path(&path)).unwrap();
+    for place in [0, 30, sidecar.len() / 2, sidecar.len() - 60] {
+        let mut damaged = sidecar.clone();
+        damaged[place] ^= 0x10;
+        std::fs::write(sidecar_path(&path), damaged).unwrap();
+        assert_eq!(ask_count(&paths, &all, true).0, 541, "byte {place}");
+    }
+}
+
+#[test]
+fn a_damaged_sidecar_is_noticed_and_the_answer_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pfw.gz");
+    // One member, so that it is entered by the windows that the sidecar keeps.
+    std::fs::write(&path, gzip(&version_1(1, 3_000), usize::MAX)).unwrap();
+    write_sidecar(&path, &build(&path, &options(30_000)).unwrap().index).unwrap();
+    let sidecar = std::fs::read(sidecar_path(&path)).unwrap();
+    let paths = [path.clone()];
+    let queries = [
+        "name == 'read' and ret == 6",
+        "fname contains '1' and dur > 3ms",
+        "",
+    ];
+    let expected = queries.map(|query| ask_count(&paths, &request(query), false).0);
+    let sound = queries.map(|query| ask_count(&paths, &request(query), true));
+    assert_eq!(sound.clone().map(|(count, _)| count), expected);
+    assert!(sound.iter().all(|(_, report)| report.damaged.is_empty()));
+    let (mut refused, mut gone_past) = (0, 0);
+    let step = (sidecar.len() / 160).max(1);
+    for place in (0..sidecar.len()).step_by(step) {
+        let mut damaged = sidecar.clone();
+        damaged[place] ^= 0x10;
+        std::fs::write(sidecar_path(&path), damaged).unwrap();
+        for (query, expected) in queries.iter().zip(expected) {
+            let (found, report) = ask_count(&paths, &request(query), true);
+            assert_eq!(found, expected, "byte {place}: {query}");
+            refused += usize::from(report.indexed == 0);
+            gone_past += usize::from(!report.damaged.is_empty());
+        }
+    }
+    assert!(
+        refused > 0 && gone_past > 0,
+        "{refused} refused, {gone_past} gone past"
+    );
+}
+
+#[test]
+fn a_cut_file_is_answered_as_far_as_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.pfw.gz");
+    let file = gzip(&version_1(1, 3_000), 100_000);
+    std::fs::write(&path, &file[..file.len() - 700]).unwrap();
+    let built = build(&path, &options(50_000)).unwrap();
+    assert!(built.fault.is_some());
+    write_sidecar(&path, &built.index).unwrap();
+    let paths = [path];
+    let expected = ask_count(&paths, &request(""), false).0;
+    assert!(expected > 2_500 && expected < 3_000);
+    for query in ["", "dur > 5s", "tid == 1 and ret == 2"] {
+        let request = request(query);
+        let without = ask_count(&paths, &request, false).0;
+        assert_eq!(ask_count(&paths, &request, true).0, without, "{query}");
+    }
+}
