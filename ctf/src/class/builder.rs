@@ -1,9 +1,9 @@
-//! Making a trace class: fields first, then clocks, streams and events, then `build`.
+//! Collecting the classes of a trace: fields first, then clocks, streams and events.
 
+use super::nested::{children, for_each_child};
 use super::{
-    Attributes, ByteOrder, ClockClass, ClockId, Encoding, EnvironmentValue, EventClass, FieldClass,
-    FieldId, FieldKind, Identity, Length, MajorVersion, Roles, StreamClass, TraceClass,
-    VariantOptions,
+    Attributes, BuildError, ByteOrder, ClockClass, ClockId, Encoding, EnvironmentValue, EventClass,
+    FieldClass, FieldId, FieldKind, Identity, MajorVersion, Roles, StreamClass,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -14,55 +14,6 @@ pub const FIELD_DEPTH_MAX: u32 = 128;
 /// Field classes a trace class may have whatever the length of its metadata. Aliases multiply
 /// fields, so parsers allow more only in proportion to the length of their input.
 pub const FIELD_COUNT_BASE: usize = 1 << 16;
-
-/// What a [`BuildFrame`] is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// The trace class as a whole.
-    Whole,
-    /// Something that began at this byte of the metadata text.
-    Origin(u32),
-}
-
-/// One line of the explanation of a [`BuildError`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuildFrame {
-    /// What the message is about.
-    pub subject: Subject,
-    /// The message.
-    pub message: String,
-}
-
-/// Why classes do not make a trace class; the innermost frame is the fault itself.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .frames.first().map_or("invalid trace class", |frame| &*frame.message))]
-pub struct BuildError {
-    /// Innermost first; never empty.
-    pub frames: Vec<BuildFrame>,
-}
-
-impl BuildError {
-    pub(crate) fn new(subject: Subject, message: impl Into<String>) -> Self {
-        Self {
-            frames: vec![BuildFrame {
-                subject,
-                message: message.into(),
-            }],
-        }
-    }
-
-    pub(super) fn at(origin: u32, message: impl Into<String>) -> Self {
-        Self::new(Subject::Origin(origin), message)
-    }
-
-    pub(crate) fn within(mut self, subject: Subject, message: impl Into<String>) -> Self {
-        self.frames.push(BuildFrame {
-            subject,
-            message: message.into(),
-        });
-        self
-    }
-}
 
 /// A field class before it is part of a trace class.
 #[derive(Clone, Debug)]
@@ -336,149 +287,5 @@ impl TraceClassBuilder {
             events.insert(class.id, EventDraft { class, origin });
         }
         free
-    }
-
-    /// Checks everything, resolves the locations of lengths and selectors, and makes the trace
-    /// class.
-    ///
-    /// # Errors
-    /// The first thing that breaks a rule of CTF, with its origin.
-    pub fn build(mut self) -> Result<TraceClass, BuildError> {
-        self.compact();
-        super::verify::verify_trace(&self)?;
-        super::resolve::resolve(&mut self)?;
-        let streams = std::mem::take(&mut self.streams);
-        let mut events = std::mem::take(&mut self.events);
-        let finished = streams.into_values().map(|mut stream| {
-            let own = events.remove(&stream.id).unwrap_or_default();
-            stream.set_events(own.into_values().map(|draft| draft.class).collect());
-            stream
-        });
-        Ok(TraceClass {
-            streams: finished.collect(),
-            version: self.version,
-            identity: self.identity,
-            uuid: self.uuid,
-            byte_order: self.byte_order,
-            environment: self.environment,
-            attributes: self.attributes,
-            clocks: self.clocks,
-            packet_header: self.packet_header,
-            fields: self.drafts.into_iter().map(|draft| draft.class).collect(),
-            slot_count: self.slot_count,
-        })
-    }
-}
-
-impl TraceClassBuilder {
-    /// Keeps only the field classes that a scope reaches, children before their parents.
-    fn compact(&mut self) {
-        let old = std::mem::take(&mut self.drafts);
-        let mut kept = Kept {
-            ids: vec![None; old.len()],
-            old,
-            new: Vec::new(),
-        };
-        kept.keep(&mut self.packet_header);
-        for stream in self.streams.values_mut() {
-            kept.keep(&mut stream.packet_context);
-            kept.keep(&mut stream.event_header);
-            kept.keep(&mut stream.event_common_context);
-        }
-        for event in self.events.values_mut().flat_map(BTreeMap::values_mut) {
-            kept.keep(&mut event.class.specific_context);
-            kept.keep(&mut event.class.payload);
-        }
-        self.drafts = kept.new;
-    }
-}
-
-/// Drafts on their way from the old table to the new one.
-struct Kept {
-    old: Vec<Draft>,
-    ids: Vec<Option<FieldId>>,
-    new: Vec<Draft>,
-}
-
-impl Kept {
-    fn keep(&mut self, root: &mut Option<FieldId>) {
-        if let Some(id) = root {
-            *id = self.moved(*id);
-        }
-    }
-
-    fn moved(&mut self, id: FieldId) -> FieldId {
-        if let Some(moved) = self.ids[id.index()] {
-            return moved;
-        }
-        let mut draft = self.old[id.index()].clone();
-        for_each_child(&mut draft.class.kind, &mut |child| {
-            *child = self.moved(*child)
-        });
-        let moved = FieldId(u32::try_from(self.new.len()).unwrap_or(u32::MAX));
-        self.new.push(draft);
-        self.ids[id.index()] = Some(moved);
-        moved
-    }
-}
-
-fn for_each_child(kind: &mut FieldKind, change: &mut dyn FnMut(&mut FieldId)) {
-    match kind {
-        FieldKind::Array(class) => change(&mut class.element),
-        FieldKind::Optional(class) => change(&mut class.field),
-        FieldKind::Struct(class) => {
-            class
-                .members
-                .iter_mut()
-                .for_each(|member| change(&mut member.class));
-        }
-        FieldKind::Variant(class) => match &mut class.options {
-            VariantOptions::Unsigned(options) => {
-                options
-                    .iter_mut()
-                    .for_each(|option| change(&mut option.field));
-            }
-            VariantOptions::Signed(options) => {
-                options
-                    .iter_mut()
-                    .for_each(|option| change(&mut option.field));
-            }
-        },
-        _ => {}
-    }
-}
-
-/// The fields directly inside a field class.
-pub(super) fn children(kind: &FieldKind) -> impl Iterator<Item = FieldId> + '_ {
-    let (single, members, options) = match kind {
-        FieldKind::Array(class) => (Some(class.element), None, None),
-        FieldKind::Optional(class) => (Some(class.field), None, None),
-        FieldKind::Struct(class) => (None, Some(&class.members), None),
-        FieldKind::Variant(class) => (None, None, Some(&class.options)),
-        _ => (None, None, None),
-    };
-    let members = members.into_iter().flatten().map(|member| member.class);
-    let options = options
-        .into_iter()
-        .flat_map(|o| (0..o.len()).map(|index| o.field(index)));
-    single.into_iter().chain(members).chain(options)
-}
-
-/// The location that a field class depends on.
-pub(super) fn dependency_mut(kind: &mut FieldKind) -> Option<&mut super::Dependency> {
-    match kind {
-        FieldKind::String(class) => dynamic_mut(&mut class.length),
-        FieldKind::Blob(class) => dynamic_mut(&mut class.length),
-        FieldKind::Array(class) => dynamic_mut(&mut class.length),
-        FieldKind::Optional(class) => Some(&mut class.selector),
-        FieldKind::Variant(class) => Some(&mut class.selector),
-        _ => None,
-    }
-}
-
-fn dynamic_mut(length: &mut Length) -> Option<&mut super::Dependency> {
-    match length {
-        Length::Static(_) => None,
-        Length::Dynamic(dependency) => Some(dependency),
     }
 }

@@ -12,20 +12,22 @@
 //! integer, booleans as 0 or 1.
 
 mod build;
+mod builder;
 mod clock;
+mod error;
 mod field;
 mod integer;
 mod location;
+mod nested;
 mod resolve;
 mod stream;
 mod trace;
 mod value;
 mod verify;
 
-pub use build::{
-    BuildError, BuildFrame, FIELD_COUNT_BASE, FIELD_DEPTH_MAX, Subject, TraceClassBuilder,
-};
+pub use builder::{FIELD_COUNT_BASE, FIELD_DEPTH_MAX, TraceClassBuilder};
 pub use clock::{ClockClass, ClockOrigin};
+pub use error::{BuildError, BuildFrame, Subject};
 pub use field::{
     ArrayClass, BitMapClass, BlobClass, BoolClass, Encoding, FieldClass, FieldId, FieldKind, Flag,
     FloatClass, Length, Member, OptionalClass, Role, Roles, SelectorRanges, StringClass,

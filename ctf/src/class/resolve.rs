@@ -4,11 +4,12 @@
 //! by name, arrays and optionals only from inside, variants by the option the dependent field is in
 //! or, from outside, through all options at once.
 
-use super::build::{BuildError, TraceClassBuilder, children, dependency_mut};
+use super::nested::{children, dependency_mut};
 use super::verify::{verify_event, verify_stream};
 use super::{
-    EventClass, FieldId, FieldKind, Location, MajorVersion, Mappings, PathStep, RangeSet, Scope,
-    SelectorRanges, SlotId, StreamClass, VariantOption, VariantOptions,
+    BuildError, EventClass, FieldId, FieldKind, Location, MajorVersion, Mappings, PathStep,
+    RangeSet, Scope, SelectorRanges, SlotId, StreamClass, TraceClassBuilder, VariantOption,
+    VariantOptions,
 };
 use std::collections::{BTreeMap, HashMap};
 

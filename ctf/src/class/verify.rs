@@ -1,7 +1,10 @@
 //! The rules of CTF that concern classes as a whole: roles in their scopes, ids, emptiness.
 
-use super::build::{BuildError, EventDraft, Subject, TraceClassBuilder, children};
-use super::{FieldId, FieldKind, Length, Role, Scope, StreamClass};
+use super::builder::EventDraft;
+use super::nested::children;
+use super::{
+    BuildError, FieldId, FieldKind, Length, Role, Scope, StreamClass, Subject, TraceClassBuilder,
+};
 
 /// Checks the packet header and that each event class has its stream class. Streams and events are
 /// checked one by one with [`verify_stream`] and [`verify_event`] as they are resolved.

@@ -1,0 +1,91 @@
+//! From the classes that were collected to a trace class.
+
+use super::builder::Draft;
+use super::nested::for_each_child;
+use super::resolve::resolve;
+use super::verify::verify_trace;
+use super::{BuildError, FieldId, TraceClass, TraceClassBuilder};
+use std::collections::BTreeMap;
+
+impl TraceClassBuilder {
+    /// Checks everything, resolves the locations of lengths and selectors, and makes the trace
+    /// class.
+    ///
+    /// # Errors
+    /// The first thing that breaks a rule of CTF, with its origin.
+    pub fn build(mut self) -> Result<TraceClass, BuildError> {
+        self.compact();
+        verify_trace(&self)?;
+        resolve(&mut self)?;
+        let streams = std::mem::take(&mut self.streams);
+        let mut events = std::mem::take(&mut self.events);
+        let finished = streams.into_values().map(|mut stream| {
+            let own = events.remove(&stream.id).unwrap_or_default();
+            stream.set_events(own.into_values().map(|draft| draft.class).collect());
+            stream
+        });
+        Ok(TraceClass {
+            streams: finished.collect(),
+            version: self.version,
+            identity: self.identity,
+            uuid: self.uuid,
+            byte_order: self.byte_order,
+            environment: self.environment,
+            attributes: self.attributes,
+            clocks: self.clocks,
+            packet_header: self.packet_header,
+            fields: self.drafts.into_iter().map(|draft| draft.class).collect(),
+            slot_count: self.slot_count,
+        })
+    }
+
+    /// Keeps only the field classes that a scope reaches, children before their parents.
+    fn compact(&mut self) {
+        let old = std::mem::take(&mut self.drafts);
+        let mut kept = Kept {
+            ids: vec![None; old.len()],
+            old,
+            new: Vec::new(),
+        };
+        kept.keep(&mut self.packet_header);
+        for stream in self.streams.values_mut() {
+            kept.keep(&mut stream.packet_context);
+            kept.keep(&mut stream.event_header);
+            kept.keep(&mut stream.event_common_context);
+        }
+        for event in self.events.values_mut().flat_map(BTreeMap::values_mut) {
+            kept.keep(&mut event.class.specific_context);
+            kept.keep(&mut event.class.payload);
+        }
+        self.drafts = kept.new;
+    }
+}
+
+/// Drafts on their way from the old table to the new one.
+struct Kept {
+    old: Vec<Draft>,
+    ids: Vec<Option<FieldId>>,
+    new: Vec<Draft>,
+}
+
+impl Kept {
+    fn keep(&mut self, root: &mut Option<FieldId>) {
+        if let Some(id) = root {
+            *id = self.moved(*id);
+        }
+    }
+
+    fn moved(&mut self, id: FieldId) -> FieldId {
+        if let Some(moved) = self.ids[id.index()] {
+            return moved;
+        }
+        let mut draft = self.old[id.index()].clone();
+        for_each_child(&mut draft.class.kind, &mut |child| {
+            *child = self.moved(*child)
+        });
+        let moved = FieldId(u32::try_from(self.new.len()).unwrap_or(u32::MAX));
+        self.new.push(draft);
+        self.ids[id.index()] = Some(moved);
+        moved
+    }
+}

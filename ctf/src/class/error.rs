@@ -1,0 +1,50 @@
+//! Why classes do not make a trace class.
+
+/// What a [`BuildFrame`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The trace class as a whole.
+    Whole,
+    /// Something that began at this byte of the metadata text.
+    Origin(u32),
+}
+
+/// One line of the explanation of a [`BuildError`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildFrame {
+    /// What the message is about.
+    pub subject: Subject,
+    /// The message.
+    pub message: String,
+}
+
+/// Why classes do not make a trace class; the innermost frame is the fault itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .frames.first().map_or("invalid trace class", |frame| &*frame.message))]
+pub struct BuildError {
+    /// Innermost first; never empty.
+    pub frames: Vec<BuildFrame>,
+}
+
+impl BuildError {
+    pub(crate) fn new(subject: Subject, message: impl Into<String>) -> Self {
+        Self {
+            frames: vec![BuildFrame {
+                subject,
+                message: message.into(),
+            }],
+        }
+    }
+
+    pub(super) fn at(origin: u32, message: impl Into<String>) -> Self {
+        Self::new(Subject::Origin(origin), message)
+    }
+
+    pub(crate) fn within(mut self, subject: Subject, message: impl Into<String>) -> Self {
+        self.frames.push(BuildFrame {
+            subject,
+            message: message.into(),
+        });
+        self
+    }
+}
