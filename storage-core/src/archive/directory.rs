@@ -4,11 +4,11 @@ use std::io::Read;
 
 use super::{
     entry::Found,
+    fault::{damaged, refused},
     layout::{
         CENTRAL_BYTES, END_BYTES, IN_END_64, IN_EXTRA, LOCATOR_64_BYTES, u16_at, u32_at, u64_at,
         widen,
     },
-    reader::{damaged, refused},
     source::Source,
 };
 use crate::StorageError;

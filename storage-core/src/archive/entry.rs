@@ -5,11 +5,12 @@ use std::io::{self, BufReader, Read, Take};
 use flate2::{Crc, bufread::DeflateDecoder, bufread::GzDecoder};
 
 use super::{
+    fault::{damaged, is_of_bytes, read_failure, refused},
     layout::{
         DEFLATED, DESCRIPTOR, FLAG_DESCRIPTOR, FLAG_ENCRYPTED, FLAGS_HARMLESS, LOCAL_BYTES, STORED,
         u16_at, u32_at, u64_at, widen,
     },
-    reader::{ArchiveSink, damaged, refused},
+    sink::ArchiveSink,
     source::Source,
 };
 use crate::StorageError;
@@ -224,26 +225,6 @@ fn read_some(from: &mut impl Read, room: &mut [u8]) -> Result<usize, StorageErro
             }
             Ok(count) => return Ok(count),
         }
-    }
-}
-
-/// Whether a failure is about what the bytes are, and not about getting them.
-pub(super) fn is_of_bytes(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
-}
-
-/// The error for an entry whose bytes could not be had.
-pub(super) fn read_failure(offset: u64, source: io::Error) -> StorageError {
-    match is_of_bytes(&source) {
-        true => StorageError::ArchiveDamaged {
-            offset,
-            problem: match source.kind() {
-                io::ErrorKind::UnexpectedEof => "it ends here".to_owned(),
-                _ => source.to_string(),
-            },
-        },
-        false => StorageError::ArchiveBroken { offset, source },
     }
 }
 

@@ -18,12 +18,15 @@
 
 mod directory;
 mod entry;
+mod fault;
 mod layout;
 mod reader;
+mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-pub(crate) use reader::{ArchiveSink, read_archive};
+pub(crate) use reader::read_archive;
+pub(crate) use sink::ArchiveSink;
 pub(crate) use writer::{ArchivePlan, PlannedEntry};

@@ -1,41 +1,19 @@
 //! Reads an archive from its first byte to its last.
 
-use std::{
-    collections::HashSet,
-    io::{self, Read},
-};
+use std::{collections::HashSet, io::Read};
 
 use super::{
     directory::Directory,
-    entry::{Local, read_failure},
+    entry::Local,
+    fault::{damaged, refused},
     layout::{CENTRAL, END, END_64, LOCAL, LOCATOR_64},
+    sink::ArchiveSink,
     source::Source,
 };
 use crate::StorageError;
 
 /// Entries that an archive may have: what is known of each is kept until the directory comes.
 const ENTRY_COUNT_MAX: usize = 256 << 10;
-
-/// Takes the files of an archive, one after another.
-pub(crate) trait ArchiveSink {
-    /// A file begins. Gives its length where that is known from elsewhere.
-    ///
-    /// # Errors
-    /// When there shall be no file of this name.
-    fn begin(&mut self, name: &str) -> Result<Option<u64>, StorageError>;
-
-    /// More bytes of it.
-    ///
-    /// # Errors
-    /// When there are more than there shall be, or they cannot be kept.
-    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError>;
-
-    /// The file is complete.
-    ///
-    /// # Errors
-    /// When it is not as it shall be, or cannot be kept.
-    fn end(&mut self) -> Result<(), StorageError>;
-}
 
 /// Hands every file of the ZIP archive that comes from `source` to `sink`; a file that is a gzip
 /// member as what the member holds. Blocks as long as `source` does.
@@ -125,44 +103,5 @@ impl ArchiveSink for Nothing {
 
     fn end(&mut self) -> Result<(), StorageError> {
         Ok(())
-    }
-}
-
-/// Why bytes of an archive are not taken.
-pub(super) trait Fault {
-    fn at(self, offset: u64) -> StorageError;
-}
-
-impl Fault for String {
-    fn at(self, offset: u64) -> StorageError {
-        StorageError::ArchiveDamaged {
-            offset,
-            problem: self,
-        }
-    }
-}
-
-impl Fault for &str {
-    fn at(self, offset: u64) -> StorageError {
-        self.to_owned().at(offset)
-    }
-}
-
-impl Fault for io::Error {
-    fn at(self, offset: u64) -> StorageError {
-        read_failure(offset, self)
-    }
-}
-
-/// The error for bytes that are not what they have to be, here.
-pub(super) fn damaged<R: Read>(source: &Source<R>, fault: impl Fault) -> StorageError {
-    fault.at(source.offset())
-}
-
-/// The error for an entry that is not taken.
-pub(super) fn refused(name: &str, problem: impl Into<String>) -> StorageError {
-    StorageError::ArchiveRefused {
-        entry: name.chars().take(160).collect(),
-        problem: problem.into(),
     }
 }

@@ -13,59 +13,23 @@
 //! tail where it was. Any other failure, and every failed sync, poisons the storage: a sync is
 //! never tried again, because the kernel may report success although the data is gone.
 
-use std::{collections::VecDeque, future::Future, io, pin::Pin, rc::Rc, sync::Arc};
+use std::{collections::VecDeque, future::Future, pin::Pin, rc::Rc, sync::Arc};
 
 use io_trace::{Cause, Requests, Scope};
-use rustix::io::Errno;
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
-use trace_format::paths::FileName;
 
 use super::{
-    Appended, ChannelSpec, DoorConfig, DoorError, Frame, Reply, Tail,
-    staging::{OpenFile, Writer},
+    Appended, ChannelSpec, DoorConfig, DoorError, Reply, Tail,
+    request::{Append, ChannelRequest, Ended},
+    staging::{OpenFile, Writer, failure},
 };
 use crate::{counters::Counters, io::BlockIo};
 
 /// Bytes of frames that are gathered into one write.
 const BATCH_BYTES: u64 = 4 << 20;
-
-/// What a channel is asked to do.
-pub(super) enum ChannelRequest {
-    Append(Append),
-    Resume,
-    /// Write what waits and close the file; `cuts` also opens it for that when it is closed.
-    Close {
-        reply: oneshot::Sender<Ended>,
-        cuts: bool,
-    },
-    Forget,
-}
-
-/// How a channel ended.
-pub(super) struct Ended {
-    /// The durable tail; `None` when the file was never made.
-    pub(super) tail: Option<Tail>,
-    pub(super) result: Result<(), DoorError>,
-}
-
-pub(super) struct Append {
-    pub(super) frames: Vec<Frame>,
-    /// The request that sent them, while I/O is traced.
-    pub(super) request: Option<Arc<str>>,
-    pub(super) reply: Reply<Appended>,
-}
-
-impl Append {
-    pub(super) fn bytes(&self) -> u64 {
-        self.frames
-            .iter()
-            .map(|frame| frame.header.frame_bytes())
-            .sum()
-    }
-}
 
 /// An append that is written and waits for a sync.
 struct Written {
@@ -406,18 +370,4 @@ async fn sleep_until(at: Option<Instant>) {
 fn refuse(append: Append, error: DoorError) {
     // Whoever waited may have gone away; the refusal is then nobody's.
     let _ = append.reply.send(Err(error));
-}
-
-/// The error for a failed operation on the data file of a channel.
-pub(super) fn failure(spec: &ChannelSpec, operation: &str, error: &io::Error) -> DoorError {
-    let path = spec.folder.join(FileName::Data(spec.leaf()).to_string());
-    let is_full = |errno| {
-        [Errno::NOSPC, Errno::DQUOT, Errno::FBIG]
-            .iter()
-            .any(|full| full.raw_os_error() == errno)
-    };
-    if operation != "sync" && error.raw_os_error().is_some_and(is_full) {
-        return DoorError::Full { path };
-    }
-    DoorError::Poisoned(format!("{operation} of {} failed: {error}", path.display()))
 }

@@ -12,8 +12,9 @@ use trace_format::LeafId;
 
 use super::{
     ChannelSpec, DoorConfig, DoorError, DoorRequest, Tail,
-    channel::{Append, Channel, ChannelRequest, Ended},
+    channel::Channel,
     publish::publish,
+    request::{Append, ChannelRequest, Ended},
 };
 use crate::{counters::Counters, io::BlockIo};
 

@@ -7,6 +7,7 @@
 mod channel;
 mod dispatch;
 mod publish;
+mod request;
 mod staging;
 mod tail;
 

@@ -4,16 +4,14 @@ use std::{future::Future, io, pin::Pin, rc::Rc, sync::Arc};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use io_trace::{Cause, Requests};
+use rustix::io::Errno;
 use tokio::time::Instant;
 use trace_format::{
     frame::{ALIGNMENT, HEADER_BYTES, Place},
     paths::FileName,
 };
 
-use super::{
-    Appended, ChannelSpec, DoorConfig, DoorError, Frame, Tail,
-    channel::{Append, failure},
-};
+use super::{Appended, ChannelSpec, DoorConfig, DoorError, Frame, Tail, request::Append};
 use crate::{
     counters::Counters,
     io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
@@ -325,4 +323,18 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         }
         (self.tail, self.last_block, result)
     }
+}
+
+/// The error for a failed operation on the data file of a channel.
+pub(super) fn failure(spec: &ChannelSpec, operation: &str, error: &io::Error) -> DoorError {
+    let path = spec.folder.join(FileName::Data(spec.leaf()).to_string());
+    let is_full = |errno| {
+        [Errno::NOSPC, Errno::DQUOT, Errno::FBIG]
+            .iter()
+            .any(|full| full.raw_os_error() == errno)
+    };
+    if operation != "sync" && error.raw_os_error().is_some_and(is_full) {
+        return DoorError::Full { path };
+    }
+    DoorError::Poisoned(format!("{operation} of {} failed: {error}", path.display()))
 }

@@ -1,0 +1,65 @@
+//! Why bytes of an archive are not taken.
+
+use std::io::{self, Read};
+
+use super::source::Source;
+use crate::StorageError;
+
+/// What is wrong with bytes.
+pub(super) trait Fault {
+    fn at(self, offset: u64) -> StorageError;
+}
+
+impl Fault for String {
+    fn at(self, offset: u64) -> StorageError {
+        StorageError::ArchiveDamaged {
+            offset,
+            problem: self,
+        }
+    }
+}
+
+impl Fault for &str {
+    fn at(self, offset: u64) -> StorageError {
+        self.to_owned().at(offset)
+    }
+}
+
+impl Fault for io::Error {
+    fn at(self, offset: u64) -> StorageError {
+        read_failure(offset, self)
+    }
+}
+
+/// The error for bytes that are not what they have to be, here.
+pub(super) fn damaged<R: Read>(source: &Source<R>, fault: impl Fault) -> StorageError {
+    fault.at(source.offset())
+}
+
+/// The error for an entry that is not taken.
+pub(super) fn refused(name: &str, problem: impl Into<String>) -> StorageError {
+    StorageError::ArchiveRefused {
+        entry: name.chars().take(160).collect(),
+        problem: problem.into(),
+    }
+}
+
+/// The error for an entry whose bytes could not be had.
+pub(super) fn read_failure(offset: u64, source: io::Error) -> StorageError {
+    match is_of_bytes(&source) {
+        true => StorageError::ArchiveDamaged {
+            offset,
+            problem: match source.kind() {
+                io::ErrorKind::UnexpectedEof => "it ends here".to_owned(),
+                _ => source.to_string(),
+            },
+        },
+        false => StorageError::ArchiveBroken { offset, source },
+    }
+}
+
+/// Whether a failure is about what the bytes are, and not about getting them.
+pub(super) fn is_of_bytes(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
