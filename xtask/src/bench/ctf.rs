@@ -12,7 +12,7 @@ use crate::install::{self, Origin, Tool};
 use crate::options::Options;
 use crate::process::{cargo, command, measure, root, run, target};
 
-const TOOLS: &[Tool] = &[
+pub(super) const TOOLS: &[Tool] = &[
     Tool {
         program: "babeltrace2",
         from: Origin::Apt(&["babeltrace2"]),
@@ -42,8 +42,7 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     install::ensure(TOOLS)?;
     let default = target().join("bench/ctf-trace");
     let trace: PathBuf = options.get("trace", default.display().to_string())?.into();
-    record(&trace)?;
-    let folder = trace_folder(&trace).ok_or_else(|| no_trace(&trace))?;
+    let folder = recorded(&trace)?;
     run(&mut cargo(&[
         "build",
         "--release",
@@ -62,6 +61,12 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     }
     conclude(&verdicts);
     Ok(())
+}
+
+/// The folder of the trace in `trace`, recorded unless it was before.
+pub(super) fn recorded(trace: &Path) -> Outcome<PathBuf> {
+    record(trace)?;
+    trace_folder(trace).ok_or_else(|| no_trace(trace))
 }
 
 /// Records 4.8 million events of 350 MB, unless it was done before.

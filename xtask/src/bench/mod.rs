@@ -11,6 +11,7 @@ mod ingest;
 mod io_trace;
 mod mount;
 mod otlp;
+mod packet_files;
 mod paired;
 mod range;
 mod restart;
@@ -61,6 +62,11 @@ const BENCHES: &[Bench] = &[
         run: otlp::run_bench,
     },
     Bench {
+        name: "packet-files",
+        about: "indexing RocksDB's, CTF and our own traces against reading them, and its memory",
+        run: packet_files::run_bench,
+    },
+    Bench {
         name: "range",
         about: "byte ranges of a finalized data file against nginx",
         run: range::run_bench,
@@ -86,7 +92,7 @@ const BENCHES: &[Bench] = &[
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let Some((name, rest)) = arguments.split_first() else {
         for bench in BENCHES {
-            println!("{:10} {}", bench.name, bench.about);
+            println!("{:12} {}", bench.name, bench.about);
         }
         return Ok(());
     };

@@ -35,7 +35,6 @@ const ROCKSDB: Tool = Tool {
 
 /// `--runs 3 --keys 1000000 --io-ops 7400000 --block-ops 4300000`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
-    install::ensure(&[ROCKSDB])?;
     run(&mut cargo(&["build", "--release", "--package", "client"]))?;
     let runs = options.get("runs", 3)?.max(1);
     let traces = Traces::record(options)?;
@@ -91,13 +90,14 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
 }
 
 /// The traces, recorded once.
-struct Traces {
-    io: PathBuf,
-    blocks: PathBuf,
+pub(super) struct Traces {
+    pub(super) io: PathBuf,
+    pub(super) blocks: PathBuf,
 }
 
 impl Traces {
-    fn record(options: &Options) -> Outcome<Self> {
+    pub(super) fn record(options: &Options) -> Outcome<Self> {
+        install::ensure(&[ROCKSDB])?;
         let folder = std::env::temp_dir().join("tracehold-bench-rocksdb");
         std::fs::create_dir_all(&folder).map_err(|source| Failure::File {
             path: folder.clone(),
