@@ -7,7 +7,8 @@ pub struct Entry {
     pub bit_offset: u64,
     /// Offset in the text of the first byte that inflates from here.
     pub text_offset: u64,
-    /// `None` at the start of a member; at a deflate block the text in front of it, at most 32 KiB.
+    /// `None` at the start of a member; at a deflate block the text in front of it, at most 32 KiB,
+    /// with zeros in place of what the text behind does not refer to.
     pub window: Option<Box<[u8]>>,
 }
 

@@ -343,7 +343,7 @@ impl<R: Read> Scan<'_, R> {
             if (full || ended)
                 && let Some(done) = probe.take()
             {
-                self.probed(done, sink);
+                self.probed(done, full || step.state == StepState::Ended, sink);
             }
             if probe.is_none() && sink.text(text.take()).is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -393,16 +393,24 @@ impl<R: Read> Scan<'_, R> {
         }))
     }
 
-    fn probed<S: TextSink>(&mut self, probe: Probe, sink: &mut S) {
+    /// Shows the entry that a probe found. `complete` when it saw all text that can refer to its
+    /// window.
+    fn probed<S: TextSink>(&mut self, probe: Probe, complete: bool, sink: &mut S) {
         if probe.text.is_empty() {
             return;
         }
-        if let Some(bit_offset) = probe.bit_offset() {
+        let Some(bit_offset) = probe.bit_offset() else {
+            return;
+        };
+        let window = match complete {
+            true => probe.needed_window(bit_offset),
+            false => Some(probe.window),
+        };
+        if window.is_some() {
             self.entry_at = Some(probe.text_offset);
-            let (text_offset, window) = (probe.text_offset, Some(probe.window));
             sink.entry(Entry {
                 bit_offset,
-                text_offset,
+                text_offset: probe.text_offset,
                 window,
             });
         }

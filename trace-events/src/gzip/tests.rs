@@ -154,6 +154,27 @@ fn a_huge_member_is_entered_in_the_middle() {
 }
 
 #[test]
+fn windows_keep_only_what_the_text_behind_refers_to() {
+    let text = long_text();
+    let (_, collected) = scan_all(&member(&text, 6), Some(4 << 20));
+    let inside = collected.entries.iter().filter_map(|entry| {
+        let end = usize::try_from(entry.text_offset).unwrap();
+        let window = entry.window.as_ref()?;
+        Some((&text[end - window.len()..end], window))
+    });
+    let mut windows = 0;
+    for (before, window) in inside {
+        windows += 1;
+        assert_eq!(window.len(), super::WINDOW_BYTES);
+        let kept = window.iter().filter(|byte| **byte != 0).count();
+        assert!(kept > 0 && kept < window.len(), "{kept} bytes kept");
+        let same = |(byte, kept): (&u8, &u8)| *kept == 0 || byte == kept;
+        assert!(before.iter().zip(window).all(same), "not of the text");
+    }
+    assert!(windows >= 6, "{windows}");
+}
+
+#[test]
 fn empty_members_padding_and_headers_with_names() {
     check(&[], &[], 0);
     check(&member(b"", 6), b"", 0);
