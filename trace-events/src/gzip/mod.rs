@@ -4,8 +4,9 @@
 //! inflated on their own; what one big member holds cannot, because deflate refers back to the
 //! last 32 KiB of its own text and its blocks begin at any bit. An [`Entry`] is a place where
 //! inflating can begin: the start of a member, or the start of a deflate block inside one together
-//! with the text in front of it (Mark Adler's zran method). [`Scanner`] reads a file once, in bounded
-//! memory, and finds entries on the way; [`Inflater`] inflates what lies between two of them.
+//! with the text in front of it (Mark Adler's zran method). [`Scanner`] reads a file once, in
+//! bounded memory, and finds entries on the way; [`Inflater`] inflates what lies between two of
+//! them.
 //!
 //! Two libraries share the work: libdeflate inflates what is whole and fits in memory, zlib-rs
 //! streams through the rest. `docs/decisions` says why, and how bit offsets are found without
