@@ -1,4 +1,4 @@
-//! Showing the files of a storage as JSON, whole and checked.
+//! Showing files of ours as JSON, whole and checked.
 //!
 //! What a file is, its first bytes say, not its name. A data file and an index part are written as
 //! they are read, packet by packet, so that files of any size can be shown.
@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value, json};
 use trace_format::agent_file::AgentFile;
+use trace_format::cached_file;
 use trace_format::checksum::{crc32c, crc32c_append};
 use trace_format::data_file::{self, DataFileHeader, LeafPath};
 use trace_format::frame::{self, Facts, FrameHeader, Place};
@@ -20,12 +21,15 @@ use trace_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use trace_format::local_file::LocalFile;
 use trace_format::storage_file::StorageFile;
 use trace_format::{FormatError, FormatErrorKind};
+use trace_index::FileType;
 
 use crate::ClientError;
 
 /// Long enough for the header of any file of ours.
 const HEAD_BYTES: u64 = 512;
 const READ_BYTES: usize = 1 << 20;
+/// Derived files are read whole.
+const DERIVED_BYTES_MAX: u64 = 1 << 30;
 
 /// Writes a file of ours as one JSON document.
 ///
@@ -50,6 +54,12 @@ pub fn inspect(path: &Path, out: &mut impl Write) -> Result<bool, InspectError> 
     }
     if let Some(header) = known(path, IndexPartHeader::decode(&head))? {
         return inspection.index_part(&header);
+    }
+    if let Some(file_type) = FileType::of(&head) {
+        return inspection.derived(file_type);
+    }
+    if cached_file::is_cached_file(&head) {
+        return inspection.cached();
     }
     inspection.small_file()
 }
@@ -113,6 +123,45 @@ impl<W: Write> Inspection<'_, W> {
             .and_then(|_| (&mut self.file).take(length as u64).read_to_end(&mut bytes));
         read.map_err(self.failed())?;
         Ok(bytes)
+    }
+
+    /// The whole file, of at most `max` bytes.
+    fn read_whole(&mut self, max: u64) -> Result<Vec<u8>, InspectError> {
+        if self.length > max {
+            let reason = format!(
+                "{} bytes, of such a file at most {max} are read",
+                self.length
+            );
+            return Err(damaged(self.path, &reason));
+        }
+        self.read_at(0, usize::try_from(self.length).unwrap_or(usize::MAX))
+    }
+
+    /// Chunk indexes, columns and provenance.
+    fn derived(&mut self, file_type: FileType) -> Result<bool, InspectError> {
+        let bytes = self.read_whole(DERIVED_BYTES_MAX)?;
+        let document = derived::document(file_type, &bytes);
+        self.put(&document.map_err(|error| damaged(self.path, &error))?)?;
+        self.out.write_all(b"\n")?;
+        Ok(true)
+    }
+
+    /// A kept answer of a query.
+    fn cached(&mut self) -> Result<bool, InspectError> {
+        let bytes = self.read_whole(DERIVED_BYTES_MAX)?;
+        let Some(found) = cached_file::decode(&bytes) else {
+            return Err(damaged(
+                self.path,
+                &"a kept answer, but its checksum differs",
+            ));
+        };
+        let text = |range| String::from_utf8_lossy(&bytes[range]).into_owned();
+        let document = json!({
+            "role": "cache", "key": text(found.key), "answer": text(found.answer),
+        });
+        self.put(&document)?;
+        self.out.write_all(b"\n")?;
+        Ok(true)
     }
 
     /// Storage, agent and local files: one record each.
@@ -374,5 +423,6 @@ fn hex(checksum: u32) -> String {
     format!("{checksum:08x}")
 }
 
+mod derived;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@
 
 pub mod agent_file;
 pub mod batch;
+pub mod cached_file;
 pub mod checksum;
 pub mod data_file;
 mod descriptor;

@@ -54,6 +54,7 @@ mod columns;
 mod config;
 mod dictionary;
 mod dimension;
+mod file_type;
 mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -79,11 +80,13 @@ pub use cache::{CacheCounts, FilterCache};
 pub use checkpoint::{Checkpoint, DamagedWindow, StoredWindow, WINDOW_BYTES, Window};
 pub use chunk::{Chunk, Identity, Stale};
 pub use columns::{
-    ChunkColumns, ColumnBlock, ColumnFilter, Columns, ColumnsOpened, ColumnsWriter, Matches,
+    ChunkColumns, ColumnBlock, ColumnFilter, Columns, ColumnsOfChunk, ColumnsOpened, ColumnsWriter,
+    Matches,
 };
 pub use config::{DIMENSIONS_MAX, ENTRIES_FACTOR, IndexConfig, Work};
 pub use dictionary::Dictionary;
 pub use dimension::DimensionSummary;
+pub use file_type::FileType;
 pub use filter::ChunkFilter;
 pub use index::{Attachment, BLOCK_CHUNKS, FilterBlock, Index, OtherChunks};
 pub use lexicon::{Lexicon, Member, Places};

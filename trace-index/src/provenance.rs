@@ -16,7 +16,7 @@ use crate::sidecar::{
 };
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
-const FORM: Form = Form {
+pub(crate) const FORM: Form = Form {
     magic: *b"THLDPRV\0",
     version: 1,
 };

@@ -6,6 +6,8 @@ use trace_format::{Codec, Kind, LeafId, LeafType, StorageId};
 
 use super::*;
 
+mod derived;
+
 const STORAGE: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 fn storage() -> StorageId {

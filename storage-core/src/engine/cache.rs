@@ -4,7 +4,9 @@ use std::{path::Path, time::SystemTime};
 
 use bytes::Bytes;
 use io_trace::{Access, Block, BlockType, Cause, FileTag, Operation};
-use trace_format::{StorageId, checksum::crc32c, paths::CACHE_FOLDER, storage_file::StorageState};
+use trace_format::{
+    StorageId, cached_file, checksum::crc32c, paths::CACHE_FOLDER, storage_file::StorageState,
+};
 
 use super::Engine;
 use crate::{StorageError, read::read_small, traced::tag_in_scope};
@@ -16,9 +18,6 @@ const CACHED_COUNT_MAX: usize = 64;
 
 /// Ending of their files.
 const ENDING: &str = "cached";
-const MAGIC: [u8; 8] = *b"THCACHE\x01";
-/// Magic, length of the key, CRC32C of all that follows.
-const HEAD_BYTES: usize = 16;
 
 impl Engine {
     /// The answer that was kept under this key, while the storage is finalized.
@@ -33,13 +32,13 @@ impl Engine {
         let path = storage.folder.join(CACHE_FOLDER).join(name_of(key));
         let key = key.to_owned();
         self.blocking(Cause::Query, move || {
-            let max = (HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
+            let max = (cached_file::HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
             let tag = tag_in_scope(&path);
             let started = tag.as_ref().map(FileTag::begin);
             // One that cannot be read is as good as none.
             let answer = read_small(&path, max)
                 .ok()
-                .and_then(|file| decode(&key, file.into()));
+                .and_then(|file| answer_in(file.into(), &key));
             if let (Some(tag), Some(started)) = (&tag, started) {
                 let length = answer.as_ref().map_or(0, |answer| answer.len() as u64);
                 tag.end(started, Operation::Lookup, || Access {
@@ -72,7 +71,7 @@ impl Engine {
         }
         self.services().space.check()?;
         let folder = storage.folder.join(CACHE_FOLDER);
-        let (name, bytes) = (name_of(key), encode(key, answer));
+        let (name, bytes) = (name_of(key), cached_file::encode(key, answer));
         let prepared = folder.clone();
         self.blocking(Cause::Query, move || {
             match std::fs::create_dir(&prepared) {
@@ -85,7 +84,11 @@ impl Engine {
         })
         .await?;
         let path = folder.join(&name);
-        let published = self.services().door.publish(folder, name, bytes).await;
+        let published = self
+            .services()
+            .door
+            .publish(folder, name, bytes.into())
+            .await;
         published.map_err(StorageError::io("write", path))
     }
 }
@@ -96,29 +99,10 @@ fn name_of(key: &str) -> String {
     format!("{first:08x}{second:08x}.{ENDING}")
 }
 
-fn encode(key: &str, answer: &[u8]) -> Bytes {
-    let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
-    let mut body = Vec::with_capacity(key.len() + answer.len());
-    body.extend_from_slice(key.as_bytes());
-    body.extend_from_slice(answer);
-    let mut file = MAGIC.to_vec();
-    file.extend(length.to_le_bytes());
-    file.extend(crc32c(&body).to_le_bytes());
-    file.extend(body);
-    file.into()
-}
-
 /// The answer in a file, when it is whole and that of `key`.
-fn decode(key: &str, file: Bytes) -> Option<Bytes> {
-    let word = |at: usize| {
-        let bytes = file.get(at..at + 4)?.try_into().ok()?;
-        Some(u32::from_le_bytes(bytes))
-    };
-    let (length, checksum) = (word(8)?, word(12)?);
-    let body = file.get(HEAD_BYTES..)?;
-    let is_whole = file.starts_with(&MAGIC) && crc32c(body) == checksum;
-    let is_of_key = length as usize == key.len() && body.starts_with(key.as_bytes());
-    (is_whole && is_of_key).then(|| file.slice(HEAD_BYTES + key.len()..))
+fn answer_in(file: Bytes, key: &str) -> Option<Bytes> {
+    let found = cached_file::decode(&file)?;
+    (file[found.key] == *key.as_bytes()).then(|| file.slice(found.answer))
 }
 
 /// Removes the oldest answers until one more may be kept.
@@ -149,21 +133,11 @@ mod tests {
 
     #[test]
     fn an_answer_comes_back_under_its_own_key_only() {
-        let file = encode("count name == 'x'", b"{\"count\":7}\n");
-        let found = decode("count name == 'x'", file.clone());
+        let file = Bytes::from(cached_file::encode("count name == 'x'", b"{\"count\":7}\n"));
+        let found = answer_in(file.clone(), "count name == 'x'");
         assert_eq!(found.as_deref(), Some(&b"{\"count\":7}\n"[..]));
-        assert_eq!(decode("count name == 'y'", file.clone()), None);
-        assert_eq!(decode("count name == 'x", file.clone()), None);
-        for at in 0..file.len() {
-            let mut damaged = file.to_vec();
-            damaged[at] ^= 1;
-            assert_eq!(
-                decode("count name == 'x'", damaged.into()),
-                None,
-                "byte {at}"
-            );
-        }
-        assert_eq!(decode("", Bytes::new()), None);
+        assert_eq!(answer_in(file.clone(), "count name == 'y'"), None);
+        assert_eq!(answer_in(file, "count name == 'x"), None);
     }
 
     #[test]

@@ -40,6 +40,19 @@ struct ChunkPlace {
     columns: Vec<Option<ColumnBlock>>,
 }
 
+/// The columns of a chunk, as a file tells them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnsOfChunk<'c> {
+    /// Begin of the chunk in the decoded content of the file.
+    pub raw_offset: u64,
+    /// Bytes of that content.
+    pub raw_length: u64,
+    /// Events of the chunk.
+    pub events: u64,
+    /// Each column that is there, with its field.
+    pub columns: Vec<(&'c str, ColumnBlock)>,
+}
+
 impl<W: Write> ColumnsWriter<W> {
     /// Begins a file with columns for `ts`, `dur` and these dimensions.
     ///
@@ -154,6 +167,51 @@ impl Columns {
         let columns = decode(&footer, trailer.offset)
             .map_err(|reason| damaged("the footer", trailer.offset, reason))?;
         Ok(ColumnsOpened::Columns(columns))
+    }
+
+    /// Opens a file that is in memory, and checks every byte of it.
+    ///
+    /// # Errors
+    /// When any part of it is damaged.
+    pub fn read(file: &[u8]) -> Result<Columns, SidecarError> {
+        if !file.starts_with(&header(FORM)) {
+            let reason = "its first bytes are not those of columns";
+            return Err(SidecarError::NotAnIndex(reason));
+        }
+        let ColumnsOpened::Columns(columns) = Columns::open(file, file.len() as u64)? else {
+            return Err(damaged("the footer", 0, "begins before the file"));
+        };
+        let blocks = columns.chunks.iter().flat_map(|chunk| &chunk.columns);
+        for block in blocks.flatten() {
+            let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
+            let bytes = file.get(place(block.range().start)..place(block.range().end));
+            block.unpack(bytes.unwrap_or_default())?;
+        }
+        Ok(columns)
+    }
+
+    /// What the file was whose columns these are.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The fields that have columns.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The chunks with the columns that are there.
+    pub fn chunks(&self) -> impl Iterator<Item = ColumnsOfChunk<'_>> {
+        self.chunks.iter().map(|chunk| {
+            let columns = self.names.iter().zip(&chunk.columns);
+            let there = columns.filter_map(|(name, block)| Some((name.as_str(), (*block)?)));
+            ColumnsOfChunk {
+                raw_offset: chunk.raw_offset,
+                raw_length: chunk.raw_length,
+                events: chunk.events,
+                columns: there.collect(),
+            }
+        })
     }
 
     /// Whether they are the columns of the file and the chunks of an index.

@@ -32,12 +32,12 @@ mod values;
 pub use builder::ChunkColumns;
 pub(crate) use builder::{ColumnsBuilder, MISSING, row_number};
 pub(crate) use file::decode as decode_footer;
-pub use file::{ColumnBlock, Columns, ColumnsOpened, ColumnsWriter};
+pub use file::{ColumnBlock, Columns, ColumnsOfChunk, ColumnsOpened, ColumnsWriter};
 pub use select::{ColumnFilter, Matches};
 
 use crate::sidecar::Form;
 
-const FORM: Form = Form {
+pub(crate) const FORM: Form = Form {
     magic: *b"THLDCOL\0",
     version: 1,
 };

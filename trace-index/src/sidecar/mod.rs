@@ -54,7 +54,7 @@ pub(crate) use footer::take_identity;
 pub const VERSION: u32 = 3;
 /// Bytes at the end of a sidecar that a reader fetches first.
 pub const TAIL_BYTES: u64 = 32 << 10;
-const FORM: Form = Form {
+pub(crate) const FORM: Form = Form {
     magic: *b"THLDIDX\0",
     version: VERSION,
 };

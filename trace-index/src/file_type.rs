@@ -1,0 +1,28 @@
+//! Telling files of this crate by their first bytes.
+
+use crate::{columns, provenance, sidecar};
+
+/// A file that this crate reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileType {
+    /// A chunk index, `.idx`.
+    Index,
+    /// Columns of events, `.cidx`.
+    Columns,
+    /// Provenance of chunks, `.pidx`.
+    Provenance,
+}
+
+impl FileType {
+    /// What a file with these first bytes is, of whatever version; `None` for what is none of
+    /// these. Eight bytes are enough.
+    pub fn of(head: &[u8]) -> Option<FileType> {
+        let types = [
+            (sidecar::FORM, FileType::Index),
+            (columns::FORM, FileType::Columns),
+            (provenance::FORM, FileType::Provenance),
+        ];
+        let known = types.iter().find(|(form, _)| head.starts_with(&form.magic));
+        known.map(|(_, file_type)| *file_type)
+    }
+}
