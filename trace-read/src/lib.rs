@@ -24,6 +24,8 @@ mod engine;
 mod error;
 mod evidence;
 mod fetch;
+#[doc(hidden)]
+pub mod fuzzing;
 mod indexing;
 mod look_up;
 mod order;

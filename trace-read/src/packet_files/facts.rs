@@ -20,9 +20,9 @@ use trace_events::rocksdb::TraceHeader;
 use trace_format::Kind;
 
 /// Under which name the sidecar keeps the facts.
-pub(super) const FACTS: &str = "packets.facts";
+pub(crate) const FACTS: &str = "packets.facts";
 /// Under which name the sidecar keeps where the packets lie.
-pub(super) const PACKETS: &str = "packets.places";
+pub(crate) const PACKETS: &str = "packets.places";
 const VERSION: u8 = 1;
 /// Bytes of a fault that are kept.
 const FAULT_BYTES_MAX: usize = 1 << 10;
@@ -30,49 +30,49 @@ const FAULT_BYTES_MAX: usize = 1 << 10;
 /// Of which trace a file is a part. Where these are the same, so are the packets that are read of
 /// it, if it is the same itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     /// CRC32C of the metadata of its folder; 0 for a file alone.
-    pub(super) metadata: u32,
+    pub(crate) metadata: u32,
     /// [`trace_events::ctf::FolderParts::checksum`]; 0 for a file alone.
-    pub(super) folder: u32,
+    pub(crate) folder: u32,
     /// Where it stands among the sources of its folder.
-    pub(super) place: u32,
+    pub(crate) place: u32,
 }
 
 /// What an index says about its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) kind: Kind,
-    pub(super) stamp: Stamp,
+pub(crate) struct Facts {
+    pub(crate) kind: Kind,
+    pub(crate) stamp: Stamp,
     /// Metadata and broken records; events are counted by the chunks.
-    pub(super) decoded: Decoded,
+    pub(crate) decoded: Decoded,
     /// The header in front of RocksDB's records that are read from the middle of their file.
-    pub(super) entry: Option<TraceHeader>,
+    pub(crate) entry: Option<TraceHeader>,
     /// Why the file cannot be read to its end.
-    pub(super) fault: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 /// Where a packet lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PacketAt {
+pub(crate) struct PacketAt {
     /// Its bytes in the file.
-    pub(super) range: Range<u64>,
+    pub(crate) range: Range<u64>,
     /// What is to be added to their begin to have the offset in the trace.
-    pub(super) shift: i64,
+    pub(crate) shift: i64,
 }
 
 impl PacketAt {
     /// A packet whose file is its trace.
-    pub(super) fn of(range: Range<u64>) -> PacketAt {
+    pub(crate) fn of(range: Range<u64>) -> PacketAt {
         PacketAt { range, shift: 0 }
     }
 
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.range.end - self.range.start
     }
 }
 
-pub(super) fn encode_facts(facts: &Facts) -> Vec<u8> {
+pub(crate) fn encode_facts(facts: &Facts) -> Vec<u8> {
     let mut out = vec![VERSION, facts.kind.code()];
     for word in [facts.stamp.metadata, facts.stamp.folder, facts.stamp.place] {
         out.extend(word.to_le_bytes());
@@ -94,7 +94,7 @@ pub(super) fn encode_facts(facts: &Facts) -> Vec<u8> {
 }
 
 /// Reads what [`encode_facts`] wrote; `None` where it is damaged or of another version.
-pub(super) fn decode_facts(bytes: &[u8]) -> Option<Facts> {
+pub(crate) fn decode_facts(bytes: &[u8]) -> Option<Facts> {
     let mut reader = Reader(bytes);
     let [VERSION, kind] = *reader.take(2)? else {
         return None;
@@ -112,10 +112,16 @@ pub(super) fn decode_facts(bytes: &[u8]) -> Option<Facts> {
     let length = reader.take(1)?[0];
     let entry = match reader.take(usize::from(length))? {
         [] => None,
-        bytes => Some(TraceHeader::read(bytes).ok()?.0),
+        bytes => match TraceHeader::read(bytes) {
+            Ok((header, used)) if used == bytes.len() => Some(header),
+            _ => return None,
+        },
     };
-    let length = reader.word()?;
-    let fault = reader.take(usize::try_from(length).ok()?)?;
+    let length = usize::try_from(reader.word()?).ok()?;
+    if length > FAULT_BYTES_MAX {
+        return None;
+    }
+    let fault = reader.take(length)?;
     let fault = std::str::from_utf8(fault).ok()?;
     reader.0.is_empty().then_some(Facts {
         kind: Kind::from_code(kind)?,
@@ -126,7 +132,7 @@ pub(super) fn decode_facts(bytes: &[u8]) -> Option<Facts> {
     })
 }
 
-pub(super) fn encode_packets(packets: &[PacketAt]) -> Vec<u8> {
+pub(crate) fn encode_packets(packets: &[PacketAt]) -> Vec<u8> {
     let mut out = vec![VERSION];
     out.extend((packets.len() as u32).to_le_bytes());
     let mut end = 0;
@@ -145,7 +151,7 @@ pub(super) fn encode_packets(packets: &[PacketAt]) -> Vec<u8> {
 
 /// Reads what [`encode_packets`] wrote about a file of `length` bytes; `None` where it is damaged,
 /// of another version, or of another file.
-pub(super) fn decode_packets(bytes: &[u8], length: u64) -> Option<Vec<PacketAt>> {
+pub(crate) fn decode_packets(bytes: &[u8], length: u64) -> Option<Vec<PacketAt>> {
     let mut reader = Reader(bytes);
     if reader.take(1)? != [VERSION] {
         return None;
@@ -275,7 +281,37 @@ mod tests {
             entry: None,
             fault: Some("é".repeat(FAULT_BYTES_MAX)),
         };
-        let decoded = decode_facts(&encode_facts(&long)).unwrap();
+        let bytes = encode_facts(&long);
+        let decoded = decode_facts(&bytes).unwrap();
         assert_eq!(decoded.fault.unwrap().len(), FAULT_BYTES_MAX);
+        // Nobody wrote a longer one.
+        let at = bytes.len() - FAULT_BYTES_MAX - 4;
+        let length = (FAULT_BYTES_MAX as u32 + 2).to_le_bytes();
+        let longer = [&bytes[..at], &length, &bytes[at + 4..], "é".as_bytes()].concat();
+        assert_eq!(decode_facts(&longer), None);
+    }
+
+    #[test]
+    fn a_header_fills_its_place() {
+        let header = TraceHeader {
+            start_us: 1,
+            major: 7,
+            minor: 8,
+            continuation: None,
+        };
+        let facts = Facts {
+            kind: Kind::RocksdbIo,
+            stamp: Stamp::default(),
+            decoded: Decoded::default(),
+            entry: Some(header),
+            fault: None,
+        };
+        let bytes = encode_facts(&facts);
+        assert_eq!(decode_facts(&bytes), Some(facts));
+        let (front, end) = bytes.split_at(bytes.len() - 4);
+        let at = 2 + 3 * 4 + 2 * 8;
+        let mut longer = [front, &[0], end].concat();
+        longer[at] += 1;
+        assert_eq!(decode_facts(&longer), None);
     }
 }

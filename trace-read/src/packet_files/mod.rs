@@ -10,7 +10,7 @@
 //! | making sidecars | [`build`] |
 
 mod build;
-mod facts;
+pub(crate) mod facts;
 mod folder;
 mod kept;
 mod rocksdb;

@@ -14,23 +14,23 @@ use trace_format::{LeafId, StorageId};
 use crate::dft::attachment::{code_of_unit, unit_of_code};
 
 /// Under which name the index keeps the facts.
-pub(super) const FACTS: &str = "leaf.facts";
+pub(crate) const FACTS: &str = "leaf.facts";
 const VERSION: u8 = 1;
 const BYTES: usize = 1 + 16 + 8 + 1 + 4 + 8 + 8;
 
 /// What an index says about its leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LeafFacts {
-    pub(super) storage: StorageId,
-    pub(super) leaf: LeafId,
-    pub(super) unit: TimeUnit,
+pub(crate) struct LeafFacts {
+    pub(crate) storage: StorageId,
+    pub(crate) leaf: LeafId,
+    pub(crate) unit: TimeUnit,
     /// [`super::AgentTrace::checksum`]
-    pub(super) metadata_checksum: u32,
+    pub(crate) metadata_checksum: u32,
     /// Metadata and broken records; events are counted by the chunks.
-    pub(super) decoded: Decoded,
+    pub(crate) decoded: Decoded,
 }
 
-pub(super) fn encode(facts: &LeafFacts) -> Vec<u8> {
+pub(crate) fn encode(facts: &LeafFacts) -> Vec<u8> {
     let mut out = vec![VERSION];
     out.extend_from_slice(facts.storage.as_bytes());
     out.extend(facts.leaf.0.to_le_bytes());
@@ -42,7 +42,7 @@ pub(super) fn encode(facts: &LeafFacts) -> Vec<u8> {
 }
 
 /// Reads what [`encode`] wrote; `None` where it is damaged or of another version.
-pub(super) fn decode(bytes: &[u8]) -> Option<LeafFacts> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<LeafFacts> {
     let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
     let long = |at: usize| {
         let bytes = bytes.get(at..at + 8)?.try_into().ok()?;

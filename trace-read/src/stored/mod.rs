@@ -6,7 +6,7 @@
 //! while it is written, in the runs that its tree knows, without packets of which that tree knows
 //! that their events are at other times.
 
-mod attachment;
+pub(crate) mod attachment;
 mod build;
 mod frames;
 mod leaf;

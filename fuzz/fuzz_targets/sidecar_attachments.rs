@@ -1,0 +1,21 @@
+//! What sidecars keep beside their index: the first byte says which attachment the rest is. What is
+//! read must be written and read again as it is.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trace_read::fuzzing::{Attachment, attachment};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((door, bytes)) = input.split_first() else {
+        return;
+    };
+    let kind = match door % 6 {
+        0 => Attachment::PacketFacts,
+        1 => Attachment::PacketPlaces(1 << 20),
+        2 => Attachment::PacketPlaces(u64::MAX),
+        3 => Attachment::DftFacts,
+        4 => Attachment::DftNames,
+        _ => Attachment::LeafFacts,
+    };
+    attachment(kind, bytes);
+});
