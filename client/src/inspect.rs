@@ -15,7 +15,8 @@ use trace_format::checksum::{crc32c, crc32c_append};
 use trace_format::data_file::{self, DataFileHeader, LeafPath};
 use trace_format::frame::{self, Facts, FrameHeader, Place};
 use trace_format::index_part::{
-    self, ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, Trailer,
+    self, ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, TimeBases,
+    Trailer,
 };
 use trace_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use trace_format::local_file::LocalFile;
@@ -191,19 +192,28 @@ impl<W: Write> Inspection<'_, W> {
         let trailer = Trailer::decode(&bytes, self.length, header.storage).map_err(damage)?;
         let bytes = self.read_at(trailer.footer_offset, trailer.footer_length as usize)?;
         let footer = Footer::decode(&bytes, &trailer).map_err(damage)?;
+        let bases = footer.bases.clone();
+        let length = usize::try_from(bases.end - bases.start).unwrap_or(usize::MAX);
+        let bytes = self.read_at(bases.start, length)?;
+        let bases = TimeBases::decode(&bytes, bases.start).map_err(damage)?;
         let head = json!({
             "storage": header.storage, "ordinal": header.ordinal, "created": header.created,
         });
         write!(self.out, r#"{{"role":"index","header":{head},"leaves":["#)?;
         let mut is_whole = true;
         for (number, entry) in footer.leaves.iter().enumerate() {
-            is_whole &= self.leaf(entry, number > 0)?;
+            is_whole &= self.leaf(entry, &bases, number > 0)?;
         }
         self.out.write_all(b"]}\n")?;
         Ok(is_whole)
     }
 
-    fn leaf(&mut self, entry: &LeafEntry, follows: bool) -> Result<bool, InspectError> {
+    fn leaf(
+        &mut self,
+        entry: &LeafEntry,
+        bases: &TimeBases,
+        follows: bool,
+    ) -> Result<bool, InspectError> {
         let range = entry.block_range();
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         debug_assert!(
@@ -213,7 +223,7 @@ impl<W: Write> Inspection<'_, W> {
         let block = self.read_at(range.start, length)?;
         let checked = entry
             .check_block(&block)
-            .and_then(|()| ArrayBlock::new(&block));
+            .and_then(|()| ArrayBlock::new(&block, bases));
         if follows {
             self.out.write_all(b",")?;
         }
@@ -415,7 +425,10 @@ fn frame(header: &FrameHeader, offset: u64) -> Value {
 }
 
 fn facts(facts: &Facts) -> Value {
-    json!({ "time_span": facts.time_span, "events": facts.events, "lost": facts.lost })
+    json!({
+        "time_span": facts.time_span, "events": facts.events, "lost": facts.lost,
+        "time_basis": facts.time_basis,
+    })
 }
 
 /// Checksums are compared by eye, and as numbers they would not line up.

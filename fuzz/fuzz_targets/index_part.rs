@@ -5,7 +5,9 @@
 use libfuzzer_sys::fuzz_target;
 use trace_format::StorageId;
 use trace_format::checksum::crc32c;
-use trace_format::index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, Trailer};
+use trace_format::index_part::{
+    ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, TimeBases, Trailer,
+};
 
 /// Bytes of blocks that lie before the footer.
 const BLOCK_BYTES: u64 = 1 << 16;
@@ -37,12 +39,13 @@ fuzz_target!(|input: &[u8]| {
             assert!(leaf.block_range().end <= BLOCK_BYTES);
         }
     }
-    if let Ok(block) = ArrayBlock::new(footer) {
+    let bases = TimeBases::decode(footer, BLOCK_BYTES).unwrap_or_default();
+    if let Ok(block) = ArrayBlock::new(footer, &bases) {
         for index in 0..block.len() {
             if let Ok(entry) = block.get(index) {
                 let _descriptor = entry.descriptor(trace_format::LeafId(1));
             }
-            let _span = block.time_span(index);
+            let _facts = block.facts(index);
         }
         let _number = block.find_number(u64::from(*count));
         let _sequence = block.find_sequence(1, u64::from(*count));

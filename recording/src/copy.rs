@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ctf::Procedure;
 use storage_core::{
-    BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Engine, PacketInfo,
-    Progress, Selection, StorageError,
+    BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Engine, LeafBases,
+    PacketInfo, Progress, Selection, StorageError,
 };
 use tokio::time::sleep;
 use trace_events::dft::{Names, PacketDecoder, TimeUnit};
@@ -38,7 +38,8 @@ pub struct StorageCopySpec {
     pub source: StorageId,
     /// The storage that is written, which takes packets.
     pub target: StorageId,
-    /// Which packets, told by the index.
+    /// Which packets, told by the index, and what times in them rest on: times of other readings
+    /// of a packet are not believed, neither here nor in the chain.
     pub selection: CopySelection,
     /// Only packets that match this, as the processor `query` has it.
     pub query: Option<String>,
@@ -73,6 +74,7 @@ pub fn check_copy(
 struct Copying<'a> {
     engine: &'a Engine,
     source: StorageId,
+    bases: LeafBases,
     progress: &'a Progress,
     /// Away while it works on another thread.
     chain: Option<Chain>,
@@ -118,6 +120,7 @@ async fn copy_storage(
     let mut copying = Copying {
         engine,
         source: spec.source,
+        bases: spec.selection.bases.clone(),
         progress,
         chain: Some(Chain::new(&chain, waiting)?),
         sink: Sink::new(engine, spec.target),
@@ -133,6 +136,7 @@ async fn copy_storage(
         from: spec.selection.from,
         to: spec.selection.to,
         limit: PAGE_PACKETS,
+        bases: spec.selection.bases.clone(),
         ..Selection::default()
     };
     loop {
@@ -163,7 +167,8 @@ impl Copying<'_> {
         }
         let size = u64::from(info.entry.raw_size);
         let room = self.room(size).await?;
-        let entry = info.entry;
+        let basis = self.bases.of(info.descriptor.leaf(), info.kind);
+        let facts = basis.known(&info.entry.facts);
         let context = self.context(&info).await?;
         let packet = Packet {
             agent: info.agent.clone(),
@@ -171,7 +176,7 @@ impl Copying<'_> {
             kind: info.kind,
             // The target has places of its own.
             place: None,
-            facts: entry.facts,
+            facts,
             arrival: self.began,
             payload: self.engine.read_payload(self.source, info).await?,
             context,

@@ -116,7 +116,7 @@ impl Outbox {
             facts: Facts {
                 time_span: builder.time_span(),
                 events: u32::try_from(builder.span_count()).ok(),
-                lost: None,
+                ..Facts::default()
             },
             payload: Bytes::from(builder.finish()),
         });

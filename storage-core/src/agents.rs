@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use trace_format::{
     AgentId, StreamId,
     agent_file::{AgentFile, StreamSpec},
+    checksum::crc32c,
     limits::{
         AGENT_ATTRIBUTE_COUNT_MAX, AGENT_METADATA_BYTES_MAX, ENVELOPE_BODY_BYTES_MAX,
         LABEL_BYTES_MAX,
@@ -40,8 +41,8 @@ pub struct Agent {
     pub spec: AgentSpec,
     /// Its streams, sorted by id.
     pub streams: Vec<StreamSpec>,
-    /// Whether it sent trace metadata.
-    pub has_metadata: bool,
+    /// CRC32C of the trace metadata it sent, where it sent some.
+    pub metadata_checksum: Option<u32>,
 }
 
 impl Agent {
@@ -64,7 +65,7 @@ impl Agent {
                 attributes: file.attributes.clone(),
             },
             streams: file.streams.clone(),
-            has_metadata: file.metadata.is_some(),
+            metadata_checksum: file.metadata.as_deref().map(crc32c),
         }
     }
 }

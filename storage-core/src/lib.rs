@@ -69,6 +69,6 @@ pub use progress::Progress;
 pub use read::LeafFile;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
-pub use tree::Selection;
+pub use tree::{LeafBases, Selection};
 pub use verify::{Damage, VerifyReport};
 pub use writer::{NewPacket, Push, PushOutcome, Receipt};

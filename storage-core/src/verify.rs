@@ -307,7 +307,7 @@ impl Verification<'_> {
         let header = &scanned.header;
         if let Some(index) = index {
             match index.remove(&scanned.payload) {
-                Some(entry) if entry == scanned.entry() => {}
+                Some(entry) if entry == told_by_frame(scanned, &entry) => {}
                 Some(_) => self.damage(name, scanned.payload, "the index tells otherwise"),
                 // Durable since the tails were taken.
                 None if self.storage.state() != StorageState::Finalized => {}
@@ -330,6 +330,15 @@ impl Verification<'_> {
             Some(_) => {}
         }
     }
+}
+
+/// What the index tells of a packet by its frame; an index part may have no room for a time basis.
+fn told_by_frame(scanned: &Scanned, told: &PacketEntry) -> PacketEntry {
+    let mut entry = scanned.entry();
+    if told.facts.time_basis.is_none() {
+        entry.facts.time_basis = None;
+    }
+    entry
 }
 
 fn length_and_checksum(path: &Path, sums: bool) -> std::io::Result<(u64, u32)> {

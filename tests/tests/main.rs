@@ -32,6 +32,7 @@ mod recording;
 mod restart;
 mod shutdown;
 mod smuggling;
+mod times_of_packets;
 mod traps;
 mod traps_of_servers;
 mod write_status;

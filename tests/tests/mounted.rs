@@ -6,7 +6,8 @@ use std::path::Path;
 
 use harness::{Api, Connection};
 use trace_format::index_part::{
-    ArrayBlock, Footer, HEADER_BYTES, IndexPartHeader, PacketEntry, TRAILER_BYTES, Trailer,
+    ArrayBlock, Footer, HEADER_BYTES, IndexPartHeader, PacketEntry, TRAILER_BYTES, TimeBases,
+    Trailer,
 };
 use trace_format::{Codec, LeafId};
 
@@ -63,12 +64,14 @@ fn leaves(mount: &Path) -> Leaves {
         let trailer = Trailer::decode(trailer, length, header.storage).unwrap();
         let begin = usize::try_from(trailer.footer_offset).unwrap();
         let footer = &bytes[begin..][..usize::try_from(trailer.footer_length).unwrap()];
-        for leaf in Footer::decode(footer, &trailer).unwrap().leaves {
+        let footer = Footer::decode(footer, &trailer).unwrap();
+        let bases = TimeBases::of_part(&bytes, &footer).unwrap();
+        for leaf in footer.leaves {
             let range = leaf.block_range();
             let block = &bytes[usize::try_from(range.start).unwrap()..];
             let block = &block[..usize::try_from(range.end - range.start).unwrap()];
             leaf.check_block(block).unwrap();
-            let block = ArrayBlock::new(block).unwrap();
+            let block = ArrayBlock::new(block, &bases).unwrap();
             let stream = format!("{}/{}", leaf.path.agent, leaf.path.stream);
             let (_, entries) = leaves.entry(leaf.leaf).or_insert((stream, Vec::new()));
             entries.extend((0..block.len()).map(|index| block.get(index).unwrap()));

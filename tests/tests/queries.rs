@@ -39,7 +39,7 @@ pub(crate) fn settings() -> Settings {
     Settings::with_config("[query]\nchunk_bytes = 16384\nindex_growth_bytes_min = 1\n")
 }
 
-fn run(arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
     let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
     let output = run_tracehold(&arguments);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -94,7 +94,7 @@ pub(crate) fn push(server: &Server, storage: &str, path: &Path, packet_bytes: &s
     assert_eq!(code, 0, "{errors}");
 }
 
-fn mount(server: &Server, storage: &str, folder: &Path) {
+pub(crate) fn mount(server: &Server, storage: &str, folder: &Path) {
     let address = format!("{}/storage/{storage}", server.url());
     let (code, _, errors) = run(&["mount", &address, folder.to_str().unwrap()]);
     assert_eq!(code, 0, "{errors}");

@@ -9,7 +9,7 @@
 //! offset size field
 //!      0    4 magic "THFR"
 //!      4    1 codec
-//!      5    1 facts that are known: 1 time span, 2 events, 4 lost
+//!      5    1 facts that are known: 1 time span, 2 events, 4 lost, 8 time basis
 //!      6    2 zero
 //!      8    4 stored size, bytes
 //!     12    4 raw size, bytes (as the agent sent it)
@@ -23,7 +23,7 @@
 //!     68    4 events lost before or in the packet, saturating
 //!     72    4 CRC32C of the stored payload
 //!     76    4 CRC32C of the raw payload
-//!     80    4 zero
+//!     80    4 time basis (zero in frames that were written before there was one)
 //!     84    4 CRC32C of bytes 0 to 83, storage id, leaf id, offset of the header (u64)
 //! ```
 
@@ -45,6 +45,7 @@ const CHECKSUM: usize = HEADER_BYTES - 4;
 const KNOWS_TIME: u8 = 1;
 const KNOWS_EVENTS: u8 = 2;
 const KNOWS_LOST: u8 = 4;
+const KNOWS_BASIS: u8 = 8;
 
 const _: () = assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT));
 
@@ -57,6 +58,9 @@ pub struct Facts {
     pub events: Option<u32>,
     /// Number of events that the producer lost before or in this packet.
     pub lost: Option<u32>,
+    /// What the others were read with, where they rest on more than the bytes of the packet: see
+    /// [`TimeBasis`](crate::TimeBasis).
+    pub time_basis: Option<u32>,
 }
 
 impl Facts {
@@ -66,14 +70,17 @@ impl Facts {
         bit(KNOWS_TIME, self.time_span.is_some())
             | bit(KNOWS_EVENTS, self.events.is_some())
             | bit(KNOWS_LOST, self.lost.is_some())
+            | bit(KNOWS_BASIS, self.time_basis.is_some())
     }
 
-    /// The facts of which `bits` says that they are known.
-    pub(crate) fn from_known_bits(bits: u8, span: (i64, i64), events: u32, lost: u32) -> Self {
+    /// These facts but for those of which `bits` does not say that they are known.
+    pub(crate) fn with_known_bits(self, bits: u8) -> Self {
+        let knows = |bit| bits & bit != 0;
         Self {
-            time_span: (bits & KNOWS_TIME != 0).then_some(span),
-            events: (bits & KNOWS_EVENTS != 0).then_some(events),
-            lost: (bits & KNOWS_LOST != 0).then_some(lost),
+            time_span: self.time_span.filter(|_| knows(KNOWS_TIME)),
+            events: self.events.filter(|_| knows(KNOWS_EVENTS)),
+            lost: self.lost.filter(|_| knows(KNOWS_LOST)),
+            time_basis: self.time_basis.filter(|_| knows(KNOWS_BASIS)),
         }
     }
 }
@@ -136,6 +143,7 @@ impl FrameHeader {
         put(&mut bytes, 68, facts.lost.unwrap_or(0).to_le_bytes());
         put(&mut bytes, 72, self.stored_checksum.to_le_bytes());
         put(&mut bytes, 76, self.raw_checksum.to_le_bytes());
+        put(&mut bytes, 80, facts.time_basis.unwrap_or(0).to_le_bytes());
         let checksum = header_checksum(&bytes, place);
         put(&mut bytes, CHECKSUM, checksum.to_le_bytes());
         bytes
@@ -173,7 +181,13 @@ impl FrameHeader {
             epoch: get_u64(bytes, 24),
             sequence: get_u64(bytes, 32),
             arrival: get_i64(bytes, 56),
-            facts: Facts::from_known_bits(bytes[5], span, get_u32(bytes, 64), get_u32(bytes, 68)),
+            facts: Facts {
+                time_span: Some(span),
+                events: Some(get_u32(bytes, 64)),
+                lost: Some(get_u32(bytes, 68)),
+                time_basis: Some(get_u32(bytes, 80)),
+            }
+            .with_known_bits(bytes[5]),
             stored_checksum: get_u32(bytes, 72),
             raw_checksum: get_u32(bytes, 76),
         };

@@ -35,11 +35,13 @@ pub mod local_file;
 pub mod paths;
 pub mod ring_block;
 pub mod storage_file;
+mod time_basis;
 
 pub use descriptor::{Descriptor, DescriptorError};
 pub use error::{FormatError, FormatErrorKind};
 pub use id::{AgentId, IdError, LeafId, StorageId, StreamId};
 pub use kind::{Codec, Kind, LeafType, UnknownName};
+pub use time_basis::TimeBasis;
 
 /// Version of every layout in this crate; written into each file and checked on reading.
 pub const FORMAT_VERSION: u16 = 1;

@@ -55,6 +55,8 @@ impl<'a> RingBlock<'a> {
             time_span,
             events,
             lost,
+            // Rings hold packets of the I/O trace, whose times rest on nothing but their bytes.
+            time_basis: _,
         } = self.facts;
         let (begin, end) = time_span.unwrap_or_default();
         put(&mut bytes, 0, MAGIC);
@@ -109,6 +111,7 @@ impl<'a> RingBlock<'a> {
                 time_span: known(0).then(|| (get_i64(bytes, 24), get_i64(bytes, 32))),
                 events: known(1).then(|| get_u32(bytes, 40)),
                 lost: known(2).then(|| get_u32(bytes, 44)),
+                time_basis: None,
             },
             payload,
         };

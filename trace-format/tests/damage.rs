@@ -10,7 +10,7 @@ use trace_format::{
     batch::RecordHeader,
     data_file::{self, DataFileHeader},
     frame::{FrameHeader, Place},
-    index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, Trailer},
+    index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, TimeBases, Trailer},
     label_file::LabelFile,
     local_file::LocalFile,
     paths::FileName,
@@ -59,13 +59,15 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
     let footer = bytes
         .get(start..start + trailer.footer_length as usize)
         .ok_or("short")?;
-    for leaf in Footer::decode(footer, &trailer).map_err(text)?.leaves {
+    let footer = Footer::decode(footer, &trailer).map_err(text)?;
+    let bases = TimeBases::of_part(bytes, &footer).map_err(text)?;
+    for leaf in footer.leaves {
         let range = leaf.block_range();
         let block = bytes
             .get(range.start as usize..range.end as usize)
             .ok_or("short")?;
         leaf.check_block(block).map_err(text)?;
-        let block = ArrayBlock::new(block).map_err(text)?;
+        let block = ArrayBlock::new(block, &bases).map_err(text)?;
         for at in 0..block.len() {
             block.get(at).map_err(text)?;
         }
@@ -75,7 +77,7 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
 
 type Read = fn(&[u8]) -> Result<(), String>;
 
-const FILES: [(&str, Read); 7] = [
+const FILES: [(&str, Read); 9] = [
     ("labels.types", |bytes| {
         LabelFile::decode(bytes)
             .map(drop)
@@ -88,6 +90,8 @@ const FILES: [(&str, Read); 7] = [
         Err(error) => Err(error.to_string()),
     }),
     ("part.index", read_index),
+    ("based.index", read_index),
+    ("based.itdata", read_data),
     ("file.storage", |bytes| {
         StorageFile::decode(bytes)
             .map(drop)
@@ -107,7 +111,7 @@ const FILES: [(&str, Read); 7] = [
 
 /// Zero bytes that align the next frame are outside of every checksum but that of the file.
 fn is_gap(name: &str, at: usize, length: usize) -> bool {
-    name == "data.itdata" && at >= length - 1
+    name.ends_with(".itdata") && at >= length - 1
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn every_truncation_and_every_extension_is_noticed() {
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(
             read(&longer).is_ok(),
-            name == "data.itdata",
+            name.ends_with(".itdata"),
             "{name} with a byte more"
         );
     }

@@ -15,7 +15,7 @@ use trace_format::{
     frame::{Facts, FrameHeader, Place},
     index_part::{
         ArrayBlock, Footer, IndexPartBuilder, IndexPartHeader, LeafNumbers, NewLeaf, PacketEntry,
-        TRAILER_BYTES, Trailer,
+        TRAILER_BYTES, TimeBases, Trailer,
     },
     label_file::{LabelFile, LabelType, ValueType},
     local_file::LocalFile,
@@ -47,6 +47,7 @@ fn facts() -> Facts {
         time_span: Some((-5, 1_700_000_000_000_000_001)),
         events: Some(1),
         lost: None,
+        time_basis: None,
     }
 }
 
@@ -84,9 +85,20 @@ fn frame_place() -> Place {
     }
 }
 
-fn data_file() -> Vec<u8> {
+/// As [`frame_header`], of a packet whose times rest on more than its bytes.
+fn based_frame_header() -> FrameHeader {
+    FrameHeader {
+        facts: Facts {
+            time_basis: Some(0x0bad_cafe),
+            ..facts()
+        },
+        ..frame_header()
+    }
+}
+
+fn data_file(frame: &FrameHeader) -> Vec<u8> {
     let mut bytes = data_header().encode().to_vec();
-    bytes.extend(frame_header().encode(frame_place()));
+    bytes.extend(frame.encode(frame_place()));
     bytes.extend(PAYLOAD);
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes
@@ -109,8 +121,24 @@ fn entry(number: u64) -> PacketEntry {
     }
 }
 
-fn index_part() -> Vec<u8> {
-    let entries = [entry(0), entry(2), entry(5)];
+/// Entries of packets whose times rest on different things, and one of which that is not told.
+fn based_entries() -> [PacketEntry; 4] {
+    let based = |number, time_basis| PacketEntry {
+        facts: Facts {
+            time_basis,
+            ..entry(number).facts
+        },
+        ..entry(number)
+    };
+    [
+        based(0, Some(1_000)),
+        based(2, Some(0)),
+        based(3, None),
+        based(5, Some(1_000)),
+    ]
+}
+
+fn index_part(entries: &[PacketEntry]) -> Vec<u8> {
     let totals = Totals {
         packets: 3,
         raw_bytes: 186,
@@ -134,7 +162,7 @@ fn index_part() -> Vec<u8> {
     let mut plain_path = leaf_path();
     plain_path.bucket = None;
     for (leaf, path, entries) in [
-        (LeafId(9), leaf_path(), Some(&entries[..])),
+        (LeafId(9), leaf_path(), Some(entries)),
         (LeafId(4), plain_path, None),
     ] {
         builder.add_leaf(NewLeaf {
@@ -234,8 +262,13 @@ fn check<T: PartialEq + std::fmt::Debug>(
 
 #[test]
 fn data_files_keep_their_bytes() {
-    let value = (data_header(), frame_header());
-    check("data.itdata", &value, &data_file(), |bytes| {
+    check_data_file("data.itdata", frame_header());
+    check_data_file("based.itdata", based_frame_header());
+}
+
+fn check_data_file(name: &str, frame: FrameHeader) {
+    let value = (data_header(), frame);
+    check(name, &value, &data_file(&frame), |bytes| {
         let header = DataFileHeader::decode(bytes).unwrap();
         let at = data_file::HEADER_BYTES;
         let frame = FrameHeader::decode(&bytes[at..], frame_place()).unwrap();
@@ -250,38 +283,40 @@ fn data_files_keep_their_bytes() {
 
 #[test]
 fn index_parts_keep_their_bytes() {
-    check(
-        "part.index",
-        &vec![entry(0), entry(2), entry(5)],
-        &index_part(),
-        |bytes| {
-            let header = IndexPartHeader::decode(bytes).unwrap();
-            assert_eq!(
-                (header.storage, header.ordinal, header.created),
-                (storage(), 1, 99)
-            );
-            let length = bytes.len() as u64;
-            let trailer =
-                Trailer::decode(&bytes[bytes.len() - TRAILER_BYTES..], length, storage()).unwrap();
-            let at = trailer.footer_offset as usize;
-            let footer = &bytes[at..at + trailer.footer_length as usize];
-            let footer = Footer::decode(footer, &trailer).unwrap();
-            let ids: Vec<_> = footer.leaves.iter().map(|leaf| leaf.leaf).collect();
-            assert_eq!(ids, [LeafId(4), LeafId(9)], "leaves are sorted");
-            assert_eq!(footer.leaf(LeafId(4)).unwrap().leaf_type, LeafType::Plain);
-            let leaf = footer.leaf(LeafId(9)).unwrap();
-            assert_eq!(leaf.path, leaf_path());
-            let range = leaf.block_range();
-            let block = &bytes[range.start as usize..range.end as usize];
-            leaf.check_block(block).unwrap();
-            let block = ArrayBlock::new(block).unwrap();
-            assert_eq!(block.find_number(5), Some(2));
-            assert_eq!(block.find_number(4), None);
-            assert_eq!(block.find_sequence(7, 2), Some(1));
-            assert_eq!(block.first_at_or_after_number(3), 2);
-            (0..block.len()).map(|at| block.get(at).unwrap()).collect()
-        },
-    );
+    check_index_part("part.index", &[entry(0), entry(2), entry(5)]);
+    check_index_part("based.index", &based_entries());
+}
+
+fn check_index_part(name: &str, entries: &[PacketEntry]) {
+    check(name, &entries.to_vec(), &index_part(entries), |bytes| {
+        let header = IndexPartHeader::decode(bytes).unwrap();
+        assert_eq!(
+            (header.storage, header.ordinal, header.created),
+            (storage(), 1, 99)
+        );
+        let length = bytes.len() as u64;
+        let trailer =
+            Trailer::decode(&bytes[bytes.len() - TRAILER_BYTES..], length, storage()).unwrap();
+        let at = trailer.footer_offset as usize;
+        let footer = &bytes[at..at + trailer.footer_length as usize];
+        let footer = Footer::decode(footer, &trailer).unwrap();
+        let ids: Vec<_> = footer.leaves.iter().map(|leaf| leaf.leaf).collect();
+        assert_eq!(ids, [LeafId(4), LeafId(9)], "leaves are sorted");
+        assert_eq!(footer.leaf(LeafId(4)).unwrap().leaf_type, LeafType::Plain);
+        let leaf = footer.leaf(LeafId(9)).unwrap();
+        assert_eq!(leaf.path, leaf_path());
+        let range = leaf.block_range();
+        let block = &bytes[range.start as usize..range.end as usize];
+        leaf.check_block(block).unwrap();
+        let bases = TimeBases::of_part(bytes, &footer).unwrap();
+        let block = ArrayBlock::new(block, &bases).unwrap();
+        assert_eq!(block.find_number(5), Some(block.len() - 1));
+        assert_eq!(block.find_number(4), None);
+        assert_eq!(block.find_sequence(7, 2), Some(1));
+        assert_eq!(block.first_at_or_after_number(3), 2);
+        assert_eq!(block.facts(2), entries[2].facts);
+        (0..block.len()).map(|at| block.get(at).unwrap()).collect()
+    });
 }
 
 #[test]
@@ -344,6 +379,7 @@ fn ring_blocks_keep_their_bytes() {
             time_span: Some((5, 17)),
             events: Some(3),
             lost: None,
+            time_basis: None,
         },
         payload: PAYLOAD,
     };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace_query::{FieldId, FieldPath, FieldSource, FieldTable, Number, Value};
+use trace_query::{FieldId, FieldPath, FieldSource, FieldTable, Value};
 
 use crate::OwnedValue;
 use crate::columns::{ChunkColumns, ColumnsBuilder, MISSING, row_number};
@@ -185,8 +185,10 @@ impl ChunkBuilder {
         let totals = self.groups.at(place);
         totals.events += 1;
         let (start, length) = (event.field(self.ts), event.field(self.dur));
+        // A value of another type is no time and takes part in no statistic; text is one even where
+        // it spells a number, because a query can ask for its letters.
         let given = u8::from(start.is_some()) + u8::from(length.is_some());
-        let (start, length) = (start.and_then(whole_nanos), length.and_then(whole_nanos));
+        let (start, length) = (start.and_then(Value::whole), length.and_then(Value::whole));
         let odd = given != u8::from(start.is_some()) + u8::from(length.is_some());
         totals.odd += u64::from(odd);
         if let Some(columns) = &mut self.columns {
@@ -328,21 +330,6 @@ impl ChunkBuilder {
                 })
                 .collect(),
         }
-    }
-}
-
-/// `ts` and `dur` as adapters give them. A value of another type is no time and takes part in no
-/// statistic; text is one even where it spells a number, because a query can ask for its letters.
-#[inline]
-fn whole_nanos(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Int(value) => Some(value),
-        Value::Uint(value) => i64::try_from(value).ok(),
-        Value::Float(value) => match Number::Float(value).normalize() {
-            Number::Int(value) => i64::try_from(value).ok(),
-            Number::Float(_) => None,
-        },
-        Value::Str(_) | Value::Bool(_) => None,
     }
 }
 

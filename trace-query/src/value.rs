@@ -22,6 +22,21 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// The value where it is a whole number that 64 bits can hold, as instants and durations in
+    /// nanoseconds are.
+    #[inline]
+    pub fn whole(self) -> Option<i64> {
+        match self {
+            Value::Int(value) => Some(value),
+            Value::Uint(value) => i64::try_from(value).ok(),
+            Value::Float(value) => match Number::Float(value).normalize() {
+                Number::Int(value) => i64::try_from(value).ok(),
+                Number::Float(_) => None,
+            },
+            Value::Str(_) | Value::Bool(_) => None,
+        }
+    }
+
     /// The value as a number: numbers themselves, and text that spells one.
     #[inline]
     pub fn as_number(&self) -> Option<Number> {

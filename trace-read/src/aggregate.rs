@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use trace_events::Event;
 use trace_index::{OwnedValue, TimeRange, Totals};
-use trace_query::{FieldId, FieldPath, FieldTable, Number, Value};
+use trace_query::{FieldId, FieldPath, FieldTable, Value};
 
 use crate::engine::{Shortcut, TaskRef, Worker, plan, read, tasks};
 use crate::source::ChunkSource;
@@ -233,7 +233,7 @@ impl Worker for Grouping {
 fn add(totals: &mut Totals, start: Option<Value<'_>>, length: Option<Value<'_>>) {
     totals.events += 1;
     let given = u8::from(start.is_some()) + u8::from(length.is_some());
-    let (start, length) = (start.and_then(whole_nanos), length.and_then(whole_nanos));
+    let (start, length) = (start.and_then(Value::whole), length.and_then(Value::whole));
     totals.odd += u64::from(given != u8::from(start.is_some()) + u8::from(length.is_some()));
     if let Some(length) = length {
         totals.durations.add(length);
@@ -249,17 +249,5 @@ fn add(totals: &mut Totals, start: Option<Value<'_>>, length: Option<Value<'_>>)
         times.first = times.first.min(start);
         times.last = times.last.max(start);
         times.end = times.end.max(end);
-    }
-}
-
-fn whole_nanos(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Int(value) => Some(value),
-        Value::Uint(value) => i64::try_from(value).ok(),
-        Value::Float(value) => match Number::Float(value).normalize() {
-            Number::Int(value) => i64::try_from(value).ok(),
-            Number::Float(_) => None,
-        },
-        Value::Str(_) | Value::Bool(_) => None,
     }
 }

@@ -130,6 +130,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
             time_span: Some((1, 2)),
             events: Some(4),
             lost: None,
+            time_basis: Some(9),
         },
         raw_checksum: 1,
         codec: Codec::Zstd,
@@ -148,7 +149,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
             last_sequence: (7, 0),
         },
     });
-    let (bytes, footer) = builder.finish();
+    let (bytes, footer, _) = builder.finish();
     let (shown, is_whole) = show(&bytes).unwrap();
     assert!(is_whole);
     assert_eq!(shown["header"]["ordinal"], 3);
@@ -156,6 +157,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
     assert_eq!(leaf["leaf"], "00000000000000bb");
     assert_eq!(leaf["packets"][0]["number"], 11);
     assert_eq!(leaf["packets"][0]["facts"]["time_span"], json!([1, 2]));
+    assert_eq!(leaf["packets"][0]["facts"]["time_basis"], 9);
 
     let mut damaged = bytes.clone();
     damaged[footer.leaves[0].block_offset as usize] ^= 1;

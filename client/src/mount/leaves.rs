@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use trace_format::agent_file::AgentFile;
-use trace_format::index_part::{Footer, IndexPartHeader, LeafEntry, TRAILER_BYTES, Trailer};
+use trace_format::index_part::{
+    Footer, IndexPartHeader, LeafEntry, TRAILER_BYTES, TimeBases, Trailer,
+};
 use trace_format::local_file::LocalFile;
 use trace_format::paths::{FileName, FileRole};
 use trace_format::storage_file::{FileEntry, StorageFile};
 use trace_format::{AgentId, Kind, LeafId, StorageId};
 use trace_read::{AgentTrace, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf};
 
-use super::times::PartTimes;
+use super::times::{Part, PartTimes};
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
 use crate::remote::{RemoteFile, Transferred};
@@ -63,14 +65,14 @@ pub fn leaves(
     let mut found: BTreeMap<LeafId, (Leaf, PartTimes)> = BTreeMap::new();
     let mut parts = Vec::new();
     for name in names.iter().filter(|name| name.role() == FileRole::Index) {
-        let (header, footer) = read_part(folder, name, id)?;
-        parts.push((header.ordinal, folder.join(name.to_string()), footer));
+        let (header, footer, bases) = read_part(folder, name, id)?;
+        let path = folder.join(name.to_string());
+        parts.push((header.ordinal, Arc::new(Part { path, bases }), footer));
     }
     parts.sort_by_key(|(ordinal, ..)| *ordinal);
-    for (_, path, footer) in parts {
-        let path = Arc::new(path);
+    for (_, part, footer) in parts {
         for entry in footer.leaves {
-            add(&mut found, &storage, &path, entry);
+            add(&mut found, &storage, &part, entry);
         }
     }
     let mut leaves = Vec::new();
@@ -86,7 +88,7 @@ pub fn leaves(
 fn add(
     found: &mut BTreeMap<LeafId, (Leaf, PartTimes)>,
     storage: &StorageFile,
-    part: &Arc<PathBuf>,
+    part: &Arc<Part>,
     entry: LeafEntry,
 ) {
     let (leaf, times) = found.entry(entry.leaf).or_insert_with(|| {
@@ -196,7 +198,7 @@ fn read_part(
     folder: &Path,
     name: &FileName,
     storage: StorageId,
-) -> Result<(IndexPartHeader, Footer), ClientError> {
+) -> Result<(IndexPartHeader, Footer, TimeBases), ClientError> {
     read(folder, name, |bytes| {
         let header = IndexPartHeader::decode(bytes)?;
         let trailer_at = bytes.len().saturating_sub(TRAILER_BYTES);
@@ -205,7 +207,9 @@ fn read_part(
         let from = usize::try_from(trailer.footer_offset).unwrap_or(usize::MAX);
         let to = from.saturating_add(trailer.footer_length as usize);
         let footer = bytes.get(from..to).unwrap_or_default();
-        Ok((header, Footer::decode(footer, &trailer)?))
+        let footer = Footer::decode(footer, &trailer)?;
+        let bases = TimeBases::of_part(bytes, &footer)?;
+        Ok((header, footer, bases))
     })
 }
 

@@ -39,7 +39,7 @@ pub(super) fn cut(
             let facts = Facts {
                 time_span: builder.time_span(),
                 events: u32::try_from(builder.span_count()).ok(),
-                lost: None,
+                ..Facts::default()
             };
             Cut::Part(Box::new(Packet {
                 facts,

@@ -11,29 +11,26 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ctf::{EventReader, Plan, Procedure};
-use parking_lot::{Mutex, RwLock};
-use storage_core::{Engine, StorageError};
+use ctf::{EventReader, Plan};
+use parking_lot::Mutex;
 use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
 use trace_events::io_trace::IoTraceDecoder;
 use trace_events::rocksdb::{RocksdbDecoder, TraceKind};
 use trace_events::{Decoder, Event, otlp};
 use trace_format::frame::Facts;
-use trace_format::{AgentId, Kind};
+use trace_format::{Kind, TimeBasis};
 use trace_query::{FieldId, FieldPath, FieldTable, Number};
 
 use super::target::Target;
+use super::traces::Trace;
 
-/// Streams whose last packet is remembered, and agents whose metadata is kept ready.
+/// Streams whose last packet is remembered.
 const STREAMS_MAX: usize = 4096;
-const AGENTS_MAX: usize = 1024;
 
 /// Reads facts, and remembers what the next packet of a stream needs.
 #[derive(Default)]
 pub(crate) struct FactsReader {
     streams: Mutex<HashMap<Target, Memory>>,
-    /// None for an agent whose metadata is missing or wrong.
-    plans: RwLock<HashMap<AgentId, Option<Arc<Plan>>>>,
 }
 
 /// What the packets of a stream said so far, up to the one before `next`.
@@ -48,18 +45,13 @@ struct Memory {
 }
 
 impl FactsReader {
-    /// The reader for the packets of one request.
-    pub(super) async fn stream(
-        &self,
-        engine: &Engine,
-        target: &Target,
-        kind: Kind,
-    ) -> Result<StreamFacts<'_>, StorageError> {
+    /// The reader for the packets of one request, which are read with `trace`.
+    pub(super) fn stream(&self, trace: Trace, target: &Target, kind: Kind) -> StreamFacts<'_> {
         let reading = match kind {
             Kind::Raw => Reading::Nothing,
             Kind::Otlp => Reading::Otlp,
-            Kind::Ctf => match self.plan(engine, &target.agent).await? {
-                Some(plan) => Reading::Ctf(plan),
+            Kind::Ctf => match trace.plan {
+                Some(plan) => Reading::Ctf(plan, trace.checksum),
                 None => Reading::Nothing,
             },
             Kind::Dft => Reading::Dft(SpanFields::default()),
@@ -70,42 +62,15 @@ impl FactsReader {
             Kind::IoTrace => Reading::spans(IoTraceDecoder::new),
         };
         let memory = match reading {
-            Reading::Ctf(_) | Reading::Dft(_) => self.streams.lock().get(target).copied(),
+            Reading::Ctf(..) | Reading::Dft(_) => self.streams.lock().get(target).copied(),
             Reading::Nothing | Reading::Otlp | Reading::Spans(..) => None,
         };
-        Ok(StreamFacts {
+        StreamFacts {
             reading,
             memory,
             home: self,
             target: target.clone(),
-        })
-    }
-
-    async fn plan(
-        &self,
-        engine: &Engine,
-        agent: &AgentId,
-    ) -> Result<Option<Arc<Plan>>, StorageError> {
-        if let Some(plan) = self.plans.read().get(agent) {
-            return Ok(plan.clone());
         }
-        let metadata = engine.agent_metadata(agent).await?;
-        let plan = metadata.and_then(|metadata| {
-            let trace = ctf::parse_metadata(&metadata).ok()?;
-            let procedure = Procedure::new(trace).ok()?;
-            Some(Arc::new(Plan::nothing(&procedure)))
-        });
-        let mut plans = self.plans.write();
-        if plans.len() >= AGENTS_MAX {
-            plans.clear();
-        }
-        plans.insert(agent.clone(), plan.clone());
-        Ok(plan)
-    }
-
-    /// The trace metadata of an agent changed.
-    pub(crate) fn forget(&self, agent: &AgentId) {
-        self.plans.write().remove(agent);
     }
 }
 
@@ -113,7 +78,8 @@ impl FactsReader {
 enum Reading {
     Nothing,
     Otlp,
-    Ctf(Arc<Plan>),
+    /// With the time basis that the plan gives.
+    Ctf(Arc<Plan>, Option<u32>),
     Dft(SpanFields),
     Spans(Box<dyn Decoder>, SpanFields),
 }
@@ -148,8 +114,12 @@ impl StreamFacts<'_> {
         let (facts, (discarded, unit)) = match &mut self.reading {
             Reading::Nothing => return Facts::default(),
             Reading::Otlp => return otlp_facts(packet),
-            Reading::Ctf(plan) => {
+            Reading::Ctf(plan, time_basis) => {
                 let (facts, discarded) = ctf_facts(plan, packet, known.0);
+                let facts = Facts {
+                    time_basis: *time_basis,
+                    ..facts
+                };
                 (facts, (discarded, None))
             }
             Reading::Dft(fields) => {
@@ -191,21 +161,26 @@ impl Drop for StreamFacts<'_> {
 /// The fields a time span is made of.
 struct SpanFields {
     table: FieldTable,
+    start: FieldId,
     duration: FieldId,
 }
 
 impl Default for SpanFields {
     fn default() -> Self {
         let mut table = FieldTable::new();
+        let start = table.insert(&FieldPath::new("ts"));
         let duration = table.insert(&FieldPath::new("dur"));
-        Self { table, duration }
+        Self {
+            table,
+            start,
+            duration,
+        }
     }
 }
 
 impl SpanFields {
-    /// First and last instant of an event; none when it has no clock.
-    fn span(&self, event: &(impl Event + ?Sized)) -> Option<(i64, i64)> {
-        let begin = event.ts()?;
+    /// First and last instant of an event that starts at `begin`.
+    fn span(&self, event: &(impl Event + ?Sized), begin: i64) -> (i64, i64) {
         let duration = match event
             .field(self.duration)
             .and_then(|value| value.as_number())
@@ -214,20 +189,39 @@ impl SpanFields {
             Some(Number::Float(ns)) if ns > 0.0 => ns.ceil() as i64,
             _ => 0,
         };
-        Some((begin, begin.saturating_add(duration)))
+        (begin, begin.saturating_add(duration))
     }
 }
 
 /// A time span that grows with each event.
 #[derive(Debug, Default)]
-struct Span(Option<(i64, i64)>);
+struct Span {
+    covered: Option<(i64, i64)>,
+    /// Whether an event has a start that is no instant: a query may ask for that, too.
+    is_odd: bool,
+}
 
 impl Span {
     fn cover(&mut self, (begin, end): (i64, i64)) {
-        self.0 = Some(match self.0 {
+        self.covered = Some(match self.covered {
             None => (begin, end),
             Some((first, last)) => (first.min(begin), last.max(end)),
         });
+    }
+
+    fn cover_event(&mut self, event: &(impl Event + ?Sized), fields: &SpanFields) {
+        let Some(start) = event.field(fields.start) else {
+            return;
+        };
+        match start.whole() {
+            Some(begin) => self.cover(fields.span(event, begin)),
+            None => self.is_odd = true,
+        }
+    }
+
+    /// The span, where it rules out no event outside of it.
+    fn finish(self) -> Option<(i64, i64)> {
+        self.covered.filter(|_| !self.is_odd)
     }
 }
 
@@ -270,9 +264,10 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Fact
         .zip(discarded_before)
         .and_then(|(now, before)| now.checked_sub(before));
     let facts = Facts {
-        time_span: span.0,
+        time_span: span.finish(),
         events: count(events),
         lost: lost.and_then(count),
+        time_basis: None,
     };
     (facts, discarded)
 }
@@ -286,9 +281,7 @@ struct DftLines<'a> {
 
 impl DftVisitor for DftLines<'_> {
     fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
-        if let Some(span) = self.fields.span(event) {
-            self.span.cover(span);
-        }
+        self.span.cover_event(event, self.fields);
         ControlFlow::Continue(())
     }
 
@@ -329,12 +322,17 @@ fn dft_facts(
         lines = walk(declared).1;
     }
     // Without the unit, a span could rule out events that are there.
-    let time_span = unit.and(lines.span.0);
+    let basis = unit.map_or(TimeBasis::Unknown, TimeUnit::time_basis);
+    let (time_span, time_basis) = match basis {
+        TimeBasis::Number(number) => (lines.span.finish(), Some(number)),
+        TimeBasis::Bytes | TimeBasis::Unknown => (None, None),
+    };
     (
         Facts {
             time_span,
             events: count(decoded.events),
             lost: None,
+            time_basis,
         },
         unit,
     )
@@ -355,25 +353,23 @@ fn otlp_facts(packet: &[u8]) -> Facts {
         .filter_map(|part| part.time_span)
         .for_each(|each| span.cover(each));
     Facts {
-        time_span: span.0,
+        time_span: span.finish(),
         events: count(parts.iter().map(|part| part.spans).sum()),
-        lost: None,
+        ..Facts::default()
     }
 }
 
 fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> Facts {
     let mut span = Span::default();
     let decoded = decoder.decode(packet, &mut |event| {
-        if let Some(each) = fields.span(event) {
-            span.cover(each);
-        }
+        span.cover_event(event, fields);
         ControlFlow::Continue(())
     });
     match decoded {
         Ok(decoded) => Facts {
-            time_span: span.0,
+            time_span: span.finish(),
             events: count(decoded.events),
-            lost: None,
+            ..Facts::default()
         },
         Err(_) => Facts::default(),
     }

@@ -1,6 +1,5 @@
 //! Packets on their way in: bounded by bytes, decoded, cut, and handed to the engine.
 
-mod contexts;
 mod encoding;
 mod error;
 mod facts;
@@ -14,6 +13,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod through;
+mod traces;
 
 pub(crate) use error::IngestError;
 pub(crate) use otlp::{Form, Taken, TraceRequests};

@@ -279,7 +279,7 @@ fn read(form: Form, body: Bytes, ratio: usize) -> Result<Option<(Vec<Part>, Take
             facts: Facts {
                 time_span,
                 events: u32::try_from(spans).ok(),
-                lost: None,
+                ..Facts::default()
             },
         });
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{HeaderMap, header};
 use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
-use trace_format::{AgentId, Kind, batch};
+use trace_events::StreamContext;
+use trace_format::{Kind, batch};
 
-use super::contexts::Contexts;
 use super::encoding::Encoding;
 use super::error::IngestError;
 use super::facts::{FactsReader, StreamFacts};
@@ -16,6 +16,7 @@ use super::records::Records;
 use super::room::Room;
 use super::source::Source;
 use super::target::Target;
+use super::traces::Traces;
 use crate::config::{BenchConfig, IngestConfig};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -34,8 +35,8 @@ pub(crate) struct Pusher {
     metrics: Arc<Metrics>,
     pub(super) limits: IngestConfig,
     bench: BenchConfig,
-    pub(super) facts: FactsReader,
-    pub(super) contexts: Contexts,
+    facts: FactsReader,
+    traces: Traces,
 }
 
 impl Pusher {
@@ -51,14 +52,19 @@ impl Pusher {
             limits,
             bench,
             facts: FactsReader::default(),
-            contexts: Contexts::default(),
+            traces: Traces::default(),
         }
     }
 
-    /// The trace metadata of an agent changed.
-    pub(crate) fn metadata_changed(&self, agent: &AgentId) {
-        self.facts.forget(agent);
-        self.contexts.forget(agent);
+    /// The reader of facts for the packets of one request, and what their events are decoded with.
+    pub(super) async fn reader(
+        &self,
+        target: &Target,
+        kind: Kind,
+    ) -> Result<(StreamFacts<'_>, Arc<StreamContext>), StorageError> {
+        let trace = self.traces.of(&self.engine, &target.agent, kind).await?;
+        let context = Arc::clone(&trace.context);
+        Ok((self.facts.stream(trace, target, kind), context))
     }
 
     /// Takes the body of one request; gives the receipts of its packets in order. All of them are
@@ -121,7 +127,7 @@ impl Pusher {
             receipts.add_not_durable(epoch, sequence);
             return Ok(receipts);
         }
-        let mut facts = self.facts.stream(&self.engine, target, kind).await?;
+        let (mut facts, _) = self.reader(target, kind).await?;
         let facts = facts.of(epoch, sequence, &payload);
         let (permit, _held) = room.into_permit();
         let push = Push {
@@ -155,7 +161,7 @@ impl Pusher {
         let mut batch = Batch {
             pusher: self,
             target,
-            facts: self.facts.stream(&self.engine, target, kind).await?,
+            facts: self.reader(target, kind).await?.0,
             records,
             room: None,
             group: Vec::new(),

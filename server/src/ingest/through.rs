@@ -66,10 +66,10 @@ impl Pusher {
             stream: stream.clone(),
         };
         let kind = self.kind(&target)?;
-        let mut facts = self.facts.stream(&self.engine, &target, kind).await?;
+        let (mut facts, context) = self.reader(&target, kind).await?;
         let mut through = Through {
             recorder,
-            context: self.contexts.of(&self.engine, &agent, kind).await?,
+            context,
             agent,
             stream,
             kind,

@@ -185,5 +185,6 @@ fn facts(packet: &Encoded) -> Facts {
         time_span: packet.time_span,
         events: u32::try_from(packet.events).ok(),
         lost: u32::try_from(packet.dropped).ok(),
+        time_basis: None,
     }
 }

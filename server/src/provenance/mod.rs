@@ -81,11 +81,9 @@ impl Provenances {
         let mut selection = Selection {
             agent: Some(told.agent.clone()),
             stream: Some(told.stream.clone()),
-            kind: None,
-            from: None,
-            to: None,
             after: told.first_number.checked_sub(1),
             limit: PAGE,
+            ..Selection::default()
         };
         let mut kept = 0;
         loop {

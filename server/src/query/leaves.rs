@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use io_trace::Cause;
 use storage_core::{Engine, LeafFile, LeafInfo, LeafPackets, StorageError, StorageLeaves};
+use trace_format::data_file::LeafPath;
 use trace_format::index_part::PacketEntry;
 use trace_format::{AgentId, Kind, StorageId};
 use trace_read::{AgentTrace, Fetch, Leaf, PacketTimes, Part, StoredLeaf, TracedFile};
@@ -51,7 +52,18 @@ pub(crate) async fn stored_leaves(
     id: StorageId,
     cause: Cause,
 ) -> Result<Vec<StoredLeaf>, StorageError> {
-    let found = engine.leaves(id).await?;
+    leaves_among(engine, id, cause, |_| true).await
+}
+
+/// As [`stored_leaves`], those with paths that are `wanted`.
+pub(super) async fn leaves_among(
+    engine: &Engine,
+    id: StorageId,
+    cause: Cause,
+    wanted: impl Fn(&LeafPath) -> bool,
+) -> Result<Vec<StoredLeaf>, StorageError> {
+    let mut found = engine.leaves(id).await?;
+    found.leaves.retain(|leaf| wanted(&leaf.path));
     let mut traces: HashMap<AgentId, Arc<AgentTrace>> = HashMap::new();
     let mut stored = Vec::with_capacity(found.leaves.len());
     for leaf in &found.leaves {

@@ -1,13 +1,14 @@
 //! Queries over storages: their leaves as sources of `trace-read`, run on a thread of their own,
 //! rows streamed as they are found.
 
+mod bases;
 mod leaves;
 mod run;
 
 use std::sync::Arc;
 
 use io_trace::Cause;
-use storage_core::Engine;
+use storage_core::{Engine, LeafBases};
 use tokio::sync::Semaphore;
 use trace_format::StorageId;
 use trace_index::FilterCache;
@@ -16,6 +17,7 @@ use trace_read::{Columns, Format, LeafRanges, Limits, ReadError, Request, Storag
 
 use crate::config::QueryConfig;
 
+pub(crate) use bases::time_bases;
 pub(crate) use leaves::stored_leaves;
 pub(crate) use run::{Answer, Rows, columns};
 
@@ -144,7 +146,8 @@ impl Queries {
         }
     }
 
-    /// The parts of the storage's data files in which the request may find events.
+    /// The parts of the storage's data files in which the request may find events, and what times
+    /// in them rest on.
     ///
     /// # Errors
     /// When the storage is not there, the query is faulty, or an index cannot be read.
@@ -153,10 +156,14 @@ impl Queries {
         engine: &Engine,
         storage: StorageId,
         request: Request,
-    ) -> Result<Vec<LeafRanges>, AnswerError> {
+    ) -> Result<(Vec<LeafRanges>, LeafBases), AnswerError> {
         let leaves = stored_leaves(engine, storage, Cause::Query).await?;
         let cache = self.filter_cache();
-        let find = move || StorageSet::open(leaves, Some(cache))?.candidates(&request);
+        let find = move || {
+            let set = StorageSet::open(leaves, Some(cache))?;
+            let bases = set.time_bases().collect();
+            Ok::<_, ReadError>((set.candidates(&request)?, bases))
+        };
         let found = tokio::task::spawn_blocking(find).await;
         Ok(found.map_err(|_| storage_core::StorageError::Stopping)??)
     }

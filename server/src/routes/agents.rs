@@ -98,7 +98,7 @@ impl From<&Agent> for AgentDocument {
             host: agent.spec.host.clone(),
             attributes: agent.spec.attributes.clone(),
             streams: agent.streams.iter().map(StreamDocument::from).collect(),
-            has_metadata: agent.has_metadata,
+            has_metadata: agent.metadata_checksum.is_some(),
         }
     }
 }
@@ -191,7 +191,6 @@ pub(super) async fn put_metadata(
     let text = read_body(body, app.config.http.metadata_bytes_max).await?;
     ctf::parse_metadata(&text).map_err(|error| metadata_invalid(&error))?;
     app.engine.set_agent_metadata(&id, text).await?;
-    app.pusher.metadata_changed(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 

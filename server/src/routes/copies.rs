@@ -9,8 +9,9 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use recording::{ProcessorConfig, RecordingError, StorageCopySpec, check_copy};
 use serde::{Deserialize, Serialize};
-use storage_core::{CopyListener, CopyReport, CopySelection, NewStorage};
+use storage_core::{CopyListener, CopyReport, CopySelection, LeafBases, NewStorage};
 use tokio::sync::mpsc;
+use trace_format::data_file::LeafPath;
 use trace_format::{AgentId, Kind, StorageId, StreamId};
 use utoipa::ToSchema;
 
@@ -22,6 +23,7 @@ use crate::app_state::AppState;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobKind, Running};
 use crate::problem::{Problem, ProblemDocument};
+use crate::query::time_bases;
 
 /// Packets of a copy that wait until it is kept where they came from.
 const COPIED_WAITING_MAX: usize = 1024;
@@ -78,6 +80,18 @@ struct Wanted {
     auto_finalize: bool,
 }
 
+impl Wanted {
+    /// Whether times of packets decide what is copied.
+    fn looks_at_times(&self) -> bool {
+        let selection = &self.selection;
+        selection.from.is_some() || selection.to.is_some() || self.goes_through_a_chain()
+    }
+
+    fn goes_through_a_chain(&self) -> bool {
+        self.query.is_some() || self.processors.is_some()
+    }
+}
+
 /// Writes a selection of the packets of a storage into a new or an open one. Answers when all that
 /// it counts is durable, or with `Prefer: respond-async` at once: then the job has the answer.
 ///
@@ -126,6 +140,8 @@ pub(super) async fn copy(
             to: instant("to", told.to.as_ref())?,
             agents: told.agents.into_iter().collect(),
             streams: told.streams.into_iter().collect(),
+            // Told when the copy begins.
+            bases: LeafBases::default(),
         },
         query: told.query,
         processors: told.processors,
@@ -156,10 +172,15 @@ async fn run(app: &AppState, wanted: Wanted, job: Running) -> Result<StorageCopy
 
 async fn fill(
     app: &AppState,
-    wanted: Wanted,
+    mut wanted: Wanted,
     job: &Running,
 ) -> Result<StorageCopyDocument, Problem> {
     let engine = &app.engine;
+    if wanted.looks_at_times() {
+        let selection = &wanted.selection;
+        let takes = |path: &LeafPath| selection.takes_stream(&path.agent, &path.stream, path.kind);
+        wanted.selection.bases = time_bases(engine, wanted.source, takes).await?;
+    }
     let target = match wanted.target {
         Some(target) => target,
         None => {
@@ -230,7 +251,7 @@ async fn copy_packets(
 ) -> Result<CopyReport, RecordingError> {
     let progress = job.progress();
     let listener = Some(listener);
-    if wanted.query.is_none() && wanted.processors.is_none() {
+    if !wanted.goes_through_a_chain() {
         let (source, selection) = (wanted.source, &wanted.selection);
         let copied = app
             .engine

@@ -1,14 +1,15 @@
 //! Descriptors: which packets a storage has, and where their bytes are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use http::Uri;
 use serde::{Deserialize, Serialize};
-use storage_core::{PacketInfo, Selection};
+use storage_core::{LeafBases, PacketInfo, Selection};
 use trace_format::StorageId;
+use trace_format::data_file::LeafPath;
 use trace_query::Query;
 use trace_read::Request;
 use utoipa::{IntoParams, ToSchema};
@@ -20,7 +21,7 @@ use super::provenance::ProvenanceDocument;
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
 use crate::provenance;
-use crate::query::AnswerError;
+use crate::query::{AnswerError, time_bases};
 
 /// Which packets.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -70,7 +71,8 @@ pub(super) struct DescriptorDocument {
     raw_size: u64,
     /// `zstd` or `none`.
     codec: String,
-    /// First and last instant, nanoseconds since the epoch, where the packet tells them.
+    /// First and last instant, nanoseconds since the epoch, where the packet tells them. What was
+    /// read of it with trace metadata or a unit of time that was replaced since is not told.
     begin: Option<i64>,
     end: Option<i64>,
     /// Events, where the packet tells them.
@@ -106,6 +108,7 @@ pub(super) async fn list(
         kind: asked.kind.as_deref().map(word).transpose()?,
         from: time(asked.from, "from")?,
         to: time(asked.to, "to")?,
+        bases: LeafBases::default(),
         after: asked
             .cursor
             .map(|cursor| {
@@ -116,8 +119,8 @@ pub(super) async fn list(
             .transpose()?,
         limit,
     };
-    let found = match asked.query {
-        None => app.engine.descriptors(id, selection).await?,
+    let (found, bases) = match asked.query {
+        None => left_by_tree(&app, id, selection).await?,
         Some(query) => left_by_query(&app, id, selection, &query).await?,
     };
     let known = match asked.provenance {
@@ -132,7 +135,7 @@ pub(super) async fn list(
         let number = packet.entry.number;
         DescriptorDocument {
             provenance: known.and_then(|known| ProvenanceDocument::of_packet(known, number)),
-            ..DescriptorDocument::from(packet)
+            ..DescriptorDocument::new(packet, &bases)
         }
     });
     Ok(Json(Page {
@@ -141,13 +144,38 @@ pub(super) async fn list(
     }))
 }
 
+/// Packets, and what their times rest on.
+type Found = (storage_core::Page<PacketInfo>, LeafBases);
+
+/// A page of the packets that the tree cannot rule out.
+async fn left_by_tree(
+    app: &AppState,
+    id: StorageId,
+    mut selection: Selection,
+) -> Result<Found, Problem> {
+    let engine = &app.engine;
+    if selection.from.is_some() || selection.to.is_some() {
+        selection.bases = time_bases(engine, id, |path| selection.takes_path(path)).await?;
+        let bases = selection.bases.clone();
+        return Ok((engine.descriptors(id, selection).await?, bases));
+    }
+    let page = engine.descriptors(id, selection).await?;
+    let shown = page.items.iter();
+    let streams: HashSet<_> = shown
+        .map(|packet| (&packet.agent, &packet.stream))
+        .collect();
+    let shown = |path: &LeafPath| streams.contains(&(&path.agent, &path.stream));
+    let bases = time_bases(engine, id, shown).await?;
+    Ok((page, bases))
+}
+
 /// A page of the packets that the tree and the chunk indexes cannot rule out.
 async fn left_by_query(
     app: &AppState,
     id: StorageId,
     mut selection: Selection,
     query: &str,
-) -> Result<storage_core::Page<PacketInfo>, Problem> {
+) -> Result<Found, Problem> {
     let query = Query::parse(query).map_err(AnswerError::from)?;
     let request = Request {
         query: Some(query),
@@ -155,7 +183,8 @@ async fn left_by_query(
         to: selection.to,
         ..Request::default()
     };
-    let left = app.queries.candidates(&app.engine, id, request).await?;
+    let (left, bases) = app.queries.candidates(&app.engine, id, request).await?;
+    selection.bases = bases.clone();
     let limit = selection.limit;
     let mut items = Vec::new();
     loop {
@@ -171,12 +200,12 @@ async fn left_by_query(
                 items.push(packet);
                 if items.len() >= limit {
                     let next = Some(number);
-                    return Ok(storage_core::Page { items, next });
+                    return Ok((storage_core::Page { items, next }, bases));
                 }
             }
         }
         match page.next {
-            None => return Ok(storage_core::Page { items, next: None }),
+            None => return Ok((storage_core::Page { items, next: None }, bases)),
             Some(number) => selection.after = Some(number),
         }
     }
@@ -188,8 +217,10 @@ fn time(text: Option<String>, name: &str) -> Result<Option<i64>, Problem> {
         .transpose()
 }
 
-impl From<PacketInfo> for DescriptorDocument {
-    fn from(packet: PacketInfo) -> Self {
+impl DescriptorDocument {
+    fn new(packet: PacketInfo, bases: &LeafBases) -> Self {
+        let basis = bases.of(packet.descriptor.leaf(), packet.kind);
+        let facts = basis.known(&packet.entry.facts);
         Self {
             number: packet.entry.number,
             agent: packet.agent.to_string(),
@@ -202,10 +233,10 @@ impl From<PacketInfo> for DescriptorDocument {
             size: u64::from(packet.descriptor.size()),
             raw_size: u64::from(packet.entry.raw_size),
             codec: packet.entry.codec.to_string(),
-            begin: packet.entry.facts.time_span.map(|(begin, _)| begin),
-            end: packet.entry.facts.time_span.map(|(_, end)| end),
-            events: packet.entry.facts.events,
-            lost: packet.entry.facts.lost,
+            begin: facts.time_span.map(|(begin, _)| begin),
+            end: facts.time_span.map(|(_, end)| end),
+            events: facts.events,
+            lost: facts.lost,
             provenance: None,
         }
     }

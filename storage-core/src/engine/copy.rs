@@ -22,8 +22,8 @@ use trace_format::{
 
 use super::{Engine, PacketInfo, PendingPush};
 use crate::{
-    AgentSpec, NewPacket, Progress, Push, Selection, StorageError, clock::now_ns, read::read_small,
-    state::takes_packets, storage::Storage,
+    AgentSpec, LeafBases, NewPacket, Progress, Push, Selection, StorageError, clock::now_ns,
+    read::read_small, state::takes_packets, storage::Storage,
 };
 
 /// Packets looked up at once.
@@ -46,19 +46,23 @@ pub struct CopySelection {
     pub from: Option<i64>,
     /// Only those that may hold events before this instant, ns since the epoch.
     pub to: Option<i64>,
+    /// As [`Selection::bases`].
+    pub bases: LeafBases,
 }
 
 impl CopySelection {
     /// Whether a packet that the tree does not rule out is copied.
     #[must_use]
     pub fn takes(&self, packet: &PacketInfo) -> bool {
-        let all = |is_empty: bool, has: bool| is_empty || has;
-        all(self.agents.is_empty(), self.agents.contains(&packet.agent))
-            && all(
-                self.streams.is_empty(),
-                self.streams.contains(&packet.stream),
-            )
-            && all(self.kinds.is_empty(), self.kinds.contains(&packet.kind))
+        self.takes_stream(&packet.agent, &packet.stream, packet.kind)
+    }
+
+    /// Whether packets of a stream are copied.
+    #[must_use]
+    pub fn takes_stream(&self, agent: &AgentId, stream: &StreamId, kind: Kind) -> bool {
+        (self.agents.is_empty() || self.agents.contains(agent))
+            && (self.streams.is_empty() || self.streams.contains(stream))
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
     }
 }
 
@@ -180,6 +184,7 @@ impl Engine {
             from: selection.from,
             to: selection.to,
             limit: PAGE_PACKETS,
+            bases: selection.bases.clone(),
             ..Selection::default()
         };
         loop {

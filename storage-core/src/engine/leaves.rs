@@ -139,6 +139,23 @@ impl Engine {
         .await
     }
 
+    /// CRC32C of [`Self::storage_metadata`]; `None` where there is none, or no such agent.
+    ///
+    /// # Errors
+    /// When there is no such storage, or the file cannot be read.
+    pub async fn storage_metadata_checksum(
+        &self,
+        id: StorageId,
+        agent: &AgentId,
+    ) -> Result<Option<u32>, StorageError> {
+        if self.find(id)?.state() != StorageState::Finalized {
+            let agent = self.agent(agent).ok();
+            return Ok(agent.and_then(|agent| agent.metadata_checksum));
+        }
+        let metadata = self.storage_metadata(id, agent).await?;
+        Ok(metadata.as_deref().map(trace_format::checksum::crc32c))
+    }
+
     /// Puts a derived file beside a data file, whole or not at all, in place of an older one.
     ///
     /// # Errors

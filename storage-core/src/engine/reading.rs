@@ -141,7 +141,7 @@ impl Engine {
         let mut written = None;
         if let Some(sealed) = tree.seal(now_ns()) {
             let header = sealed.header();
-            let (bytes, footer) = self
+            let (bytes, footer, bases) = self
                 .blocking(Cause::Recovery, move || Ok(sealed.encode()))
                 .await?;
             let bytes = Bytes::from(bytes);
@@ -151,7 +151,7 @@ impl Engine {
             let folder = storage.folder.clone();
             let published = self.services().door.publish(folder, name, bytes).await;
             published.map_err(StorageError::io("write", &path))?;
-            tree.part_written(&Arc::new(IndexPart::written(path, header, footer)));
+            tree.part_written(&Arc::new(IndexPart::written(path, header, footer, bases)));
         }
         let names: Vec<_> = tree.parts().iter().map(|part| part.path.clone()).collect();
         let change = |file: &mut StorageFile| {

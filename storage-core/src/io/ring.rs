@@ -215,7 +215,7 @@ mod tests {
         Facts {
             time_span: Some((1, 2)),
             events: Some(events),
-            lost: None,
+            ..Facts::default()
         }
     }
 

@@ -9,7 +9,7 @@ use io_trace::{Access, BlockType, FileTag, Operation};
 use parking_lot::Mutex;
 use trace_format::{
     LeafId,
-    index_part::{ArrayBlock, LeafEntry, PacketEntry},
+    index_part::{ArrayBlock, LeafEntry, PacketEntry, TimeBases},
 };
 
 use super::{IndexPart, time_index::TimeIndex};
@@ -19,21 +19,26 @@ use crate::{StorageError, counters::Counters, traced::tag_in_scope};
 #[derive(Debug)]
 pub(crate) struct Block {
     bytes: Vec<u8>,
+    bases: Arc<TimeBases>,
     pub(crate) times: TimeIndex,
 }
 
 impl Block {
-    fn new(bytes: Vec<u8>) -> Self {
+    fn new(bytes: Vec<u8>, bases: Arc<TimeBases>) -> Self {
         let mut times = TimeIndex::default();
-        if let Ok(entries) = ArrayBlock::new(&bytes) {
-            (0..entries.len()).for_each(|at| times.push(entries.time_span(at)));
+        if let Ok(entries) = ArrayBlock::new(&bytes, &bases) {
+            (0..entries.len()).for_each(|at| times.push(&entries.facts(at)));
         }
-        Self { bytes, times }
+        Self {
+            bytes,
+            bases,
+            times,
+        }
     }
 
     /// The entries; the length was checked when the block was read.
     pub(crate) fn entries(&self) -> ArrayBlock<'_> {
-        ArrayBlock::new(&self.bytes).expect("a whole number of entries was read")
+        ArrayBlock::new(&self.bytes, &self.bases).expect("a whole number of entries was read")
     }
 
     /// The entry at `index`.
@@ -117,7 +122,10 @@ impl BlockCache {
             }
             None => {
                 self.counters.index_cache_misses.add(1);
-                let block = Arc::new(Block::new(part.read_block(entry())?));
+                let block = Arc::new(Block::new(
+                    part.read_block(entry())?,
+                    Arc::clone(&part.bases),
+                ));
                 self.keep(key, &block);
                 block
             }

@@ -117,7 +117,7 @@ impl Leaf {
         segment.totals.add(&totals_of(entry));
         if let SegmentBody::Memory(entries) = &mut segment.body {
             entries.push(*entry);
-            live.times.push(entry.facts.time_span);
+            live.times.push(&entry.facts);
         }
     }
 
@@ -162,9 +162,7 @@ impl Leaf {
         let mut packets = 0;
         if let SegmentBody::Memory(entries) = &mut segment.body {
             packets = entries.len();
-            entries
-                .iter()
-                .for_each(|entry| times.push(entry.facts.time_span));
+            entries.iter().for_each(|entry| times.push(&entry.facts));
         }
         if let Some(newer) = newer {
             segment.covered.end = newer.segment.covered.end;
@@ -174,8 +172,7 @@ impl Leaf {
             if let (SegmentBody::Memory(all), SegmentBody::Memory(more)) =
                 (&mut segment.body, newer.segment.body)
             {
-                more.iter()
-                    .for_each(|entry| times.push(entry.facts.time_span));
+                more.iter().for_each(|entry| times.push(&entry.facts));
                 all.extend(more);
             }
         }

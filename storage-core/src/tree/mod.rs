@@ -5,6 +5,7 @@
 //! memory. Readers combine them. Memory is bounded: the live segments are written out as a part
 //! when they hold too much, and blocks of parts are read when wanted, through a bounded cache.
 
+mod bases;
 mod block_cache;
 mod leaf;
 mod part;
@@ -19,10 +20,13 @@ use std::{
 use trace_format::{
     AgentId, LeafId, LeafType, StorageId, StreamId,
     data_file::LeafPath,
-    index_part::{Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, NewLeaf, PacketEntry},
+    index_part::{
+        Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, NewLeaf, PacketEntry, TimeBases,
+    },
     storage_file::Totals,
 };
 
+pub use bases::LeafBases;
 pub(crate) use block_cache::BlockCache;
 pub(crate) use leaf::{Leaf, Segment, SegmentBody};
 pub(crate) use part::IndexPart;
@@ -50,8 +54,8 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// The bytes of the index part.
-    pub(crate) fn encode(&self) -> (Vec<u8>, Footer) {
+    /// The bytes of the index part, and what stands in them.
+    pub(crate) fn encode(&self) -> (Vec<u8>, Footer, TimeBases) {
         let mut builder = IndexPartBuilder::new(self.header);
         for (leaf, path, segment) in &self.leaves {
             let entries = match &segment.body {

@@ -2,22 +2,28 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use trace_format::{
     FormatError, FormatErrorKind, StorageId,
-    index_part::{Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, TRAILER_BYTES, Trailer},
+    index_part::{
+        Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, TRAILER_BYTES, TimeBases, Trailer,
+    },
 };
 
 use crate::{StorageError, read::ReadFile};
 
-/// The footer of an index part; its blocks stay on disk.
+/// Footer and time bases of an index part; its blocks stay on disk.
 #[derive(Debug)]
 pub(crate) struct IndexPart {
     pub(crate) path: PathBuf,
     pub(crate) header: IndexPartHeader,
     pub(crate) footer: Footer,
+    pub(super) bases: Arc<TimeBases>,
     /// Distinguishes the blocks of this part in the cache.
     pub(super) cache_key: u64,
 }
@@ -26,17 +32,23 @@ static NEXT_CACHE_KEY: AtomicU64 = AtomicU64::new(0);
 
 impl IndexPart {
     /// The part that was just written to `path`.
-    pub(crate) fn written(path: PathBuf, header: IndexPartHeader, footer: Footer) -> Self {
+    pub(crate) fn written(
+        path: PathBuf,
+        header: IndexPartHeader,
+        footer: Footer,
+        bases: TimeBases,
+    ) -> Self {
         let cache_key = NEXT_CACHE_KEY.fetch_add(1, Ordering::Relaxed);
         Self {
             path,
             header,
             footer,
+            bases: Arc::new(bases),
             cache_key,
         }
     }
 
-    /// Reads header and footer of the part of `storage` at `path`.
+    /// Reads header, footer and time bases of the part of `storage` at `path`.
     pub(crate) fn open(path: &Path, storage: StorageId) -> Result<Self, StorageError> {
         let file = ReadFile::open(path).map_err(StorageError::io("open", path))?;
         let length = file.length().map_err(StorageError::io("look at", path))?;
@@ -70,7 +82,13 @@ impl IndexPart {
         let trailer = Trailer::decode(&bytes, length, storage).map_err(damaged)?;
         let bytes = read(trailer.footer_offset, trailer.footer_length as usize)?;
         let footer = Footer::decode(&bytes, &trailer).map_err(damaged)?;
-        Ok(Self::written(path.to_owned(), header, footer))
+        let at = footer.bases.clone();
+        let bytes = read(
+            at.start,
+            usize::try_from(at.end - at.start).unwrap_or(usize::MAX),
+        )?;
+        let bases = TimeBases::decode(&bytes, at.start).map_err(damaged)?;
+        Ok(Self::written(path.to_owned(), header, footer, bases))
     }
 
     /// Reads and checks the block of a leaf.

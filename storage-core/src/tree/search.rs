@@ -5,10 +5,12 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 
-use trace_format::{AgentId, Kind, LeafId, StreamId, data_file::LeafPath, index_part::PacketEntry};
+use trace_format::{
+    AgentId, Kind, LeafId, StreamId, TimeBasis, data_file::LeafPath, index_part::PacketEntry,
+};
 
 use super::{
-    BlockCache, IndexPart, IndexTree, Leaf, Segment, SegmentBody,
+    BlockCache, IndexPart, IndexTree, Leaf, LeafBases, Segment, SegmentBody,
     block_cache::Block,
     time_index::{TimeIndex, overlaps},
 };
@@ -31,6 +33,9 @@ pub struct Selection {
     pub after: Option<u64>,
     /// At most so many.
     pub limit: usize,
+    /// What the times of packets rest on at present. Those of other leaves rest on what their kind
+    /// alone tells, and where that is not known, no time rules a packet out.
+    pub bases: LeafBases,
 }
 
 impl Selection {
@@ -38,7 +43,9 @@ impl Selection {
         (self.from.unwrap_or(i64::MIN), self.to.unwrap_or(i64::MAX))
     }
 
-    fn takes_path(&self, path: &LeafPath) -> bool {
+    /// Whether packets of a leaf with this path may be wanted.
+    #[must_use]
+    pub fn takes_path(&self, path: &LeafPath) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == path.agent)
             && self
                 .stream
@@ -51,10 +58,11 @@ impl Selection {
         self.after.map_or(0, |after| after.saturating_add(1))
     }
 
-    /// Whether a packet is wanted, given that its leaf is.
-    pub(crate) fn takes_entry(&self, entry: &PacketEntry) -> bool {
+    /// Whether a packet is wanted, given that its leaf is, and what times in that rest on.
+    pub(crate) fn takes_entry(&self, entry: &PacketEntry, basis: TimeBasis) -> bool {
         let (from, to) = self.frame();
-        entry.number >= self.first_number() && overlaps(entry.facts.time_span, from, to)
+        let span = basis.known(&entry.facts).time_span;
+        entry.number >= self.first_number() && overlaps(span, from, to)
     }
 }
 
@@ -95,6 +103,8 @@ pub(crate) struct Run {
     pub(crate) path: Arc<LeafPath>,
     /// No packet of the run has a smaller number.
     first_number: u64,
+    /// What its times rest on.
+    basis: TimeBasis,
     body: RunBody,
 }
 
@@ -195,6 +205,7 @@ impl IndexTree {
             .filter(|leaf| selection.takes_path(&leaf.path))
         {
             let path = Arc::new(leaf.path.clone());
+            let basis = selection.bases.of(leaf.id, path.kind);
             for segment in leaf
                 .segments()
                 .filter(|segment| segment.numbers.last >= first)
@@ -202,7 +213,7 @@ impl IndexTree {
                 let body = match &segment.body {
                     SegmentBody::Memory(entries) => {
                         let times = leaf.live_times(segment);
-                        let entries = wanted_entries(entries, times, selection);
+                        let entries = wanted_entries(entries, times, selection, basis);
                         RunBody::Entries(entries.into_iter())
                     }
                     SegmentBody::Part(part) => RunBody::Place(Place::Block(Arc::clone(part))),
@@ -212,6 +223,7 @@ impl IndexTree {
                     leaf: leaf.id,
                     path: Arc::clone(&path),
                     first_number: segment.numbers.first.max(first),
+                    basis,
                     body,
                 });
             }
@@ -232,17 +244,19 @@ fn wanted_entries(
     entries: &[PacketEntry],
     times: Option<&TimeIndex>,
     selection: &Selection,
+    basis: TimeBasis,
 ) -> Vec<PacketEntry> {
-    let (from, to) = selection.frame();
     let first = selection.first_number();
-    let range = times.map_or(0..entries.len(), |times| times.candidates(from, to));
+    let range = times.map_or(0..entries.len(), |times| {
+        times.candidates(selection.frame(), basis)
+    });
     let start = range
         .start
         .max(entries.partition_point(|entry| entry.number < first));
     let candidates = entries.get(start..range.end).unwrap_or_default();
     let wanted = candidates
         .iter()
-        .filter(|entry| selection.takes_entry(entry));
+        .filter(|entry| selection.takes_entry(entry, basis));
     wanted.take(selection.limit).copied().collect()
 }
 
@@ -261,14 +275,13 @@ impl Run {
                         return Ok(None);
                     };
                     let entry = block.entry(part, at)?;
-                    if selection.takes_entry(&entry) {
+                    if selection.takes_entry(&entry, self.basis) {
                         return Ok(Some(entry));
                     }
                 }
                 RunBody::Place(Place::Block(part)) => {
                     let block = read.cache().get(part, self.leaf)?;
-                    let (from, to) = selection.frame();
-                    let mut range = block.times.candidates(from, to);
+                    let mut range = block.times.candidates(selection.frame(), self.basis);
                     let first = selection.first_number();
                     range.start = range
                         .start
@@ -276,9 +289,9 @@ impl Run {
                     self.body = RunBody::Block(Arc::clone(part), block, range);
                 }
                 RunBody::Place(Place::Frames(range)) => {
-                    let mut wanted = Vec::new();
+                    let (mut wanted, basis) = (Vec::new(), self.basis);
                     read.frames(self.leaf, range.clone(), &mut |entry| {
-                        if selection.takes_entry(entry) {
+                        if selection.takes_entry(entry, basis) {
                             wanted.push(*entry);
                         }
                         wanted.len() < selection.limit

@@ -6,26 +6,53 @@
 
 use std::ops::Range;
 
+use trace_format::{TimeBasis, frame::Facts};
+
 /// Time order of the packets of one segment.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TimeIndex {
     max_ends: Vec<i64>,
     begins: Vec<i64>,
     is_unsorted: bool,
+    basis: Option<Basis>,
+}
+
+/// What the time spans of a segment were read with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// All of them with the same.
+    One(Option<u32>),
+    Many,
 }
 
 impl TimeIndex {
     /// Adds the time span of the next packet; without one, no frame can rule the packet out.
-    pub(crate) fn push(&mut self, span: Option<(i64, i64)>) {
-        let (begin, end) = span.unwrap_or((i64::MIN, i64::MAX));
+    pub(crate) fn push(&mut self, facts: &Facts) {
+        if facts.time_span.is_some() {
+            let one = Basis::One(facts.time_basis);
+            self.basis = match self.basis {
+                Some(basis) if basis != one => Some(Basis::Many),
+                _ => Some(one),
+            };
+        }
+        let (begin, end) = facts.time_span.unwrap_or((i64::MIN, i64::MAX));
         let max_end = self.max_ends.last().map_or(end, |&last| last.max(end));
         self.is_unsorted |= self.begins.last().is_some_and(|&last| begin < last);
         self.max_ends.push(max_end);
         self.begins.push(begin);
     }
 
-    /// Indexes of the packets that may overlap `[from, to)`; some of them may not.
-    pub(crate) fn candidates(&self, from: i64, to: i64) -> Range<usize> {
+    /// Indexes of the packets that may overlap `[from, to)`, when times rest on `basis` at
+    /// present; some of them may not.
+    pub(crate) fn candidates(&self, (from, to): (i64, i64), basis: TimeBasis) -> Range<usize> {
+        let is_present = match self.basis {
+            Some(Basis::One(of_all)) => basis.is_of(of_all),
+            Some(Basis::Many) => basis == TimeBasis::Bytes,
+            None => true,
+        };
+        if !is_present {
+            return 0..self.begins.len();
+        }
         let first = self.max_ends.partition_point(|&end| end < from);
         let behind = match self.is_unsorted {
             true => self.begins.len(),
@@ -51,14 +78,17 @@ mod tests {
 
     fn check(spans: &[Option<(i64, i64)>], from: i64, to: i64, candidates: Range<usize>) {
         let mut index = TimeIndex::default();
-        spans.iter().for_each(|&span| index.push(span));
-        assert_eq!(index.candidates(from, to), candidates);
+        for &time_span in spans {
+            index.push(&Facts {
+                time_span,
+                ..Facts::default()
+            });
+        }
+        let found = index.candidates((from, to), TimeBasis::Bytes);
+        assert_eq!(found, candidates);
         for (at, &span) in spans.iter().enumerate() {
             let is_in = overlaps(span, from, to);
-            assert!(
-                !is_in || index.candidates(from, to).contains(&at),
-                "{span:?} is missed"
-            );
+            assert!(!is_in || found.contains(&at), "{span:?} is missed");
         }
     }
 
@@ -87,5 +117,30 @@ mod tests {
             95,
             0..3,
         );
+    }
+
+    #[test]
+    fn times_that_rest_on_something_else_rule_nothing_out() {
+        let of = |bases: &[Option<u32>], present| {
+            let mut index = TimeIndex::default();
+            // What has no span has none that rests on something.
+            index.push(&Facts::default());
+            for (at, &time_basis) in (0..).zip(bases) {
+                index.push(&Facts {
+                    time_span: Some((at * 10, at * 10 + 9)),
+                    time_basis,
+                    ..Facts::default()
+                });
+            }
+            index.candidates((0, 10), present)
+        };
+        let seven = TimeBasis::Number(7);
+        assert_eq!(of(&[Some(7), Some(7)], seven), 0..2);
+        assert_eq!(of(&[Some(7), Some(7)], TimeBasis::Number(8)), 0..3);
+        assert_eq!(of(&[Some(7), Some(7)], TimeBasis::Unknown), 0..3);
+        assert_eq!(of(&[Some(7), Some(8)], seven), 0..3);
+        assert_eq!(of(&[Some(8), Some(7), Some(7)], seven), 0..4);
+        assert_eq!(of(&[None, None], seven), 0..3);
+        assert_eq!(of(&[None, Some(7)], TimeBasis::Bytes), 0..2);
     }
 }

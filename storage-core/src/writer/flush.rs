@@ -1,13 +1,10 @@
 //! Writes the live part of the tree out as an index part.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use io_trace::{Cause, Scope};
 use tokio::time::Instant;
-use trace_format::{
-    index_part::{Footer, IndexPartHeader},
-    paths::FileName,
-};
+use trace_format::paths::FileName;
 
 use super::{Boxed, Writer};
 use crate::{
@@ -19,7 +16,7 @@ use crate::{
 /// After a part could not be written, the next try waits for this long.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-pub(super) type Flushed = Result<(PathBuf, IndexPartHeader, Footer), StorageError>;
+pub(super) type Flushed = Result<IndexPart, StorageError>;
 
 /// Waits for the index part that is being written; forever when there is none.
 pub(super) async fn wait(flushing: &mut Option<Boxed<Flushed>>) -> Flushed {
@@ -54,12 +51,12 @@ impl Writer {
         Box::pin(scope.around(async move {
             let header = sealed.header();
             let encoded = tokio::task::spawn_blocking(move || sealed.encode()).await;
-            let (bytes, footer) = encoded.map_err(|_| StorageError::Stopping)?;
+            let (bytes, footer, bases) = encoded.map_err(|_| StorageError::Stopping)?;
             let name = FileName::Index(random_u64()).to_string();
             let path = folder.join(&name);
             let published = door.publish(folder, name, bytes.into()).await;
             published.map_err(StorageError::io("write", &path))?;
-            Ok((path, header, footer))
+            Ok(IndexPart::written(path, header, footer, bases))
         }))
     }
 
@@ -81,8 +78,8 @@ impl Writer {
             return Ok(());
         };
         match flushed {
-            Ok((path, header, footer)) => {
-                tree.part_written(&Arc::new(IndexPart::written(path, header, footer)));
+            Ok(part) => {
+                tree.part_written(&Arc::new(part));
                 self.services.counters.index_parts.add(1);
                 self.flush_not_before = None;
                 Ok(())

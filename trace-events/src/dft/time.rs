@@ -1,5 +1,6 @@
 //! The unit of the times of a trace.
 
+use trace_format::TimeBasis;
 use trace_query::{Number, Value};
 
 use super::scalar::Scalar;
@@ -39,6 +40,11 @@ impl TimeUnit {
             TimeUnit::Millisecond => 1_000_000,
             TimeUnit::Second => 1_000_000_000,
         }
+    }
+
+    /// What times of packets rest on that are read with this unit.
+    pub fn time_basis(self) -> TimeBasis {
+        u32::try_from(self.nanoseconds()).map_or(TimeBasis::Unknown, TimeBasis::Number)
     }
 
     /// A time of a record in nanoseconds; `None` for what is no number.

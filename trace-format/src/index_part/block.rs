@@ -14,8 +14,8 @@
 //!     60    4 events lost, saturating
 //!     64    4 CRC32C of the raw payload
 //!     68    1 codec
-//!     69    1 facts that are known: 1 time span, 2 events, 4 lost
-//!     70    2 zero
+//!     69    1 facts that are known: 1 time span, 2 events, 4 lost, 8 time basis
+//!     70    2 which of the time bases of the part, from 1 on (0: none)
 //! ```
 //!
 //! Numbers, offsets and (epoch, sequence) grow from entry to entry, so each is searched in
@@ -24,8 +24,10 @@
 use crate::{
     Codec, Descriptor, FormatError, FormatErrorKind, LeafId,
     frame::{Facts, FrameHeader},
-    layout::{get_i64, get_u32, get_u64, put},
+    layout::{get_i64, get_u16, get_u32, get_u64, put},
 };
+
+use super::{TimeBases, bases::TimeBasesBuilder};
 
 /// Size of an entry.
 pub const ENTRY_BYTES: usize = 72;
@@ -71,11 +73,15 @@ impl PacketEntry {
         }
     }
 
-    /// The bytes of the entry.
+    /// The bytes of the entry in a part with these time bases.
     #[must_use]
-    pub fn encode(&self) -> [u8; ENTRY_BYTES] {
+    pub(super) fn encode(&self, bases: &mut TimeBasesBuilder) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
-        let facts = self.facts;
+        let basis = bases.code_of(self.facts.time_basis);
+        let facts = Facts {
+            time_basis: self.facts.time_basis.filter(|_| basis != 0),
+            ..self.facts
+        };
         let (begin, end) = facts.time_span.unwrap_or((0, 0));
         put(&mut bytes, 0, self.number.to_le_bytes());
         put(&mut bytes, 8, self.offset.to_le_bytes());
@@ -90,6 +96,7 @@ impl PacketEntry {
         put(&mut bytes, 64, self.raw_checksum.to_le_bytes());
         bytes[68] = self.codec.code();
         bytes[69] = facts.known_bits();
+        put(&mut bytes, 70, basis.to_le_bytes());
         bytes
     }
 
@@ -114,16 +121,17 @@ impl PacketEntry {
 #[derive(Debug, Clone, Copy)]
 pub struct ArrayBlock<'a> {
     bytes: &'a [u8],
+    bases: &'a TimeBases,
 }
 
 impl<'a> ArrayBlock<'a> {
-    /// A view of `bytes` as entries.
+    /// A view of `bytes` as entries of a part with these time bases.
     ///
     /// # Errors
     /// When the length is not a multiple of the size of an entry.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, FormatError> {
+    pub fn new(bytes: &'a [u8], bases: &'a TimeBases) -> Result<Self, FormatError> {
         if bytes.len().is_multiple_of(ENTRY_BYTES) {
-            return Ok(Self { bytes });
+            return Ok(Self { bytes, bases });
         }
         Err(FormatError::new(
             WHAT,
@@ -161,8 +169,6 @@ impl<'a> ArrayBlock<'a> {
         let codec = Codec::from_code(bytes[68]).ok_or_else(|| {
             FormatError::new(WHAT, at + 68, FormatErrorKind::Field { name: "codec" })
         })?;
-        let span = (get_i64(bytes, 40), get_i64(bytes, 48));
-        let facts = Facts::from_known_bits(bytes[69], span, get_u32(bytes, 56), get_u32(bytes, 60));
         Ok(PacketEntry {
             number: get_u64(bytes, 0),
             offset: get_u64(bytes, 8),
@@ -170,7 +176,7 @@ impl<'a> ArrayBlock<'a> {
             raw_size: get_u32(bytes, 20),
             epoch: get_u64(bytes, 24),
             sequence: get_u64(bytes, 32),
-            facts,
+            facts: self.facts(index),
             raw_checksum: get_u32(bytes, 64),
             codec,
         })
@@ -194,14 +200,20 @@ impl<'a> ArrayBlock<'a> {
         self.partition(|bytes| get_u64(bytes, 0) < number)
     }
 
-    /// The time span of the entry at `index`, ns since the epoch, when it is known.
+    /// What the entry at `index` tells of its packet.
     ///
     /// # Panics
     /// When `index` is not below [`Self::len`].
     #[must_use]
-    pub fn time_span(&self, index: usize) -> Option<(i64, i64)> {
+    pub fn facts(&self, index: usize) -> Facts {
         let bytes = self.entry(index);
-        Facts::from_known_bits(bytes[69], (get_i64(bytes, 40), get_i64(bytes, 48)), 0, 0).time_span
+        Facts {
+            time_span: Some((get_i64(bytes, 40), get_i64(bytes, 48))),
+            events: Some(get_u32(bytes, 56)),
+            lost: Some(get_u32(bytes, 60)),
+            time_basis: self.bases.get(get_u16(bytes, 70)),
+        }
+        .with_known_bits(bytes[69])
     }
 
     fn find(&self, compare: impl Fn(&[u8]) -> std::cmp::Ordering) -> Option<usize> {

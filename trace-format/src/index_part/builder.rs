@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, LeafNumbers, PacketEntry, Trailer};
+use super::{
+    Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, LeafNumbers, PacketEntry, TimeBases, Trailer,
+    bases::TimeBasesBuilder,
+};
 use crate::{LeafId, LeafType, checksum::crc32c, data_file::LeafPath, storage_file::Totals};
 
 /// A leaf to be added to an index part.
@@ -30,6 +33,7 @@ pub struct IndexPartBuilder {
     header: IndexPartHeader,
     bytes: Vec<u8>,
     leaves: Vec<LeafEntry>,
+    bases: TimeBasesBuilder,
 }
 
 impl IndexPartBuilder {
@@ -42,6 +46,7 @@ impl IndexPartBuilder {
             header,
             bytes,
             leaves: Vec::new(),
+            bases: TimeBasesBuilder::default(),
         }
     }
 
@@ -49,7 +54,8 @@ impl IndexPartBuilder {
     pub fn add_leaf(&mut self, leaf: NewLeaf<'_>) {
         let start = self.bytes.len();
         for entry in leaf.entries.unwrap_or_default() {
-            self.bytes.extend_from_slice(&entry.encode());
+            let entry = entry.encode(&mut self.bases);
+            self.bytes.extend_from_slice(&entry);
         }
         let leaf_type = if leaf.entries.is_some() {
             LeafType::Array
@@ -71,10 +77,12 @@ impl IndexPartBuilder {
         });
     }
 
-    /// The bytes of the part, and the footer that stands in them.
+    /// The bytes of the part, and the footer and the time bases that stand in them.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<u8>, Footer) {
+    pub fn finish(mut self) -> (Vec<u8>, Footer, TimeBases) {
         self.leaves.sort_by_key(|entry| entry.leaf);
+        let bases = self.bytes.len() as u64;
+        self.bases.encode(&mut self.bytes);
         let start = self.bytes.len();
         for leaf in &self.leaves {
             leaf.encode(&mut self.bytes);
@@ -92,7 +100,9 @@ impl IndexPartBuilder {
             self.bytes,
             Footer {
                 leaves: self.leaves,
+                bases: bases..start as u64,
             },
+            self.bases.finish(),
         )
     }
 }

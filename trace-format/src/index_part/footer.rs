@@ -25,7 +25,7 @@
 
 use std::ops::Range;
 
-use super::{ENTRY_BYTES, HEADER_BYTES};
+use super::{ENTRY_BYTES, HEADER_BYTES, bases::TABLE_BYTES_MAX};
 use crate::{
     FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId,
     checksum::{crc32c, crc32c_append},
@@ -293,6 +293,8 @@ impl Trailer {
 pub struct Footer {
     /// The leaves, sorted by id.
     pub leaves: Vec<LeafEntry>,
+    /// Bytes of the part that are its [`super::TimeBases`]: what lies between blocks and footer.
+    pub bases: Range<u64>,
 }
 
 impl Footer {
@@ -316,8 +318,13 @@ impl Footer {
             let leaf = LeafEntry::decode(&mut cursor, &blocks).map_err(|e| e.shifted(start))?;
             leaves.push(leaf);
         }
+        let ends = leaves.iter().map(|leaf| leaf.block_range().end);
+        let bases = ends.max().unwrap_or(blocks.start)..blocks.end;
+        if bases.end - bases.start > TABLE_BYTES_MAX {
+            return Err(cursor.fault("time bases").shifted(start));
+        }
         if cursor.is_at_end() && leaves.is_sorted_by(|a, b| a.leaf < b.leaf) {
-            return Ok(Self { leaves });
+            return Ok(Self { leaves, bases });
         }
         Err(cursor.fault("leaves").shifted(start))
     }

@@ -1,7 +1,7 @@
 //! An index part (`.index`): one saved piece of the index tree of a storage.
 //!
 //! ```text
-//! header | block of leaf | block of leaf | … | footer | trailer
+//! header | block of leaf | block of leaf | … | time bases | footer | trailer
 //! ```
 //!
 //! A reader fetches the last [`TRAILER_BYTES`] bytes, then the footer that they point at, and then
@@ -9,10 +9,12 @@
 //! the footer in the trailer. A leaf may occur in several parts of a storage: each part continues
 //! where the part before it ended, which `covered` tells in bytes of the data file.
 
+mod bases;
 mod block;
 mod builder;
 mod footer;
 
+pub use bases::TimeBases;
 pub use block::{ArrayBlock, ENTRY_BYTES, PacketEntry};
 pub use builder::{IndexPartBuilder, NewLeaf};
 pub use footer::{Footer, LeafEntry, LeafNumbers, TRAILER_BYTES, Trailer};

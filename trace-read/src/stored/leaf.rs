@@ -11,7 +11,7 @@ use trace_query::{BareUnit, FieldTable, Filter};
 use super::frames::Frames;
 use super::localize::answer_origin;
 use super::packets::PacketEvents;
-use super::times::{self, PacketTimes};
+use super::times;
 use super::{Leaf, StoredLeaf};
 use crate::sidecar::OpenSidecar;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
@@ -79,15 +79,15 @@ impl LeafSource {
     /// knows these and `filter` asks for times.
     pub(super) fn timed(
         mut self,
-        times: Option<&dyn PacketTimes>,
+        stored: &StoredLeaf,
         filter: Option<&Filter>,
     ) -> Result<LeafSource, ReadError> {
         if let Part::Runs(runs) = &self.part
-            && let Some(times) = times
-            && times::are_of_packets(self.leaf.path.kind)
+            && let Some(times) = stored.times.as_deref()
             && filter.is_some_and(times::asks_time)
         {
-            let index = times::timed_chunks(times, runs);
+            let basis = times::basis(self.leaf.path.kind, &stored.trace, &self.context);
+            let index = times::timed_chunks(times, basis, runs);
             let index = index.map_err(|error| ReadError::fetch(self.place(), error))?;
             self.part = Part::Timed(Arc::new(index));
         }

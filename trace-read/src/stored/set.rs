@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use trace_events::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
 use trace_events::{Decoder, StreamContext, bare_unit, has_events};
-use trace_format::{AgentId, Kind, LeafId, StorageId, StreamId};
+use trace_format::{AgentId, Kind, LeafId, StorageId, StreamId, TimeBasis};
 use trace_index::{FilterCache, Index, Sidecar};
 use trace_query::{BareUnit, FieldPath, FieldTable, Filter};
 
 use super::attachment::{self, LeafFacts};
 use super::frames::Frames;
 use super::leaf::{LeafSource, origin_of};
-use super::{IndexedLeaf, Leaf, LeafIndexOptions, StoredLeaf, build, index_leaf};
+use super::{IndexedLeaf, Leaf, LeafIndexOptions, StoredLeaf, build, index_leaf, times};
 use crate::dft::{asks_for_names, attachment as names};
 use crate::sidecar::OpenSidecar;
 use crate::{ChunkSource, ReadError, Request};
@@ -110,6 +110,15 @@ impl StorageSet {
         Ok(set)
     }
 
+    /// What the times in packets of the leaves that are here rest on.
+    pub fn time_bases(&self) -> impl Iterator<Item = (LeafId, TimeBasis)> {
+        self.leaves.iter().map(|open| {
+            let leaf = &open.stored.leaf;
+            let basis = times::basis(leaf.path.kind, &open.stored.trace, &open.context);
+            (leaf.leaf, basis)
+        })
+    }
+
     /// Streams that are left out, and why.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
@@ -175,7 +184,7 @@ impl StorageSet {
                 sources.push(Box::new(source));
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, open.unused);
-            let rest = rest.timed(open.stored.times.as_deref(), filter.as_ref())?;
+            let rest = rest.timed(&open.stored, filter.as_ref())?;
             if !rest.is_empty() {
                 sources.push(Box::new(rest));
             }
@@ -203,7 +212,7 @@ impl StorageSet {
                 ranges = source.candidates(filter.as_ref())?;
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, None);
-            let rest = rest.timed(open.stored.times.as_deref(), filter.as_ref())?;
+            let rest = rest.timed(&open.stored, filter.as_ref())?;
             ranges.extend(rest.candidates(filter.as_ref())?);
             candidates.push(LeafRanges { leaf, ranges });
         }

@@ -1,19 +1,22 @@
 //! What the index of a storage itself knows of packets that no chunk index covers: when their
 //! events are.
 //!
-//! The server read the times of a packet when it took it. They are relied on for kinds whose times
-//! depend on nothing but the bytes of the packet. Those of CTF depend on the trace metadata of the
-//! agent, which may have changed since, and those of DFTracer on the unit of the stream, which may
-//! have been declared since: these packets are read.
+//! The server read the times of a packet when it took it. Those of CTF depend on the trace metadata
+//! of the agent, which may have changed since, and those of DFTracer on the unit of the stream,
+//! which may have been declared since: so they are relied on where they were read with what the
+//! query reads them with ([`TimeBasis`]). Other packets are read.
 
 use std::io;
 use std::ops::Range;
 
-use trace_format::Kind;
+use trace_events::StreamContext;
 use trace_format::frame::{Facts, HEADER_BYTES, frame_bytes};
 use trace_format::index_part::PacketEntry;
+use trace_format::{Kind, TimeBasis};
 use trace_index::{Chunk, Index, TimeRange};
 use trace_query::{FieldTable, Filter, Program};
+
+use super::AgentTrace;
 
 /// About how many chunks are made of a leaf at most; of fewer packets each is one.
 const CHUNKS_MAX: u64 = 1 << 14;
@@ -29,11 +32,13 @@ pub trait PacketTimes: Send + Sync {
     fn each(&self, from: u64, each: &mut dyn FnMut(&PacketEntry)) -> io::Result<()>;
 }
 
-/// Whether times of packets of `kind`, read when they came, are those that are read from them now.
-pub(super) fn are_of_packets(kind: Kind) -> bool {
+/// What times in packets of a stream rest on, when they are read with this trace metadata and in
+/// this context.
+pub(super) fn basis(kind: Kind, trace: &AgentTrace, context: &StreamContext) -> TimeBasis {
     match kind {
-        Kind::RocksdbIo | Kind::RocksdbBlockCache | Kind::Otlp | Kind::IoTrace => true,
-        Kind::Ctf | Kind::Dft | Kind::Raw => false,
+        Kind::Ctf => TimeBasis::Number(trace.checksum),
+        Kind::Dft => context.unit.time_basis(),
+        _ => TimeBasis::of_kind(kind),
     }
 }
 
@@ -44,12 +49,17 @@ pub(super) fn asks_time(filter: &Filter) -> bool {
     table.paths().iter().any(|path| path.as_str() == "ts")
 }
 
-/// The bytes `runs` of a data file as chunks with the times of their packets.
+/// The bytes `runs` of a data file as chunks with the times of their packets, which rest on
+/// `basis`.
 ///
 /// # Errors
 ///
 /// When the index of the storage cannot be read.
-pub(super) fn timed_chunks(times: &dyn PacketTimes, runs: &[Range<u64>]) -> io::Result<Index> {
+pub(super) fn timed_chunks(
+    times: &dyn PacketTimes,
+    basis: TimeBasis,
+    runs: &[Range<u64>],
+) -> io::Result<Index> {
     let bytes: u64 = runs.iter().map(|run| run.end - run.start).sum();
     let mut chunks = Chunks {
         done: Vec::new(),
@@ -81,7 +91,8 @@ pub(super) fn timed_chunks(times: &dyn PacketTimes, runs: &[Range<u64>]) -> io::
         at = start
             .saturating_add(frame_bytes(entry.stored_size))
             .min(run.end);
-        chunks.add(start..at, Some(&entry.facts));
+        let facts = basis.is_of(entry.facts.time_basis).then_some(&entry.facts);
+        chunks.add(start..at, facts);
     });
     ended?;
     chunks.add(at..run.end, None);

@@ -112,6 +112,8 @@ fn lines_of_dftracer_tell_span_and_count_in_their_unit() {
         let (facts, after) = dft_facts(&SpanFields::default(), packet.as_bytes(), unit);
         assert_eq!((facts.time_span, facts.events), (span, events), "{packet}");
         assert_eq!(after, unit_after, "{packet}");
+        let basis = unit_after.map(|unit| unit.nanoseconds() as u32);
+        assert_eq!(facts.time_basis, basis, "{packet}");
     };
     let (us, ns) = (Some(TimeUnit::Microsecond), Some(TimeUnit::Nanosecond));
     check(EVENTS, us, Some((40_000, 70_000)), Some(2), us);
@@ -121,6 +123,11 @@ fn lines_of_dftracer_tell_span_and_count_in_their_unit() {
     check(&[EVENTS, UNIT].concat(), None, Some((40, 70)), Some(2), ns);
     check(UNIT, us, None, Some(0), ns);
     check("nonsense\n", us, None, Some(0), us);
+    // A start that is no instant is one that a query can ask for.
+    for odd in ["12.0005", "\"0.5\"", "18446744073709551615"] {
+        let line = format!("{{\"name\":\"c\",\"ph\":\"X\",\"ts\":{odd},\"args\":{{}}}}\n");
+        check(&[EVENTS, &line].concat(), ns, None, Some(3), ns);
+    }
     let compressed = dft_facts(&SpanFields::default(), &[0x1f, 0x8b, 8], us);
     assert_eq!(compressed, (Facts::default(), us));
 }

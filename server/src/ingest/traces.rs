@@ -1,0 +1,81 @@
+//! The trace metadata of agents, compiled and kept ready for their packets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ctf::Plan;
+use parking_lot::RwLock;
+use storage_core::{Engine, StorageError};
+use trace_events::StreamContext;
+use trace_format::{AgentId, Kind};
+use trace_read::AgentTrace;
+
+/// Agents whose metadata is kept ready.
+const AGENTS_MAX: usize = 1024;
+
+/// What the packets of agents are read with. The engine says which metadata an agent has, so
+/// what is kept here never outlives it.
+#[derive(Default)]
+pub(super) struct Traces {
+    by_agent: RwLock<HashMap<AgentId, Trace>>,
+}
+
+/// What the packets of an agent are read with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trace {
+    /// CRC32C of the metadata, where the agent sent some.
+    pub(super) checksum: Option<u32>,
+    /// To read events without their fields; `None` where the metadata is missing or wrong.
+    pub(super) plan: Option<Arc<Plan>>,
+    /// To decode them.
+    pub(super) context: Arc<StreamContext>,
+}
+
+impl Trace {
+    fn compile(metadata: Option<&[u8]>) -> Self {
+        let trace = AgentTrace::new(metadata);
+        let plan = trace.procedure.as_deref().map(Plan::nothing);
+        Self {
+            checksum: metadata.map(|_| trace.checksum),
+            plan: plan.map(Arc::new),
+            context: Arc::new(StreamContext {
+                procedure: trace.procedure,
+                ..StreamContext::default()
+            }),
+        }
+    }
+}
+
+impl Traces {
+    /// What packets of this kind of the agent are read with.
+    ///
+    /// # Errors
+    /// When there is no such agent, or its file cannot be read.
+    pub(super) async fn of(
+        &self,
+        engine: &Engine,
+        agent: &AgentId,
+        kind: Kind,
+    ) -> Result<Trace, StorageError> {
+        if kind != Kind::Ctf {
+            return Ok(Trace::default());
+        }
+        let present = engine.agent(agent)?.metadata_checksum;
+        if let Some(trace) = self.by_agent.read().get(agent)
+            && trace.checksum == present
+        {
+            return Ok(trace.clone());
+        }
+        let metadata = engine.agent_metadata(agent).await?;
+        // Metadata may have many megabytes.
+        let compile = move || Trace::compile(metadata.as_deref());
+        let compiled = tokio::task::spawn_blocking(compile).await;
+        let trace = compiled.map_err(|_| StorageError::Stopping)?;
+        let mut all = self.by_agent.write();
+        if all.len() >= AGENTS_MAX {
+            all.clear();
+        }
+        all.insert(agent.clone(), trace.clone());
+        Ok(trace)
+    }
+}

@@ -1,0 +1,220 @@
+//! Packets are chosen by the times that their events have now, not by those they had when they
+//! came: an agent may replace its trace metadata, and a stream declare its unit late.
+
+use std::fs;
+use std::path::Path;
+
+use harness::{Agent, Api, Request, Server, Settings};
+use serde_json::{Value, json};
+
+use crate::queries::{mount, run};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Metadata with one event class and a clock whose cycles take `1 / frequency` seconds and which
+/// starts at `offset` seconds.
+fn metadata(frequency: u64, offset: i64) -> String {
+    format!(
+        "/* CTF 1.8 */\n\
+         typealias integer {{ size = 8; align = 8; signed = false; }} := u8;\n\
+         trace {{ major = 1; minor = 8; byte_order = le; }};\n\
+         clock {{ name = c; freq = {frequency}; offset_s = {offset}; }};\n\
+         typealias integer {{ size = 64; align = 8; signed = false; map = clock.c.value; }} := t;\n\
+         stream {{ event.header := struct {{ u8 id; t timestamp; }}; }};\n\
+         event {{ name = tick; id = 0; fields := struct {{ u8 v; }}; }};\n"
+    )
+}
+
+fn put_metadata(api: &mut Api, text: &str) {
+    let request = Request::new("PUT", "/api/v1/agents/node/metadata").body(text.as_bytes());
+    let response = api.send(&request).unwrap();
+    assert!(response.status < 300, "{}", response.brief());
+}
+
+/// A packet of one event at these cycles.
+fn packet(cycles: u64) -> Vec<u8> {
+    let mut bytes = vec![0];
+    bytes.extend(cycles.to_le_bytes());
+    bytes.push(7);
+    bytes
+}
+
+fn declare(api: &mut Api, storage: &str, kind: &str) -> Agent {
+    let told = json!({ "name": "node", "host": "h" });
+    api.done("PUT", "/agents/node", Some(&told));
+    let path = "/agents/node/streams/s";
+    api.done("PUT", path, Some(&json!({ "kind": kind, "codec": "none" })));
+    Agent::new(storage, "node", "s")
+}
+
+fn descriptors(api: &mut Api, storage: &str, asked: &str) -> Vec<Value> {
+    let path = format!("/storages/{storage}/descriptors?{asked}");
+    let page = api.done("GET", &path, None);
+    page["items"].as_array().unwrap().clone()
+}
+
+/// Numbers of the packets that may hold events in a window of seconds, told without and with a
+/// query, which must be the same.
+fn within(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> Vec<u64> {
+    let window = format!("from={}&to={}", from * SECOND, to * SECOND);
+    let numbers = |items: Vec<Value>| -> Vec<u64> {
+        let numbers = items.iter().map(|item| item["number"].as_u64().unwrap());
+        numbers.collect()
+    };
+    let plain = numbers(descriptors(api, storage, &window));
+    let asked = format!("{window}&query=exists(ts)");
+    assert_eq!(numbers(descriptors(api, storage, &asked)), plain);
+    plain
+}
+
+/// Events in a window of seconds, and how many packets were decoded for that.
+fn count(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> u64 {
+    let body = json!({
+        "query": "exists(ts)", "from": (from * SECOND).to_string(), "to": (to * SECOND).to_string(),
+        "count": true,
+    });
+    let path = format!("/storages/{storage}/query");
+    let answer = api.done("POST", &path, Some(&body));
+    answer["count"].as_u64().unwrap()
+}
+
+#[test]
+fn replaced_metadata_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("replaced");
+    let agent = declare(&mut api, &storage, "ctf");
+    let (old, new) = (metadata(1_000_000_000, 0), metadata(1_000_000_000, 1_000));
+    put_metadata(&mut api, &old);
+    for second in 0..8 {
+        agent.push(&mut api, second, &packet(second * SECOND as u64));
+    }
+    assert_eq!(within(&mut api, &storage, (3, 5)), [3, 4]);
+    assert_eq!(count(&mut api, &storage, (3, 5)), 2);
+
+    put_metadata(&mut api, &new);
+    let all: Vec<u64> = (0..8).collect();
+    assert_eq!(within(&mut api, &storage, (1_003, 1_005)), all);
+    assert_eq!(count(&mut api, &storage, (1_003, 1_005)), 2);
+    assert_eq!(count(&mut api, &storage, (3, 5)), 0);
+    let told = descriptors(&mut api, &storage, "limit=100");
+    assert!(
+        told.iter()
+            .all(|item| item["begin"].is_null() && item["end"].is_null())
+    );
+
+    // What comes now is told apart again.
+    for second in 8..12 {
+        agent.push(&mut api, second, &packet(second * SECOND as u64));
+    }
+    let ninth: Vec<u64> = (0..8).chain([9]).collect();
+    assert_eq!(within(&mut api, &storage, (1_009, 1_010)), ninth);
+    assert_eq!(count(&mut api, &storage, (1_009, 1_010)), 1);
+    let copy = json!({
+        "from": (1_009 * SECOND).to_string(), "to": (1_010 * SECOND).to_string(), "name": "copy",
+    });
+    let path = format!("/storages/{storage}/copy");
+    for processors in [json!(null), json!([{ "type": "saver" }])] {
+        let mut copy = copy.clone();
+        if !processors.is_null() {
+            copy["processors"] = processors;
+        }
+        let copied = api.done("POST", &path, Some(&copy));
+        assert_eq!(copied["packets"], 9, "{copied}");
+        let copied = copied["storage"].as_str().unwrap();
+        assert_eq!(count(&mut api, copied, (1_003, 1_005)), 2);
+    }
+
+    // The index of a restarted server is read from the frames, then from its parts.
+    server.kill();
+    server.restart();
+    let mut api = server.api();
+    assert_eq!(within(&mut api, &storage, (1_009, 1_010)), ninth);
+    put_metadata(&mut api, &old);
+    let early: Vec<u64> = (3..5).chain(8..12).collect();
+    assert_eq!(within(&mut api, &storage, (3, 5)), early);
+    put_metadata(&mut api, &new);
+    api.finalize(&storage);
+    assert_eq!(within(&mut api, &storage, (1_009, 1_010)), ninth);
+    assert_eq!(count(&mut api, &storage, (1_003, 1_005)), 2);
+    // A finalized storage has metadata of its own.
+    put_metadata(&mut api, &old);
+    assert_eq!(within(&mut api, &storage, (1_009, 1_010)), ninth);
+    assert!(api.verify(&storage).is_empty());
+    check_mount(&server, &storage, folder.path());
+}
+
+/// A mount without chunk indexes rules out by the times of packets what it knows them of.
+fn check_mount(server: &Server, storage: &str, folder: &Path) {
+    let mounted = folder.join("mount");
+    mount(server, storage, &mounted);
+    for entry in fs::read_dir(&mounted).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "idx") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let ask = |from: i64, to: i64| {
+        let (from, to) = ((from * SECOND).to_string(), (to * SECOND).to_string());
+        let folder = mounted.to_str().unwrap();
+        let asked = [
+            "query",
+            "--dir",
+            folder,
+            "--count",
+            "--explain",
+            "exists(ts)",
+        ];
+        let (code, out, errors) = run(&[&asked[..], &["--from", &from, "--to", &to]].concat());
+        assert_eq!(code, 0, "{errors}");
+        (out, errors)
+    };
+    let told =
+        "runs of packets without a chunk index: 12, ruled out by the times of their packets: 3";
+    for (window, events) in [((1_009, 1_010), "1"), ((1_003, 1_005), "2")] {
+        let (out, errors) = ask(window.0, window.1);
+        assert!(out.contains(events), "{out}");
+        if events == "1" {
+            assert!(format!("{out}{errors}").contains(told), "{out}{errors}");
+        }
+    }
+}
+
+#[test]
+fn a_unit_that_is_declared_late_is_that_of_all_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("late");
+    let agent = declare(&mut api, &storage, "dft");
+    let event = |ts: i64| {
+        format!(
+            "{{\"name\":\"a\",\"cat\":\"b\",\"pid\":1,\"tid\":1,\"ts\":{ts},\"dur\":1,\"ph\":\"X\"}}\n"
+        )
+    };
+    // Microseconds, as far as the server can know.
+    for second in 0..2_u64 {
+        let line = event(second as i64 * SECOND / 1_000);
+        agent.push(&mut api, second, line.as_bytes());
+    }
+    assert_eq!(within(&mut api, &storage, (1, 2)), [1]);
+    let unit =
+        "{\"name\":\"CM\",\"ph\":\"M\",\"args\":{\"name\":\"time_metric\",\"value\":\"NS\"}}\n";
+    agent.push(
+        &mut api,
+        2,
+        format!("{unit}{}", event(2 * SECOND)).as_bytes(),
+    );
+    agent.push(&mut api, 3, event(3 * SECOND).as_bytes());
+    // The first two packets are of the first three milliseconds now.
+    assert_eq!(within(&mut api, &storage, (0, 1)), [0, 1]);
+    assert_eq!(count(&mut api, &storage, (0, 1)), 2);
+    assert_eq!(within(&mut api, &storage, (3, 4)), [0, 1, 3]);
+    assert_eq!(count(&mut api, &storage, (3, 4)), 1);
+    let told = descriptors(&mut api, &storage, "limit=100");
+    let begins: Vec<_> = told.iter().map(|item| item["begin"].as_i64()).collect();
+    assert_eq!(begins, [None, None, Some(2 * SECOND), Some(3 * SECOND)]);
+    api.finalize(&storage);
+    assert_eq!(within(&mut api, &storage, (3, 4)), [0, 1, 3]);
+}
