@@ -168,7 +168,7 @@ impl<W: Write> Inspection<'_, W> {
     /// Storage, agent and local files: one record each.
     fn small_file(&mut self) -> Result<bool, InspectError> {
         if self.length > u64::from(ENVELOPE_BODY_BYTES_MAX) {
-            return Err(damaged(self.path, &"no file of a storage"));
+            return Err(damaged(self.path, &"no file of ours"));
         }
         let bytes = self.read_at(0, usize::try_from(self.length).unwrap_or(usize::MAX))?;
         let document = if let Some(file) = known(self.path, StorageFile::decode(&bytes))? {
@@ -178,7 +178,7 @@ impl<W: Write> Inspection<'_, W> {
         } else if let Some(file) = known(self.path, LocalFile::decode(&bytes))? {
             json!({ "role": "local", "local": file })
         } else {
-            return Err(damaged(self.path, &"no file of a storage"));
+            return Err(damaged(self.path, &"no file of ours"));
         };
         self.put(&document)?;
         self.out.write_all(b"\n")?;

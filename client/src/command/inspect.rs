@@ -5,10 +5,10 @@ use clap::Args;
 use super::{CommandError, Context, Exit};
 use crate::inspect::{InspectError, inspect};
 
-/// Show any file of a storage as JSON; exit code 1 when it is damaged
+/// Show a file of a storage or an index as JSON; exit code 1 when it is damaged
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
-    /// A .storage, .agent, .index, .itdata or .local file
+    /// A .storage, .agent, .index, .itdata, .local, .idx, .cidx, .pidx or .cached file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

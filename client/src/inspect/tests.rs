@@ -199,6 +199,6 @@ fn small_files_are_shown_whole() {
     let (shown, _) = show(&local.encode().unwrap()).unwrap();
     assert_eq!(shown["local"]["complete"], json!(["a.agent"]));
     for foreign in [&b""[..], b"\x1f\x8b", &[0; 1000]] {
-        assert!(show(foreign).unwrap_err().contains("no file of a storage"));
+        assert!(show(foreign).unwrap_err().contains("no file of ours"));
     }
 }
