@@ -13,10 +13,10 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use trace_format::agent_file::AgentFile;
-use trace_format::limits::PACKET_BYTES_MAX;
-use trace_format::paths::{FileName, FileRole};
-use trace_format::{AgentId, Kind, StreamId};
+use storage_format::agent_file::AgentFile;
+use storage_format::limits::PACKET_BYTES_MAX;
+use storage_format::paths::{FileName, FileRole};
+use storage_format::{AgentId, Kind, StreamId};
 
 use crate::ClientError;
 use crate::http::{Client, PacketInfo, StorageUrl};

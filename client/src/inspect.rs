@@ -7,22 +7,22 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use chunk_index::FileType;
 use serde::Serialize;
 use serde_json::{Value, json};
-use trace_format::agent_file::AgentFile;
-use trace_format::cached_file;
-use trace_format::checksum::{crc32c, crc32c_append};
-use trace_format::data_file::{self, DataFileHeader, LeafPath};
-use trace_format::frame::{self, Facts, FrameHeader, Place};
-use trace_format::index_part::{
+use storage_format::agent_file::AgentFile;
+use storage_format::cached_file;
+use storage_format::checksum::{crc32c, crc32c_append};
+use storage_format::data_file::{self, DataFileHeader, LeafPath};
+use storage_format::frame::{self, Facts, FrameHeader, Place};
+use storage_format::index_part::{
     self, ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, TimeBases,
     Trailer,
 };
-use trace_format::limits::ENVELOPE_BODY_BYTES_MAX;
-use trace_format::local_file::LocalFile;
-use trace_format::storage_file::StorageFile;
-use trace_format::{FormatError, FormatErrorKind};
-use trace_index::FileType;
+use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
+use storage_format::local_file::LocalFile;
+use storage_format::storage_file::StorageFile;
+use storage_format::{FormatError, FormatErrorKind};
 
 use crate::ClientError;
 

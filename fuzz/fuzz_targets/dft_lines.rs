@@ -6,9 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
 use libfuzzer_sys::fuzz_target;
-use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
-use trace_events::{Decoded, Event};
-use trace_query::{FieldPath, FieldTable};
+use query_language::{FieldPath, FieldTable};
+use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
+use trace_kinds::{Decoded, Event};
 
 const FIELDS: &[&str] = &["name", "ts", "dur", "pid", "fhash", "fname", "a.b", "level"];
 

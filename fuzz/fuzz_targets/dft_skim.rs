@@ -5,9 +5,9 @@
 use std::ops::{ControlFlow, Range};
 
 use libfuzzer_sys::fuzz_target;
-use trace_events::Event;
-use trace_events::dft::{DftDecoder, DftVisitor, Metadata, Names, Skim, TimeUnit};
-use trace_query::{BareUnit, FieldTable, Filter, Program, Query};
+use query_language::{BareUnit, FieldTable, Filter, Program, Query};
+use trace_kinds::Event;
+use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, Skim, TimeUnit};
 
 const UNITS: [TimeUnit; 4] = [
     TimeUnit::Nanosecond,
@@ -38,7 +38,10 @@ impl DftVisitor for Passing<'_> {
 /// are skimmed for.
 fn query(door: u8, text: &str) -> String {
     let number = |at: usize| text.as_bytes().get(at).copied().unwrap_or_default();
-    let word: String = text.chars().filter(|char| !matches!(char, '\'' | '\\')).collect();
+    let word: String = text
+        .chars()
+        .filter(|char| !matches!(char, '\'' | '\\'))
+        .collect();
     match door % 6 {
         0 => text.to_owned(),
         1 => format!("ts >= {} and ts < {}", number(0), number(1)),
@@ -75,7 +78,10 @@ fuzz_target!(|input: &[u8]| {
     let Some((door, rest)) = input.split_first() else {
         return;
     };
-    let first = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+    let first = rest
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .unwrap_or(rest.len());
     let (line, text) = rest.split_at(first);
     let Ok(line) = std::str::from_utf8(line) else {
         return;

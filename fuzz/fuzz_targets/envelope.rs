@@ -2,15 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace_format::agent_file::AgentFile;
-use trace_format::checksum::crc32c;
-use trace_format::local_file::LocalFile;
-use trace_format::storage_file::StorageFile;
+use storage_format::agent_file::AgentFile;
+use storage_format::checksum::crc32c;
+use storage_format::local_file::LocalFile;
+use storage_format::storage_file::StorageFile;
 
 fn wrapped(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("libFuzzer's inputs are small");
     let mut bytes = magic.to_vec();
-    bytes.extend_from_slice(&trace_format::FORMAT_VERSION.to_le_bytes());
+    bytes.extend_from_slice(&storage_format::FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 2]);
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(&crc32c(body).to_le_bytes());

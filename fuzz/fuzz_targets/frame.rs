@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace_format::checksum::{crc32c, crc32c_append};
-use trace_format::data_file::{self, DataFileHeader};
-use trace_format::frame::{self, FrameHeader, Place};
-use trace_format::ring_block::{self, RingBlock};
-use trace_format::{LeafId, StorageId};
+use storage_format::checksum::{crc32c, crc32c_append};
+use storage_format::data_file::{self, DataFileHeader};
+use storage_format::frame::{self, FrameHeader, Place};
+use storage_format::ring_block::{self, RingBlock};
+use storage_format::{LeafId, StorageId};
 
 fuzz_target!(|input: &[u8]| {
     let place = Place {

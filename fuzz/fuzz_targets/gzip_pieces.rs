@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
-use trace_events::gzip::{
+use trace_kinds::gzip::{
     Entry, Inflater, Piece, PieceEnd, ScanOptions, Scanner, TextBuffer, TextSink,
 };
 
@@ -33,14 +33,22 @@ impl TextSink for Collected {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&[spacing, skip, len], file)) = input.split_first_chunk() else { return };
+    let Some((&[spacing, skip, len], file)) = input.split_first_chunk() else {
+        return;
+    };
     let mut collected = Collected::default();
-    let options = ScanOptions { spacing_bytes: Some(u64::from(spacing) * 64) };
-    let scanned = Scanner::default().scan(file, options, &mut collected).expect("memory can be read");
+    let options = ScanOptions {
+        spacing_bytes: Some(u64::from(spacing) * 64),
+    };
+    let scanned = Scanner::default()
+        .scan(file, options, &mut collected)
+        .expect("memory can be read");
     let mut text = TextBuffer::new();
     for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
         let start = piece.entry.byte_offset() as usize;
-        let Some(bytes) = file.get(start..piece.end.byte_offset() as usize) else { continue };
+        let Some(bytes) = file.get(start..piece.end.byte_offset() as usize) else {
+            continue;
+        };
         if Inflater::default().piece(&piece, bytes, &mut text).is_ok() {
             let start = piece.entry.text_offset as usize;
             assert!(collected.text[start..].starts_with(text.text()));
@@ -52,8 +60,14 @@ fuzz_target!(|input: &[u8]| {
         text_offset: 0,
         window: Some(file[..file.len().min(100)].into()),
     };
-    let end = PieceEnd::Block { bit_offset: bits.saturating_sub(u64::from(len % 8)) };
-    let piece = Piece { entry: &entry, end, text_len: u64::from(len) * 16 };
+    let end = PieceEnd::Block {
+        bit_offset: bits.saturating_sub(u64::from(len % 8)),
+    };
+    let piece = Piece {
+        entry: &entry,
+        end,
+        text_len: u64::from(len) * 16,
+    };
     if Inflater::default().piece(&piece, file, &mut text).is_ok() {
         assert_eq!(text.text().len() as u64, piece.text_len);
     }

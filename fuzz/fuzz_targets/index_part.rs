@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace_format::StorageId;
-use trace_format::checksum::crc32c;
-use trace_format::index_part::{
+use storage_format::StorageId;
+use storage_format::checksum::crc32c;
+use storage_format::index_part::{
     ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, TimeBases, Trailer,
 };
 
@@ -43,7 +43,7 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(block) = ArrayBlock::new(footer, &bases) {
         for index in 0..block.len() {
             if let Ok(entry) = block.get(index) {
-                let _descriptor = entry.descriptor(trace_format::LeafId(1));
+                let _descriptor = entry.descriptor(storage_format::LeafId(1));
             }
             let _facts = block.facts(index);
         }

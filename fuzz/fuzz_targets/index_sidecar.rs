@@ -2,8 +2,8 @@
 //! checksums guard in a file.
 #![no_main]
 
+use chunk_index::{BlockKind, Columns, Provenance, Sidecar, fuzzing};
 use libfuzzer_sys::fuzz_target;
-use trace_index::{BlockKind, Columns, Provenance, Sidecar, fuzzing};
 
 fuzz_target!(|input: &[u8]| {
     let Some((door, bytes)) = input.split_first() else {

@@ -3,18 +3,18 @@
 
 use std::ops::ControlFlow;
 
+use io_analysis::{LookUps, own_access};
 use libfuzzer_sys::fuzz_target;
-use trace_analysis::{LookUps, own_access};
-use trace_events::Decoder;
-use trace_events::io_trace::{
+use query_language::FieldTable;
+use trace_kinds::Decoder;
+use trace_kinds::io_trace::{
     IoTraceDecoder, Item, PREAMBLE_BYTES, each_item, packet_bytes, put_io_trace_line,
 };
-use trace_query::FieldTable;
 
 /// The first packet of every trace begins so, up to its lengths.
 fn with_our_uuid(input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
-    let preamble = trace_events::io_trace::preamble();
+    let preamble = trace_kinds::io_trace::preamble();
     let length = preamble.len().min(bytes.len());
     bytes[..length].copy_from_slice(&preamble[..length]);
     bytes

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace_events::otlp::{check, to_protobuf};
+use trace_kinds::otlp::{check, to_protobuf};
 
 fuzz_target!(|input: &[u8]| {
     let Ok(request) = to_protobuf(input) else {

@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
-use trace_events::Decoder;
-use trace_events::otlp::{OtlpDecoder, RequestBuilder, check, is_json};
-use trace_query::{FieldPath, FieldTable};
+use query_language::{FieldPath, FieldTable};
+use trace_kinds::Decoder;
+use trace_kinds::otlp::{OtlpDecoder, RequestBuilder, check, is_json};
 
 fuzz_target!(|input: &[u8]| {
     if is_json(input) {

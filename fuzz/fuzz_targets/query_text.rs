@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace_query::{BareUnit, FieldTable, Program, Query, Value};
+use query_language::{BareUnit, FieldTable, Program, Query, Value};
 
 fuzz_target!(|text: &str| {
     let query = match Query::parse(text) {

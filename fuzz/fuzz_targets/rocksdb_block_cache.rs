@@ -3,19 +3,24 @@
 
 use std::ops::ControlFlow;
 
-use libfuzzer_sys::fuzz_target;
-use trace_analysis::{
+use io_analysis::{
     BucketQuestion, Buckets, CacheAnalysis, CacheConfig, CacheQuestions, CorrelationQuestion,
     LabelSet,
 };
-use trace_events::Decoder;
-use trace_events::rocksdb::{BlockCacheTrace, BlockCsv, Caller, RocksdbDecoder, TraceKind};
-use trace_query::FieldTable;
+use libfuzzer_sys::fuzz_target;
+use query_language::FieldTable;
+use trace_kinds::Decoder;
+use trace_kinds::rocksdb::{BlockCacheTrace, BlockCsv, Caller, RocksdbDecoder, TraceKind};
 
 fn questions() -> CacheQuestions {
     let labels = |text| LabelSet::parse_list(text).expect("the labels are known");
     let buckets = |text| Buckets::parse(text).expect("the limits rise");
-    let of = |text| Some(BucketQuestion { labels: labels(text), buckets: buckets("1,10,100") });
+    let of = |text| {
+        Some(BucketQuestion {
+            labels: labels(text),
+            buckets: buckets("1,10,100"),
+        })
+    };
     let caches = "lru,0,0,10K\nghost_lru_hybrid,1,1K,20K\nlru_priority,0,0,5K";
     CacheQuestions {
         caches: CacheConfig::parse(caches).expect("the caches are well formed"),
@@ -29,7 +34,10 @@ fn questions() -> CacheQuestions {
         reuse_window: Some(2),
         spatial_locality: of("cf"),
         skew: of("block,bt"),
-        correlation: Some(CorrelationQuestion { labels: labels("caller,bt"), values_max: 4 }),
+        correlation: Some(CorrelationQuestion {
+            labels: labels("caller,bt"),
+            values_max: 4,
+        }),
         block_sizes: true,
         access_histograms: true,
         ..CacheQuestions::default()
@@ -42,7 +50,9 @@ const SHORT_SECONDS: u64 = 2_000;
 const LONG_ONE_IN: usize = 61;
 
 fuzz_target!(|input: &[u8]| {
-    let Ok(mut trace) = BlockCacheTrace::open(input) else { return };
+    let Ok(mut trace) = BlockCacheTrace::open(input) else {
+        return;
+    };
     let (mut csv, mut text) = (BlockCsv::new(), Vec::new());
     let mut analysis = CacheAnalysis::new(questions());
     let (mut records, mut earliest, mut latest) = (0, u64::MAX, 0);

@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
-use trace_events::Decoder;
-use trace_events::rocksdb::{
+use query_language::FieldTable;
+use trace_kinds::Decoder;
+use trace_kinds::rocksdb::{
     Cutter, IoTrace, RocksdbDecoder, TraceKind, join, put_io_header, put_io_line,
 };
-use trace_query::FieldTable;
 
 fuzz_target!(|input: &[u8]| {
     let mut text = Vec::new();

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace_read::fuzzing::{Attachment, attachment};
+use query_engine::fuzzing::{Attachment, attachment};
 
 fuzz_target!(|input: &[u8]| {
     let Some((door, bytes)) = input.split_first() else {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trace_format::paths::{AGENTS_FOLDER, STORAGES_FOLDER, UNPUBLISHED_ENDING};
+use storage_format::paths::{AGENTS_FOLDER, STORAGES_FOLDER, UNPUBLISHED_ENDING};
 
 use crate::MigrationError;
 

@@ -7,7 +7,7 @@ use migrations::{CURRENT_VERSION, DataVersion, MigrationError, migrate};
 use storage_core::{
     AgentSpec, Engine, EngineConfig, NewPacket, NewStorage, Push, Selection, StorageFilter,
 };
-use trace_format::{Codec, Kind, LeafType, agent_file::StreamSpec, frame::Facts};
+use storage_format::{Codec, Kind, LeafType, agent_file::StreamSpec, frame::Facts};
 
 const LINE: &str = "{\"name\":\"read\",\"ts\":1,\"dur\":2}\n";
 
@@ -26,7 +26,7 @@ fn payload(sequence: u64) -> bytes::Bytes {
 async fn fill(folder: &Path) {
     migrate(folder).unwrap();
     let engine = Engine::open(config(folder)).await.unwrap();
-    let agent: trace_format::AgentId = "node-1".parse().unwrap();
+    let agent: storage_format::AgentId = "node-1".parse().unwrap();
     let spec = AgentSpec {
         id: agent.clone(),
         name: "Node 1".into(),
@@ -42,7 +42,7 @@ async fn fill(folder: &Path) {
         let storage = engine.create_storage(new).await.unwrap().0.id;
         engine.open_storage(storage).await.unwrap();
         for (stream, leaf_type) in [("array", LeafType::Array), ("plain", LeafType::Plain)] {
-            let id: trace_format::StreamId = stream.parse().unwrap();
+            let id: storage_format::StreamId = stream.parse().unwrap();
             let (kind, codec) = (Kind::Dft, Codec::Zstd);
             let spec = StreamSpec {
                 id: id.clone(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage_core::Selection;
-use trace_format::{AgentId, Kind, StreamId};
+use storage_format::{AgentId, Kind, StreamId};
 
 use crate::packet::Packet;
 
@@ -191,7 +191,7 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
-    use trace_format::frame::Facts;
+    use storage_format::frame::Facts;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use trace_events::otlp::{is_json, to_protobuf};
-use trace_format::Kind;
+use storage_format::Kind;
+use trace_kinds::otlp::{is_json, to_protobuf};
 
 use crate::ConfigError;
 use crate::config::{ProcessorConfig, check_chain};

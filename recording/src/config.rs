@@ -1,8 +1,8 @@
 //! Processors as they are told in JSON, checked on arrival.
 
+use query_language::{BareUnit, Query};
 use serde::{Deserialize, Serialize};
-use trace_format::{AgentId, Kind};
-use trace_query::{BareUnit, Query};
+use storage_format::{AgentId, Kind};
 
 use crate::ConfigError;
 
@@ -228,7 +228,7 @@ fn check_one(processor: &ProcessorConfig) -> Result<(), ConfigError> {
 /// # Errors
 /// When it cannot be read, or a literal does not suit its field.
 pub fn parse_query(text: &str) -> Result<Query, ConfigError> {
-    let wrong = |error: trace_query::QueryError| ConfigError::new("query", error.to_string());
+    let wrong = |error: query_language::QueryError| ConfigError::new("query", error.to_string());
     let query = Query::parse(text).map_err(wrong)?;
     query.bind(BareUnit::NANOS).map_err(wrong)?;
     Ok(query)

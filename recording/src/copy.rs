@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctf::Procedure;
+use query_language::FieldTable;
 use storage_core::{
     BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Engine, LeafBases,
     PacketInfo, Progress, Selection, StorageError,
 };
+use storage_format::{AgentId, Kind, StorageId, StreamId};
 use tokio::time::sleep;
-use trace_events::dft::{Names, PacketDecoder, TimeUnit};
-use trace_events::{Decoder, StreamContext};
-use trace_format::{AgentId, Kind, StorageId, StreamId};
-use trace_query::FieldTable;
+use trace_kinds::dft::{Names, PacketDecoder, TimeUnit};
+use trace_kinds::{Decoder, StreamContext};
 
 use crate::chain::Chain;
 use crate::config::{ProcessorConfig, check_chain};

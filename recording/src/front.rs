@@ -1,7 +1,7 @@
 //! Where a stream is that has places of its own, since the server started.
 
 use storage_core::StorageError;
-use trace_format::StorageId;
+use storage_format::StorageId;
 
 use crate::RecordingError;
 

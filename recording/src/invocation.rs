@@ -10,10 +10,10 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-use trace_events::DecodeError;
-use trace_events::otlp::{OtlpDecoder, Source, Span, add_resource_attribute};
-use trace_format::{AgentId, StreamId};
-use trace_query::FieldTable;
+use query_language::FieldTable;
+use storage_format::{AgentId, StreamId};
+use trace_kinds::DecodeError;
+use trace_kinds::otlp::{OtlpDecoder, Source, Span, add_resource_attribute};
 
 use crate::packet::{Derived, Packet};
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use trace_events::otlp::{RequestBuilder, Source, Span, SpanWriter};
-use trace_format::frame::Facts;
-use trace_format::{AgentId, Kind, StreamId};
+use storage_format::frame::Facts;
+use storage_format::{AgentId, Kind, StreamId};
+use trace_kinds::otlp::{RequestBuilder, Source, Span, SpanWriter};
 
 use crate::packet::{Derived, OutPacket};
 

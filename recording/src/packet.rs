@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trace_events::StreamContext;
-use trace_format::frame::Facts;
-use trace_format::{AgentId, Kind, StreamId};
+use storage_format::frame::Facts;
+use storage_format::{AgentId, Kind, StreamId};
+use trace_kinds::StreamContext;
 
 /// A packet that arrived, or was read from a storage.
 #[derive(Debug, Clone)]

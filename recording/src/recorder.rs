@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use storage_core::{
     BytePermit, Engine, NewPacket, NextSequence, PendingPush, Push, Selection, StorageError,
 };
+use storage_format::{AgentId, StorageId, StreamId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use trace_format::{AgentId, StorageId, StreamId};
 use uuid::Uuid;
 
 use crate::buffer::{Buffer, BufferStatus};
@@ -183,7 +183,7 @@ impl Recorder {
     /// When it could not run, the storage is none that can be filled, or another recording fills
     /// it.
     pub async fn record(&self, spec: RecordingSpec) -> Result<RecordingInfo, RecordingError> {
-        use trace_format::storage_file::StorageState;
+        use storage_format::storage_file::StorageState;
         spec.check()?;
         let storage = self.inner.engine.storage(spec.storage)?;
         if !matches!(storage.state, StorageState::Created | StorageState::Open) {

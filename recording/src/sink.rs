@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use storage_core::{BytePermit, Engine, NewPacket, PendingPush, Push, StorageError};
-use trace_format::agent_file::StreamSpec;
-use trace_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId};
+use storage_format::agent_file::StreamSpec;
+use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId};
 
 use crate::packet::OutPacket;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
-use trace_format::{AgentId, StorageId};
+use storage_format::{AgentId, StorageId};
 use uuid::Uuid;
 
 use crate::ConfigError;

@@ -7,10 +7,10 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde::Serialize;
 use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, Selection, StorageError};
+use storage_format::storage_file::StorageState;
+use storage_format::{AgentId, StorageId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
-use trace_format::storage_file::StorageState;
-use trace_format::{AgentId, StorageId};
 
 use crate::chain::Chain;
 use crate::config::{Instant, ProcessorConfig, check_chain};

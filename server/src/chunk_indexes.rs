@@ -13,12 +13,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use io_trace::{Cause, Scope};
 use parking_lot::Mutex;
+use query_engine::{IndexedLeaf, LeafIndexOptions, ReadError, StorageSet};
 use storage_core::{Engine, StorageError, StorageFilter};
+use storage_format::paths::FileName;
+use storage_format::storage_file::StorageState;
+use storage_format::{LeafId, StorageId};
 use tokio::sync::{Notify, watch};
-use trace_format::paths::FileName;
-use trace_format::storage_file::StorageState;
-use trace_format::{LeafId, StorageId};
-use trace_read::{IndexedLeaf, LeafIndexOptions, ReadError, StorageSet};
 
 use crate::config::QueryConfig;
 use crate::connection::Stage;
@@ -57,7 +57,7 @@ enum IndexError {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
-    Sidecar(#[from] trace_index::SidecarError),
+    Sidecar(#[from] chunk_index::SidecarError),
     #[error("the server is ending")]
     Ending,
 }

@@ -4,11 +4,11 @@
 mod recordings;
 
 use http::StatusCode;
+use query_engine::ReadError;
+use query_language::QueryError;
 use serde_json::Value;
 use storage_core::StorageError;
-use trace_format::IdError;
-use trace_query::QueryError;
-use trace_read::ReadError;
+use storage_format::IdError;
 
 use crate::ingest::IngestError;
 use crate::paced_body::BodyError;
@@ -105,7 +105,7 @@ fn known(error: &StorageError) -> Known {
             "GET /api/v1/storages/{id}/files lists them",
         ),
         StorageError::WrongState { state, .. }
-            if *state == trace_format::storage_file::StorageState::Created =>
+            if *state == storage_format::storage_file::StorageState::Created =>
         {
             (
                 S::CONFLICT,

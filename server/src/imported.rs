@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use io_trace::Cause;
+use query_engine::StorageSet;
 use storage_core::{Engine, StorageError};
-use trace_events::has_events;
-use trace_format::StorageId;
-use trace_format::paths::FileName;
-use trace_read::StorageSet;
+use storage_format::StorageId;
+use storage_format::paths::FileName;
+use trace_kinds::has_events;
 
 use crate::provenance;
 use crate::query::stored_leaves;

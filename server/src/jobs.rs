@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 use storage_core::{Progress, StorageError};
+use storage_format::StorageId;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use trace_format::StorageId;
 use utoipa::ToSchema;
 use uuid::Uuid;
 

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 use storage_core::{AcceptedPacket, Receipt};
-use trace_format::StorageId;
+use storage_format::StorageId;
 use utoipa::ToSchema;
 
 /// What the server promises about one packet.

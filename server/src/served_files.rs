@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use trace_format::StorageId;
+use storage_format::StorageId;
 
 use crate::range::Resource;
 
@@ -87,7 +87,7 @@ impl ServedFiles {
 mod tests {
     use std::sync::Arc;
 
-    use trace_format::StorageId;
+    use storage_format::StorageId;
 
     use super::{OPEN_FILES_MAX, ServedFiles};
     use crate::range::{Content, Resource};

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use trace_format::{
+use storage_format::{
     AgentId, StreamId,
     agent_file::{AgentFile, StreamSpec},
     checksum::crc32c,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use io_trace::{Access, FileClass, FileTag, Operation, Tracer, errno};
-use trace_format::{StorageId, paths::CATALOG_FOLDER, storage_file::StorageFile};
+use storage_format::{StorageId, paths::CATALOG_FOLDER, storage_file::StorageFile};
 
 use crate::StorageError;
 
@@ -83,7 +83,7 @@ impl Catalog {
         if let Some(file) = self.entry(id, stamp) {
             return Ok(file);
         }
-        let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
+        let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
         let bytes = crate::read::read_small(path, max).map_err(StorageError::io("read", path))?;
         let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(path))?;
         self.put(id, stamp, &bytes);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use trace_format::Codec;
+use storage_format::Codec;
 
 /// Payloads shorter than this are stored as they are: a zstd frame would hardly be shorter.
 const COMPRESS_BYTES_MIN: usize = 128;

@@ -18,8 +18,8 @@ use std::{
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use storage_format::{AgentId, StorageId, StreamId};
 use tokio::sync::Notify;
-use trace_format::{AgentId, StorageId, StreamId};
 
 use crate::{NewPacket, Push, StorageError, counters::Counters, writer::Gaps};
 

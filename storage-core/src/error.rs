@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use trace_format::{AgentId, FormatError, Kind, StorageId, StreamId, storage_file::StorageState};
+use storage_format::{AgentId, FormatError, Kind, StorageId, StreamId, storage_file::StorageState};
 
 /// A refusal or a failure. A request that gets one changed nothing.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use trace_format::{
+use storage_format::{
     FormatError, FormatErrorKind, LeafId, StorageId,
     checksum::crc32c,
     data_file::{DataFileHeader, HEADER_BYTES},

@@ -6,7 +6,7 @@ use rustix::{
     fs::{Advice, SeekFrom},
     io::Errno,
 };
-use trace_format::{
+use storage_format::{
     FormatError, FormatErrorKind, LeafId, StorageId,
     checksum::{crc32c, crc32c_combine},
     frame::{FrameHeader, HEADER_BYTES, Place},
@@ -178,7 +178,7 @@ impl FrameScanner {
     /// Most of what is looked through is space that was allocated ahead: holes are not read, and
     /// zeros are passed over word by word.
     pub(crate) fn find_frame(&mut self, from: u64) -> io::Result<Option<u64>> {
-        const STEP: usize = trace_format::frame::ALIGNMENT;
+        const STEP: usize = storage_format::frame::ALIGNMENT;
         let mut at = from.next_multiple_of(STEP as u64);
         while at + HEADER_BYTES as u64 <= self.end {
             match self.next_data(at)? {
@@ -236,7 +236,7 @@ impl FrameScanner {
 
 #[cfg(test)]
 mod tests {
-    use trace_format::{Codec, frame::Facts};
+    use storage_format::{Codec, frame::Facts};
 
     use std::os::unix::fs::FileExt;
 

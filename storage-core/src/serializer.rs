@@ -7,12 +7,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
-use trace_format::{
+use storage_format::{
     Codec,
     checksum::crc32c,
     frame::{Facts, FrameHeader},
 };
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{codec, counters::Counters, door::Frame};
 

@@ -8,7 +8,7 @@
 //! Nothing leads away from FINALIZED or FAILED. After a crash FINALIZING and RECORDING become
 //! OPEN again.
 
-use trace_format::storage_file::StorageState;
+use storage_format::storage_file::StorageState;
 
 /// Whether a storage may go from one state to the other.
 pub(crate) fn may_move(from: StorageState, to: StorageState) -> bool {

@@ -11,14 +11,14 @@ use std::{
 
 use parking_lot::RwLock;
 use serde::Serialize;
-use tokio::sync::mpsc;
-use trace_format::{
+use storage_format::{
     LeafId, StorageId,
     data_file::HEADER_BYTES,
     index_part::PacketEntry,
     paths::FileName,
     storage_file::{StorageFile, StorageState},
 };
+use tokio::sync::mpsc;
 
 use crate::{
     Progress, StorageError,

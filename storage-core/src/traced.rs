@@ -3,7 +3,7 @@
 use std::{io, path::Path, sync::Arc};
 
 use io_trace::{Access, FileClass, FileTag, Operation, Scope, Tracer, current, errno};
-use trace_format::{
+use storage_format::{
     StorageId,
     paths::{AGENTS_FOLDER, CACHE_FOLDER, FileName, FileRole, RING_FOLDER, UNPUBLISHED_ENDING},
 };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
 use serde::Serialize;
-use trace_format::{
+use storage_format::{
     LeafId,
     agent_file::AgentFile,
     checksum::crc32c_append,
@@ -118,7 +118,7 @@ impl Verification<'_> {
         let name = FileName::Storage(self.storage.id);
         let path = self.storage.path(&name);
         self.report.files += 1;
-        let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
+        let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
         match read_small(&path, max) {
             Ok(bytes) => {
                 self.read(bytes.len() as u64);
@@ -277,7 +277,7 @@ impl Verification<'_> {
         let runs = {
             let tree = self.storage.tree.read();
             let tree = tree.as_ref()?;
-            if tree.leaf(leaf)?.leaf_type == trace_format::LeafType::Plain {
+            if tree.leaf(leaf)?.leaf_type == storage_format::LeafType::Plain {
                 return None;
             }
             tree.select_leaf(leaf, &selection)

@@ -8,7 +8,7 @@ use storage_core::{
     AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, PushOutcome,
     Selection, StorageError,
 };
-use trace_format::{
+use storage_format::{
     AgentId, Codec, Kind, LeafType, StorageId, StreamId, agent_file::StreamSpec, frame::Facts,
     storage_file::StorageState,
 };
@@ -383,7 +383,7 @@ async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
             std::fs::write(&path, damaged).unwrap();
             if is_storage_file {
                 let damaged = std::fs::read(&path).unwrap();
-                assert!(trace_format::storage_file::StorageFile::decode(&damaged).is_err());
+                assert!(storage_format::storage_file::StorageFile::decode(&damaged).is_err());
                 continue;
             }
             let engine = open(folder.path(), IoChoice::Blocking).await;

@@ -7,7 +7,7 @@ use io_trace::{Cause, FileClass, Operation, Record, Records, Scope, Settings};
 use storage_core::{
     AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, Selection,
 };
-use trace_format::{
+use storage_format::{
     AgentId, Codec, Kind, LeafType, StorageId, agent_file::StreamSpec, frame::Facts,
 };
 

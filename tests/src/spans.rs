@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
+use query_language::FieldTable;
 use serde_json::{Value, json};
-use trace_events::Decoder;
-use trace_events::otlp::{
+use trace_kinds::Decoder;
+use trace_kinds::otlp::{
     NewValue, OtlpDecoder, RequestBuilder, Source, SpanWriter, add_resource_attribute, scope_named,
 };
-use trace_query::FieldTable;
 
 use crate::api::Api;
 use crate::http::{Request, Response};
@@ -105,11 +105,11 @@ pub fn spans(api: &mut Api, storage: &str) -> BTreeMap<String, Vec<BTreeMap<Stri
             let mut row = BTreeMap::new();
             event.each_field(&mut |path, value| {
                 let text = match value {
-                    trace_query::Value::Str(text) => String::from_utf8_lossy(text).into_owned(),
-                    trace_query::Value::Int(value) => value.to_string(),
-                    trace_query::Value::Uint(value) => value.to_string(),
-                    trace_query::Value::Float(value) => value.to_string(),
-                    trace_query::Value::Bool(value) => value.to_string(),
+                    query_language::Value::Str(text) => String::from_utf8_lossy(text).into_owned(),
+                    query_language::Value::Int(value) => value.to_string(),
+                    query_language::Value::Uint(value) => value.to_string(),
+                    query_language::Value::Float(value) => value.to_string(),
+                    query_language::Value::Bool(value) => value.to_string(),
                 };
                 row.insert(path.to_owned(), text);
             });

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use harness::{Api, Connection};
-use trace_format::index_part::{
+use storage_format::index_part::{
     ArrayBlock, Footer, HEADER_BYTES, IndexPartHeader, PacketEntry, TRAILER_BYTES, TimeBases,
     Trailer,
 };
-use trace_format::{Codec, LeafId};
+use storage_format::{Codec, LeafId};
 
 /// The packets of each stream, named `agent/stream`, in their order.
 pub(crate) type Streams = BTreeMap<String, Vec<Vec<u8>>>;

@@ -336,7 +336,7 @@ fn check_followed(api: &mut Api, storage: &str, path: &Path, content: &[u8]) {
             content.len(),
             "one file: {origin}"
         );
-        let checksum = trace_format::checksum::crc32c(content);
+        let checksum = storage_format::checksum::crc32c(content);
         assert_eq!(origin["checksum"], checksum);
         assert_eq!(
             (number(&origin["offset"]), number(&origin["first_line"])),

@@ -13,7 +13,7 @@
 //! | 8 | integer phases of version 2 |
 //! | 9 | numbers in quotes of version 0 |
 //! | 10 | quantiles over the whole range |
-//! | 11 | groups without a second pass: `what_summaries_know…` of `trace-read` |
+//! | 11 | groups without a second pass: `what_summaries_know…` of `query-engine` |
 //! | 12 | a file whose last member is cut |
 //! | 13 | a file in the place of another of its name |
 //! | 14, 15 | memory, first answer and rebuilding of a server: `traps_of_servers` |

@@ -3,10 +3,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
-use serde_json::{Value, json};
-use trace_read::{
+use query_engine::{
     IndexFile, IndexOptions, Indexed, Limits, ReadError, Scratch, Update, index_files, sidecar_path,
 };
+use serde_json::{Value, json};
 
 use super::table::{Table, bytes_text};
 use super::{CommandError, Context, Exit};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use trace_events::io_trace::{metadata, tsdl};
+use trace_kinds::io_trace::{metadata, tsdl};
 
 use super::analyze::stored::Stored;
 use super::{CommandError, Context, Exit};

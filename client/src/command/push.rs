@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use trace_format::Kind;
+use storage_format::Kind;
 use uuid::Uuid;
 
 use super::table::bytes_text;

@@ -3,7 +3,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use trace_events::rocksdb::{self, Packet, RocksdbError};
+use trace_kinds::rocksdb::{self, Packet, RocksdbError};
 
 use super::{Cut, Cutter, End};
 use crate::ClientError;

@@ -31,7 +31,7 @@ impl Client {
         let url = self.server().api(&["storages", &id.to_string(), "export"]);
         let response = self.send(Call::new(Method::GET, url)).await?;
         let mut unpublished = path.as_os_str().to_owned();
-        unpublished.push(trace_format::paths::UNPUBLISHED_ENDING);
+        unpublished.push(storage_format::paths::UNPUBLISHED_ENDING);
         let unpublished = Path::new(&unpublished);
         let written = write_body(response, unpublished, progress).await;
         let published = match written {

@@ -2,7 +2,7 @@ use bytes::{Bytes, BytesMut};
 use reqwest::{Method, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use trace_format::batch::{MEDIA_TYPE, RECORD_HEADER_BYTES, RecordHeader};
+use storage_format::batch::{MEDIA_TYPE, RECORD_HEADER_BYTES, RecordHeader};
 use uuid::Uuid;
 
 use super::call::{Call, Client, Content, read_bounded};

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use serde_json::json;
-use trace_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
+use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
 use uuid::Uuid;
 
 use super::*;

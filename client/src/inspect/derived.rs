@@ -2,12 +2,12 @@
 //!
 //! These are read whole and checked whole, so damage anywhere is an error that says where.
 
-use serde_json::{Map, Value, json};
-use trace_index::{
+use chunk_index::{
     Checkpoint, Chunk, ChunkFilter, Columns, FileType, Identity, Index, OwnedValue, Provenance,
     Segment, Sidecar, SidecarError, TextRange, TimeRange, Totals, Window, Zone,
 };
-use trace_query::{FieldPath, Number};
+use query_language::{FieldPath, Number};
+use serde_json::{Map, Value, json};
 
 /// The document of a derived file of `file_type`.
 pub(super) fn document(file_type: FileType, file: &[u8]) -> Result<Value, SidecarError> {

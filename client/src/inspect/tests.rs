@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use trace_format::index_part::{IndexPartBuilder, LeafNumbers, NewLeaf};
-use trace_format::storage_file::Totals;
-use trace_format::{Codec, Kind, LeafId, LeafType, StorageId};
+use storage_format::index_part::{IndexPartBuilder, LeafNumbers, NewLeaf};
+use storage_format::storage_file::Totals;
+use storage_format::{Codec, Kind, LeafId, LeafType, StorageId};
 
 use super::*;
 

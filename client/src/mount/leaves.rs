@@ -5,16 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-use trace_format::agent_file::AgentFile;
-use trace_format::index_part::{
+use query_engine::{AgentTrace, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf};
+use storage_format::agent_file::AgentFile;
+use storage_format::index_part::{
     Footer, IndexPartHeader, LeafEntry, TRAILER_BYTES, TimeBases, Trailer,
 };
-use trace_format::local_file::LocalFile;
-use trace_format::paths::{FileName, FileRole};
-use trace_format::storage_file::{FileEntry, StorageFile};
-use trace_format::{AgentId, Kind, LeafId, StorageId};
-use trace_read::{AgentTrace, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf};
+use storage_format::local_file::LocalFile;
+use storage_format::paths::{FileName, FileRole};
+use storage_format::storage_file::{FileEntry, StorageFile};
+use storage_format::{AgentId, Kind, LeafId, StorageId};
+use tokio::runtime::Handle;
 
 use super::times::{Part, PartTimes};
 use crate::ClientError;
@@ -186,7 +186,7 @@ fn names_in(folder: &Path) -> Result<Vec<FileName>, ClientError> {
 fn read<T>(
     folder: &Path,
     name: &FileName,
-    decode: impl FnOnce(&[u8]) -> Result<T, trace_format::FormatError>,
+    decode: impl FnOnce(&[u8]) -> Result<T, storage_format::FormatError>,
 ) -> Result<T, ClientError> {
     let path = folder.join(name.to_string());
     let bytes = fs::read(&path).map_err(|error| ClientError::file(&path, error))?;

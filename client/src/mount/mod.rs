@@ -16,12 +16,12 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use storage_format::StorageId;
+use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
+use storage_format::local_file::LocalFile;
+use storage_format::paths::{FileName, FileRole, UNPUBLISHED_ENDING};
+use storage_format::storage_file::{FileEntry, StorageFile, StorageState};
 use tokio::task::JoinSet;
-use trace_format::StorageId;
-use trace_format::limits::ENVELOPE_BODY_BYTES_MAX;
-use trace_format::local_file::LocalFile;
-use trace_format::paths::{FileName, FileRole, UNPUBLISHED_ENDING};
-use trace_format::storage_file::{FileEntry, StorageFile, StorageState};
 
 use crate::ClientError;
 use crate::http::{Client, FileInfo, StorageUrl};

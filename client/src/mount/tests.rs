@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use trace_format::checksum::crc32c;
-use trace_format::storage_file::Totals;
+use storage_format::checksum::crc32c;
+use storage_format::storage_file::Totals;
 
 use super::*;
 use crate::testing::{Request, Response, TestServer, answer, broken};

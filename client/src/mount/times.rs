@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trace_format::index_part::{ArrayBlock, LeafEntry, PacketEntry, TimeBases};
-use trace_read::PacketTimes;
+use query_engine::PacketTimes;
+use storage_format::index_part::{ArrayBlock, LeafEntry, PacketEntry, TimeBases};
 
 /// The blocks of one leaf in the index parts of a folder, in the order of the data file. They are
 /// read when they are asked for.

@@ -2,9 +2,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
+use storage_format::checksum::crc32c_append;
+use storage_format::storage_file::FileEntry;
 use tokio::task::spawn_blocking;
-use trace_format::checksum::crc32c_append;
-use trace_format::storage_file::FileEntry;
 
 use super::{MountProgress, Progress, unpublished};
 use crate::ClientError;

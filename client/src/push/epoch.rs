@@ -2,7 +2,7 @@ use std::fs::Metadata;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use trace_format::checksum::crc32c;
+use storage_format::checksum::crc32c;
 
 use super::plan::Form;
 use crate::cutter::CUTTING_VERSION;

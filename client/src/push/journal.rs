@@ -2,7 +2,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use trace_format::checksum::crc32c;
+use storage_format::checksum::crc32c;
 
 use crate::ClientError;
 use crate::http::PushTarget;

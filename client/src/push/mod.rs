@@ -109,7 +109,7 @@ pub struct StreamReport {
     /// Stream.
     pub stream: String,
     /// Kind.
-    pub kind: trace_format::Kind,
+    pub kind: storage_format::Kind,
     /// Producer epoch of this edition of the file.
     pub epoch: u64,
     /// First sequence that was sent; those before were there already.

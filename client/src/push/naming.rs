@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use trace_format::checksum::crc32c;
-use trace_format::limits::ID_BYTES_MAX;
+use storage_format::checksum::crc32c;
+use storage_format::limits::ID_BYTES_MAX;
 
 /// The name of this machine, as far as it can be told.
 pub fn host_name() -> String {
@@ -43,7 +43,7 @@ pub(super) fn dotted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace_format::{AgentId, StreamId};
+    use storage_format::{AgentId, StreamId};
 
     fn check(text: &str, expected: &str) {
         let id = id_text(text);

@@ -3,9 +3,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use trace_events::rocksdb::{self, TraceKind};
-use trace_format::limits::AGENT_METADATA_BYTES_MAX;
-use trace_format::{AgentId, Kind, StreamId};
+use storage_format::limits::AGENT_METADATA_BYTES_MAX;
+use storage_format::{AgentId, Kind, StreamId};
+use trace_kinds::rocksdb::{self, TraceKind};
 
 use super::naming::{dotted, host_name, id_text};
 use crate::ClientError;
@@ -288,7 +288,7 @@ fn agent_id(text: &str, options: &PlanOptions) -> Result<AgentId, ClientError> {
     text.parse().map_err(|error| id_error(&error))
 }
 
-fn id_error(error: &trace_format::IdError) -> ClientError {
+fn id_error(error: &storage_format::IdError) -> ClientError {
     ClientError::input(error.to_string())
 }
 

@@ -187,7 +187,7 @@ impl StreamPush {
         let path = self.source.path.clone();
         let path = fs::canonicalize(&path).unwrap_or(path);
         let whole = path.clone();
-        let identity = spawn_blocking(move || trace_read::identity(&whole, true)).await;
+        let identity = spawn_blocking(move || query_engine::identity(&whole, true)).await;
         let identity = match identity {
             Ok(identity) => identity.map_err(|error| ClientError::file(&path, error))?,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use storage_format::checksum::crc32c_append;
 use tokio::runtime::Handle;
-use trace_format::checksum::crc32c_append;
 use uuid::Uuid;
 
 use super::journal::{Journal, Place, Told};

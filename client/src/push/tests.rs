@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use trace_format::Kind;
-use trace_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
+use storage_format::Kind;
+use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
 
 use super::*;
 use crate::testing::{Request, Response, TestServer, answer, json as json_answer};
@@ -305,7 +305,7 @@ fn check_origins(model: &Model, file: &[u8]) {
     let mut before: Option<(u64, u64)> = None;
     for told in &model.origins {
         let bytes = number(&told["file_bytes"]);
-        let checksum = trace_format::checksum::crc32c(&file[..bytes]);
+        let checksum = storage_format::checksum::crc32c(&file[..bytes]);
         assert_eq!(told["checksum"], checksum);
         assert!(told["modified"].is_null());
         let grown = &told["grown_from"];

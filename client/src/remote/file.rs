@@ -163,7 +163,7 @@ fn io_error(error: ClientError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-impl trace_read::Fetch for RemoteFile {
+impl query_engine::Fetch for RemoteFile {
     fn place(&self) -> String {
         self.url()
     }

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 
-use trace_events::otlp::{
+use chunk_index::Sketch;
+use query_language::{FieldId, FieldPath, FieldTable, Number, Value};
+use storage_format::{AgentId, Kind, StreamId};
+use trace_kinds::otlp::{
     Attribute, NewValue, Source, SpanWriter, add_resource_attribute, attribute_message,
     each_resource_attribute, scope_named,
 };
-use trace_events::{Event, decoder_for};
-use trace_format::{AgentId, Kind, StreamId};
-use trace_index::Sketch;
-use trace_query::{FieldId, FieldPath, FieldTable, Number, Value};
+use trace_kinds::{Event, decoder_for};
 
 use crate::invocation::{Member, SharedSource};
 use crate::outbox::Outbox;
@@ -373,7 +373,7 @@ impl Processor for Aggregator {
                 let home = self.home(of.agent, of.stream, Some(member.resource), out);
                 match derived {
                     Derived::Exception => {
-                        if let Ok(span) = trace_events::otlp::Span::read(exception) {
+                        if let Ok(span) = trace_kinds::otlp::Span::read(exception) {
                             let thrown = Member {
                                 span,
                                 exclusive: 0,

@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use trace_events::otlp::{OtlpDecoder, OtlpEvent, Span};
-use trace_events::{Event, Origin, OriginFields, decoder_for};
-use trace_format::{AgentId, Kind, StreamId};
-use trace_query::{BareUnit, FieldTable, Program, Query};
+use query_language::{BareUnit, FieldTable, Program, Query};
+use storage_format::{AgentId, Kind, StreamId};
+use trace_kinds::otlp::{OtlpDecoder, OtlpEvent, Span};
+use trace_kinds::{Event, Origin, OriginFields, decoder_for};
 
 use super::spans::{Cut, any, cut};
 use crate::ConfigError;
@@ -266,7 +266,7 @@ impl PacketQuery {
     /// Whether an event of the packet matches. A packet that cannot be decoded has none that does.
     pub(crate) fn matches_packet(&self, packet: &Packet) -> bool {
         let origin = self.origin(&packet.agent, &packet.stream, packet.kind);
-        let unit = trace_events::bare_unit(packet.kind, &packet.context);
+        let unit = trace_kinds::bare_unit(packet.kind, &packet.context);
         let mut table = self.table.clone();
         let own = match unit {
             BareUnit::NANOS => None,

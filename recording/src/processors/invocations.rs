@@ -1,6 +1,6 @@
 //! What is made of whole invocations: clones of their roots, and their spans one by one.
 
-use trace_events::otlp::{AnyValue, Span, SpanEvent, SpanWriter};
+use trace_kinds::otlp::{AnyValue, Span, SpanEvent, SpanWriter};
 
 use crate::outbox::Outbox;
 use crate::packet::Derived;

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use trace_events::otlp::Span;
-use trace_format::Kind;
+use storage_format::Kind;
+use trace_kinds::otlp::Span;
 
 use crate::outbox::Outbox;
 use crate::packet::{Derived, OutPacket};

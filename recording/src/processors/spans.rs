@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use trace_events::otlp::{OtlpDecoder, OtlpEvent, RequestBuilder, Source, Span};
-use trace_format::frame::Facts;
+use storage_format::frame::Facts;
+use trace_kinds::otlp::{OtlpDecoder, OtlpEvent, RequestBuilder, Source, Span};
 
 use crate::packet::Packet;
 

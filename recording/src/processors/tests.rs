@@ -5,16 +5,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chunk_index::Sketch;
 use proptest::prelude::*;
-use trace_events::otlp::{
+use query_language::{FieldTable, Value};
+use storage_format::Kind;
+use storage_format::frame::Facts;
+use trace_kinds::otlp::{
     NewValue, OtlpDecoder, RequestBuilder, Source, SpanWriter, add_resource_attribute,
     attribute_message,
 };
-use trace_events::{Decoder, Event};
-use trace_format::Kind;
-use trace_format::frame::Facts;
-use trace_index::Sketch;
-use trace_query::{FieldTable, Value};
+use trace_kinds::{Decoder, Event};
 
 use crate::Chain;
 use crate::config::{ProcessorConfig, default_chain};
@@ -91,7 +91,7 @@ fn packet(spans: &[TestSpan], arrival: u64) -> Packet {
     let mut builder = RequestBuilder::new();
     for span in spans {
         let message = span.message();
-        let span = trace_events::otlp::Span::read(&message).unwrap();
+        let span = trace_kinds::otlp::Span::read(&message).unwrap();
         builder.add(&Source::new(&resource[..], b""), &Source::default(), &span);
     }
     Packet {
@@ -251,7 +251,7 @@ fn a_parent_in_another_process_is_no_parent_here() {
     let mut builder = RequestBuilder::new();
     let caller = span(1, 1, 0, "called", 0, 100).message();
     for message in [&remote, &caller] {
-        let span = trace_events::otlp::Span::read(message).unwrap();
+        let span = trace_kinds::otlp::Span::read(message).unwrap();
         builder.add(&Source::default(), &Source::default(), &span);
     }
     let packet = Packet {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trace_format::limits::PACKET_BYTES_MAX;
+use storage_format::limits::PACKET_BYTES_MAX;
 
 pub use layers::{ConfigError, Overrides};
 pub(crate) use query::QueryConfig;

@@ -9,16 +9,16 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
+use query_language::FieldTable;
 use recording::{Packet, Recorder, stream_spec};
 use storage_core::{AgentSpec, BytePermit, Engine, StorageError};
-use trace_events::otlp::{
+use storage_format::frame::Facts;
+use storage_format::{AgentId, Kind, StreamId};
+use trace_kinds::otlp::{
     JSON_MEMORY_RATIO, OtlpDecoder, RequestBuilder, ResourcePart, check, is_json,
     to_protobuf_within,
 };
-use trace_events::{DecodeError, StreamContext};
-use trace_format::frame::Facts;
-use trace_format::{AgentId, Kind, StreamId};
-use trace_query::FieldTable;
+use trace_kinds::{DecodeError, StreamContext};
 
 use super::encoding::Encoding;
 use super::error::IngestError;
@@ -329,7 +329,7 @@ fn part_of(request: &[u8], body: &Bytes, form: Form, resources: &[ResourcePart])
 
 #[cfg(test)]
 mod tests {
-    use trace_events::otlp::to_protobuf;
+    use trace_kinds::otlp::to_protobuf;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{HeaderMap, header};
 use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
-use trace_events::StreamContext;
-use trace_format::{Kind, batch};
+use storage_format::{Kind, batch};
+use trace_kinds::StreamContext;
 
 use super::encoding::Encoding;
 use super::error::IngestError;

@@ -1,8 +1,8 @@
 //! Packets out of a body of many, as it arrives.
 
 use bytes::{Bytes, BytesMut};
-use trace_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
-use trace_format::checksum::crc32c;
+use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
+use storage_format::checksum::crc32c;
 
 use super::error::IngestError;
 use super::source::Source;

@@ -1,6 +1,6 @@
 //! Where packets go.
 
-use trace_format::{AgentId, StorageId, StreamId};
+use storage_format::{AgentId, StorageId, StreamId};
 
 /// Where packets go.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
-use trace_format::batch::RecordHeader;
+use storage_format::batch::RecordHeader;
 
 use super::encoding::Encoding;
 use super::error::IngestError;

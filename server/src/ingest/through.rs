@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http::HeaderMap;
 use recording::{Packet, Recorded, Recorder};
 use storage_core::StorageError;
-use trace_events::StreamContext;
-use trace_events::dft::TimeUnit;
-use trace_format::frame::Facts;
-use trace_format::{AgentId, Kind, StorageId, StreamId};
+use storage_format::frame::Facts;
+use storage_format::{AgentId, Kind, StorageId, StreamId};
+use trace_kinds::StreamContext;
+use trace_kinds::dft::TimeUnit;
 
 use super::encoding::Encoding;
 use super::error::IngestError;

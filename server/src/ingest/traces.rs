@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ctf::Plan;
 use parking_lot::RwLock;
+use query_engine::AgentTrace;
 use storage_core::{Engine, StorageError};
-use trace_events::StreamContext;
-use trace_format::{AgentId, Kind};
-use trace_read::AgentTrace;
+use storage_format::{AgentId, Kind};
+use trace_kinds::StreamContext;
 
 /// Agents whose metadata is kept ready.
 const AGENTS_MAX: usize = 1024;

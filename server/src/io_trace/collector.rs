@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use storage_core::{Engine, Ring, StorageError};
+use storage_format::frame::Facts;
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
-use trace_events::io_trace::Encoded;
-use trace_format::frame::Facts;
+use trace_kinds::io_trace::Encoded;
 
 use super::gatherer::{DRAIN_INTERVAL, Gatherer};
 use super::status::wall_clock;

@@ -7,7 +7,7 @@ use io_trace::{Drained, Records, Settings, Tracer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use trace_events::io_trace::{Anchor, Begin, Encoded, Encoder, End};
+use trace_kinds::io_trace::{Anchor, Begin, Encoded, Encoder, End};
 
 use super::status::{Mode, wall_clock};
 use super::{IoTraceError, bytes_max};

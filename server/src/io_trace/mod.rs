@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use io_trace::Settings;
 use storage_core::{Engine, StorageError};
+use storage_format::{IdError, StorageId};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
-use trace_events::io_trace::{Anchor, Begin, Encoded};
-use trace_format::{IdError, StorageId};
+use trace_kinds::io_trace::{Anchor, Begin, Encoded};
 
 use self::collector::Collector;
 use self::gatherer::Gatherer;

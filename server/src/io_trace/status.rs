@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use io_trace::{Drained, Operation};
-use trace_format::StorageId;
+use storage_format::StorageId;
 
 use crate::config::TraceAtStart;
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use storage_core::{AgentSpec, Engine, NewPacket, NewStorage, Push, StorageError};
+use storage_format::agent_file::StreamSpec;
+use storage_format::frame::Facts;
+use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId};
 use tokio::time::{Instant, sleep};
-use trace_events::io_trace::metadata;
-use trace_format::agent_file::StreamSpec;
-use trace_format::frame::Facts;
-use trace_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId};
+use trace_kinds::io_trace::metadata;
 
 use super::IoTraceError;
 

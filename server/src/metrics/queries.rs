@@ -1,7 +1,7 @@
 //! What queries and chunk indexes cost.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
-use trace_read::Report;
+use query_engine::Report;
 
 use super::{InProgress, Maker};
 

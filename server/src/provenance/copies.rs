@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chunk_index::{Identity, Provenance, Segment, Source};
 use storage_core::{CopiedPacket, Engine, LeafInfo};
+use storage_format::paths::FileName;
+use storage_format::{LeafId, StorageId};
 use tokio::sync::mpsc::Receiver;
-use trace_format::paths::FileName;
-use trace_format::{LeafId, StorageId};
-use trace_index::{Identity, Provenance, Segment, Source};
 
 use super::{ProvenanceError, Provenances, Taker, known};
 

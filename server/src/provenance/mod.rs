@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use chunk_index::{Identity, Provenance, Segment, SidecarError, Source};
+use query_engine::{ClosedFile, Fetch, LocalFile};
 use storage_core::{Engine, LeafInfo, PacketInfo, Selection, StorageError};
+use storage_format::paths::FileName;
+use storage_format::{AgentId, LeafId, StorageId, StreamId};
 use tokio::sync::Mutex;
-use trace_format::paths::FileName;
-use trace_format::{AgentId, LeafId, StorageId, StreamId};
-use trace_index::{Identity, Provenance, Segment, SidecarError, Source};
-use trace_read::{ClosedFile, Fetch, LocalFile};
 
 /// Packets of a stream that are looked at together.
 const PAGE: usize = 1000;

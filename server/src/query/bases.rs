@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use io_trace::Cause;
+use query_engine::StorageSet;
 use storage_core::{Engine, LeafBases, StorageError};
-use trace_format::data_file::LeafPath;
-use trace_format::{AgentId, Kind, LeafId, StorageId, TimeBasis};
-use trace_read::StorageSet;
+use storage_format::data_file::LeafPath;
+use storage_format::{AgentId, Kind, LeafId, StorageId, TimeBasis};
 
 use super::AnswerError;
 use super::leaves::leaves_among;

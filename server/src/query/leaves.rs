@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use io_trace::Cause;
+use query_engine::{AgentTrace, Fetch, Leaf, PacketTimes, Part, StoredLeaf, TracedFile};
 use storage_core::{Engine, LeafFile, LeafInfo, LeafPackets, StorageError, StorageLeaves};
-use trace_format::data_file::LeafPath;
-use trace_format::index_part::PacketEntry;
-use trace_format::{AgentId, Kind, StorageId};
-use trace_read::{AgentTrace, Fetch, Leaf, PacketTimes, Part, StoredLeaf, TracedFile};
+use storage_format::data_file::LeafPath;
+use storage_format::index_part::PacketEntry;
+use storage_format::{AgentId, Kind, StorageId};
 
 /// A file of a leaf as a reader of events sees it; the I/O trace is told of every read.
 struct StoredFile(LeafFile);

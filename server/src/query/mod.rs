@@ -1,4 +1,4 @@
-//! Queries over storages: their leaves as sources of `trace-read`, run on a thread of their own,
+//! Queries over storages: their leaves as sources of `query-engine`, run on a thread of their own,
 //! rows streamed as they are found.
 
 mod bases;
@@ -7,13 +7,13 @@ mod run;
 
 use std::sync::Arc;
 
+use chunk_index::FilterCache;
 use io_trace::Cause;
+use query_engine::{Columns, Format, LeafRanges, Limits, ReadError, Request, StorageSet};
+use query_language::{FieldPath, QueryError};
 use storage_core::{Engine, LeafBases};
+use storage_format::StorageId;
 use tokio::sync::Semaphore;
-use trace_format::StorageId;
-use trace_index::FilterCache;
-use trace_query::{FieldPath, QueryError};
-use trace_read::{Columns, Format, LeafRanges, Limits, ReadError, Request, StorageSet};
 
 use crate::config::QueryConfig;
 

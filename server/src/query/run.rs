@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use io_trace::Cause;
-use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
-use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use trace_format::StorageId;
-use trace_format::storage_file::StorageState;
-use trace_query::FieldPath;
-use trace_read::{
+use query_engine::{
     Cancel, Columns, Format, Limits, ReadError, Report, StorageSet, StoredLeaf, count, group_by,
     write_groups, write_rows,
 };
+use query_language::FieldPath;
+use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
+use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{AnswerError, Queries, Question, Wanted, stored_leaves};
 use crate::app_state::AppState;
@@ -194,7 +194,7 @@ fn kept_key(
 struct Job {
     app: Arc<AppState>,
     question: Question,
-    cache: Arc<trace_index::FilterCache>,
+    cache: Arc<chunk_index::FilterCache>,
     limits: Limits,
     out: Out,
     _permit: OwnedSemaphorePermit,
@@ -267,7 +267,7 @@ impl Job {
 
     /// Has the indexes made that finalized storages lack.
     fn mend_indexes(&self, set: &StorageSet) {
-        let lacks = |(leaf, uncovered): &(&trace_read::Leaf, u64)| {
+        let lacks = |(leaf, uncovered): &(&query_engine::Leaf, u64)| {
             leaf.checksum.is_some() && *uncovered > 0
         };
         for (leaf, _) in set.leaves().filter(lacks) {
@@ -275,7 +275,10 @@ impl Job {
         }
     }
 
-    fn write(&mut self, sources: &[Box<dyn trace_read::ChunkSource>]) -> Result<Report, ReadError> {
+    fn write(
+        &mut self,
+        sources: &[Box<dyn query_engine::ChunkSource>],
+    ) -> Result<Report, ReadError> {
         let Question {
             request,
             wanted,

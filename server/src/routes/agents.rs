@@ -9,8 +9,8 @@ use axum::extract::{Path, State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use storage_core::{Agent, AgentSpec};
-use trace_format::agent_file::StreamSpec;
-use trace_format::{AgentId, Codec, LeafType, StreamId};
+use storage_format::agent_file::StreamSpec;
+use storage_format::{AgentId, Codec, LeafType, StreamId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::json::{read_body, read_json};
@@ -240,10 +240,10 @@ pub(super) async fn declare_stream(
 }
 
 /// A word that names a kind, a leaf type or a codec.
-pub(super) fn word<W: std::str::FromStr<Err = trace_format::UnknownName>>(
+pub(super) fn word<W: std::str::FromStr<Err = storage_format::UnknownName>>(
     text: &str,
 ) -> Result<W, Problem> {
-    text.parse().map_err(|error: trace_format::UnknownName| {
+    text.parse().map_err(|error: storage_format::UnknownName| {
         Problem::new(
             StatusCode::BAD_REQUEST,
             "unknown_name",

@@ -16,8 +16,8 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use serde::Serialize;
 use storage_core::{Export, Progress, StorageError};
+use storage_format::StorageId;
 use tokio::sync::mpsc;
-use trace_format::StorageId;
 use utoipa::ToSchema;
 
 use super::jobs::job_field;

@@ -10,9 +10,9 @@ use http::HeaderMap;
 use recording::{ProcessorConfig, RecordingError, StorageCopySpec, check_copy};
 use serde::{Deserialize, Serialize};
 use storage_core::{CopyListener, CopyReport, CopySelection, LeafBases, NewStorage};
+use storage_format::data_file::LeafPath;
+use storage_format::{AgentId, Kind, StorageId, StreamId};
 use tokio::sync::mpsc;
-use trace_format::data_file::LeafPath;
-use trace_format::{AgentId, Kind, StorageId, StreamId};
 use utoipa::ToSchema;
 
 use super::instant;

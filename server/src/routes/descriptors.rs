@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use http::Uri;
+use query_engine::Request;
+use query_language::Query;
 use serde::{Deserialize, Serialize};
 use storage_core::{LeafBases, PacketInfo, Selection};
-use trace_format::StorageId;
-use trace_format::data_file::LeafPath;
-use trace_query::Query;
-use trace_read::Request;
+use storage_format::StorageId;
+use storage_format::data_file::LeafPath;
 use utoipa::{IntoParams, ToSchema};
 
 use super::agents::word;

@@ -8,8 +8,8 @@ use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use storage_core::FileInfo;
-use trace_format::StorageId;
-use trace_format::paths::{FileName, FileRole};
+use storage_format::StorageId;
+use storage_format::paths::{FileName, FileRole};
 use utoipa::ToSchema;
 
 use crate::app_state::AppState;

@@ -9,7 +9,7 @@ use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use io_trace::{Operation, Settings};
 use serde::{Deserialize, Serialize};
-use trace_format::StorageId;
+use storage_format::StorageId;
 use utoipa::ToSchema;
 
 use super::instant::rfc3339;

@@ -10,8 +10,8 @@ use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storage_core::{LabelTypeInfo, LabelValue, StorageError, StorageLabel};
-use trace_format::StorageId;
-use trace_format::label_file::{LabelType, VALUE_SEPARATOR, ValueType};
+use storage_format::StorageId;
+use storage_format::label_file::{LabelType, VALUE_SEPARATOR, ValueType};
 use utoipa::{IntoParams, ToSchema};
 
 use super::instant::rfc3339;

@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_may_be_sent_again_says_so() {
-        let storage = trace_format::StorageId::from_bytes([1; 16]);
+        let storage = storage_format::StorageId::from_bytes([1; 16]);
         let low = StorageError::DiskLow {
             free_bytes: 1,
             limit_bytes: 2,

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use storage_core::NextSequence;
-use trace_format::StorageId;
+use storage_format::StorageId;
 
 use crate::app_state::AppState;
 use crate::ingest::Target;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
+use chunk_index::{Identity, Provenance, Source};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
-use trace_format::StorageId;
-use trace_index::{Identity, Provenance, Source};
+use storage_format::StorageId;
 use utoipa::ToSchema;
 
 use super::json::read_json;

@@ -7,11 +7,11 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use query_engine::{Cancel, Format, ReadError, Request};
+use query_language::Query;
 use serde::{Deserialize, Serialize};
 use storage_core::StorageFilter;
-use trace_format::StorageId;
-use trace_query::Query;
-use trace_read::{Cancel, Format, ReadError, Request};
+use storage_format::StorageId;
 use utoipa::ToSchema;
 
 use super::instant;

@@ -13,7 +13,7 @@ use recording::{
 };
 use serde::{Deserialize, Serialize};
 use storage_core::NewStorage;
-use trace_format::{AgentId, StorageId};
+use storage_format::{AgentId, StorageId};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 

@@ -13,8 +13,8 @@ use serde_json::Value;
 use storage_core::{
     Created, LabelFilter, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus,
 };
-use trace_format::storage_file::StorageState;
-use trace_format::{FORMAT_VERSION, StorageId};
+use storage_format::storage_file::StorageState;
+use storage_format::{FORMAT_VERSION, StorageId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::instant::rfc3339;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use serde::Serialize;
 use storage_core::{StorageError, VerifyReport};
-use trace_format::StorageId;
+use storage_format::StorageId;
 use utoipa::ToSchema;
 
 use super::jobs::{accepted, job_field};

@@ -3,12 +3,12 @@
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
 use io_trace::{Cause, Scope};
+use storage_format::LeafId;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
-use trace_format::LeafId;
 
 use super::{
     ChannelSpec, DoorConfig, DoorError, DoorRequest, Tail,

@@ -15,8 +15,8 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use io_trace::{Scope, Tracer, current};
+use storage_format::{LeafId, StorageId, data_file::DataFileHeader, frame::FrameHeader};
 use tokio::sync::{mpsc, oneshot};
-use trace_format::{LeafId, StorageId, data_file::DataFileHeader, frame::FrameHeader};
 
 pub(crate) use tail::Tail;
 

@@ -3,7 +3,7 @@
 use std::{io, path::Path};
 
 use bytes::Bytes;
-use trace_format::paths::UNPUBLISHED_ENDING;
+use storage_format::paths::UNPUBLISHED_ENDING;
 
 use crate::io::{BUFFER_BYTES, BlockIo, OpenHow};
 

@@ -5,11 +5,11 @@ use std::{future::Future, io, pin::Pin, rc::Rc, sync::Arc};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use io_trace::{Cause, Requests};
 use rustix::io::Errno;
-use tokio::time::Instant;
-use trace_format::{
+use storage_format::{
     frame::{ALIGNMENT, HEADER_BYTES, Place},
     paths::FileName,
 };
+use tokio::time::Instant;
 
 use super::{Appended, ChannelSpec, DoorConfig, DoorError, Frame, Tail, request::Append};
 use crate::{

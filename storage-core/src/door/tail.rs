@@ -1,6 +1,6 @@
 //! Where a data file ends.
 
-use trace_format::checksum::{crc32c_append, crc32c_combine};
+use storage_format::checksum::{crc32c_append, crc32c_combine};
 
 /// The durable end of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use trace_format::frame::Facts;
+use storage_format::frame::Facts;
 
 use super::*;
 use crate::{ByteBudget, NewPacket};

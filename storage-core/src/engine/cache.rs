@@ -4,7 +4,7 @@ use std::{path::Path, time::SystemTime};
 
 use bytes::Bytes;
 use io_trace::{Access, Block, BlockType, Cause, FileTag, Operation};
-use trace_format::{
+use storage_format::{
     StorageId, cached_file, checksum::crc32c, paths::CACHE_FOLDER, storage_file::StorageState,
 };
 

@@ -11,14 +11,14 @@ use std::{
 };
 
 use io_trace::Cause;
-use tokio::sync::mpsc;
-use trace_format::{
+use storage_format::{
     AgentId, Descriptor, Kind, LeafId, StorageId, StreamId,
     agent_file::{AgentFile, StreamSpec},
     limits::ENVELOPE_BODY_BYTES_MAX,
     paths::FileName,
     storage_file::StorageState,
 };
+use tokio::sync::mpsc;
 
 use super::{Engine, PacketInfo, PendingPush};
 use crate::{

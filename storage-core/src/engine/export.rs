@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use flate2::Crc;
 use io_trace::Cause;
-use trace_format::{
+use storage_format::{
     FormatError, FormatErrorKind, StorageId,
     checksum::crc32c_append,
     paths::FileName,
@@ -96,7 +96,7 @@ impl Engine {
         let path = storage.path(&name);
         let opened = Arc::clone(&storage);
         let files = self.blocking(Cause::Export, move || {
-            let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
+            let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
             let bytes = read_small(&path, max).map_err(StorageError::io("read", &path))?;
             let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
             // Its length stands before it, so that a reader needs nothing else to begin.

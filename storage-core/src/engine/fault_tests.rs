@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use trace_format::{
+use storage_format::{
     AgentId, Codec, Kind, LeafType, StorageId, StreamId, agent_file::StreamSpec, frame::Facts,
     storage_file::StorageState,
 };

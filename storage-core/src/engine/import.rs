@@ -9,8 +9,8 @@ use std::{
 };
 
 use io_trace::{Cause, Operation, Scope};
+use storage_format::{paths::FileName, storage_file::StorageFile};
 use tokio::sync::oneshot;
-use trace_format::{paths::FileName, storage_file::StorageFile};
 
 use self::staging::Staging;
 use super::{Engine, StorageInfo};

@@ -7,8 +7,8 @@ use std::{
     task::{Context, Poll},
 };
 
+use storage_format::{AgentId, StorageId, StreamId, storage_file::StorageState};
 use tokio::sync::oneshot;
-use trace_format::{AgentId, StorageId, StreamId, storage_file::StorageState};
 
 use super::Engine;
 use crate::{

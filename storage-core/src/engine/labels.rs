@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trace_format::{
+use storage_format::{
     StorageId,
     label_file::{LabelType, ValueType},
     limits::{LABEL_TYPE_COUNT_MAX, STORAGE_LABEL_COUNT_MAX},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use io_trace::{Cause, Scope};
-use trace_format::{LeafId, index_part::PacketEntry};
+use storage_format::{LeafId, index_part::PacketEntry};
 
 use super::{Engine, StorageLeaves};
 use crate::{

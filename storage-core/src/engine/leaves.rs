@@ -4,7 +4,7 @@ use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use io_trace::{Cause, Operation};
-use trace_format::{
+use storage_format::{
     AgentId, LeafId, StorageId,
     agent_file::AgentFile,
     data_file::LeafPath,
@@ -153,7 +153,7 @@ impl Engine {
             return Ok(agent.and_then(|agent| agent.metadata_checksum));
         }
         let metadata = self.storage_metadata(id, agent).await?;
-        Ok(metadata.as_deref().map(trace_format::checksum::crc32c))
+        Ok(metadata.as_deref().map(storage_format::checksum::crc32c))
     }
 
     /// Puts a derived file beside a data file, whole or not at all, in place of an older one.
@@ -246,7 +246,7 @@ fn derived_file(storage: &Storage, name: &FileName) -> Result<Option<FileInfo>, 
             name: name.to_string(),
             role: name.role(),
             length: bytes.len() as u64,
-            checksum: Some(trace_format::checksum::crc32c(&bytes)),
+            checksum: Some(storage_format::checksum::crc32c(&bytes)),
         })),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(StorageError::io("read", path)(error)),
@@ -274,7 +274,7 @@ fn leaf_info(storage: &Arc<Storage>, leaf: &Leaf) -> Option<LeafInfo> {
         let mut expanded = 0;
         if let SegmentBody::Memory(entries) = &segment.body {
             for entry in entries {
-                let frame = entry.offset - trace_format::frame::HEADER_BYTES as u64;
+                let frame = entry.offset - storage_format::frame::HEADER_BYTES as u64;
                 if expanded.max(frame - start) >= RUN_BYTES {
                     runs.push(start..frame);
                     (start, expanded) = (frame, 0);

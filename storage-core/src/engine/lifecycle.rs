@@ -6,8 +6,7 @@ use std::{
 };
 
 use io_trace::{Cause, Operation};
-use tokio::sync::oneshot;
-use trace_format::{
+use storage_format::{
     StorageId,
     limits::{
         LABEL_BYTES_MAX, STORAGE_DESCRIPTION_BYTES_MAX, STORAGE_LABEL_COUNT_MAX,
@@ -15,6 +14,7 @@ use trace_format::{
     },
     storage_file::{StorageFile, StorageState, Totals},
 };
+use tokio::sync::oneshot;
 
 use super::{Engine, StorageInfo, start::DELETED_PREFIX};
 use crate::{

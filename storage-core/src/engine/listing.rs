@@ -1,6 +1,6 @@
 //! Listing storages.
 
-use trace_format::storage_file::StorageState;
+use storage_format::storage_file::StorageState;
 
 use super::{Engine, StorageInfo};
 use crate::LabelFilter;

@@ -26,8 +26,8 @@ use std::{
 
 use io_trace::{Cause, Scope, Tracer, current};
 use parking_lot::{Mutex, RwLock};
+use storage_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
 use tokio::task::JoinSet;
-use trace_format::{AgentId, StorageId, agent_file::StreamSpec, storage_file::StorageFile};
 
 pub use cache::CACHED_BYTES_MAX;
 pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};

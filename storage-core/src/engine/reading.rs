@@ -4,7 +4,7 @@ use std::{fs::File, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use io_trace::{Cause, FileTag, Operation, Scope};
-use trace_format::{
+use storage_format::{
     AgentId, Descriptor, Kind, StorageId, StreamId,
     index_part::PacketEntry,
     paths::{FileName, FileRole},
@@ -162,7 +162,7 @@ impl Engine {
                 name,
                 role: FileRole::Index,
                 length: bytes.len() as u64,
-                checksum: trace_format::checksum::crc32c(&bytes),
+                checksum: storage_format::checksum::crc32c(&bytes),
             }));
             file.files.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(())
@@ -258,7 +258,7 @@ impl Engine {
         let own_path = storage.path(&FileName::Storage(id));
         let own = self.blocking(Cause::Query, move || {
             let bytes = read_whole(&own_path).map_err(StorageError::io("read", own_path))?;
-            Ok((bytes.len() as u64, trace_format::checksum::crc32c(&bytes)))
+            Ok((bytes.len() as u64, storage_format::checksum::crc32c(&bytes)))
         });
         let (length, checksum) = own.await?;
         let mut files = vec![FileInfo {
@@ -313,7 +313,7 @@ impl Engine {
                 .blocking(Cause::Range, move || {
                     let bytes = read_whole(&path).map_err(StorageError::io("read", &path))?;
                     let file = open_served(&path)?;
-                    let checksum = trace_format::checksum::crc32c(&bytes);
+                    let checksum = storage_format::checksum::crc32c(&bytes);
                     let length = bytes.len() as u64;
                     Ok(ServedFile {
                         file: Arc::new(file),
@@ -341,11 +341,11 @@ impl Engine {
                 .map_err(StorageError::io("look at", &path))?
                 .len();
             if found != length {
-                let kind = trace_format::FormatErrorKind::Truncated {
+                let kind = storage_format::FormatErrorKind::Truncated {
                     needed: length,
                     available: found,
                 };
-                let source = trace_format::FormatError {
+                let source = storage_format::FormatError {
                     what: "file",
                     offset: found.min(length),
                     kind,
@@ -431,7 +431,7 @@ fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, Storage
     };
     let raw = codec::expand(stored.into(), entry.codec, entry.raw_size);
     let raw = raw.ok_or_else(|| damaged("it cannot be expanded"))?;
-    match trace_format::checksum::crc32c(&raw) == entry.raw_checksum {
+    match storage_format::checksum::crc32c(&raw) == entry.raw_checksum {
         true => Ok(raw),
         false => Err(damaged("its checksum does not match")),
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use io_trace::Cause;
-use trace_format::{
+use storage_format::{
     StorageId,
     limits::ENVELOPE_BODY_BYTES_MAX,
     storage_file::{StorageFile, StorageState},

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use io_trace::Cause;
-use trace_format::{FormatError, StorageId, frame::Facts, paths::RING_FOLDER};
+use storage_format::{FormatError, StorageId, frame::Facts, paths::RING_FOLDER};
 
 use super::Engine;
 use crate::{

@@ -10,12 +10,12 @@ use std::{
 use io_trace::{Cause, Operation, Scope, Tracer, current};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock, syncfs};
-use tokio::{sync::oneshot, task::JoinSet};
-use trace_format::{
+use storage_format::{
     StorageId,
     paths::{AGENTS_FOLDER, CATALOG_FOLDER, FileName, STORAGES_FOLDER},
     storage_file::{StorageFile, StorageState},
 };
+use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{Engine, Inner, import::STAGING_PREFIX};
 use crate::{
@@ -389,7 +389,7 @@ fn is_unpublished_only(folder: &Path) -> bool {
     names.flatten().all(|name| {
         name.file_name()
             .to_str()
-            .is_some_and(|text| text.ends_with(trace_format::paths::UNPUBLISHED_ENDING))
+            .is_some_and(|text| text.ends_with(storage_format::paths::UNPUBLISHED_ENDING))
     })
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use trace_format::{
+use storage_format::{
     FormatError,
     frame::Facts,
     limits::PACKET_BYTES_MAX,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use io_trace::{Access, FileTag, Operation, errno};
-use trace_format::checksum::crc32c_append;
+use storage_format::checksum::crc32c_append;
 
 use crate::{
     StorageError,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use trace_format::{
+use storage_format::{
     label_file::{LabelFile, LabelType, VALUE_SEPARATOR, ValueType},
     limits::{LABEL_TYPE_COUNT_MAX, LABEL_VALUE_COUNT_MAX},
     paths::LABEL_FILE,
@@ -81,7 +81,7 @@ impl LabelTypes {
     /// Reads the label file of the data folder, where there is one.
     pub(crate) fn load(folder: &Path, door: Door) -> Result<Self, StorageError> {
         let path = folder.join(LABEL_FILE);
-        let max = u64::from(trace_format::limits::ENVELOPE_BODY_BYTES_MAX);
+        let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
         let file = match read_small(&path, max) {
             Ok(bytes) => LabelFile::decode(&bytes).unwrap_or_else(|error| {
                 // Labels themselves are elsewhere: they go on as plain text.

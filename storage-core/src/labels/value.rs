@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
-use trace_format::label_file::ValueType;
+use storage_format::label_file::ValueType;
 
 /// The value of a label as its type has it.
 #[derive(Debug, Clone, PartialEq)]

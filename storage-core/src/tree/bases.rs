@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use trace_format::{Kind, LeafId, TimeBasis};
+use storage_format::{Kind, LeafId, TimeBasis};
 
 /// What the times in packets of leaves rest on at present.
 #[derive(Debug, Clone, Default)]

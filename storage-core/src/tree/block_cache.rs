@@ -7,7 +7,7 @@ use std::{
 
 use io_trace::{Access, BlockType, FileTag, Operation};
 use parking_lot::Mutex;
-use trace_format::{
+use storage_format::{
     LeafId,
     index_part::{ArrayBlock, LeafEntry, PacketEntry, TimeBases},
 };

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use trace_format::{
+use storage_format::{
     LeafId, LeafType,
     data_file::{self, LeafPath},
     frame::frame_bytes,
@@ -112,7 +112,7 @@ impl Leaf {
         );
         segment.numbers.last = entry.number;
         segment.numbers.last_sequence = sequence;
-        segment.covered.end = entry.offset - trace_format::frame::HEADER_BYTES as u64
+        segment.covered.end = entry.offset - storage_format::frame::HEADER_BYTES as u64
             + frame_bytes(entry.stored_size);
         segment.totals.add(&totals_of(entry));
         if let SegmentBody::Memory(entries) = &mut segment.body {

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use trace_format::{
+use storage_format::{
     AgentId, LeafId, LeafType, StorageId, StreamId,
     data_file::LeafPath,
     index_part::{

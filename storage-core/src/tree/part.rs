@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use trace_format::{
+use storage_format::{
     FormatError, FormatErrorKind, StorageId,
     index_part::{
         Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, TRAILER_BYTES, TimeBases, Trailer,

@@ -5,7 +5,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 
-use trace_format::{
+use storage_format::{
     AgentId, Kind, LeafId, StreamId, TimeBasis, data_file::LeafPath, index_part::PacketEntry,
 };
 

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use trace_format::{TimeBasis, frame::Facts};
+use storage_format::{TimeBasis, frame::Facts};
 
 /// Time order of the packets of one segment.
 #[derive(Debug, Default, Clone)]

@@ -1,6 +1,6 @@
 //! Brings frames to the door, and what became of them into the tree and to those who wait.
 
-use trace_format::{Descriptor, frame::FrameHeader, index_part::PacketEntry};
+use storage_format::{Descriptor, frame::FrameHeader, index_part::PacketEntry};
 
 use super::{Appending, FoundRepeat, Job, Receipt, Serialized, Writer, stream::InFlight};
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
     door::{Appended, DoorError, DoorRequest},
     tree::Found,
 };
+use storage_format::LeafId;
 use tokio::sync::oneshot;
-use trace_format::LeafId;
 
 impl Writer {
     /// Sends frames to the door; frames behind a refused packet are refused here.
@@ -227,7 +227,7 @@ impl Writer {
 
 fn repeat_receipt(found: &Found) -> Result<Receipt, StorageError> {
     let Found { leaf, entry, .. } = found;
-    let name = trace_format::paths::FileName::Data(*leaf).to_string();
+    let name = storage_format::paths::FileName::Data(*leaf).to_string();
     Ok(Receipt {
         epoch: entry.epoch,
         sequence: entry.sequence,
@@ -239,7 +239,7 @@ fn repeat_receipt(found: &Found) -> Result<Receipt, StorageError> {
     })
 }
 
-fn refusal(error: &DoorError, storage: trace_format::StorageId) -> StorageError {
+fn refusal(error: &DoorError, storage: storage_format::StorageId) -> StorageError {
     match error {
         DoorError::Full { path } => StorageError::DiskFull { path: path.clone() },
         DoorError::Aborted => StorageError::EarlierRefused,

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use trace_format::{
+use storage_format::{
     AgentId, LeafId,
     checksum::crc32c,
     paths::{FileName, FileRole},

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use io_trace::{Cause, Scope};
+use storage_format::paths::FileName;
 use tokio::time::Instant;
-use trace_format::paths::FileName;
 
 use super::{Boxed, Writer};
 use crate::{

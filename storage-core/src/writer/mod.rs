@@ -26,14 +26,14 @@ use futures_util::{
     stream::{FuturesOrdered, FuturesUnordered, StreamExt},
 };
 use io_trace::{Cause, Scope, Tracer};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
-use trace_format::{
+use storage_format::{
     LeafId,
     frame::FrameHeader,
     storage_file::{StorageFile, StorageState},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
 };
 
 pub(crate) use push::Gaps;

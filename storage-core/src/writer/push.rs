@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use storage_format::{AgentId, Descriptor, StreamId, checksum::crc32c, frame::Facts};
 use tokio::sync::oneshot;
-use trace_format::{AgentId, Descriptor, StreamId, checksum::crc32c, frame::Facts};
 
 use crate::{BytePermit, StorageError, droppable::UnderWay};
 

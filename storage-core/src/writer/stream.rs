@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use trace_format::{AgentId, LeafId, StreamId, agent_file::StreamSpec, data_file::Bucket};
+use storage_format::{AgentId, LeafId, StreamId, agent_file::StreamSpec, data_file::Bucket};
 
 use super::push::Arriving;
 use crate::tree::IndexTree;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trace_format::{
+use storage_format::{
     Codec, LeafId, StorageId,
     data_file::{Bucket, DataFileHeader, LeafPath},
     storage_file::StorageState,

@@ -12,22 +12,22 @@ struct Room {
     may_import: &'static [&'static str],
 }
 
-const GROUND: &[&str] = &["ctf", "io-trace", "trace-format", "trace-query"];
+const GROUND: &[&str] = &["ctf", "io-trace", "storage-format", "query-language"];
 
 const READING: &[&str] = &[
     "ctf",
     "io-trace",
-    "trace-events",
-    "trace-format",
-    "trace-index",
-    "trace-query",
+    "trace-kinds",
+    "storage-format",
+    "chunk-index",
+    "query-language",
 ];
 
 const ROOF: u8 = 9;
 
 const ROOMS: &[Room] = &[
     Room {
-        name: "trace-format",
+        name: "storage-format",
         floor: 0,
         may_import: &[],
     },
@@ -37,7 +37,7 @@ const ROOMS: &[Room] = &[
         may_import: &[],
     },
     Room {
-        name: "trace-query",
+        name: "query-language",
         floor: 0,
         may_import: &[],
     },
@@ -48,27 +48,27 @@ const ROOMS: &[Room] = &[
         may_import: &[],
     },
     Room {
-        name: "trace-events",
+        name: "trace-kinds",
         floor: 1,
         may_import: GROUND,
     },
     Room {
-        name: "trace-index",
+        name: "chunk-index",
         floor: 1,
         may_import: GROUND,
     },
     Room {
         name: "storage-core",
         floor: 2,
-        may_import: &["io-trace", "trace-format"],
+        may_import: &["io-trace", "storage-format"],
     },
     Room {
-        name: "trace-read",
+        name: "query-engine",
         floor: 2,
         may_import: READING,
     },
     Room {
-        name: "trace-analysis",
+        name: "io-analysis",
         floor: 2,
         may_import: READING,
     },
@@ -79,17 +79,17 @@ const ROOMS: &[Room] = &[
             "ctf",
             "io-trace",
             "storage-core",
-            "trace-events",
-            "trace-format",
-            "trace-index",
-            "trace-query",
-            "trace-read",
+            "trace-kinds",
+            "storage-format",
+            "chunk-index",
+            "query-language",
+            "query-engine",
         ],
     },
     Room {
         name: "migrations",
         floor: 3,
-        may_import: &["storage-core", "trace-format"],
+        may_import: &["storage-core", "storage-format"],
     },
     Room {
         name: "client",
@@ -97,12 +97,12 @@ const ROOMS: &[Room] = &[
         may_import: &[
             "ctf",
             "io-trace",
-            "trace-analysis",
-            "trace-events",
-            "trace-format",
-            "trace-index",
-            "trace-query",
-            "trace-read",
+            "io-analysis",
+            "trace-kinds",
+            "storage-format",
+            "chunk-index",
+            "query-language",
+            "query-engine",
         ],
     },
     Room {
@@ -114,12 +114,12 @@ const ROOMS: &[Room] = &[
             "migrations",
             "recording",
             "storage-core",
-            "trace-analysis",
-            "trace-events",
-            "trace-format",
-            "trace-index",
-            "trace-query",
-            "trace-read",
+            "io-analysis",
+            "trace-kinds",
+            "storage-format",
+            "chunk-index",
+            "query-language",
+            "query-engine",
         ],
     },
     // The harness starts the programs and speaks HTTP; what it imports is for judging them.
@@ -129,9 +129,9 @@ const ROOMS: &[Room] = &[
         may_import: &[
             "client",
             "ctf",
-            "trace-events",
-            "trace-format",
-            "trace-query",
+            "trace-kinds",
+            "storage-format",
+            "query-language",
         ],
     },
     Room {
@@ -152,7 +152,7 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "bincode",
-        &["trace-format"],
+        &["storage-format"],
         "bodies inside envelopes alone use it",
     ),
     ("reqwest", &["client"], "the server calls nobody"),
@@ -243,7 +243,7 @@ mod tests {
     fn edges_of_the_table_pass() {
         check(
             "storage-core",
-            &[("trace-format", true), ("tokio", false), ("sled", false)],
+            &[("storage-format", true), ("tokio", false), ("sled", false)],
             &[],
         );
         check("server", &[("storage-core", true), ("axum", false)], &[]);
@@ -259,7 +259,7 @@ mod tests {
         );
         check("ctf", &[("storage-core", true)], &[&format!("ctf {edge}")]);
         check(
-            "trace-index",
+            "chunk-index",
             &[("tokio", false)],
             &["tokio begins on floor 2; this is 1"],
         );

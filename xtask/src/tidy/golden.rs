@@ -142,10 +142,10 @@ mod tests {
 
     #[test]
     fn golden_folders_carry_a_version() {
-        assert!(is_golden("trace-format/golden/v1/frame.bin"));
+        assert!(is_golden("storage-format/golden/v1/frame.bin"));
         assert!(is_golden("migrations/fixtures/v12/x/y.storage"));
         assert!(!is_golden("ctf/tests/golden/pass-a/expect"));
-        assert!(!is_golden("trace-format/golden/v1"));
+        assert!(!is_golden("storage-format/golden/v1"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::source::{Source, word_at};
 const SEALS: &[(&str, &str)] = &[
     ("sled", "storage-core/src/catalog"),
     ("tokio_uring", "storage-core/src/io/uring"),
-    ("bincode", "trace-format/src/"),
+    ("bincode", "storage-format/src/"),
 ];
 
 /// Uses outside the module, and modules that have become two.
@@ -75,7 +75,7 @@ mod tests {
                     "fn f(a: &sled::Tree) {}",
                 ),
                 (
-                    "trace-format/src/body.rs",
+                    "storage-format/src/body.rs",
                     "bincode::serde::encode_to_vec(a)",
                 ),
                 (
@@ -90,13 +90,13 @@ mod tests {
             &[("server/src/main.rs", "fn f() {}\nuse sled;")],
             &[&format!("server/src/main.rs:2: sled {what}")],
         );
-        let what = "bincode is imported by trace-format/src/a.rs already: one module is enough";
+        let what = "bincode is imported by storage-format/src/a.rs already: one module is enough";
         check(
             &[
-                ("trace-format/src/a.rs", "use bincode::Encode;"),
-                ("trace-format/src/b.rs", "use bincode::Decode;"),
+                ("storage-format/src/a.rs", "use bincode::Encode;"),
+                ("storage-format/src/b.rs", "use bincode::Decode;"),
             ],
-            &[&format!("trace-format/src/b.rs:1: {what}")],
+            &[&format!("storage-format/src/b.rs:1: {what}")],
         );
     }
 }

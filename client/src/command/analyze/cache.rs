@@ -1,7 +1,7 @@
 //! Block cache traces.
 
-use trace_analysis::{CacheAnalysis, OutFile, cache_picture};
-use trace_events::rocksdb::BlockCacheTrace;
+use io_analysis::{CacheAnalysis, OutFile, cache_picture};
+use trace_kinds::rocksdb::BlockCacheTrace;
 
 use super::export::CacheExport;
 use super::source::Source;

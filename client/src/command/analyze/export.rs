@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use trace_analysis::{FioIolog, IO_CSV_HEADING, IoAccess, OracleGeneral, put_io_csv};
-use trace_events::rocksdb::{BlockCsv, BlockNumbers, BlockRecord, BlockType, Fingerprints};
+use io_analysis::{FioIolog, IO_CSV_HEADING, IoAccess, OracleGeneral, put_io_csv};
+use trace_kinds::rocksdb::{BlockCsv, BlockNumbers, BlockRecord, BlockType, Fingerprints};
 
 use crate::command::{CommandError, Context};
 
@@ -172,7 +172,7 @@ impl IoExport {
 
 impl PageRequests {
     fn put(&mut self, access: &IoAccess<'_>) -> Result<(), CommandError> {
-        use trace_analysis::Direction;
+        use io_analysis::Direction;
         let (Some(offset), Some(len @ 1..)) = (access.offset, access.len) else {
             return Ok(());
         };

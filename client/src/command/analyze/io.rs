@@ -1,7 +1,7 @@
 //! I/O traces.
 
-use trace_analysis::{IoAnalysis, IoQuestions, RocksdbIo, io_picture};
-use trace_events::rocksdb::IoTrace;
+use io_analysis::{IoAnalysis, IoQuestions, RocksdbIo, io_picture};
+use trace_kinds::rocksdb::IoTrace;
 
 use super::export::IoExport;
 use super::source::Source;

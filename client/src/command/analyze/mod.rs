@@ -11,8 +11,8 @@ mod source;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use io_analysis::{OutFile, PAGE_BYTES};
 use io_trace::BlockType;
-use trace_analysis::{OutFile, PAGE_BYTES};
 
 use self::export::{Export, parse_export};
 use self::options::CacheOptions;

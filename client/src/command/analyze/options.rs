@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use trace_analysis::{
+use io_analysis::{
     AnalysisError, BucketQuestion, Buckets, CacheConfig, CacheQuestions, CorrelationQuestion,
     LabelSet, parse_size,
 };
-use trace_events::rocksdb::Caller;
+use trace_kinds::rocksdb::Caller;
 
 use crate::command::CommandError;
 

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use trace_analysis::{CacheAnalysis, IoAnalysis, LookUps, own_access};
-use trace_events::DecodeError;
-use trace_events::io_trace::{IoTraceRecord, Item, each_item};
+use io_analysis::{CacheAnalysis, IoAnalysis, LookUps, own_access};
+use trace_kinds::DecodeError;
+use trace_kinds::io_trace::{IoTraceRecord, Item, each_item};
 
 use super::export::{CacheExport, IoExport};
 use super::source::Source;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use trace_events::io_trace::{PREAMBLE_BYTES, packet_bytes};
+use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
 
 use crate::command::CommandError;
 

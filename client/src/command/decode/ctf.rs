@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ctf::{ElementReader, ElementText, Procedure};
 use jiff::Timestamp;
-use trace_events::ctf::{
+use trace_kinds::ctf::{
     EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, TraceStream,
     WriteError, WriteOptions, find_traces, losses, write_events,
 };

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use trace_events::io_trace::{IoTraceDecoder, Item, each_item, put_io_trace_line};
-use trace_events::{DecodeError, Decoder};
-use trace_query::FieldTable;
+use query_language::FieldTable;
+use trace_kinds::io_trace::{IoTraceDecoder, Item, each_item, put_io_trace_line};
+use trace_kinds::{DecodeError, Decoder};
 
 use super::Format;
 use super::rocksdb::put_object;

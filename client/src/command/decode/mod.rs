@@ -9,9 +9,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use trace_events::ctf::TimeWindow;
-use trace_events::io_trace::is_io_trace;
-use trace_events::rocksdb::is_trace as is_rocksdb_trace;
+use trace_kinds::ctf::TimeWindow;
+use trace_kinds::io_trace::is_io_trace;
+use trace_kinds::rocksdb::is_trace as is_rocksdb_trace;
 
 use super::{CommandError, Context, Exit};
 

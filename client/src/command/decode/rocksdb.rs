@@ -5,13 +5,13 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use query_language::{FieldTable, Value};
 use serde_json::{Map, Value as Json};
-use trace_events::rocksdb::{
+use trace_kinds::rocksdb::{
     BlockCacheTrace, BlockCsv, IoTrace, Packet, PacketReader, ReadError, RocksdbDecoder,
     RocksdbError, TraceKind, put_io_header, put_io_line,
 };
-use trace_events::{DecodeError, Decoder, Event};
-use trace_query::{FieldTable, Value};
+use trace_kinds::{DecodeError, Decoder, Event};
 
 use super::Format;
 use crate::command::{CommandError, Context};

@@ -1,5 +1,5 @@
-use trace_query::FieldPath;
-use trace_read::{Columns, Format, Limits, Request};
+use query_engine::{Columns, Format, Limits, Request};
+use query_language::FieldPath;
 
 /// What is asked, wherever the answer comes from.
 pub(super) struct Asked {

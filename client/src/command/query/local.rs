@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tokio::runtime::Runtime;
-use trace_query::FieldPath;
-use trace_read::{
+use query_engine::{
     ChunkSource, Limits, Report, StorageSet, StoredLeaf, count, group_by, open_paths, write_rows,
 };
+use query_language::FieldPath;
+use tokio::runtime::Runtime;
 
 use super::asked::Asked;
 use super::print::{explanation, print_count, print_groups};

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use trace_query::Query as Expression;
-use trace_read::{Cancel, Columns, Format, ReadError, Request};
+use query_engine::{Cancel, Columns, Format, ReadError, Request};
+use query_language::Query as Expression;
 
 use super::{CommandError, Context, Exit};
 use asked::Asked;

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use query_engine::{Format, GROUP_COLUMNS, GroupRow, Report, write_group_ndjson, write_groups};
 use serde_json::{Map, Value, json};
-use trace_read::{Format, GROUP_COLUMNS, GroupRow, Report, write_group_ndjson, write_groups};
 
 use super::asked::Asked;
 use super::{CommandError, Context};

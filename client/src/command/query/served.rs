@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use query_engine::{Columns, Format};
 use serde_json::{Value, json};
-use trace_read::{Columns, Format};
 
 use super::asked::Asked;
 use super::print::GroupTable;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use trace_index::{Identity, Provenance, Segment, Source};
-use trace_read::{IndexOptions, Scratch, columns_path, index_files, sidecar_path};
+use chunk_index::{Identity, Provenance, Segment, Source};
+use query_engine::{IndexOptions, Scratch, columns_path, index_files, sidecar_path};
 
 use super::*;
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use ctf::{EventReader, Plan, Procedure};
-use trace_events::dft::TimeUnit;
-use trace_events::rocksdb::{RocksdbDecoder, TraceKind};
-use trace_format::frame::Facts;
+use storage_format::frame::Facts;
+use trace_kinds::dft::TimeUnit;
+use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
 
 use super::{SpanFields, ctf_facts, dft_facts, span_facts};
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use trace_format::{
+use storage_format::{
     FormatErrorKind, LeafId, StorageId,
     paths::{FileName, FileRole},
     storage_file::{FileEntry, StorageFile, StorageState},

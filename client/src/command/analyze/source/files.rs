@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use trace_events::io_trace::is_io_trace;
-use trace_events::rocksdb::{PacketReader, ReadError, RocksdbError};
+use trace_kinds::io_trace::is_io_trace;
+use trace_kinds::rocksdb::{PacketReader, ReadError, RocksdbError};
 
 use super::TraceOf;
 use crate::command::CommandError;

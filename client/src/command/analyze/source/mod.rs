@@ -5,8 +5,8 @@ pub(in crate::command) mod stored;
 
 use std::path::PathBuf;
 
-use trace_events::rocksdb::TraceKind;
-use trace_format::Kind;
+use storage_format::Kind;
+use trace_kinds::rocksdb::TraceKind;
 
 use self::files::Files;
 use self::stored::Stored;

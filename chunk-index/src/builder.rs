@@ -1,0 +1,417 @@
+//! From events to chunk summaries, in one pass.
+
+use std::collections::HashMap;
+
+use query_language::{FieldId, FieldPath, FieldSource, FieldTable, Value};
+
+use crate::OwnedValue;
+use crate::columns::{ChunkColumns, ColumnsBuilder, MISSING, row_number};
+use crate::config::IndexConfig;
+use crate::dimension::{DimensionBuilder, DimensionSummary};
+use crate::members::Members;
+use crate::slowest::{Slowest, SlowestBuilder};
+use crate::statistics::{ChunkStatistics, Group, TimeRange, Totals};
+
+/// What is known of a chunk without decoding it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChunkSummary {
+    /// Counts, times and durations, by category and name.
+    pub statistics: ChunkStatistics,
+    /// One summary for each dimension of the configuration, in its order.
+    pub dimensions: Vec<DimensionSummary>,
+    /// The slowest events, of those whose records were given.
+    pub slowest: Slowest,
+}
+
+/// Takes the events of a chunk, then of the next.
+///
+/// An event costs a few nanoseconds a dimension: a value is compared with the one before it, else
+/// found by a hash over two words; nothing is allocated unless the value is new in the chunk, and
+/// filters, dictionaries and limits are made from the distinct values at the end.
+#[derive(Debug)]
+pub struct ChunkBuilder {
+    config: IndexConfig,
+    entries_max: usize,
+    ids: Vec<FieldId>,
+    ts: FieldId,
+    dur: FieldId,
+    dimensions: Vec<DimensionBuilder>,
+    groups: GroupBuilder,
+    slowest: SlowestBuilder,
+    /// Which dimensions events of one shape have in common, and the places of all others.
+    shaped: Vec<bool>,
+    unshaped: Vec<usize>,
+    shapes: Vec<Option<Shape>>,
+    /// The columns of the chunk that is open, where they are kept.
+    columns: Option<Box<ColumnsBuilder>>,
+    /// The dimension of which the values of all chunks are kept.
+    members: Option<Members>,
+}
+
+/// What the events of one shape have in common in the chunk that is open.
+#[derive(Debug, Clone)]
+struct Shape {
+    /// By dimension: the number of its value, where it is shaped and there.
+    ids: Box<[Option<u32>]>,
+    /// Events that were not yet counted for these values.
+    uncounted: u64,
+    group: GroupPlace,
+}
+
+/// Shapes that are told apart in a chunk.
+const SHAPES_MAX: usize = 1 << 16;
+
+/// Groups that a chunk keeps apart.
+pub(crate) const GROUPS_MAX: usize = 1_024;
+/// Places of `name` and `cat` among the dimensions.
+const NAME: usize = 0;
+const CAT: usize = 1;
+
+impl ChunkBuilder {
+    /// A builder for chunks of events that are decoded with the fields of `table`, to which the
+    /// dimensions, `ts` and `dur` are added.
+    pub fn new(config: IndexConfig, table: &mut FieldTable) -> ChunkBuilder {
+        let ids: Vec<FieldId> = config
+            .dimensions()
+            .iter()
+            .map(|path| table.insert(path))
+            .collect();
+        ChunkBuilder {
+            entries_max: config.entries_max(),
+            ts: table.insert(&FieldPath::new("ts")),
+            dur: table.insert(&FieldPath::new("dur")),
+            dimensions: ids.iter().map(|_| DimensionBuilder::new()).collect(),
+            groups: GroupBuilder::default(),
+            slowest: SlowestBuilder::default(),
+            shaped: vec![false; ids.len()],
+            unshaped: (0..ids.len()).collect(),
+            shapes: Vec::new(),
+            columns: None,
+            members: None,
+            ids,
+            config,
+        }
+    }
+
+    /// Says that events of the same shape have the same values of `fields`. These values are then
+    /// looked up once a chunk and not once an event.
+    pub fn share_by_shape(&mut self, fields: &[&str]) {
+        for (shaped, path) in self.shaped.iter_mut().zip(self.config.dimensions()) {
+            *shaped = fields.contains(&path.as_str());
+        }
+        self.unshaped = (0..self.ids.len()).filter(|at| !self.shaped[*at]).collect();
+    }
+
+    /// What is indexed.
+    pub fn config(&self) -> &IndexConfig {
+        &self.config
+    }
+
+    /// Keeps the columns of the chunks from now on: see [`ChunkBuilder::finish_columns`].
+    pub fn keep_columns(&mut self) {
+        self.columns = Some(Box::new(ColumnsBuilder::new(self.ids.len())));
+    }
+
+    /// Keeps the values of `field` in all chunks from now on, so that the filters of chunks can be
+    /// places in a list of them: see [`ChunkBuilder::take_members`]. Chunks with many values have
+    /// no filter until then.
+    pub fn keep_members(&mut self, field: &FieldPath) {
+        let dimension = self
+            .config
+            .dimensions()
+            .iter()
+            .position(|path| path == field);
+        self.members = dimension.map(Members::new);
+    }
+
+    /// The values that were kept of all chunks so far.
+    pub fn take_members(&mut self) -> Option<Members> {
+        self.members.take()
+    }
+
+    /// Takes one event.
+    #[inline]
+    pub fn add<S: FieldSource + ?Sized>(&mut self, event: &S) {
+        if let Some(length) = self.summarize(event, None) {
+            self.slowest.pass(length);
+        }
+    }
+
+    /// Takes one event with its record: its bytes and where they lie in the decoded content. The
+    /// records of the slowest events are kept, so they must be decodable alone. `shape` is a small
+    /// number, see [`ChunkBuilder::share_by_shape`].
+    #[inline]
+    pub fn add_record<S: FieldSource + ?Sized>(
+        &mut self,
+        event: &S,
+        shape: Option<u32>,
+        raw_offset: u64,
+        record: &[u8],
+    ) {
+        if let Some(length) = self.summarize(event, shape) {
+            self.slowest.add(length, raw_offset, record);
+        }
+    }
+
+    /// Takes one event but for its record; gives its duration.
+    #[inline]
+    fn summarize<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> Option<i64> {
+        let known = match shape {
+            Some(number) => self
+                .shapes
+                .get_mut(number as usize)
+                .and_then(Option::as_mut),
+            None => None,
+        };
+        let place = match known {
+            Some(shape) => {
+                shape.uncounted += 1;
+                let place = shape.group;
+                if let Some(columns) = &mut self.columns {
+                    for (at, shaped) in self.shaped.iter().enumerate() {
+                        if *shaped {
+                            columns.value(
+                                at,
+                                shape.ids[at].map_or(MISSING, |id| row_number(Some(id))),
+                            );
+                        }
+                    }
+                }
+                self.count_unshaped(event);
+                place
+            }
+            None => self.count_all(event, shape),
+        };
+        let totals = self.groups.at(place);
+        totals.events += 1;
+        let (start, length) = (event.field(self.ts), event.field(self.dur));
+        // A value of another type is no time and takes part in no statistic; text is one even where
+        // it spells a number, because a query can ask for its letters.
+        let given = u8::from(start.is_some()) + u8::from(length.is_some());
+        let (start, length) = (start.and_then(Value::whole), length.and_then(Value::whole));
+        let odd = given != u8::from(start.is_some()) + u8::from(length.is_some());
+        totals.odd += u64::from(odd);
+        if let Some(columns) = &mut self.columns {
+            columns.end_row(start, length, odd);
+        }
+        if let Some(length) = length {
+            totals.durations.add(length);
+        }
+        if let Some(start) = start {
+            totals.timed += 1;
+            let end = start.saturating_add(length.unwrap_or(0).max(0));
+            match &mut totals.times {
+                Some(times) => {
+                    times.first = times.first.min(start);
+                    times.last = times.last.max(start);
+                    times.end = times.end.max(end);
+                }
+                none => {
+                    *none = Some(TimeRange {
+                        first: start,
+                        last: start,
+                        end,
+                    });
+                }
+            }
+        }
+        length
+    }
+
+    /// Counts the values that events of one shape need not have in common.
+    #[inline]
+    fn count_unshaped<S: FieldSource + ?Sized>(&mut self, event: &S) {
+        for at in &self.unshaped {
+            let (dimension, id) = (&mut self.dimensions[*at], self.ids[*at]);
+            let row = event.field(id).map_or(MISSING, |value| {
+                row_number(dimension.count(value, self.entries_max))
+            });
+            if let Some(columns) = &mut self.columns {
+                columns.value(*at, row);
+            }
+        }
+    }
+
+    /// Counts all values, and remembers those of a new shape. Gives the place of the group.
+    fn count_all<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> GroupPlace {
+        let mut labels = [Label::MISSING; 2];
+        let mut ids = vec![None; if shape.is_some() { self.ids.len() } else { 0 }];
+        // A value that is not kept has no number to be counted by later.
+        let mut kept = true;
+        for (at, (dimension, id)) in self.dimensions.iter_mut().zip(&self.ids).enumerate() {
+            let value = event.field(*id);
+            let number = value.and_then(|value| dimension.count(value, self.entries_max));
+            if let Some(columns) = &mut self.columns {
+                columns.value(at, value.map_or(MISSING, |_| row_number(number)));
+            }
+            let Some(value) = value else {
+                continue;
+            };
+            if let Some(label) = labels.get_mut(at) {
+                *label = Label::new(value, number);
+            }
+            if self.shaped[at] {
+                kept &= number.is_some();
+                if let Some(place) = ids.get_mut(at) {
+                    *place = number;
+                }
+            }
+        }
+        let group = self.groups.place(labels[NAME], labels[CAT]);
+        if let Some(number) = shape.map(|number| number as usize)
+            && number < SHAPES_MAX
+            && kept
+        {
+            if number >= self.shapes.len() {
+                self.shapes.resize(number + 1, None);
+            }
+            self.shapes[number] = Some(Shape {
+                ids: ids.into(),
+                uncounted: 0,
+                group,
+            });
+        }
+        group
+    }
+
+    /// Counts the values of shapes as often as their events came.
+    fn count_shapes(&mut self) {
+        for shape in self.shapes.drain(..).flatten() {
+            for (dimension, id) in self.dimensions.iter_mut().zip(&shape.ids) {
+                if let Some(id) = id {
+                    dimension.count_again(*id, shape.uncounted);
+                }
+            }
+        }
+    }
+
+    /// The columns of the events since the last chunk, where they are kept; to be asked for in
+    /// front of [`ChunkBuilder::finish`].
+    pub fn finish_columns(&mut self) -> Option<ChunkColumns> {
+        let dimensions = &self.dimensions;
+        let columns = self.columns.as_mut()?;
+        Some(columns.finish(|dimension| dimensions[dimension].values()))
+    }
+
+    /// The summary of the events since the last one; begins anew for the next chunk.
+    pub fn finish(&mut self) -> ChunkSummary {
+        self.count_shapes();
+        let label = |dimension: &DimensionBuilder, label: Label| match label.id() {
+            None => None,
+            Some(id) => match dimension.value(id) {
+                Some(OwnedValue::Str(text)) => Some(text),
+                _ => None,
+            },
+        };
+        let groups = std::mem::take(&mut self.groups);
+        let statistics = ChunkStatistics {
+            groups: groups
+                .groups
+                .into_iter()
+                .map(|(name, cat, totals)| Group {
+                    name: label(&self.dimensions[NAME], name),
+                    cat: label(&self.dimensions[CAT], cat),
+                    totals,
+                })
+                .collect(),
+            other: groups.other,
+        };
+        let (config, members) = (&self.config, &mut self.members);
+        ChunkSummary {
+            statistics,
+            slowest: self.slowest.finish(),
+            dimensions: self
+                .dimensions
+                .iter_mut()
+                .enumerate()
+                .map(|(at, dimension)| {
+                    let members = members.as_mut().filter(|kept| kept.dimension() == at);
+                    dimension.finish(config, members)
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The number of a category or a name in its chunk, plus one; or that there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Label(u32);
+
+impl Label {
+    /// The event lacks the field.
+    const MISSING: Label = Label(0);
+    /// The field is not text, or its value was not kept.
+    const UNKNOWN: Label = Label(u32::MAX);
+
+    #[inline]
+    fn new(value: Value<'_>, number: Option<u32>) -> Label {
+        match (value, number) {
+            (Value::Str(_), Some(number)) => Label(number + 1),
+            _ => Label::UNKNOWN,
+        }
+    }
+
+    fn id(self) -> Option<u32> {
+        self.0.checked_sub(1)
+    }
+}
+
+/// The totals of the pairs of name and category that a chunk has had so far.
+#[derive(Debug, Default)]
+struct GroupBuilder {
+    groups: Vec<(Label, Label, Totals)>,
+    /// By name: the category that it came with first, and the place of that group.
+    firsts: Vec<Option<(Label, u32)>>,
+    /// All further pairs.
+    more: HashMap<(Label, Label), u32>,
+    other: Totals,
+}
+
+/// Where the totals of a group are: its place, or none for those of other events.
+type GroupPlace = Option<u32>;
+
+impl GroupBuilder {
+    #[inline]
+    fn at(&mut self, place: GroupPlace) -> &mut Totals {
+        match place {
+            Some(place) => &mut self.groups[place as usize].2,
+            None => &mut self.other,
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, name: Label, cat: Label) -> GroupPlace {
+        if let Some(Some((first, place))) = self.firsts.get(name.0 as usize)
+            && *first == cat
+        {
+            return Some(*place);
+        }
+        self.find(name, cat)
+    }
+
+    #[inline(never)]
+    fn find(&mut self, name: Label, cat: Label) -> GroupPlace {
+        if name == Label::UNKNOWN || cat == Label::UNKNOWN {
+            return None;
+        }
+        if let Some(place) = self.more.get(&(name, cat)) {
+            return Some(*place);
+        }
+        let place = u32::try_from(self.groups.len()).ok()?;
+        if self.groups.len() >= GROUPS_MAX {
+            return None;
+        }
+        self.groups.push((name, cat, Totals::default()));
+        let at = name.0 as usize;
+        if at >= self.firsts.len() {
+            self.firsts.resize(at + 1, None);
+        }
+        match &mut self.firsts[at] {
+            Some(_) => {
+                self.more.insert((name, cat), place);
+            }
+            none => *none = Some((cat, place)),
+        }
+        Some(place)
+    }
+}

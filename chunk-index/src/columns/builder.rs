@@ -1,0 +1,127 @@
+//! From the events of a chunk to its columns.
+
+use query_language::Value;
+
+use super::bits::Bits;
+use super::integers::{self, Integers};
+use super::{ROWS_MAX, values};
+
+/// The columns of a chunk, encoded: `ts`, `dur` and then the dimensions of the configuration.
+/// `None` for those that are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChunkColumns {
+    pub(super) events: u64,
+    pub(super) columns: Vec<Option<Vec<u8>>>,
+}
+
+/// Collects the columns of a chunk.
+#[derive(Debug)]
+pub(crate) struct ColumnsBuilder {
+    times: [Times; 2],
+    numbers: Vec<Vec<u16>>,
+    rows: usize,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    values: Vec<i64>,
+    /// The rows that have none.
+    missing: Vec<u32>,
+    /// One was no whole number of nanoseconds.
+    lost: bool,
+}
+
+/// The number of a row of which the event lacks the field.
+pub(crate) const MISSING: u16 = 0;
+/// The number of a row whose value is not kept.
+pub(crate) const LOST: u16 = u16::MAX;
+
+/// The number of a row with a value that has this number in the chunk, if it has one.
+#[inline]
+pub(crate) fn row_number(number: Option<u32>) -> u16 {
+    let number = number.and_then(|number| u16::try_from(number).ok());
+    // The number behind the last one is that of what is lost.
+    number.map_or(LOST, |number| number.saturating_add(1))
+}
+
+impl ColumnsBuilder {
+    pub(crate) fn new(dimensions: usize) -> ColumnsBuilder {
+        ColumnsBuilder {
+            times: Default::default(),
+            numbers: vec![Vec::new(); dimensions],
+            rows: 0,
+        }
+    }
+
+    /// Adds the value of one more row of a dimension.
+    #[inline]
+    pub(crate) fn value(&mut self, dimension: usize, number: u16) {
+        if self.rows < ROWS_MAX {
+            self.numbers[dimension].push(number);
+        }
+    }
+
+    /// Ends a row with its times: `None` for one that is missing; `odd` where one of them is there
+    /// and is no whole number of nanoseconds.
+    #[inline]
+    pub(crate) fn end_row(&mut self, start: Option<i64>, length: Option<i64>, odd: bool) {
+        if self.rows < ROWS_MAX {
+            for (times, value) in self.times.iter_mut().zip([start, length]) {
+                if value.is_none() {
+                    times.missing.push(self.rows as u32);
+                }
+                let like_before = || times.values.last().copied().unwrap_or(0);
+                let value = value.unwrap_or_else(like_before);
+                times.values.push(value);
+                times.lost |= odd;
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// The columns of the events so far, where the values of a dimension are `of_dimension`'s.
+    /// Begins anew for the next chunk.
+    pub(crate) fn finish<'a, V>(&mut self, of_dimension: impl Fn(usize) -> V) -> ChunkColumns
+    where
+        V: ExactSizeIterator<Item = Value<'a>>,
+    {
+        let rows = std::mem::take(&mut self.rows);
+        let mut columns = Vec::new();
+        for (place, times) in self.times.iter_mut().enumerate() {
+            let times = std::mem::take(times);
+            columns.push((rows <= ROWS_MAX && !times.lost).then(|| {
+                let mut out = Vec::new();
+                integers::encode(&times.into_integers(), place == super::TS, &mut out);
+                out
+            }));
+        }
+        for (dimension, numbers) in self.numbers.iter_mut().enumerate() {
+            let kept = rows <= ROWS_MAX && !numbers.contains(&LOST);
+            columns.push(kept.then(|| {
+                let mut out = Vec::new();
+                values::encode(of_dimension(dimension), numbers, &mut out);
+                out
+            }));
+            numbers.clear();
+        }
+        ChunkColumns {
+            events: rows as u64,
+            columns,
+        }
+    }
+}
+
+impl Times {
+    fn into_integers(self) -> Integers {
+        let rows = self.values.len();
+        let present = (!self.missing.is_empty()).then(|| {
+            let mut present = Bits::all(rows, true);
+            present.clear(self.missing.iter().map(|row| *row as usize));
+            present
+        });
+        Integers {
+            values: self.values,
+            present,
+        }
+    }
+}

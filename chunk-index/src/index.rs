@@ -1,0 +1,309 @@
+//! An index: the chunks of a file and their summaries, of which any part may be absent.
+
+use std::sync::Arc;
+
+use query_language::FieldPath;
+
+use crate::builder::ChunkSummary;
+use crate::checkpoint::Checkpoint;
+use crate::chunk::{Chunk, Identity};
+use crate::config::IndexConfig;
+use crate::dictionary::Dictionary;
+use crate::filter::ChunkFilter;
+use crate::lexicon::Lexicon;
+use crate::slowest::Slowest;
+use crate::statistics::ChunkStatistics;
+use crate::zone::Zone;
+
+/// Chunks whose summaries lie in one block of a sidecar, and are fetched together.
+pub const BLOCK_CHUNKS: usize = 64;
+
+/// The chunks of a file with what is known of them.
+///
+/// An index under construction has everything; one that was opened from a sidecar has the chunks,
+/// and the blocks that were loaded so far. What is absent never leads to a wrong answer: the pruner
+/// takes it for "may match".
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Index {
+    pub(crate) identity: Identity,
+    pub(crate) config_hash: u64,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) statistics: Column<ChunkStatistics>,
+    /// Whether the statistics that are there have their sketches.
+    pub(crate) sketches: Vec<bool>,
+    pub(crate) slowest: Column<Slowest>,
+    pub(crate) dimensions: Vec<Dimension>,
+    pub(crate) checkpoints: Vec<Checkpoint>,
+    pub(crate) attachments: Vec<Attachment>,
+}
+
+/// A dimension over all chunks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Dimension {
+    pub(crate) path: FieldPath,
+    pub(crate) limits: Column<(Zone, Option<Dictionary>)>,
+    pub(crate) filters: Column<Option<ChunkFilter>>,
+    pub(crate) lexicon: Kept,
+}
+
+/// The list of all values of a dimension.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kept {
+    /// There is none.
+    Nowhere,
+    /// It is still in the sidecar.
+    Stored,
+    Loaded(Arc<Lexicon>),
+}
+
+impl Dimension {
+    fn new(path: FieldPath) -> Dimension {
+        Dimension {
+            path,
+            limits: Column::default(),
+            filters: Column::default(),
+            lexicon: Kept::Nowhere,
+        }
+    }
+}
+
+/// Something that an adapter keeps beside the index, such as the names behind DFTracer's hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its name.
+    pub name: String,
+    /// Its bytes; `None` while they are not loaded.
+    pub bytes: Option<Arc<[u8]>>,
+}
+
+/// The filters of one block.
+pub type FilterBlock = Arc<Vec<Option<ChunkFilter>>>;
+
+/// One thing a chunk, in blocks that may be absent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Column<T> {
+    pub(crate) blocks: Vec<Option<Arc<Vec<T>>>>,
+}
+
+impl<T> Default for Column<T> {
+    fn default() -> Column<T> {
+        Column { blocks: Vec::new() }
+    }
+}
+
+impl<T: Clone> Column<T> {
+    pub(crate) fn absent(chunks: usize) -> Column<T> {
+        Column {
+            blocks: vec![None; chunks.div_ceil(BLOCK_CHUNKS)],
+        }
+    }
+
+    pub(crate) fn get(&self, chunk: usize) -> Option<&T> {
+        let block = self.blocks.get(chunk / BLOCK_CHUNKS)?.as_ref()?;
+        block.get(chunk % BLOCK_CHUNKS)
+    }
+
+    pub(crate) fn has_block(&self, block: usize) -> bool {
+        self.blocks.get(block).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn push(&mut self, value: T) {
+        match self.blocks.last_mut() {
+            Some(Some(block)) if block.len() < BLOCK_CHUNKS => Arc::make_mut(block).push(value),
+            _ => self.blocks.push(Some(Arc::new(vec![value]))),
+        }
+    }
+}
+
+impl Index {
+    /// An empty index for the dimensions of `config`.
+    pub fn new(config: &IndexConfig) -> Index {
+        Index {
+            config_hash: config.hash(),
+            dimensions: config
+                .dimensions()
+                .iter()
+                .map(|path| Dimension::new(path.clone()))
+                .collect(),
+            ..Index::default()
+        }
+    }
+
+    /// Chunks of which nothing is known but what they tell themselves: counts and times.
+    pub fn of_chunks(chunks: Vec<Chunk>) -> Index {
+        Index {
+            chunks,
+            ..Index::default()
+        }
+    }
+
+    /// Adds a chunk, whose counts and times are taken from `summary`. The summary was made with
+    /// the configuration of this index.
+    pub fn push(&mut self, mut chunk: Chunk, summary: ChunkSummary) {
+        assert_eq!(
+            summary.dimensions.len(),
+            self.dimensions.len(),
+            "a summary has the dimensions of its index"
+        );
+        chunk.summarize(&summary.statistics);
+        self.chunks.push(chunk);
+        self.statistics.push(summary.statistics);
+        self.sketches.resize(self.statistics.blocks.len(), true);
+        self.slowest.push(summary.slowest);
+        for (dimension, summary) in self.dimensions.iter_mut().zip(summary.dimensions) {
+            dimension.limits.push((summary.zone, summary.dictionary));
+            dimension.filters.push(summary.filter);
+        }
+    }
+
+    /// Adds the dimensions of `config` that this index lacks, from `summaries` of the same chunks
+    /// made with `config`. Nothing else changes.
+    ///
+    /// # Errors
+    /// When the summaries are of other chunks: another number of them, or of events in one.
+    pub fn extend(
+        &mut self,
+        config: &IndexConfig,
+        summaries: &[ChunkSummary],
+    ) -> Result<(), OtherChunks> {
+        let events = summaries.iter().map(|summary| summary.statistics.events());
+        if !events.eq(self.chunks.iter().map(|chunk| chunk.events)) {
+            return Err(OtherChunks);
+        }
+        for (at, path) in config.dimensions().iter().enumerate() {
+            if self.dimension(path).is_some() {
+                continue;
+            }
+            let mut dimension = Dimension::new(path.clone());
+            for summary in summaries {
+                let added = summary.dimensions.get(at).ok_or(OtherChunks)?;
+                dimension
+                    .limits
+                    .push((added.zone.clone(), added.dictionary.clone()));
+                dimension.filters.push(added.filter.clone());
+            }
+            self.dimensions.push(dimension);
+        }
+        Ok(())
+    }
+
+    /// What the indexed file was.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Says what the indexed file is.
+    pub fn set_identity(&mut self, identity: Identity) {
+        self.identity = identity;
+    }
+
+    /// [`IndexConfig::hash`] of the configuration it was made with.
+    pub fn config_hash(&self) -> u64 {
+        self.config_hash
+    }
+
+    /// The chunks in the order of the file.
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// The indexed fields.
+    pub fn dimensions(&self) -> Vec<FieldPath> {
+        self.dimensions
+            .iter()
+            .map(|dimension| dimension.path.clone())
+            .collect()
+    }
+
+    /// The statistics of a chunk, if they are loaded. Their sketches may be empty until those are
+    /// loaded too.
+    pub fn statistics(&self, chunk: usize) -> Option<&ChunkStatistics> {
+        self.statistics.get(chunk)
+    }
+
+    /// The limits and the dictionary of a field in a chunk, if they are there and loaded.
+    pub fn limits(&self, field: &FieldPath, chunk: usize) -> Option<(&Zone, Option<&Dictionary>)> {
+        let (zone, dictionary) = self.dimension(field)?.limits.get(chunk)?;
+        Some((zone, dictionary.as_ref()))
+    }
+
+    /// The filter of a field in a chunk, if there is one and it is loaded.
+    pub fn filter(&self, field: &FieldPath, chunk: usize) -> Option<&ChunkFilter> {
+        self.dimension(field)?.filters.get(chunk)?.as_ref()
+    }
+
+    /// The values of a field in the whole file, if they are kept and loaded.
+    pub fn lexicon(&self, field: &FieldPath) -> Option<&Arc<Lexicon>> {
+        match &self.dimension(field)?.lexicon {
+            Kept::Loaded(lexicon) => Some(lexicon),
+            Kept::Nowhere | Kept::Stored => None,
+        }
+    }
+
+    /// Keeps the list of which the filters of a dimension tell places; nothing for a field that is
+    /// none.
+    pub fn set_lexicon(&mut self, field: &FieldPath, lexicon: Lexicon) {
+        let mut dimensions = self.dimensions.iter_mut();
+        if let Some(dimension) = dimensions.find(|dimension| dimension.path == *field) {
+            dimension.lexicon = Kept::Loaded(Arc::new(lexicon));
+        }
+    }
+
+    /// The slowest events of a chunk, if they are loaded.
+    pub fn slowest(&self, chunk: usize) -> Option<&Slowest> {
+        self.slowest.get(chunk)
+    }
+
+    /// Where the decoder can begin inside the compressed file.
+    pub fn checkpoints(&self) -> &[Checkpoint] {
+        &self.checkpoints
+    }
+
+    /// Sets where the decoder can begin, in the order of the file.
+    pub fn set_checkpoints(&mut self, checkpoints: Vec<Checkpoint>) {
+        self.checkpoints = checkpoints;
+    }
+
+    /// The last checkpoint at or before a place in the decoded content.
+    pub fn checkpoint_before(&self, raw_offset: u64) -> Option<&Checkpoint> {
+        let after = self
+            .checkpoints
+            .partition_point(|checkpoint| checkpoint.raw_offset <= raw_offset);
+        self.checkpoints.get(after.checked_sub(1)?)
+    }
+
+    /// What an adapter keeps beside the index.
+    pub fn attachments(&self) -> &[Attachment] {
+        &self.attachments
+    }
+
+    /// Keeps `bytes` beside the index, in place of what had this name.
+    pub fn attach(&mut self, name: &str, bytes: Vec<u8>) {
+        self.attachments
+            .retain(|attachment| attachment.name != name);
+        self.attachments.push(Attachment {
+            name: name.to_owned(),
+            bytes: Some(bytes.into()),
+        });
+    }
+
+    /// The bytes of an attachment, if it is there and loaded.
+    pub fn attachment(&self, name: &str) -> Option<&Arc<[u8]>> {
+        let found = self
+            .attachments
+            .iter()
+            .find(|attachment| attachment.name == name);
+        found?.bytes.as_ref()
+    }
+
+    pub(crate) fn dimension(&self, path: &FieldPath) -> Option<&Dimension> {
+        self.dimensions
+            .iter()
+            .find(|dimension| dimension.path == *path)
+    }
+}
+
+/// Summaries that are not of the chunks of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the summaries are of other chunks than the index has; index the file anew")]
+pub struct OtherChunks;

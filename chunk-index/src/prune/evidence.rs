@@ -1,0 +1,346 @@
+//! What the summaries say about one predicate.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use query_language::{Condition, FieldPath, Matcher, Number, Predicate, Scalar, Value};
+
+use super::Tier;
+use super::limits::{NumberRange, Verdict};
+use crate::chunk::Chunk;
+use crate::index::Index;
+use crate::statistics::{Group, Totals};
+use crate::value::{ValueTypes, hash_bool, hash_number, hash_text};
+use crate::zone::Zone;
+use crate::{ChunkFilter, Dictionary, Lexicon};
+
+/// Hashes of a list that are looked up in a filter; a longer list rules out nothing there.
+const HASHES_MAX: usize = 1 << 16;
+
+/// A predicate, prepared.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    field: FieldPath,
+    role: Role,
+    condition: Condition<Scalar>,
+    matcher: Matcher,
+    /// The values of which one must be there, as filters know them.
+    hashes: Option<Vec<u64>>,
+    /// Their places in the lexicon of the index that was asked last.
+    places: Mutex<Option<PlacesIn>>,
+}
+
+/// Places, and the lexicon that they are of.
+type PlacesIn = (Arc<Lexicon>, Arc<[u32]>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Time,
+    Duration,
+    Name,
+    Cat,
+    Other,
+}
+
+/// Events of which names, times and durations are known together.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) events: u64,
+    odd: u64,
+    times: Range,
+    durations: Range,
+    name: Label<'a>,
+    cat: Label<'a>,
+}
+
+/// The category or the name that events have in common.
+#[derive(Debug, Clone, Copy)]
+enum Label<'a> {
+    Known(&'a [u8]),
+    /// They have none.
+    Missing,
+    /// They may have any.
+    Unknown,
+}
+
+impl<'a> Label<'a> {
+    fn of(label: &'a Option<Box<[u8]>>) -> Label<'a> {
+        label.as_deref().map_or(Label::Missing, Label::Known)
+    }
+}
+
+/// Limits of a time of events.
+#[derive(Debug, Clone, Copy)]
+enum Range {
+    /// So many events have it, between these limits.
+    Known(u64, Option<(i64, i64)>),
+    Unknown,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn group(group: &'a Group) -> Subject<'a> {
+        Subject {
+            name: Label::of(&group.name),
+            cat: Label::of(&group.cat),
+            ..Subject::other(&group.totals)
+        }
+    }
+
+    /// Events whose name and category are not known.
+    pub(crate) fn other(totals: &Totals) -> Subject<'a> {
+        let times = totals.times.map(|times| (times.first, times.last));
+        let durations = &totals.durations;
+        Subject {
+            events: totals.events,
+            odd: totals.odd,
+            times: Range::Known(totals.timed, times),
+            durations: Range::Known(durations.count, durations.range()),
+            name: Label::Unknown,
+            cat: Label::Unknown,
+        }
+    }
+
+    /// What is left of these events without those that are slower than `floor`, and without all
+    /// that have a duration where it is `None`; `None` when nothing is left.
+    pub(crate) fn without_slower(self, floor: Option<i64>) -> Option<Subject<'a>> {
+        let Range::Known(count, limits) = self.durations else {
+            return Some(self);
+        };
+        let left = limits
+            .zip(floor)
+            .map(|((min, max), floor)| (min, max.min(floor)))
+            .filter(|(min, max)| min <= max);
+        // Whether all of these events have a duration stays as it was.
+        (left.is_some() || count < self.events).then_some(Subject {
+            durations: Range::Known(count, left),
+            ..self
+        })
+    }
+
+    /// A chunk of which the statistics are not loaded.
+    pub(crate) fn chunk(chunk: &Chunk) -> Subject<'a> {
+        Subject {
+            events: chunk.events,
+            odd: chunk.odd,
+            times: Range::Known(
+                chunk.timed,
+                chunk.times.map(|times| (times.first, times.last)),
+            ),
+            durations: Range::Unknown,
+            name: Label::Unknown,
+            cat: Label::Unknown,
+        }
+    }
+}
+
+impl Leaf {
+    pub(crate) fn new(predicate: &Predicate<Scalar>) -> Leaf {
+        let Predicate {
+            field, condition, ..
+        } = predicate;
+        Leaf {
+            role: match field.as_str() {
+                "ts" => Role::Time,
+                "dur" => Role::Duration,
+                "name" => Role::Name,
+                "cat" => Role::Cat,
+                _ => Role::Other,
+            },
+            matcher: Matcher::new(condition),
+            hashes: hashes(condition),
+            places: Mutex::new(None),
+            field: field.clone(),
+            condition: condition.clone(),
+        }
+    }
+
+    /// Whether the statistics of groups can answer more than the table of chunks, which has the
+    /// times.
+    pub(crate) fn asks_statistics(&self) -> bool {
+        matches!(self.role, Role::Duration | Role::Name | Role::Cat)
+    }
+
+    /// Whether it asks for the duration.
+    pub(crate) fn asks_duration(&self) -> bool {
+        self.role == Role::Duration
+    }
+
+    /// Whether the evidence of a later tier about `field` can answer more than the statistics.
+    pub(crate) fn asks(&self, field: &FieldPath, tier: Tier) -> bool {
+        self.role == Role::Other
+            && self.field == *field
+            && (tier != Tier::Filters || self.hashes.is_some())
+    }
+
+    /// What names, times and durations say.
+    pub(crate) fn ask(&self, subject: &Subject<'_>) -> Verdict {
+        match self.role {
+            Role::Time => self.ask_range(subject.times, subject),
+            Role::Duration => self.ask_range(subject.durations, subject),
+            Role::Name => self.ask_label(subject.name),
+            Role::Cat => self.ask_label(subject.cat),
+            Role::Other => Verdict::UNKNOWN,
+        }
+    }
+
+    fn ask_range(&self, range: Range, subject: &Subject<'_>) -> Verdict {
+        let Range::Known(count, limits) = range else {
+            return Verdict::UNKNOWN;
+        };
+        let verdict = match limits {
+            Some((min, max)) => NumberRange {
+                min: Number::Int(i128::from(min)),
+                max: Number::Int(i128::from(max)),
+            }
+            .verdict(&self.condition),
+            None => Verdict::NONE,
+        };
+        Verdict {
+            may: verdict.may || subject.odd > 0,
+            all: verdict.all && count == subject.events,
+        }
+    }
+
+    fn ask_label(&self, label: Label<'_>) -> Verdict {
+        match label {
+            Label::Known(text) if self.matcher.passes(Value::Str(text)) => Verdict::ALL,
+            Label::Known(_) | Label::Missing => Verdict::NONE,
+            Label::Unknown => Verdict::UNKNOWN,
+        }
+    }
+
+    /// What the summary of the field's dimension says of the whole chunk; `None` when the groups
+    /// of a chunk answer instead.
+    pub(crate) fn ask_dimension(&self, index: &Index, chunk: usize, tier: Tier) -> Option<Verdict> {
+        let grouped = match self.role {
+            Role::Time | Role::Duration => true,
+            // Statistics that are not loaded leave it to the dimension.
+            Role::Name | Role::Cat => index.statistics(chunk).is_some_and(|s| s.other.events == 0),
+            Role::Other => false,
+        };
+        if grouped {
+            return None;
+        }
+        if tier < Tier::Dictionaries {
+            return (self.role == Role::Other).then_some(Verdict::UNKNOWN);
+        }
+        let events = index.chunks()[chunk].events;
+        let mut verdict = match index.limits(&self.field, chunk) {
+            Some((zone, dictionary)) => self.ask_limits(zone, dictionary, events),
+            None => Verdict::UNKNOWN,
+        };
+        if tier == Tier::Filters
+            && let Some(filter) = index.filter(&self.field, chunk)
+        {
+            verdict.may &= self.ask_filter(filter, index.lexicon(&self.field));
+        }
+        Some(verdict)
+    }
+
+    fn ask_limits(&self, zone: &Zone, dictionary: Option<&Dictionary>, events: u64) -> Verdict {
+        if zone.present == 0 {
+            return Verdict::NONE;
+        }
+        if let Some(dictionary) = dictionary {
+            let (mut may, mut all) = (false, zone.present == events);
+            for (value, _) in dictionary.entries() {
+                let passes = self.matcher.passes(value.as_value());
+                may |= passes;
+                all &= passes;
+            }
+            return Verdict { may, all };
+        }
+        let range = zone.numbers.map(|(min, max)| NumberRange { min, max });
+        let numeric = ValueTypes::INT
+            .with(ValueTypes::UINT)
+            .with(ValueTypes::FLOAT);
+        if let Some(range) = range
+            && numeric.with(zone.types) == numeric
+        {
+            let verdict = range.verdict(&self.condition);
+            return Verdict {
+                may: verdict.may,
+                all: verdict.all && zone.present == events,
+            };
+        }
+        Verdict {
+            may: self.may_by_limits(zone, range),
+            all: matches!(self.condition, Condition::Exists) && zone.present == events,
+        }
+    }
+
+    /// Whether a value of mixed types can pass.
+    fn may_by_limits(&self, zone: &Zone, range: Option<NumberRange>) -> bool {
+        let texts = zone.texts.as_ref();
+        let compare = |op, scalar: &Scalar| match scalar {
+            Scalar::Number(literal) => range.is_some_and(|r| r.compare(op, *literal).may),
+            Scalar::Str(literal) => texts.is_some_and(|t| t.may_compare(op, literal)),
+            Scalar::Bool(_) => zone.types.has(ValueTypes::BOOL),
+        };
+        match &self.condition {
+            Condition::Exists | Condition::In { negated: true, .. } => true,
+            Condition::Compare(op, scalar) => compare(*op, scalar),
+            Condition::In { values, .. } => values
+                .iter()
+                .any(|scalar| compare(query_language::CompareOp::Eq, scalar)),
+            Condition::Matches(_) => texts.is_some(),
+            // What occurs in a text need not be between its limits.
+            Condition::Contains(_) => texts.is_some(),
+            Condition::StartsWith(prefix) => {
+                texts.is_some_and(|texts| texts.may_start_with(prefix.as_bytes()))
+            }
+        }
+    }
+
+    fn ask_filter(&self, filter: &ChunkFilter, lexicon: Option<&Arc<Lexicon>>) -> bool {
+        let Some(hashes) = &self.hashes else {
+            return true;
+        };
+        match (filter, lexicon) {
+            (ChunkFilter::Bloom(filter), _) => hashes.iter().any(|hash| filter.may_contain(*hash)),
+            (ChunkFilter::Places(places), Some(lexicon)) => {
+                places.have_any(&self.places_in(lexicon))
+            }
+            (ChunkFilter::Places(_), None) => true,
+        }
+    }
+
+    /// The places of the values of which one must be there, ascending; looked up once an index.
+    fn places_in(&self, lexicon: &Arc<Lexicon>) -> Arc<[u32]> {
+        // What is kept is replaced whole, so it is good even where somebody panicked.
+        let mut kept = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, places)) = &*kept
+            && Arc::ptr_eq(known, lexicon)
+        {
+            return Arc::clone(places);
+        }
+        let mut places = Vec::new();
+        match &self.condition {
+            Condition::Compare(_, scalar) => lexicon.find(scalar, &mut places),
+            Condition::In { values, .. } => lexicon.find_all(values, &mut places),
+            _ => {}
+        }
+        places.sort_unstable();
+        places.dedup();
+        let places: Arc<[u32]> = places.into();
+        *kept = Some((Arc::clone(lexicon), Arc::clone(&places)));
+        places
+    }
+}
+
+/// The hashes of which one is in the filter of every chunk that matches; `None` when the condition
+/// asks for more than equality.
+fn hashes(condition: &Condition<Scalar>) -> Option<Vec<u64>> {
+    let hash = |scalar: &Scalar| match scalar {
+        Scalar::Str(text) => hash_text(text),
+        Scalar::Number(number) => hash_number(*number),
+        Scalar::Bool(value) => hash_bool(*value),
+    };
+    match condition {
+        Condition::Compare(query_language::CompareOp::Eq, scalar) => Some(vec![hash(scalar)]),
+        Condition::In {
+            values,
+            negated: false,
+        } if values.len() <= HASHES_MAX => Some(values.iter().map(hash).collect()),
+        _ => None,
+    }
+}

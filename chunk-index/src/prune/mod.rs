@@ -1,0 +1,369 @@
+//! Which chunks can hold an event that a filter passes, and which of them need not even be read.
+//!
+//! The filter is walked with two questions about a chunk at once: *may* an event of it match, and
+//! do *all* of them? `and` and `or` combine both answers; `not` swaps them: not every event
+//! matches, so one may fail; and none may match, so all fail. An answer is only ever wrong on the
+//! safe side: what is not known is "may match, not all do".
+//!
+//! The walk is made for each group of events of one category and name, whose names, times and
+//! durations are known together: `name == "read" and dur > 5s` rules out a chunk in which only
+//! writes took that long.
+//!
+//! Three tiers of evidence follow each other, each asked only about the chunks that are left, so
+//! that a reader far away fetches little: the statistics of the groups, the limits and
+//! dictionaries of the dimensions, and the Bloom filters.
+
+mod evidence;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use query_language::{Expr, FieldPath, Filter, Program};
+
+use crate::index::{BLOCK_CHUNKS, Index};
+use crate::sidecar::{Block, BlockKind, Sidecar};
+use crate::slowest::SlowRecord;
+use crate::statistics::ChunkStatistics;
+
+use evidence::{Leaf, Subject};
+use limits::Verdict;
+
+/// A kind of evidence, from the cheapest to the dearest to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Times, durations, categories and names.
+    Statistics,
+    /// Limits and dictionaries of dimensions.
+    Dictionaries,
+    /// Bloom filters.
+    Filters,
+}
+
+impl Tier {
+    /// All tiers in their order.
+    pub const ALL: [Tier; 3] = [Tier::Statistics, Tier::Dictionaries, Tier::Filters];
+}
+
+/// The chunks that are left, and how many each tier ruled out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruning {
+    /// Chunks that may hold a match, ascending.
+    pub candidates: Vec<usize>,
+    /// All chunks.
+    pub total: usize,
+    /// Chunks ruled out by each tier, in the order of [`Tier::ALL`].
+    pub ruled_out: [usize; 3],
+}
+
+impl Pruning {
+    /// The begin: all chunks of `index` are candidates.
+    pub fn begin(index: &Index) -> Pruning {
+        let total = index.chunks().len();
+        Pruning {
+            candidates: (0..total).collect(),
+            total,
+            ruled_out: [0; 3],
+        }
+    }
+}
+
+/// A filter ready to be held against indexes.
+#[derive(Debug)]
+pub struct Pruner {
+    root: Node,
+    leaves: Vec<Leaf>,
+    /// The one field that the filter asks for, and the filter as a program over it.
+    single: Option<(FieldPath, Program)>,
+}
+
+#[derive(Debug)]
+enum Node {
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Not(Box<Node>),
+    Leaf(usize),
+}
+
+impl Pruner {
+    /// Prepares `filter`.
+    pub fn new(filter: &Filter) -> Pruner {
+        let mut leaves = Vec::new();
+        let root = node(filter, &mut leaves);
+        Pruner {
+            root,
+            single: single_field(filter),
+            leaves,
+        }
+    }
+
+    /// Rules out chunks by all evidence that is loaded, tier by tier.
+    pub fn run(&self, index: &Index) -> Pruning {
+        let mut pruning = Pruning::begin(index);
+        for tier in Tier::ALL {
+            self.apply(index, tier, &mut pruning);
+        }
+        pruning
+    }
+
+    /// Rules out candidates by the evidence of `tier` and of those before it, as far as it is
+    /// loaded.
+    pub fn apply(&self, index: &Index, tier: Tier, pruning: &mut Pruning) {
+        let before = pruning.candidates.len();
+        pruning
+            .candidates
+            .retain(|chunk| self.verdict(index, *chunk, tier).may);
+        pruning.ruled_out[tier as usize] += before - pruning.candidates.len();
+    }
+
+    /// The blocks that [`Pruner::apply`] could use for `tier` and that are not loaded yet.
+    pub fn wanted(&self, sidecar: &Sidecar, tier: Tier, pruning: &Pruning) -> Vec<Block> {
+        let numbers = block_numbers(pruning);
+        let kinds = match tier {
+            Tier::Statistics => [BlockKind::Statistics; 2],
+            Tier::Dictionaries => [BlockKind::Limits; 2],
+            Tier::Filters => [BlockKind::Filters, BlockKind::Lexicon],
+        };
+        // There is one lexicon for the chunks of all numbers.
+        let numbered = |block: &Block| match block.kind {
+            BlockKind::Lexicon => !numbers.is_empty(),
+            _ => numbers.contains(&(block.number as usize)),
+        };
+        let index = sidecar.index();
+        let asked = |block: &Block| match tier {
+            Tier::Statistics => self.leaves.iter().any(Leaf::asks_statistics),
+            _ => {
+                let dimension = index.dimensions.get(block.dimension as usize);
+                dimension.is_some_and(|dimension| {
+                    self.leaves
+                        .iter()
+                        .any(|leaf| leaf.asks(&dimension.path, tier))
+                })
+            }
+        };
+        sidecar
+            .blocks()
+            .iter()
+            .filter(|block| {
+                kinds.contains(&block.kind)
+                    && numbered(block)
+                    && !sidecar.is_loaded(block)
+                    && asked(block)
+            })
+            .copied()
+            .collect()
+    }
+
+    fn verdict(&self, index: &Index, chunk: usize, tier: Tier) -> Verdict {
+        let events = index.chunks()[chunk].events;
+        if events == 0 {
+            return Verdict::NONE;
+        }
+        let dimensions = self.dimension_verdicts(index, chunk, tier);
+        let Some(statistics) = index.statistics(chunk) else {
+            return self.ask(&Subject::chunk(&index.chunks()[chunk]), &dimensions);
+        };
+        self.parts(statistics, &dimensions)
+            .map(|(_, verdict)| verdict)
+            .fold(None, |sum: Option<Verdict>, verdict| {
+                Some(sum.map_or(verdict, |sum| sum.beside(verdict)))
+            })
+            .unwrap_or(Verdict::UNKNOWN)
+    }
+
+    /// The verdict on each part of a chunk that has events: the place of its group, or `None` for
+    /// the events whose group is not known.
+    fn parts<'a>(
+        &'a self,
+        statistics: &'a ChunkStatistics,
+        dimensions: &'a [Option<Verdict>],
+    ) -> impl Iterator<Item = (Option<usize>, Verdict)> + 'a {
+        subjects(statistics).map(|(place, subject)| (place, self.ask(&subject, dimensions)))
+    }
+
+    fn ask(&self, subject: &Subject<'_>, dimensions: &[Option<Verdict>]) -> Verdict {
+        self.root
+            .verdict(&|leaf| dimensions[leaf].unwrap_or_else(|| self.leaves[leaf].ask(subject)))
+    }
+
+    /// For each leaf that asks for a dimension, what the whole chunk says; `None` for leaves that
+    /// the groups answer.
+    fn dimension_verdicts(&self, index: &Index, chunk: usize, tier: Tier) -> Vec<Option<Verdict>> {
+        self.leaves
+            .iter()
+            .map(|leaf| leaf.ask_dimension(index, chunk, tier))
+            .collect()
+    }
+
+    /// The statistics of just the events of a chunk that match, where the summaries know them
+    /// exactly: each group matches wholly or not at all. The sketches of the durations are there
+    /// when they were loaded. `None` when the chunk must be read.
+    pub fn matched(&self, index: &Index, chunk: usize) -> Option<ChunkStatistics> {
+        let statistics = index.statistics(chunk)?;
+        let dimensions = self.dimension_verdicts(index, chunk, Tier::Filters);
+        let mut matched = ChunkStatistics::default();
+        for (place, verdict) in self.parts(statistics, &dimensions) {
+            if !verdict.may {
+                continue;
+            }
+            if !verdict.all {
+                return None;
+            }
+            match place {
+                Some(place) => matched.groups.push(statistics.groups[place].clone()),
+                None => matched.other = statistics.other.clone(),
+            }
+        }
+        Some(matched)
+    }
+
+    /// The number of events of a chunk that match, where the summaries know it exactly: see
+    /// [`Pruner::matched`], and also where the filter asks for one field with a dictionary, or
+    /// passes all events or none.
+    pub fn count(&self, index: &Index, chunk: usize) -> Option<u64> {
+        let verdict = self.verdict(index, chunk, Tier::Filters);
+        if !verdict.may {
+            return Some(0);
+        }
+        if verdict.all {
+            return Some(index.chunks()[chunk].events);
+        }
+        if let Some(matched) = self.matched(index, chunk) {
+            return Some(matched.events());
+        }
+        let (field, program) = self.single.as_ref()?;
+        let (zone, dictionary) = index.limits(field, chunk)?;
+        let mut count = 0;
+        for (value, events) in dictionary?.entries() {
+            if program.matches(&[Some(value.as_value())][..]) {
+                count += events;
+            }
+        }
+        if program.matches(&[None][..]) {
+            count += index.chunks()[chunk].events.checked_sub(zone.present)?;
+        }
+        Some(count)
+    }
+
+    /// The records of the slowest events of a chunk, when no other event of it can match: then
+    /// these are read instead of the chunk, and held against the filter like any other.
+    pub fn slowest<'i>(&self, index: &'i Index, chunk: usize) -> Option<&'i [SlowRecord]> {
+        let (statistics, slowest) = (index.statistics(chunk)?, index.slowest(chunk)?);
+        if slowest.records.is_empty() {
+            return None;
+        }
+        let dimensions = self.dimension_verdicts(index, chunk, Tier::Filters);
+        let other_may_match = subjects(statistics)
+            .filter_map(|(_, subject)| subject.without_slower(slowest.floor))
+            .any(|subject| self.ask(&subject, &dimensions).may);
+        (!other_may_match).then_some(&slowest.records)
+    }
+
+    /// The blocks that [`Pruner::slowest`] could use for the candidates and that are not loaded
+    /// yet: none when the filter does not ask for durations.
+    pub fn wanted_slowest(&self, sidecar: &Sidecar, pruning: &Pruning) -> Vec<Block> {
+        if !self.leaves.iter().any(Leaf::asks_duration) {
+            return Vec::new();
+        }
+        let numbers = block_numbers(pruning);
+        sidecar
+            .blocks()
+            .iter()
+            .filter(|block| {
+                block.kind == BlockKind::Slowest
+                    && numbers.contains(&(block.number as usize))
+                    && !sidecar.is_loaded(block)
+            })
+            .copied()
+            .collect()
+    }
+
+    /// To which of several filters each whole chunk belongs: the place of the first that all its
+    /// events pass, when no other passes any of them. `None` for chunks that must be split.
+    pub fn route(pruners: &[Pruner], index: &Index, chunk: usize) -> Option<usize> {
+        let verdicts: Vec<Verdict> = pruners
+            .iter()
+            .map(|pruner| pruner.verdict(index, chunk, Tier::Filters))
+            .collect();
+        let whole = verdicts.iter().position(|verdict| verdict.all)?;
+        let others = verdicts
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| *place != whole);
+        others
+            .map(|(_, verdict)| verdict)
+            .all(|verdict| !verdict.may)
+            .then_some(whole)
+    }
+}
+
+/// The numbers of the blocks that hold what is known of the candidates.
+fn block_numbers(pruning: &Pruning) -> HashSet<usize> {
+    let chunks = pruning.candidates.iter();
+    chunks.map(|chunk| chunk / BLOCK_CHUNKS).collect()
+}
+
+/// The parts of a chunk that have events: the place of the group, or `None` for the events whose
+/// group is not known.
+fn subjects(statistics: &ChunkStatistics) -> impl Iterator<Item = (Option<usize>, Subject<'_>)> {
+    let groups = statistics
+        .groups
+        .iter()
+        .enumerate()
+        .map(|(place, group)| (Some(place), Subject::group(group)));
+    let other = (None, Subject::other(&statistics.other));
+    groups
+        .chain([other])
+        .filter(|(_, subject)| subject.events > 0)
+}
+
+impl Node {
+    fn verdict(&self, leaf: &dyn Fn(usize) -> Verdict) -> Verdict {
+        match self {
+            Node::And(operands) => operands.iter().fold(Verdict::ALL, |sum, operand| {
+                let verdict = operand.verdict(leaf);
+                Verdict {
+                    may: sum.may && verdict.may,
+                    all: sum.all && verdict.all,
+                }
+            }),
+            Node::Or(operands) => operands.iter().fold(Verdict::NONE, |sum, operand| {
+                let verdict = operand.verdict(leaf);
+                Verdict {
+                    may: sum.may || verdict.may,
+                    all: sum.all || verdict.all,
+                }
+            }),
+            Node::Not(operand) => {
+                let verdict = operand.verdict(leaf);
+                Verdict {
+                    may: !verdict.all,
+                    all: !verdict.may,
+                }
+            }
+            Node::Leaf(place) => leaf(*place),
+        }
+    }
+}
+
+fn node(filter: &Filter, leaves: &mut Vec<Leaf>) -> Node {
+    match filter {
+        Expr::And(operands) => Node::And(operands.iter().map(|o| node(o, leaves)).collect()),
+        Expr::Or(operands) => Node::Or(operands.iter().map(|o| node(o, leaves)).collect()),
+        Expr::Not(operand) => Node::Not(Box::new(node(operand, leaves))),
+        Expr::Test(predicate) => {
+            leaves.push(Leaf::new(predicate));
+            Node::Leaf(leaves.len() - 1)
+        }
+    }
+}
+
+fn single_field(filter: &Filter) -> Option<(FieldPath, Program)> {
+    let mut table = query_language::FieldTable::new();
+    let program = Program::compile(filter, &mut table);
+    match table.paths() {
+        [field] => Some((field.clone(), program)),
+        _ => None,
+    }
+}

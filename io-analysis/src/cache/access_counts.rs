@@ -1,0 +1,155 @@
+//! Blocks by how often they are accessed, and how unevenly the accesses fall on them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use trace_kinds::rocksdb::{BlockType, Caller};
+
+use super::blocks::{BlockState, Blocks};
+use super::grouped::GroupCounts;
+use crate::buckets::Buckets;
+use crate::histogram::Histogram;
+use crate::labels::LabelSet;
+use crate::out_file::{LabelCounts, OutFile, bucket_file};
+
+/// The accesses to a block that count.
+fn accesses(state: &BlockState, user_only: bool) -> u64 {
+    u64::from(if user_only {
+        state.user_accesses
+    } else {
+        state.accesses
+    })
+}
+
+/// `cf_` and `bt_`, `user_access_only_` and `all_access_`, each `access_count_summary`.
+pub(crate) fn count_files(blocks: &Blocks, buckets: &Buckets) -> Vec<OutFile> {
+    let mut files = Vec::new();
+    for user_only in [true, false] {
+        let mut counts = GroupCounts::new(buckets);
+        for state in blocks.states() {
+            let accesses = accesses(state, user_only);
+            if accesses > 0 {
+                counts.add(state.segment as usize, buckets.index(accesses), 1);
+            }
+        }
+        let prefix = if user_only {
+            "user_access_only"
+        } else {
+            "all_access"
+        };
+        for label in ["cf", "bt"] {
+            let labels = LabelSet::parse(label).expect("the two labels are known");
+            let sums = counts.by_segment(blocks, &labels);
+            let name = format!("{label}_{prefix}_access_count_summary");
+            files.push(bucket_file(name, buckets, &sums, counts.total()));
+        }
+    }
+    files
+}
+
+/// The share of accesses that falls on the most accessed labels, by percent of the labels.
+///
+/// A label set with `block` gives four files: index, filter and data blocks, and all.
+pub(crate) fn skew_files(blocks: &Blocks, labels: &[LabelSet], buckets: &Buckets) -> Vec<OutFile> {
+    let mut files = Vec::new();
+    for labels in labels {
+        if labels.by_block() {
+            for only in [BlockType::INDEX, BlockType::FILTER, BlockType::DATA] {
+                files.push(skew_file(blocks, labels, buckets, Some(only)));
+            }
+        }
+        files.push(skew_file(blocks, labels, buckets, None));
+    }
+    files
+}
+
+fn skew_file(
+    blocks: &Blocks,
+    labels: &LabelSet,
+    buckets: &Buckets,
+    only: Option<BlockType>,
+) -> OutFile {
+    let mut by_label: HashMap<String, u64> = HashMap::new();
+    let mut by_block = Vec::new();
+    for (state, block) in blocks.states().iter().zip(0u32..) {
+        if only.is_some_and(|only| only != blocks.segment(state.segment).block_type) {
+            continue;
+        }
+        if labels.by_block() {
+            // A block is in one file, family and type: its label is its own.
+            by_block.push(u64::from(state.accesses));
+        } else {
+            let label = labels.label(blocks, state.segment, Caller::NONE, Some(block));
+            *by_label.entry(label).or_default() += u64::from(state.accesses);
+        }
+    }
+    let mut counts: Vec<u64> = by_label.into_values().chain(by_block).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let total = counts.iter().sum();
+    let mut start = 0;
+    let row = buckets.limits().iter().map(|&limit| {
+        let end = match limit {
+            u64::MAX => counts.len(),
+            limit => ((u128::from(limit) * counts.len() as u128 / 100) as usize).min(counts.len()),
+        };
+        let sum = counts.get(start..end).unwrap_or_default().iter().sum();
+        start = end;
+        sum
+    });
+    let sums = LabelCounts::from([(labels.text().to_owned(), row.collect())]);
+    let prefix = only
+        .map(|only| format!("{}_", only.name()))
+        .unwrap_or_default();
+    let name = format!("{}_{prefix}skewness", labels.text());
+    bucket_file(name, buckets, &sums, total)
+}
+
+/// Histograms of one number a block: of all blocks, by type, and by family and type.
+#[derive(Debug, Default)]
+pub(crate) struct BlockHistograms {
+    pub(crate) all: Histogram,
+    pub(crate) by_type: BTreeMap<BlockType, Histogram>,
+    pub(crate) by_family: BTreeMap<(String, BlockType), Histogram>,
+}
+
+impl BlockHistograms {
+    /// The sizes of the blocks that were loaded at their last access.
+    pub(crate) fn sizes(blocks: &Blocks) -> Self {
+        Self::of(blocks, |state| state.size)
+    }
+
+    /// How often each block is accessed.
+    pub(crate) fn accesses(blocks: &Blocks, user_only: bool) -> Self {
+        Self::of(blocks, |state| accesses(state, user_only))
+    }
+
+    fn of(blocks: &Blocks, number: impl Fn(&BlockState) -> u64) -> Self {
+        let mut histograms = Self::default();
+        let families: Vec<_> = (0..blocks.families().len() as u32)
+            .map(|family| blocks.family_name(family))
+            .collect();
+        let mut by_family: HashMap<(u32, BlockType), Histogram> = HashMap::new();
+        for state in blocks.states() {
+            let number = number(state);
+            if number > 0 {
+                let segment = blocks.segment(state.segment);
+                histograms.all.add(number);
+                histograms
+                    .by_type
+                    .entry(segment.block_type)
+                    .or_default()
+                    .add(number);
+                by_family
+                    .entry((segment.family, segment.block_type))
+                    .or_default()
+                    .add(number);
+            }
+        }
+        histograms.by_family = by_family
+            .into_iter()
+            .map(|((family, block_type), histogram)| {
+                ((families[family as usize].clone(), block_type), histogram)
+            })
+            .collect();
+        histograms
+    }
+}

@@ -1,0 +1,277 @@
+//! What is asked of a block cache trace, and the pass that answers it.
+
+use std::collections::BTreeMap;
+
+use trace_kinds::rocksdb::{BlockRecord, Caller};
+
+use super::access_counts::{count_files, skew_files};
+use super::blocks::Blocks;
+use super::correlation::Correlation;
+use super::distance::ReuseDistance;
+use super::interval::{ReuseInterval, lifetime_files};
+use super::locality::SpatialLocality;
+use super::report::CacheReport;
+use super::reuse_window::ReuseWindow;
+use super::summary::AccessCounts;
+use super::timeline::AccessTimeline;
+use crate::AnalysisError;
+use crate::buckets::Buckets;
+use crate::labels::LabelSet;
+use crate::out_file::OutFile;
+use crate::simulate::{CacheConfig, MissTimeline, Simulator, miss_timeline_files};
+
+/// Labels with bucket limits.
+#[derive(Debug, Clone)]
+pub struct BucketQuestion {
+    /// What to group by, one table each.
+    pub labels: Vec<LabelSet>,
+    /// The limits of the buckets.
+    pub buckets: Buckets,
+}
+
+/// Labels with the greatest number of values kept for each.
+#[derive(Debug, Clone)]
+pub struct CorrelationQuestion {
+    /// What to group by.
+    pub labels: Vec<LabelSet>,
+    /// Values kept for a label.
+    pub values_max: usize,
+}
+
+/// What to find out besides the summary. Everything left out costs nothing.
+#[derive(Debug, Clone, Default)]
+pub struct CacheQuestions {
+    /// Caches to simulate.
+    pub caches: Vec<CacheConfig>,
+    /// Seconds before the counts of the simulated caches start.
+    pub warmup_seconds: u64,
+    /// The trace has one in so many blocks; 0 is taken for 1.
+    pub downsample: u64,
+    /// Only simulate; keep nothing of the blocks.
+    pub curves_only: bool,
+    /// Accesses over time.
+    pub timelines: Vec<LabelSet>,
+    /// Callers whose accesses are shown by level and block type.
+    pub callers: Vec<Caller>,
+    /// Blocks by number of accesses.
+    pub access_counts: Option<Buckets>,
+    /// Bytes of other blocks between two accesses.
+    pub reuse_distance: Option<BucketQuestion>,
+    /// Seconds between two accesses.
+    pub reuse_interval: Option<BucketQuestion>,
+    /// Seconds from first to last access.
+    pub reuse_lifetime: Option<BucketQuestion>,
+    /// Seconds of the windows in which reuse is looked for.
+    pub reuse_window: Option<u64>,
+    /// Which part of a data block is asked for.
+    pub spatial_locality: Option<BucketQuestion>,
+    /// How unevenly accesses fall.
+    pub skew: Option<BucketQuestion>,
+    /// How the future of a block depends on its past.
+    pub correlation: Option<CorrelationQuestion>,
+    /// Sizes of blocks, as histograms.
+    pub block_sizes: bool,
+    /// Accesses to blocks, as histograms.
+    pub access_histograms: bool,
+}
+
+/// A pass over a block cache trace.
+#[derive(Debug)]
+pub struct CacheAnalysis {
+    pub(super) questions: CacheQuestions,
+    pub(super) blocks: Blocks,
+    pub(super) counts: AccessCounts,
+    pub(super) accesses: u64,
+    pub(super) misses: u64,
+    pub(super) user_accesses: u64,
+    pub(super) user_misses: u64,
+    pub(super) first_second: Option<u64>,
+    pub(super) last_second: u64,
+    by_second: BTreeMap<u64, u64>,
+    latest_second: (u64, u64),
+    trace_misses: MissTimeline,
+    pub(super) simulator: Option<Simulator>,
+    timeline: Option<AccessTimeline>,
+    pub(super) distance: Option<ReuseDistance>,
+    interval: Option<ReuseInterval>,
+    window: Option<ReuseWindow>,
+    locality: Option<SpatialLocality>,
+    pub(super) correlation: Option<Correlation>,
+}
+
+impl CacheAnalysis {
+    /// A pass that will answer `questions`.
+    pub fn new(questions: CacheQuestions) -> Self {
+        let of = |question: &Option<BucketQuestion>| {
+            question
+                .clone()
+                .map(|question| (question.labels, question.buckets))
+        };
+        let simulator = (!questions.caches.is_empty()).then(|| {
+            let caches = questions.caches.clone();
+            Simulator::new(caches, questions.warmup_seconds, questions.downsample)
+        });
+        let timeline = (!questions.timelines.is_empty())
+            .then(|| AccessTimeline::new(questions.timelines.clone()));
+        let correlation = questions.correlation.clone();
+        Self {
+            blocks: Blocks::default(),
+            counts: AccessCounts::default(),
+            accesses: 0,
+            misses: 0,
+            user_accesses: 0,
+            user_misses: 0,
+            first_second: None,
+            last_second: 0,
+            by_second: BTreeMap::new(),
+            latest_second: (0, 0),
+            trace_misses: MissTimeline::default(),
+            simulator,
+            timeline,
+            distance: of(&questions.reuse_distance).map(|(l, b)| ReuseDistance::new(l, b)),
+            interval: of(&questions.reuse_interval).map(|(l, b)| ReuseInterval::new(l, b)),
+            window: questions.reuse_window.map(ReuseWindow::new),
+            locality: of(&questions.spatial_locality).map(|(l, b)| SpatialLocality::new(l, b)),
+            correlation: correlation.map(|of| Correlation::new(of.labels, of.values_max)),
+            questions,
+        }
+    }
+
+    /// Takes the next record of the trace.
+    #[inline]
+    pub fn observe(&mut self, record: &BlockRecord<'_>) {
+        let access = self.blocks.observe(record, self.accesses);
+        let is_user = record.caller.is_user();
+        let missed = !record.is_cache_hit;
+        self.accesses += 1;
+        self.misses += u64::from(missed);
+        self.user_accesses += u64::from(is_user);
+        self.user_misses += u64::from(is_user && missed);
+        self.first_second.get_or_insert(access.second);
+        self.last_second = access.second;
+        if self.latest_second.0 == access.second {
+            self.latest_second.1 += 1;
+        } else {
+            self.flush_second();
+            self.latest_second = (access.second, 1);
+        }
+        self.trace_misses.add(access.second, missed);
+        if let Some(simulator) = &mut self.simulator {
+            simulator.observe(&access);
+        }
+        if self.questions.curves_only {
+            return;
+        }
+        self.counts.observe(&access);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.observe(&access);
+        }
+        if let Some(distance) = &mut self.distance {
+            distance.observe(&access);
+        }
+        if let Some(interval) = &mut self.interval {
+            interval.observe(&access);
+        }
+        if let Some(window) = &mut self.window {
+            window.observe(&access);
+        }
+        if let Some(locality) = &mut self.locality {
+            locality.observe(&access);
+        }
+        if let Some(correlation) = &mut self.correlation {
+            correlation.observe(&access, &self.blocks);
+        }
+    }
+
+    fn flush_second(&mut self) {
+        let (second, count) = self.latest_second;
+        if count > 0 {
+            *self.by_second.entry(second).or_default() += count;
+        }
+    }
+
+    /// Seconds from the first to the last record.
+    pub fn duration_seconds(&self) -> u64 {
+        self.last_second
+            .saturating_sub(self.first_second.unwrap_or(self.last_second))
+    }
+
+    /// Accesses by second.
+    pub(super) fn accesses_by_second(&self) -> BTreeMap<u64, u64> {
+        let mut accesses = self.by_second.clone();
+        let (second, count) = self.latest_second;
+        if count > 0 {
+            *accesses.entry(second).or_default() += count;
+        }
+        accesses
+    }
+
+    /// The trace's own misses.
+    pub(super) fn trace_misses(&self) -> &MissTimeline {
+        &self.trace_misses
+    }
+
+    /// The answers in numbers.
+    pub fn report(&self) -> CacheReport {
+        CacheReport::of(self)
+    }
+
+    /// The answers as files with the names and layout of RocksDB's analyser, and what could not be
+    /// written: [`AnalysisError::TimelineTooLong`], [`AnalysisError::TooManyWindows`].
+    pub fn files(&self) -> (Vec<OutFile>, Vec<AnalysisError>) {
+        let mut files = Vec::new();
+        let mut refused = Vec::new();
+        let mut put = |result: Result<Vec<OutFile>, AnalysisError>| match result {
+            Ok(more) => files.extend(more),
+            Err(error) => refused.push(error),
+        };
+        if let Some(simulator) = &self.simulator {
+            put(Ok(vec![
+                simulator.curve_file(self.duration_seconds(), self.accesses),
+            ]));
+            let accesses = self.accesses_by_second();
+            for unit in [1, 60, 3600] {
+                put(miss_timeline_files(
+                    simulator,
+                    &self.trace_misses,
+                    &accesses,
+                    unit,
+                ));
+            }
+        }
+        if self.questions.curves_only {
+            return (files, refused);
+        }
+        if let Some(timeline) = &self.timeline {
+            put(timeline.files(&self.blocks));
+        }
+        if !self.questions.callers.is_empty() {
+            put(Ok(self.counts.files(&self.blocks, &self.questions.callers)));
+        }
+        if let Some(buckets) = &self.questions.access_counts {
+            put(Ok(count_files(&self.blocks, buckets)));
+        }
+        if let Some(distance) = &self.distance {
+            put(Ok(distance.files(&self.blocks)));
+        }
+        if let Some(interval) = &self.interval {
+            put(Ok(interval.files(&self.blocks)));
+        }
+        if let Some(of) = &self.questions.reuse_lifetime {
+            put(Ok(lifetime_files(&self.blocks, &of.labels, &of.buckets)));
+        }
+        if let Some(window) = &self.window {
+            put(window.files(&self.blocks));
+        }
+        if let Some(locality) = &self.locality {
+            put(Ok(locality.files(&self.blocks)));
+        }
+        if let Some(of) = &self.questions.skew {
+            put(Ok(skew_files(&self.blocks, &of.labels, &of.buckets)));
+        }
+        if let Some(correlation) = &self.correlation {
+            put(Ok(correlation.files()));
+        }
+        (files, refused)
+    }
+}

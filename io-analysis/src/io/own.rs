@@ -1,0 +1,228 @@
+//! How the records of our own I/O become accesses, and look-ups records of a block cache.
+
+use io_trace::{Block, BlockType as OwnBlock, Cause, FileClass, Operation};
+use trace_kinds::io_trace::IoTraceRecord;
+use trace_kinds::rocksdb::{BlockRecord, BlockType, Caller};
+
+use super::{Direction, IoAccess};
+
+/// The access that `record` tells of.
+pub fn own_access<'a>(record: &IoTraceRecord<'a>) -> IoAccess<'a> {
+    let direction = match record.operation {
+        Operation::Read => Direction::Read,
+        Operation::Write => Direction::Write,
+        Operation::Sync | Operation::SyncFolder => Direction::Sync,
+        _ => Direction::Other,
+    };
+    let has_length = record.offset.is_some() || record.asked > 0;
+    IoAccess {
+        start_ns: record.start,
+        latency_ns: record.latency,
+        operation: record.operation.name().as_bytes(),
+        direction,
+        file: record.path,
+        class: record.class.name(),
+        cause: record.cause.name().as_bytes(),
+        offset: record.offset,
+        // What was moved, which is what volumes and working sets are made of.
+        len: has_length.then_some(match direction {
+            Direction::Read | Direction::Write => record.done,
+            _ => record.asked,
+        }),
+        failed: record.errno != 0,
+        request: record.request,
+    }
+}
+
+/// Bytes of the pages in which the system caches files.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// Bytes that one call reads at most: Linux moves fewer than 2 GiB at once. More is believed of no
+/// trace.
+const READ_BYTES_MAX: u64 = 1 << 31;
+
+/// What is looked for in caches, as records of a block cache.
+#[derive(Debug)]
+pub struct LookUps {
+    page_bytes: u64,
+    only: Vec<OwnBlock>,
+    key: Vec<u8>,
+}
+
+impl LookUps {
+    /// Look-ups of these types of blocks, all when there is none; reads of data files are look-ups
+    /// of pages of `page_bytes`.
+    #[must_use]
+    pub fn new(page_bytes: u64, only: Vec<OwnBlock>) -> Self {
+        Self {
+            page_bytes: page_bytes.max(1),
+            only,
+            key: Vec::new(),
+        }
+    }
+
+    /// Gives `each` the records that `record` is: one for a look-up, one a page for a read of a
+    /// data file of which it is known whether the system had it in memory, none for others.
+    ///
+    /// | RocksDB | a look-up | a page of a read |
+    /// | --- | --- | --- |
+    /// | time | `start` | the same |
+    /// | block type | `block_type`; answers are data blocks | data |
+    /// | block key | `path` and `offset` of the block | `path` and offset of the page |
+    /// | block size | `block_size` | bytes of a page |
+    /// | column family, id and name | 0, and the storage of `path` | the same |
+    /// | level | number of `file_class` (index parts 2, chunk indexes 5, …): files have no levels | 1 |
+    /// | SST number | a number made of `path` | the same |
+    /// | caller | `cause`: query → Get, range → Iterator, verify → VerifyChecksum, recovery → Repair, flush and finalize → Flush, ingest and import → ExternalSSTIngestion, index → Compaction, else Uncategorized | the same |
+    /// | hit | `cache` | that of the whole read |
+    /// | no insert | `not_inserted` | no: the system keeps what it reads |
+    /// | get id | a number made of `request_id` | the same |
+    /// | from snapshot | `immutable` | no: the file may grow |
+    /// | referenced key | `leaf`, and the 8 bytes that RocksDB has behind a key | the leaf of the file, and the same |
+    /// | referenced data size | `done` | bytes of the read in the page |
+    /// | keys in block | `entries` | 0: a page knows no packets |
+    /// | key exists | `found` | yes: it is where it was said to be |
+    ///
+    /// # Errors
+    /// The first error of `each`.
+    pub fn each<E>(
+        &mut self,
+        record: &IoTraceRecord<'_>,
+        each: impl FnMut(&BlockRecord<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match record.block {
+            Some(block) if self.takes(block.block_type) => self.block(record, &block, each),
+            None if is_page_read(record) && self.takes(OwnBlock::Data) => self.pages(record, each),
+            _ => Ok(()),
+        }
+    }
+
+    fn takes(&self, block_type: OwnBlock) -> bool {
+        self.only.is_empty() || self.only.contains(&block_type)
+    }
+
+    fn block<E>(
+        &mut self,
+        record: &IoTraceRecord<'_>,
+        block: &Block,
+        mut each: impl FnMut(&BlockRecord<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let keys = self.keys(record, record.offset.unwrap_or(0), block.leaf);
+        each(&BlockRecord {
+            block_type: match block.block_type {
+                OwnBlock::Index => BlockType::INDEX,
+                OwnBlock::Filter => BlockType::FILTER,
+                OwnBlock::Data | OwnBlock::Answer => BlockType::DATA,
+                OwnBlock::Dictionary => BlockType::UNCOMPRESSION_DICT,
+            },
+            block_size: block.size,
+            no_insert: block.not_inserted,
+            from_snapshot: block.immutable,
+            referenced_data_size: record.done,
+            num_keys_in_block: block.entries,
+            referenced_key_exists: block.found.unwrap_or(false),
+            ..common(record, keys)
+        })
+    }
+
+    fn pages<E>(
+        &mut self,
+        record: &IoTraceRecord<'_>,
+        mut each: impl FnMut(&BlockRecord<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let page = self.page_bytes;
+        let (first, leaf) = (record.offset.unwrap_or(0), leaf_of(record));
+        let end = first.saturating_add(record.done.min(READ_BYTES_MAX));
+        let mut at = first;
+        while at < end {
+            let start = at - at % page;
+            let next = start.saturating_add(page).min(end);
+            let keys = self.keys(record, start, leaf);
+            each(&BlockRecord {
+                block_type: BlockType::DATA,
+                block_size: page,
+                referenced_data_size: next - at,
+                referenced_key_exists: true,
+                ..common(record, keys)
+            })?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Block key and referenced key.
+    fn keys(&mut self, record: &IoTraceRecord<'_>, offset: u64, leaf: u64) -> (&[u8], &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(record.path);
+        self.key.extend_from_slice(&offset.to_le_bytes());
+        let block_end = self.key.len();
+        self.key.extend_from_slice(&leaf.to_be_bytes());
+        self.key.extend_from_slice(&[0; 8]);
+        self.key.split_at(block_end)
+    }
+}
+
+/// Whether this is a read of the page cache: index parts and chunk indexes are looked up by block.
+fn is_page_read(record: &IoTraceRecord<'_>) -> bool {
+    record.operation == Operation::Read
+        && record.class == FileClass::Data
+        && record.cache_hit.is_some()
+}
+
+/// What a record of any block has of `record`.
+fn common<'k>(
+    record: &IoTraceRecord<'k>,
+    (block_key, referenced_key): (&'k [u8], &'k [u8]),
+) -> BlockRecord<'k> {
+    BlockRecord {
+        time: u64::try_from(record.start).unwrap_or(0) / 1000,
+        block_type: BlockType::DATA,
+        block_key,
+        block_size: 0,
+        cf_id: 0,
+        cf_name: record.storage().unwrap_or_default(),
+        level: record.class as u32,
+        sst_number: number(record.path),
+        caller: caller(record.cause),
+        is_cache_hit: record.cache_hit.unwrap_or(false),
+        no_insert: false,
+        get_id: record.request.map_or(0, number),
+        from_snapshot: false,
+        referenced_key,
+        referenced_data_size: 0,
+        num_keys_in_block: 0,
+        referenced_key_exists: false,
+    }
+}
+
+/// The leaf whose data file was read, by its name.
+fn leaf_of(record: &IoTraceRecord<'_>) -> u64 {
+    let digits = record.file_name().get(..16);
+    let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+    digits.map_or(0, |digits| u64::from_str_radix(digits, 16).unwrap_or(0))
+}
+
+fn caller(cause: Cause) -> Caller {
+    let name = match cause {
+        Cause::Query => "Get",
+        Cause::Range => "Iterator",
+        Cause::Verify => "VerifyChecksum",
+        Cause::Recovery => "Repair",
+        Cause::Flush | Cause::Finalize => "Flush",
+        Cause::Ingest | Cause::Import => "ExternalSSTIngestion",
+        Cause::Index => "Compaction",
+        Cause::Unknown | Cause::Manage | Cause::Export => "Uncategorized",
+    };
+    Caller::from_name(name).unwrap_or(Caller::NONE)
+}
+
+/// FNV-1a: a number for a name, the same in every run.
+fn number(name: &[u8]) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325_u64;
+    name.iter().fold(start, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,402 @@
+//! The answers about an I/O trace, in numbers, as text and as files.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use trace_kinds::rocksdb::Interner;
+
+use super::analysis::IoAnalysis;
+use super::working_set::PAGE_BYTES;
+use super::{Amplification, HeatMap, LatencyRow, SequentialRow, SlowOperation, ThroughputStep};
+use crate::out_file::{OutFile, percent};
+use crate::table::{Table, bytes, nanoseconds};
+
+/// The answers in numbers.
+#[derive(Debug, Serialize)]
+pub struct IoReport {
+    /// Operations.
+    pub operations: u64,
+    /// Those that did not succeed.
+    pub failed: u64,
+    /// Distinct files.
+    pub files: usize,
+    /// Start of the first operation, ns since the epoch.
+    pub start_ns: i64,
+    /// ns from the first start to the last end.
+    pub duration_ns: u64,
+    /// Latencies by operation, class and cause, the greatest total first.
+    pub latencies: Vec<LatencyRow>,
+    /// Width of a step of the throughput, ns.
+    pub step_ns: u64,
+    /// Throughput over time.
+    pub throughput: Vec<ThroughputStep>,
+    /// Sequential shares.
+    pub sequential: Vec<SequentialRow>,
+    /// Heat maps by class of file.
+    pub heat_maps: Vec<HeatMap>,
+    /// The slowest operations.
+    pub slowest: Vec<SlowOperation>,
+    /// Amplification.
+    pub amplification: Amplification,
+    /// Distinct bytes read and written, estimated in pages of 4 KiB.
+    pub working_set_read_bytes: u64,
+    /// The same of writes.
+    pub working_set_written_bytes: u64,
+    /// Distinct bytes touched by step of time: start in ns, bytes.
+    pub working_set: Vec<(i64, u64)>,
+}
+
+fn name(names: &Interner, number: u32) -> String {
+    String::from_utf8_lossy(names.get(number).unwrap_or_default()).into_owned()
+}
+
+impl IoReport {
+    pub(super) fn of(analysis: &IoAnalysis) -> Self {
+        let class = |number| name(&analysis.classes, number);
+        let mut latencies: Vec<_> = analysis
+            .latencies
+            .iter()
+            .map(|(&(operation, of, cause), latency)| {
+                let operation = name(&analysis.operations, operation);
+                latency.row(operation, class(of), name(&analysis.causes, cause))
+            })
+            .collect();
+        let by_total = |row: &LatencyRow| {
+            (
+                std::cmp::Reverse(row.total_ns),
+                row.operation.clone(),
+                row.class.clone(),
+            )
+        };
+        latencies.sort_by_cached_key(by_total);
+        let set = &analysis.working_set;
+        let read_bytes = set.read.estimate() * PAGE_BYTES;
+        let user_class = &analysis.questions.user_class;
+        let mut heat_maps: Vec<_> = analysis
+            .grids
+            .iter()
+            .map(|(&of, grid)| grid.heat_map(&class(of)))
+            .filter(|map| !map.read.is_empty())
+            .collect();
+        heat_maps.sort_by(|a, b| a.class.cmp(&b.class));
+        let empty = analysis.accesses == 0;
+        let start_ns = if empty { 0 } else { analysis.first_ns };
+        let end_ns = if empty { 0 } else { analysis.last_ns };
+        Self {
+            operations: analysis.accesses,
+            failed: analysis.failed,
+            files: analysis.files.len(),
+            start_ns,
+            duration_ns: end_ns.abs_diff(start_ns),
+            latencies,
+            step_ns: analysis.throughput.width_ns(),
+            throughput: analysis
+                .throughput
+                .iter()
+                .map(|(start_ns, step)| ThroughputStep {
+                    start_ns,
+                    ..step.clone()
+                })
+                .collect(),
+            sequential: analysis.sequential.rows(class),
+            heat_maps,
+            slowest: analysis.slowest.rows(),
+            amplification: analysis
+                .volumes
+                .amplification(user_class, read_bytes, class),
+            working_set_read_bytes: read_bytes,
+            working_set_written_bytes: set.written.estimate() * PAGE_BYTES,
+            working_set: set
+                .over_time
+                .iter()
+                .map(|(start, sketch)| (start, sketch.estimate() * PAGE_BYTES))
+                .collect(),
+        }
+    }
+
+    /// Tables for a terminal.
+    pub fn to_text(&self) -> String {
+        let seconds = self.duration_ns as f64 / 1e9;
+        let rate = |count: u64| {
+            if seconds > 0.0 {
+                count as f64 / seconds
+            } else {
+                0.0
+            }
+        };
+        let volume = &self.amplification;
+        let mut text = format!(
+            "I/O trace: {} operations ({} failed) on {} files in {seconds:.3} s\n\
+             read {} ({}/s), written {} ({}/s)\n\
+             distinct bytes: {} read, {} written\n",
+            self.operations,
+            self.failed,
+            self.files,
+            bytes(volume.read_bytes),
+            bytes(rate(volume.read_bytes) as u64),
+            bytes(volume.written_bytes),
+            bytes(rate(volume.written_bytes) as u64),
+            bytes(self.working_set_read_bytes),
+            bytes(self.working_set_written_bytes),
+        );
+        if let Some(write) = volume.write {
+            writeln!(
+                text,
+                "write amplification {write:.2} (bytes written / bytes to the log)"
+            )
+            .expect("writing to a string cannot fail");
+        }
+        if let Some(read) = volume.read {
+            writeln!(
+                text,
+                "read amplification {read:.2} (bytes read / distinct bytes read)"
+            )
+            .expect("writing to a string cannot fail");
+        }
+        text.push_str(&self.latency_table());
+        text.push_str(&self.sequential_table());
+        text.push_str(&self.slowest_table());
+        text
+    }
+
+    fn latency_table(&self) -> String {
+        let mut table = Table::new([
+            "operation",
+            "class",
+            "cause",
+            "count",
+            "failed",
+            "bytes",
+            "mean",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "max",
+        ]);
+        for row in &self.latencies {
+            table.row([
+                row.operation.clone(),
+                row.class.clone(),
+                row.cause.clone(),
+                row.count.to_string(),
+                row.failed.to_string(),
+                bytes(row.bytes),
+                nanoseconds(row.mean_ns),
+                nanoseconds(row.p50_ns),
+                nanoseconds(row.p90_ns),
+                nanoseconds(row.p99_ns),
+                nanoseconds(row.p999_ns),
+                nanoseconds(row.max_ns),
+            ]);
+        }
+        format!("\nLatency\n{}", table.to_text())
+    }
+
+    fn sequential_table(&self) -> String {
+        let mut table = Table::new([
+            "direction",
+            "class",
+            "accesses",
+            "sequential %",
+            "bytes",
+            "of bytes %",
+        ]);
+        for row in &self.sequential {
+            table.row([
+                row.direction.name().to_owned(),
+                row.class.clone(),
+                row.accesses.to_string(),
+                format!("{:.2}", percent(row.sequential, row.accesses)),
+                bytes(row.bytes),
+                format!("{:.2}", percent(row.sequential_bytes, row.bytes).max(0.0)),
+            ]);
+        }
+        format!("\nSequential access\n{}", table.to_text())
+    }
+
+    fn slowest_table(&self) -> String {
+        let mut table = Table::new(["latency", "at s", "operation", "file", "offset", "bytes"]);
+        let number = |value: Option<u64>| value.map(|n| n.to_string()).unwrap_or_default();
+        for slow in &self.slowest {
+            let at = slow.start_ns.abs_diff(self.start_ns) as f64 / 1e9;
+            table.row([
+                nanoseconds(slow.latency_ns),
+                format!("{at:.6}"),
+                slow.operation.clone(),
+                slow.file.clone(),
+                number(slow.offset),
+                number(slow.len),
+            ]);
+        }
+        format!("\nSlowest operations\n{}", table.to_text())
+    }
+
+    /// The answers as CSV files.
+    pub fn files(&self) -> Vec<OutFile> {
+        vec![
+            self.latency_file(),
+            self.throughput_file(),
+            self.sequential_file(),
+            self.heat_map_file(),
+            self.slowest_file(),
+            self.amplification_file(),
+            self.working_set_file(),
+        ]
+    }
+
+    fn latency_file(&self) -> OutFile {
+        let heading = "operation,class,cause,count,failed,bytes,total_ns,mean_ns,min_ns,p50_ns,\
+                       p90_ns,p99_ns,p999_ns,max_ns";
+        csv_file("io_latency", heading, &self.latencies, |row| {
+            let numbers = [
+                row.count,
+                row.failed,
+                row.bytes,
+                row.total_ns,
+                row.mean_ns,
+                row.min_ns,
+                row.p50_ns,
+                row.p90_ns,
+                row.p99_ns,
+                row.p999_ns,
+                row.max_ns,
+            ];
+            let texts = [&row.operation, &row.class, &row.cause].map(|text| quoted(text));
+            texts
+                .into_iter()
+                .chain(numbers.map(|n| n.to_string()))
+                .collect()
+        })
+    }
+
+    fn throughput_file(&self) -> OutFile {
+        let heading = "start_ns,step_ns,reads,read_bytes,writes,written_bytes,syncs,others,busy_ns";
+        csv_file("io_throughput", heading, &self.throughput, |step| {
+            let numbers = [
+                self.step_ns,
+                step.reads,
+                step.read_bytes,
+                step.writes,
+                step.written_bytes,
+                step.syncs,
+                step.others,
+                step.busy_ns,
+            ];
+            let start = std::iter::once(step.start_ns.to_string());
+            start.chain(numbers.map(|n| n.to_string())).collect()
+        })
+    }
+
+    fn sequential_file(&self) -> OutFile {
+        let heading = "direction,class,accesses,sequential,bytes,sequential_bytes";
+        csv_file("io_sequential", heading, &self.sequential, |row| {
+            let numbers = [
+                row.accesses,
+                row.sequential,
+                row.bytes,
+                row.sequential_bytes,
+            ];
+            let texts = [row.direction.name().to_owned(), quoted(&row.class)];
+            texts
+                .into_iter()
+                .chain(numbers.map(|n| n.to_string()))
+                .collect()
+        })
+    }
+
+    fn heat_map_file(&self) -> OutFile {
+        let mut cells = Vec::new();
+        for map in &self.heat_maps {
+            for (column, (read, written)) in map.read.iter().zip(&map.written).enumerate() {
+                for row in 0..read.len().max(written.len()) {
+                    let at = |cells: &[u64]| cells.get(row).copied().unwrap_or(0);
+                    if at(read) + at(written) > 0 {
+                        cells.push((map, column, row, at(read), at(written)));
+                    }
+                }
+            }
+        }
+        let heading = "class,start_ns,step_ns,offset,row_bytes,read_bytes,written_bytes";
+        csv_file(
+            "io_heat_map",
+            heading,
+            &cells,
+            |&(map, column, row, read, written)| {
+                let start = i128::from(map.start_ns) + column as i128 * i128::from(map.step_ns);
+                let offset = row as u128 * u128::from(map.row_bytes);
+                vec![
+                    quoted(&map.class),
+                    start.to_string(),
+                    map.step_ns.to_string(),
+                    offset.to_string(),
+                    map.row_bytes.to_string(),
+                    read.to_string(),
+                    written.to_string(),
+                ]
+            },
+        )
+    }
+
+    fn slowest_file(&self) -> OutFile {
+        let heading = "latency_ns,start_ns,operation,file,offset,len,cause,request";
+        let number = |value: Option<u64>| value.map(|n| n.to_string()).unwrap_or_default();
+        csv_file("io_slowest", heading, &self.slowest, |slow| {
+            vec![
+                slow.latency_ns.to_string(),
+                slow.start_ns.to_string(),
+                quoted(&slow.operation),
+                quoted(&slow.file),
+                number(slow.offset),
+                number(slow.len),
+                quoted(&slow.cause),
+                quoted(slow.request.as_deref().unwrap_or_default()),
+            ]
+        })
+    }
+
+    fn amplification_file(&self) -> OutFile {
+        let rows: Vec<_> = self.amplification.by_class.iter().collect();
+        csv_file(
+            "io_amplification",
+            "class,read_bytes,written_bytes",
+            &rows,
+            |(class, of)| vec![quoted(class), of.0.to_string(), of.1.to_string()],
+        )
+    }
+
+    fn working_set_file(&self) -> OutFile {
+        csv_file(
+            "io_working_set",
+            "start_ns,distinct_bytes",
+            &self.working_set,
+            |(start, of)| vec![start.to_string(), of.to_string()],
+        )
+    }
+}
+
+fn csv_file<T>(
+    name: &str,
+    heading: &str,
+    rows: &[T],
+    cells: impl Fn(&T) -> Vec<String>,
+) -> OutFile {
+    let mut text = format!("{heading}\n");
+    for row in rows {
+        text.push_str(&cells(row).join(","));
+        text.push('\n');
+    }
+    OutFile {
+        name: format!("{name}.csv"),
+        text,
+    }
+}
+
+/// A cell of CSV, in quotes where it needs them (RFC 4180).
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,119 @@
+//! From packets to chunks with their summaries: in storages and in files alike.
+
+use std::ops::{ControlFlow, Range};
+
+use chunk_index::{Chunk, ChunkBuilder, ChunkSummary, IndexConfig};
+use query_language::FieldTable;
+use storage_format::Kind;
+use trace_kinds::dft::{HashNames, Names, PacketDecoder};
+use trace_kinds::{DecodeError, Decoded, Decoder, Event, StreamContext, decoder_for};
+
+/// Gathers the packets of a stream, in their order, into chunks.
+pub(crate) struct Chunker {
+    builder: ChunkBuilder,
+    decoder: Packets,
+    /// The chunk that is open.
+    chunk: Chunk,
+    chunk_bytes: u64,
+    done: Chunked,
+}
+
+/// What packets became.
+#[derive(Default)]
+pub(crate) struct Chunked {
+    pub(crate) chunks: Vec<(Chunk, ChunkSummary)>,
+    pub(crate) decoded: Decoded,
+    /// What DFTracer packets declare.
+    pub(crate) names: Option<HashNames>,
+}
+
+/// DFTracer packets also declare what hashes stand for.
+enum Packets {
+    Dft(PacketDecoder),
+    Other(Box<dyn Decoder>),
+}
+
+impl Chunker {
+    /// Chunks of about `chunk_bytes` as sent, whose content goes on at `raw_offset`; `None` for
+    /// kinds without events.
+    ///
+    /// # Errors
+    ///
+    /// When the context lacks what the kind needs.
+    pub(crate) fn new(
+        kind: Kind,
+        context: &StreamContext,
+        config: &IndexConfig,
+        chunk_bytes: u64,
+        raw_offset: u64,
+    ) -> Result<Option<Chunker>, DecodeError> {
+        let mut table = FieldTable::new();
+        let builder = ChunkBuilder::new(config.clone(), &mut table);
+        let decoder = match kind {
+            // Without names a text is what the record itself holds, which is what is indexed.
+            Kind::Dft => Packets::Dft(PacketDecoder::new(&table, Names::default(), context.unit)),
+            kind => match decoder_for(kind, context, &table)? {
+                Some(decoder) => Packets::Other(decoder),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Chunker {
+            builder,
+            decoder,
+            chunk: Chunk {
+                raw_offset,
+                ..Chunk::default()
+            },
+            chunk_bytes,
+            done: Chunked::default(),
+        }))
+    }
+
+    /// Takes the packet of this number, whose stored bytes lie at `range`, as it was sent.
+    pub(crate) fn packet(&mut self, range: Range<u64>, number: u64, packet: &[u8]) {
+        let raw = packet.len() as u64;
+        if self.chunk.length > 0 && self.chunk.raw_length + raw > self.chunk_bytes {
+            self.cut();
+        }
+        if self.chunk.length == 0 {
+            (self.chunk.offset, self.chunk.number) = (range.start, number);
+        }
+        self.chunk.length = range.end - self.chunk.offset;
+        self.chunk.raw_length += raw;
+        let builder = &mut self.builder;
+        let mut each = |event: &dyn Event| {
+            builder.add(event);
+            ControlFlow::Continue(())
+        };
+        let decoded = match &mut self.decoder {
+            Packets::Dft(decoder) => decoder.decode(packet, &mut each),
+            Packets::Other(decoder) => decoder.decode(packet, &mut each),
+        };
+        match decoded {
+            Ok(decoded) => self.done.decoded += decoded,
+            // What lies in front of the fault is indexed, as it is read.
+            Err(_) => self.done.decoded.broken += 1,
+        }
+    }
+
+    fn cut(&mut self) {
+        if self.chunk.length == 0 {
+            return;
+        }
+        let next = Chunk {
+            raw_offset: self.chunk.raw_offset + self.chunk.raw_length,
+            ..Chunk::default()
+        };
+        let chunk = std::mem::replace(&mut self.chunk, next);
+        self.done.chunks.push((chunk, self.builder.finish()));
+    }
+
+    /// The chunks, the last one ended.
+    pub(crate) fn finish(mut self) -> Chunked {
+        self.cut();
+        if let Packets::Dft(decoder) = self.decoder {
+            self.done.names = Some(decoder.into_declared().names);
+        }
+        self.done
+    }
+}

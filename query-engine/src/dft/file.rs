@@ -1,0 +1,352 @@
+//! A DFTracer file as a source.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use chunk_index::ColumnFilter;
+use query_language::{BareUnit, FieldTable, Filter};
+use trace_kinds::EachEvent;
+use trace_kinds::dft::{DftDecoder, Names, Skim, TimeUnit};
+use trace_kinds::gzip::Scanner;
+
+use super::attachment::TextLimits;
+use super::columns::OpenColumns;
+use super::head::{Head, begins_as_gzip, head_of};
+use super::localize::localize;
+use super::visit::Events;
+use crate::beside::Unusable;
+use crate::sidecar::OpenSidecar;
+use crate::source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task, first_ts};
+use crate::{Evidence, Fetch, LocalFile, ReadError};
+
+/// Text of a task of a file that has no index.
+pub(super) const SLICE_BYTES: u64 = 8 << 20;
+
+/// One trace file, with or without a sidecar.
+pub struct DftFile {
+    pub(super) path: PathBuf,
+    pub(super) fetch: Arc<dyn Fetch>,
+    pub(super) len: u64,
+    pub(super) gzip: bool,
+    pub(super) unit: TimeUnit,
+    pub(super) names: Names,
+    /// The limits of what its hashes stand for; `None` where that is not known.
+    pub(super) texts: Option<TextLimits>,
+    pub(super) sidecar: Option<OpenSidecar>,
+    /// Opened when they are first asked.
+    columns: OnceLock<Option<OpenColumns>>,
+    unused: Option<String>,
+}
+
+impl DftFile {
+    /// Opens a file of this machine and, with `use_sidecar`, the sidecar beside it.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read. A sidecar that cannot be used is told by
+    /// [`ChunkSource::unused_index`].
+    pub fn open(path: &Path, use_sidecar: bool) -> Result<DftFile, ReadError> {
+        let place = path.display().to_string();
+        let failed = |error| ReadError::fetch(&*place, error);
+        let local = LocalFile::open(path).map_err(failed)?;
+        let len = local.file().metadata().map_err(failed)?.len();
+        let (mut sidecar, mut unused) = (None, None);
+        if use_sidecar {
+            match OpenSidecar::open(path) {
+                Ok(open) => sidecar = Some(open),
+                Err(Unusable::Missing) => {}
+                Err(Unusable::Refused(reason)) => unused = Some(reason),
+            }
+        }
+        let facts = match sidecar.as_ref().map(OpenSidecar::facts) {
+            Some(Ok(Some(facts))) => Some(facts),
+            Some(Ok(None)) => {
+                unused = Some(format!("{place}.idx: another version wrote it"));
+                None
+            }
+            Some(Err(error)) => {
+                unused = Some(error.to_string());
+                None
+            }
+            None => None,
+        };
+        // What belongs to a file knows its start, which takes long to inflate.
+        let head = match &facts {
+            Some(facts) => Head {
+                gzip: begins_as_gzip(&local, len)?,
+                unit: facts.unit,
+            },
+            None => {
+                sidecar = None;
+                head_of(&local, len, &mut Scanner::default())?
+            }
+        };
+        Ok(DftFile {
+            path: path.to_owned(),
+            fetch: Arc::new(local),
+            len,
+            gzip: head.gzip,
+            unit: head.unit,
+            names: Names::default(),
+            texts: facts.map(|facts| facts.texts),
+            sidecar,
+            columns: OnceLock::new(),
+            unused,
+        })
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self, error: std::io::Error) -> ReadError {
+        if error.kind() == std::io::ErrorKind::UnexpectedEof {
+            return ReadError::Shrunk {
+                place: self.fetch.place(),
+            };
+        }
+        ReadError::fetch(self.fetch.place(), error)
+    }
+
+    pub(super) fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+        self.fetch
+            .fetch_one(range)
+            .map_err(|error| self.failed(error))
+    }
+
+    fn decoder(&self, fields: &FieldTable) -> DftDecoder {
+        DftDecoder::new(fields, self.names.clone(), self.unit)
+    }
+
+    /// Reads the lines that begin in a range of a plain file that has no index.
+    fn read_slice(&self, range: Range<u64>, events: &mut Events<'_, '_>) -> Result<(), ReadError> {
+        // A line begins behind a line end, so the byte in front of the range is asked as well.
+        let start = range.start.saturating_sub(1);
+        let mut text = self.fetch(start..range.end)?;
+        let begin = match range.start {
+            0 => 0,
+            _ => match memchr::memchr(b'\n', &text) {
+                Some(newline) => newline + 1,
+                None => return Ok(()),
+            },
+        };
+        if begin == text.len() {
+            return Ok(());
+        }
+        let mut end = range.end;
+        while !text.ends_with(b"\n") && end < self.len {
+            let more = self.fetch(end..self.len.min(end + START_BYTES))?;
+            end += more.len() as u64;
+            let line_end = memchr::memchr(b'\n', &more).map_or(more.len(), |newline| newline + 1);
+            text.extend_from_slice(&more[..line_end]);
+            if text.len() as u64 > SLICE_BYTES + trace_kinds::dft::LINE_BYTES_MAX as u64 {
+                break;
+            }
+        }
+        events.counters.fetched_bytes += end - start;
+        events.counters.decoded_bytes += (text.len() - begin) as u64;
+        let _all = events.walk(&text[begin..]);
+        Ok(())
+    }
+}
+
+/// Bytes in which the end of a line is looked for first.
+const START_BYTES: u64 = 64 << 10;
+
+impl ChunkSource for DftFile {
+    fn place(&self) -> String {
+        self.fetch.place()
+    }
+
+    fn unit(&self) -> BareUnit {
+        // At most a billion.
+        BareUnit::Nanos(self.unit.nanoseconds() as u32)
+    }
+
+    fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
+        match &self.sidecar {
+            None => Ok(None),
+            Some(open) => Ok(Some(Evidence::Sidecar {
+                sidecar: open.sidecar(),
+                fetch: Arc::clone(&open.fetch),
+                fetched_bytes: open.fetched_bytes,
+                cache: None,
+            })),
+        }
+    }
+
+    fn unused_index(&self) -> Option<String> {
+        self.unused.clone()
+    }
+
+    fn localize(&self, filter: &Filter) -> LocalFilter {
+        localize(filter, &self.names)
+    }
+
+    fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
+        match (&self.sidecar, chunks) {
+            (Some(sidecar), Some(chunks)) => self.indexed_tasks(sidecar, chunks),
+            _ if self.len == 0 => Vec::new(),
+            _ if self.gzip => vec![Task {
+                chunks: vec![0],
+                first_ts: None,
+                bytes: self.len * 8,
+                records: None,
+            }],
+            _ => (0..self.len.div_ceil(SLICE_BYTES))
+                .filter_map(|slice| {
+                    let bytes = SLICE_BYTES.min(self.len - slice * SLICE_BYTES);
+                    let chunks = vec![usize::try_from(slice).ok()?];
+                    Some(Task {
+                        chunks,
+                        first_ts: None,
+                        bytes,
+                        records: None,
+                    })
+                })
+                .collect(),
+        }
+    }
+
+    fn reads_records(&self) -> bool {
+        true
+    }
+
+    fn has_columns(&self) -> bool {
+        self.sidecar.is_some()
+    }
+
+    fn narrow(&self, task: &Task, filter: &ColumnFilter) -> Option<Narrowed> {
+        let sidecar = self.sidecar.as_ref()?;
+        let mut damaged = None;
+        let open = self.columns.get_or_init(|| {
+            OpenColumns::open(&self.path, sidecar.index()).unwrap_or_else(|reason| {
+                damaged = Some(reason);
+                None
+            })
+        });
+        let mut narrowed = match open {
+            Some(columns) => columns.narrow(&task.chunks, filter),
+            None => Narrowed {
+                unknown: task.chunks.clone(),
+                ..Narrowed::default()
+            },
+        };
+        narrowed.counters.damaged.extend(damaged);
+        Some(narrowed)
+    }
+
+    fn read(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        scratch: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        self.read_skimming(task, fields, None, scratch, each)
+    }
+
+    fn read_passing(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        filter: &Filter,
+        scratch: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        // A file that has no index is read whole, and what it holds is counted.
+        let skim = self.sidecar.as_ref().and(Skim::new(filter, self.unit));
+        self.read_skimming(task, fields, skim, scratch, each)
+    }
+}
+
+impl DftFile {
+    fn read_skimming(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        skim: Option<Skim>,
+        scratch: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        let decoder = self.decoder(fields);
+        let mut events = Events {
+            decoder: &decoder,
+            each,
+            counters: Counters::default(),
+            skim,
+        };
+        if let Some(records) = &task.records {
+            events.counters.decoded_bytes += records.len() as u64;
+            let _all = events.walk(records);
+            return Ok(events.counters);
+        }
+        match (&self.sidecar, task.chunks.as_slice()) {
+            (Some(sidecar), chunks) if self.gzip => {
+                self.read_pieces(sidecar, chunks, scratch, &mut events)?;
+            }
+            (Some(sidecar), chunks) => {
+                for chunk in chunks
+                    .iter()
+                    .filter_map(|at| sidecar.index().chunks().get(*at))
+                {
+                    let text = self.fetch(chunk.raw_offset..chunk.raw_offset + chunk.raw_length)?;
+                    events.counters.fetched_bytes += text.len() as u64;
+                    events.counters.decoded_bytes += text.len() as u64;
+                    if events.walk(&text).is_break() {
+                        break;
+                    }
+                }
+            }
+            (None, _) if self.gzip => {
+                super::scan::read_all(self, &mut scratch.scanner, &mut events)?;
+            }
+            (None, slices) => {
+                for slice in slices {
+                    let start = *slice as u64 * SLICE_BYTES;
+                    self.read_slice(start..self.len.min(start + SLICE_BYTES), &mut events)?;
+                }
+            }
+        }
+        Ok(events.counters)
+    }
+
+    /// One task a piece of a compressed file, so that each is inflated once; one a chunk of a
+    /// plain one.
+    fn indexed_tasks(&self, sidecar: &OpenSidecar, chunks: &[usize]) -> Vec<Task> {
+        let checkpoints = sidecar.index().checkpoints();
+        let mut tasks: Vec<(usize, Task)> = Vec::new();
+        for number in chunks {
+            let Some(chunk) = sidecar.index().chunks().get(*number) else {
+                continue;
+            };
+            let piece = match self.gzip {
+                true => checkpoints.partition_point(|c| c.raw_offset <= chunk.raw_offset),
+                false => *number,
+            };
+            let first_ts = first_ts(chunk);
+            match tasks.last_mut() {
+                Some((last, task)) if *last == piece => {
+                    task.chunks.push(*number);
+                    task.first_ts = task.first_ts.zip(first_ts).map(|(a, b)| a.min(b));
+                    task.bytes += chunk.raw_length;
+                }
+                _ => {
+                    let chunks = vec![*number];
+                    tasks.push((
+                        piece,
+                        Task {
+                            chunks,
+                            first_ts,
+                            bytes: chunk.raw_length,
+                            records: None,
+                        },
+                    ));
+                }
+            }
+        }
+        tasks.into_iter().map(|(_, task)| task).collect()
+    }
+}

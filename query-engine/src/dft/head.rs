@@ -1,0 +1,102 @@
+//! What the start of a file says about all of it.
+
+use std::ops::{ControlFlow, Range};
+
+use query_language::FieldTable;
+use trace_kinds::Event;
+use trace_kinds::dft::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
+use trace_kinds::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
+
+use crate::{Fetch, ReadError};
+
+/// Bytes at the start of a file that are read for this.
+const HEAD_BYTES: u64 = 256 << 10;
+/// Text at the start of a file in which its unit is looked for.
+const HEAD_TEXT_BYTES: usize = 256 << 10;
+
+/// What the start of a file says about all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) gzip: bool,
+    pub(super) unit: TimeUnit,
+}
+
+/// Bytes by which a compressed file is known.
+const MAGIC_BYTES: u64 = 10;
+
+/// Whether a file of `len` bytes is compressed.
+pub(super) fn begins_as_gzip(fetch: &dyn Fetch, len: u64) -> Result<bool, ReadError> {
+    let start = fetch.fetch_one(0..len.min(MAGIC_BYTES));
+    let start = start.map_err(|error| ReadError::fetch(fetch.place(), error))?;
+    Ok(is_gzip(&start))
+}
+
+/// Reads the start of a file of `len` bytes.
+pub(super) fn head_of(
+    fetch: &dyn Fetch,
+    len: u64,
+    scanner: &mut Scanner,
+) -> Result<Head, ReadError> {
+    let head = fetch.fetch_one(0..len.min(HEAD_BYTES));
+    let head = head.map_err(|error| ReadError::fetch(fetch.place(), error))?;
+    let gzip = is_gzip(&head);
+    if !gzip {
+        return Ok(Head {
+            gzip,
+            unit: unit_of(&head),
+        });
+    }
+    let mut text = HeadText::default();
+    // That the bytes end inside a member is no fault here.
+    let options = ScanOptions {
+        spacing_bytes: None,
+    };
+    scanner
+        .scan(&head[..], options, &mut text)
+        .map_err(|source| ReadError::Gzip {
+            place: fetch.place(),
+            source,
+        })?;
+    Ok(Head {
+        gzip,
+        unit: unit_of(&text.0),
+    })
+}
+
+#[derive(Default)]
+struct HeadText(Vec<u8>);
+
+impl TextSink for HeadText {
+    fn entry(&mut self, _: Entry) {}
+
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        let wanted = HEAD_TEXT_BYTES - self.0.len();
+        self.0.extend_from_slice(&text[..text.len().min(wanted)]);
+        if self.0.len() == HEAD_TEXT_BYTES {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The unit that the start of a file declares.
+fn unit_of(head: &[u8]) -> TimeUnit {
+    let head = &head[..head.len().min(HEAD_TEXT_BYTES)];
+    let whole = memchr::memrchr(b'\n', head).map_or(0, |newline| newline + 1);
+    let mut declared = Declared(TimeUnit::default());
+    let decoder = DftDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
+    decoder.walk(&head[..whole], &mut declared);
+    declared.0
+}
+
+struct Declared(TimeUnit);
+
+impl DftVisitor for Declared {
+    fn event<E: Event>(&mut self, _: &E, _: Range<usize>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn metadata(&mut self, metadata: Metadata) {
+        metadata.apply(&mut HashNames::default(), &mut self.0);
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading files from their start: those without an index, and what an index does not keep.
+
+use std::io::{self, Read};
+use std::ops::{ControlFlow, Range};
+
+use query_language::FieldTable;
+use trace_kinds::Event;
+use trace_kinds::dft::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
+use trace_kinds::gzip::{Entry, ScanOptions, Scanned, Scanner, TextSink};
+
+use super::file::DftFile;
+use super::visit::Events;
+use crate::{Fetch, ReadError};
+
+/// Bytes of one fetch.
+const FETCH_BYTES: u64 = 1 << 20;
+
+/// The bytes of a file, one after another.
+struct Bytes<'f> {
+    fetch: &'f dyn Fetch,
+    at: u64,
+    len: u64,
+}
+
+impl Read for Bytes<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let end = self.len.min(self.at + FETCH_BYTES.min(room.len() as u64));
+        let bytes = self.fetch.fetch_one(self.at..end)?;
+        let part = room
+            .get_mut(..bytes.len())
+            .ok_or(io::ErrorKind::InvalidData)?;
+        part.copy_from_slice(&bytes);
+        self.at = end;
+        Ok(bytes.len())
+    }
+}
+
+fn scan_text(
+    scanner: &mut Scanner,
+    (fetch, len): (&dyn Fetch, u64),
+    each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<Scanned, ReadError> {
+    struct Text<'e>(&'e mut dyn FnMut(&[u8]) -> ControlFlow<()>);
+    impl TextSink for Text<'_> {
+        fn entry(&mut self, _: Entry) {}
+        fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+            (self.0)(text)
+        }
+    }
+    let options = ScanOptions {
+        spacing_bytes: None,
+    };
+    let bytes = Bytes { fetch, at: 0, len };
+    scanner
+        .scan(bytes, options, &mut Text(each))
+        .map_err(|source| ReadError::Gzip {
+            place: fetch.place(),
+            source,
+        })
+}
+
+/// Gives all events of a compressed file that has no index.
+pub(super) fn read_all(
+    file: &DftFile,
+    scanner: &mut Scanner,
+    events: &mut Events<'_, '_>,
+) -> Result<(), ReadError> {
+    let mut lines = Lines::default();
+    let scanned = scan_text(scanner, (&*file.fetch, file.len), &mut |text| {
+        lines.feed(text, |part| events.part(part))
+    })?;
+    let _whole = lines.finish(|part| events.part(part));
+    events.counters.fetched_bytes += scanned.file_len;
+    if let Some((at, reason)) = scanned.fault {
+        events
+            .counters
+            .faults
+            .push(format!("{}: byte {at}: {reason}", file.fetch.place()));
+    }
+    Ok(())
+}
+
+/// Gives the events of ranges of text, sorted and whole lines each, without entering the file in
+/// the middle.
+pub(super) fn read_ranges(
+    file: &DftFile,
+    ranges: &[Range<u64>],
+    scanner: &mut Scanner,
+    events: &mut Events<'_, '_>,
+) -> Result<(), ReadError> {
+    let Some(end) = ranges.last().map(|range| range.end) else {
+        return Ok(());
+    };
+    let mut lines: Vec<Lines> = ranges.iter().map(|_| Lines::default()).collect();
+    let mut at = 0_u64;
+    let scanned = scan_text(scanner, (&*file.fetch, file.len), &mut |text| {
+        let here = at..at + text.len() as u64;
+        at = here.end;
+        for (range, lines) in ranges.iter().zip(&mut lines) {
+            let (start, end) = (range.start.max(here.start), range.end.min(here.end));
+            if start < end {
+                // Both lie inside a slice that is in memory.
+                let slice = (start - here.start) as usize..(end - here.start) as usize;
+                lines.feed(&text[slice], |part| events.part(part))?;
+            }
+        }
+        if here.end >= end {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    for lines in &mut lines {
+        let _whole = lines.finish(|part| events.part(part));
+    }
+    events.counters.fetched_bytes += scanned.file_len;
+    Ok(())
+}
+
+/// What the hashes of a file that has no index stand for.
+pub(super) fn names_of(file: &DftFile) -> Result<HashNames, ReadError> {
+    struct Declared(HashNames);
+    impl DftVisitor for Declared {
+        fn event<E: Event>(&mut self, _: &E, _: Range<usize>) -> ControlFlow<()> {
+            ControlFlow::Continue(())
+        }
+        fn metadata(&mut self, metadata: Metadata) {
+            metadata.apply(&mut self.0, &mut TimeUnit::default());
+        }
+    }
+    let mut declared = Declared(HashNames::default());
+    let decoder = DftDecoder::new(&FieldTable::new(), Names::default(), file.unit);
+    let mut lines = Lines::default();
+    let mut take = |part: Part<'_>| {
+        if let Part::Lines(text) = part {
+            decoder.walk(text, &mut declared);
+        }
+        ControlFlow::Continue(())
+    };
+    if file.gzip {
+        scan_text(
+            &mut Scanner::default(),
+            (&*file.fetch, file.len),
+            &mut |text| lines.feed(text, &mut take),
+        )?;
+    } else {
+        let mut at = 0;
+        while at < file.len {
+            let end = file.len.min(at + FETCH_BYTES);
+            let _whole = lines.feed(&file.fetch(at..end)?, &mut take);
+            at = end;
+        }
+    }
+    let _whole = lines.finish(&mut take);
+    Ok(declared.0)
+}

@@ -1,0 +1,121 @@
+//! Bringing the sidecar of a file up to date, with the least work.
+
+use std::path::Path;
+
+use chunk_index::{ChunkSummary, Index, IndexConfig, Work};
+
+use super::build::{BuildOptions, Built, pass};
+use super::columns::{columns_of, remove_columns};
+use crate::ReadError;
+use crate::beside::{usable, write_sidecar};
+use crate::indexing::{Indexed, Update, summary};
+use crate::source::Scratch;
+
+/// Makes the sidecar of the DFTracer file at `path` have what `options` ask for: not at all when it
+/// has that, by adding dimensions when only those are missing, or anew. A sidecar that is damaged
+/// or another file's is made anew.
+///
+/// # Errors
+///
+/// When the file cannot be read or the sidecar not written.
+pub fn update_sidecar(
+    path: &Path,
+    options: &BuildOptions,
+    anew: bool,
+    scratch: &mut Scratch,
+) -> Result<Indexed, ReadError> {
+    let old = if anew { None } else { usable(path) };
+    let Some((index, sidecar_bytes)) = old else {
+        return built(path, options, scratch);
+    };
+    let columns_bytes = match options.columns {
+        false => None,
+        true => match columns_of(path, &index, &options.config) {
+            Some(bytes) => Some(bytes),
+            None => return built(path, options, scratch),
+        },
+    };
+    match options
+        .config
+        .work(index.config_hash(), &index.dimensions())
+    {
+        Work::Nothing => Ok(Indexed {
+            columns_bytes,
+            ..summary(Update::Fresh, &index, sidecar_bytes)
+        }),
+        Work::Everything => built(path, options, scratch),
+        Work::Dimensions(missing) => extended(path, options, (index, &missing), scratch),
+    }
+}
+
+fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<Indexed, ReadError> {
+    let Built {
+        index,
+        decoded,
+        fault,
+        columns,
+        ..
+    } = super::build::build(path, options, scratch)?;
+    let columns_bytes = match columns {
+        Some(columns) => Some(columns.keep(path)?),
+        None => {
+            remove_columns(path)?;
+            None
+        }
+    };
+    let sidecar_bytes = write_sidecar(path, &index)?;
+    Ok(Indexed {
+        broken: Some(decoded.broken),
+        columns_bytes,
+        fault,
+        ..summary(Update::Built, &index, sidecar_bytes)
+    })
+}
+
+fn extended(
+    path: &Path,
+    options: &BuildOptions,
+    (mut index, missing): (Index, &[query_language::FieldPath]),
+    scratch: &mut Scratch,
+) -> Result<Indexed, ReadError> {
+    let mut config = IndexConfig::new(missing.iter().map(|field| field.as_str()));
+    config.expected_entries = options.config.expected_entries;
+    config.false_positive_rate = options.config.false_positive_rate;
+    config.dictionary_bytes_max = options.config.dictionary_bytes_max;
+    let mut pass = pass(
+        path,
+        &BuildOptions {
+            config: config.clone(),
+            columns: false,
+            ..options.clone()
+        },
+        scratch,
+    )?;
+    // The names that are kept know nothing of a lexicon.
+    pass.settle(&config, None);
+    let place = |chunk: &chunk_index::Chunk| (chunk.raw_offset, chunk.raw_length);
+    let same = pass
+        .chunks
+        .iter()
+        .map(|(chunk, _)| place(chunk))
+        .eq(index.chunks().iter().map(place));
+    let summaries: Vec<ChunkSummary> = pass
+        .chunks
+        .into_iter()
+        .map(|(_, summary)| summary)
+        .collect();
+    if !same || index.extend(&config, &summaries).is_err() {
+        // Cut into chunks in another way.
+        return built(path, options, scratch);
+    }
+    let sidecar_bytes = write_sidecar(path, &index)?;
+    let names = missing
+        .iter()
+        .map(|field| field.as_str().to_owned())
+        .collect();
+    Ok(Indexed {
+        broken: Some(pass.decoded.broken),
+        fault: pass.fault,
+        ..summary(Update::Extended(names), &index, sidecar_bytes)
+    })
+}

@@ -1,0 +1,67 @@
+//! Events of text on their way to the engine.
+
+use std::ops::{ControlFlow, Range};
+
+use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Part, Shapes, Skim};
+use trace_kinds::{EachEvent, Event};
+
+use crate::source::Counters;
+
+/// Decodes text, gives its events on and counts what it held.
+pub(super) struct Events<'e, 'f> {
+    pub(super) decoder: &'e DftDecoder,
+    pub(super) each: &'e mut EachEvent<'f>,
+    pub(super) counters: Counters,
+    /// Finds the lines that need be decoded, where others may be left out.
+    pub(super) skim: Option<Skim>,
+}
+
+impl Events<'_, '_> {
+    /// Gives the events of whole lines.
+    pub(super) fn walk(&mut self, text: &[u8]) -> ControlFlow<()> {
+        let (decoder, counters) = (self.decoder, &mut self.counters);
+        let mut given = Given {
+            each: &mut *self.each,
+            flow: ControlFlow::Continue(()),
+        };
+        let mut shapes = Shapes::default();
+        let mut run = |lines: &[u8]| {
+            counters.decoded += decoder.walk_shaped(lines, &mut shapes, &mut given);
+            given.flow
+        };
+        match &self.skim {
+            Some(skim) => skim.runs(text, run),
+            None => run(text),
+        }
+    }
+
+    /// Gives the events of a part of a text that is streamed.
+    pub(super) fn part(&mut self, part: Part<'_>) -> ControlFlow<()> {
+        match part {
+            Part::Lines(text) => {
+                self.counters.decoded_bytes += text.len() as u64;
+                self.walk(text)
+            }
+            Part::Skipped(len, ends) => {
+                self.counters.decoded_bytes += len;
+                self.counters.decoded.broken += u64::from(ends);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+}
+
+struct Given<'e, 'f> {
+    each: &'e mut EachEvent<'f>,
+    flow: ControlFlow<()>,
+}
+
+impl DftVisitor for Given<'_, '_> {
+    #[inline]
+    fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
+        self.flow = (self.each)(event);
+        self.flow
+    }
+
+    fn metadata(&mut self, _: Metadata) {}
+}

@@ -1,0 +1,403 @@
+//! Plan, prune, read, filter: what rows, counts and groups have in common.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use chunk_index::{BlockKind, ChunkStatistics, ColumnFilter, Index, Pruner, Pruning, SlowRecord};
+use query_language::{FieldTable, Filter, Program};
+use trace_kinds::Event;
+
+use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts, passes_none};
+use crate::{Cancel, Evidence, Limits, ReadError, Report};
+
+/// What the summaries of chunks may answer instead of their events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortcut {
+    /// Nothing: every match is needed.
+    None,
+    /// How many events match.
+    Count,
+    /// What the groups of events of one category and name add up to.
+    Groups,
+}
+
+/// A source with what is left to read of it.
+pub(crate) struct Planned<'s> {
+    pub(crate) source: &'s dyn ChunkSource,
+    /// What its events are asked.
+    filter: Option<Filter>,
+    /// What its columns are asked, where it has some.
+    columns: Option<ColumnFilter>,
+    tasks: Vec<Task>,
+}
+
+/// What is to be read, and what is known already.
+pub(crate) struct Plan<'s> {
+    pub(crate) sources: Vec<Planned<'s>>,
+    /// What summaries answered: matching events, and the statistics of these.
+    pub(crate) counted: u64,
+    pub(crate) statistics: ChunkStatistics,
+    pub(crate) report: Report,
+}
+
+/// Rules out what cannot match and takes from the summaries what they can answer.
+pub(crate) fn plan<'s>(
+    sources: &'s [Box<dyn ChunkSource>],
+    filter: Option<&Filter>,
+    shortcut: Shortcut,
+    cancel: &Cancel,
+) -> Result<Plan<'s>, ReadError> {
+    let mut plan = Plan {
+        sources: Vec::new(),
+        counted: 0,
+        statistics: ChunkStatistics::default(),
+        report: Report {
+            sources: sources.len(),
+            ..Report::default()
+        },
+    };
+    for source in sources {
+        cancel.check()?;
+        let local = filter.map(|filter| source.localize(filter));
+        if local
+            .as_ref()
+            .is_some_and(|local| passes_none(&local.evaluate))
+        {
+            plan.report.left_out += 1;
+            continue;
+        }
+        plan.report.counters.faults.extend(source.faults());
+        let tasks = match source.evidence()? {
+            None => source.tasks(None),
+            Some(Evidence::Times(index)) => {
+                let prune = local.as_ref().map(|local| &local.prune);
+                source.tasks(Some(&plan.prune_by_times(&index, prune)))
+            }
+            Some(evidence) => {
+                let prune = local.as_ref().map(|local| &local.prune);
+                let (left, slowest) =
+                    plan.prune(evidence, prune, shortcut, source.reads_records())?;
+                let mut tasks = source.tasks(Some(&left));
+                tasks.extend(slowest);
+                tasks.sort_by_key(|task| task.chunks.first().copied());
+                tasks
+            }
+        };
+        let columns = local
+            .as_ref()
+            .filter(|_| !tasks.is_empty() && source.has_columns())
+            .map(|local| ColumnFilter::new(&local.prune));
+        let filter = local.map(|local| local.evaluate);
+        plan.sources.push(Planned {
+            source: &**source,
+            filter,
+            columns,
+            tasks,
+        });
+    }
+    Ok(plan)
+}
+
+impl Plan<'_> {
+    /// The chunks whose packets may have events at the times that are asked for. Nothing else is
+    /// known of them, so no summary answers for them.
+    fn prune_by_times(&mut self, index: &Index, filter: Option<&Filter>) -> Vec<usize> {
+        let all = Filter::And(Vec::new());
+        let pruning = Pruner::new(filter.unwrap_or(&all)).run(index);
+        self.report.timed += pruning.total;
+        self.report.out_of_time += pruning.total - pruning.candidates.len();
+        pruning.candidates
+    }
+
+    /// The chunks that must be read, and with `records` tasks for those of which the index keeps
+    /// all records that can match.
+    fn prune(
+        &mut self,
+        mut evidence: Evidence,
+        filter: Option<&Filter>,
+        shortcut: Shortcut,
+        records: bool,
+    ) -> Result<(Vec<usize>, Vec<Task>), ReadError> {
+        // The filter that passes all needs no evidence.
+        let all = Filter::And(Vec::new());
+        let pruner = Pruner::new(filter.unwrap_or(&all));
+        let loaded = load(&mut evidence, &pruner, shortcut, records);
+        self.report.indexed += 1;
+        let pruning = match loaded {
+            Ok(pruning) => pruning,
+            // Where the chunks lie is known, so they are read without what the index says of them.
+            Err(error) if error.is_of_index() => {
+                self.report.damaged.push(error.line());
+                self.report.index_bytes += evidence.fetched_bytes();
+                let chunks = evidence.index().chunks().len();
+                self.report.chunks += chunks;
+                self.report.read += chunks;
+                return Ok(((0..chunks).collect(), Vec::new()));
+            }
+            Err(error) => return Err(error),
+        };
+        self.report.chunks += pruning.total;
+        for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
+            *sum += ruled_out;
+        }
+        let (mut left, mut slowest) = (Vec::new(), Vec::new());
+        for chunk in pruning.candidates {
+            let index = evidence.index();
+            let answered = match shortcut {
+                Shortcut::None => false,
+                Shortcut::Count => match pruner.count(index, chunk) {
+                    Some(count) => {
+                        self.counted += count;
+                        true
+                    }
+                    None => false,
+                },
+                Shortcut::Groups => match pruner.matched(index, chunk) {
+                    Some(matched) if matched.other.events == 0 => {
+                        self.statistics.merge(&matched);
+                        true
+                    }
+                    _ => false,
+                },
+            };
+            if answered {
+                self.report.summarized += 1;
+            } else if let Some(kept) = pruner.slowest(index, chunk).filter(|_| records) {
+                slowest.push(slowest_task(index, chunk, kept));
+            } else {
+                left.push(chunk);
+            }
+        }
+        self.report.slowest += slowest.len();
+        self.report.read += left.len();
+        self.report.index_bytes += evidence.fetched_bytes();
+        Ok((left, slowest))
+    }
+}
+
+/// Rules out chunks, and loads what the summaries of the others are to answer.
+fn load(
+    evidence: &mut Evidence,
+    pruner: &Pruner,
+    shortcut: Shortcut,
+    records: bool,
+) -> Result<Pruning, ReadError> {
+    if shortcut == Shortcut::Groups {
+        evidence.load_kinds(&[BlockKind::Statistics])?;
+        evidence.load_kinds(&[BlockKind::Sketches])?;
+    }
+    let pruning = evidence.prune(pruner)?;
+    if records {
+        evidence.load_slowest(pruner, &pruning)?;
+    }
+    Ok(pruning)
+}
+
+/// A task that reads records which the index kept.
+fn slowest_task(index: &Index, chunk: usize, kept: &[SlowRecord]) -> Task {
+    let mut records = Vec::new();
+    for record in kept {
+        records.extend_from_slice(&record.bytes);
+        if !record.bytes.ends_with(b"\n") {
+            records.push(b'\n');
+        }
+    }
+    Task {
+        chunks: vec![chunk],
+        first_ts: first_ts(&index.chunks()[chunk]),
+        bytes: records.len() as u64,
+        records: Some(records),
+    }
+}
+
+/// A task of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaskRef<'p> {
+    pub(crate) task: &'p Task,
+    /// In the order of sources and their bytes.
+    pub(crate) number: u32,
+    source: usize,
+}
+
+/// What one thread does with the events it is given.
+pub(crate) trait Worker {
+    /// Whether it counts events and asks nothing of them.
+    const COUNTS_ONLY: bool = false;
+
+    /// A task begins.
+    fn begin(&mut self, task: TaskRef<'_>);
+
+    /// An event that matches. `Break` ends all reading.
+    fn event(&mut self, event: &dyn Event) -> ControlFlow<()>;
+
+    /// The task ended. `Break` ends all reading.
+    fn end(&mut self, task: TaskRef<'_>) -> ControlFlow<()>;
+}
+
+/// The tasks of a plan, those of early events first.
+pub(crate) fn tasks<'p>(plan: &'p [Planned<'_>]) -> Vec<TaskRef<'p>> {
+    let sources = plan.iter().enumerate();
+    let of_source = sources.flat_map(|(at, planned)| planned.tasks.iter().map(move |t| (at, t)));
+    let mut tasks: Vec<TaskRef<'_>> = (0_u32..)
+        .zip(of_source)
+        .map(|(number, (source, task))| TaskRef {
+            task,
+            number,
+            source,
+        })
+        .collect();
+    tasks.sort_by_key(|task| (task.task.first_ts, task.number));
+    tasks
+}
+
+/// Reads tasks with a worker a thread; gives back what reading cost and found, and the workers.
+pub(crate) fn read<W: Worker + Send>(
+    plan: &[Planned<'_>],
+    tasks: &[TaskRef<'_>],
+    table: &FieldTable,
+    (limits, cancel): (Limits, &Cancel),
+    make_worker: impl Fn() -> W + Sync,
+) -> Result<(Counters, u64, Vec<W>), ReadError> {
+    let next = AtomicUsize::new(0);
+    let stop = AtomicBool::new(false);
+    let outcome = Mutex::new((Counters::default(), 0_u64, Vec::new(), None));
+    let run = || {
+        let mut reader = Reader {
+            plan,
+            table,
+            stop: &stop,
+            cancel,
+            matched: 0,
+            scratch: Scratch::default(),
+        };
+        let mut worker = make_worker();
+        let mut counters = Counters::default();
+        let mut failure = None;
+        while !stop.load(Ordering::Relaxed)
+            && let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            match reader.read(*task, &mut worker) {
+                Ok(cost) => counters += cost,
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    failure = Some(error);
+                }
+            }
+        }
+        let mut outcome = outcome
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        outcome.0 += counters;
+        outcome.1 += reader.matched;
+        outcome.2.push(worker);
+        outcome.3 = outcome.3.take().or(failure);
+    };
+    let threads = limits.threads.clamp(1, tasks.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(run);
+        }
+        run();
+    });
+    let outcome = outcome
+        .into_inner()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    match outcome {
+        (counters, matched, workers, None) => Ok((counters, matched, workers)),
+        (_, _, _, Some(error)) => Err(error),
+    }
+}
+
+/// One thread of a reading.
+struct Reader<'p, 's> {
+    plan: &'p [Planned<'s>],
+    table: &'p FieldTable,
+    stop: &'p AtomicBool,
+    cancel: &'p Cancel,
+    matched: u64,
+    scratch: Scratch,
+}
+
+impl Reader<'_, '_> {
+    /// What columns tell of a task: the task without the chunks that need not be read, where they
+    /// tell anything. Matches that are known are counted, when that is all that is asked.
+    fn narrow<W: Worker>(
+        &mut self,
+        planned: &Planned<'_>,
+        task: &Task,
+    ) -> (Counters, Option<Task>) {
+        let filter = planned.columns.as_ref().filter(|_| task.records.is_none());
+        let Some(narrowed) = filter.and_then(|filter| planned.source.narrow(task, filter)) else {
+            return (Counters::default(), None);
+        };
+        let (mut counters, mut chunks) = (narrowed.counters, narrowed.unknown);
+        for (chunk, matches) in narrowed.known {
+            if W::COUNTS_ONLY {
+                self.matched += matches;
+                counters.told_by_columns += 1;
+            } else {
+                chunks.push(chunk);
+            }
+        }
+        chunks.sort_unstable();
+        let left = Task {
+            chunks,
+            ..task.clone()
+        };
+        (counters, Some(left))
+    }
+
+    fn read<W: Worker>(
+        &mut self,
+        task: TaskRef<'_>,
+        worker: &mut W,
+    ) -> Result<Counters, ReadError> {
+        self.cancel.check()?;
+        let planned = &self.plan[task.source];
+        let (counters, narrowed) = self.narrow::<W>(planned, task.task);
+        let read = narrowed.as_ref().unwrap_or(task.task);
+        if narrowed.as_ref().is_some_and(|task| task.chunks.is_empty()) {
+            worker.begin(task);
+            if worker.end(task).is_break() {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            return Ok(counters);
+        }
+        let mut table = self.table.clone();
+        let program = planned
+            .filter
+            .as_ref()
+            .map(|filter| Program::compile(filter, &mut table));
+        worker.begin(task);
+        let (matched, stop, cancel) = (&mut self.matched, self.stop, self.cancel);
+        let mut each = |event: &dyn Event| {
+            if cancel.is_cancelled() {
+                return ControlFlow::Break(());
+            }
+            let passes = match &program {
+                Some(program) => program.matches(event),
+                None => true,
+            };
+            if !passes {
+                return ControlFlow::Continue(());
+            }
+            *matched += 1;
+            if stop.load(Ordering::Relaxed) {
+                return ControlFlow::Break(());
+            }
+            worker.event(event)
+        };
+        let mut counters = counters;
+        let (source, scratch) = (planned.source, &mut self.scratch);
+        counters += match &planned.filter {
+            Some(filter) => source.read_passing(read, &table, filter, scratch, &mut each)?,
+            None => source.read(read, &table, scratch, &mut each)?,
+        };
+        self.cancel.check()?;
+        if worker.end(task).is_break() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        Ok(counters)
+    }
+}

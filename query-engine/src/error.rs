@@ -1,0 +1,145 @@
+//! Why a query cannot be answered.
+
+use std::path::PathBuf;
+
+use query_language::QueryError;
+use trace_kinds::DecodeError;
+use trace_kinds::gzip::GzipError;
+
+/// Why a query cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The query is faulty, or means nothing for what is read.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Bytes cannot be fetched.
+    #[error("cannot read {place}")]
+    Fetch {
+        /// File or address.
+        place: String,
+        /// What the system or the server says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A gzip file is damaged, or not the one that was indexed.
+    #[error("cannot inflate {place}")]
+    Gzip {
+        /// File or address.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: GzipError,
+    },
+    /// A packet cannot be decoded.
+    #[error("cannot decode {place}")]
+    Decode {
+        /// File or address.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: DecodeError,
+    },
+    /// A frame of a data file is damaged.
+    #[error("{place} is damaged")]
+    DamagedFrame {
+        /// The data file.
+        place: String,
+        /// What is wrong, and where.
+        #[source]
+        source: storage_format::FormatError,
+    },
+    /// A packet of a data file is damaged.
+    #[error("{place} is damaged: the packet at byte {offset}: {problem}")]
+    DamagedPacket {
+        /// The data file.
+        place: String,
+        /// Offset of its stored bytes.
+        offset: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A sidecar is damaged.
+    #[error("cannot use {place}")]
+    Sidecar {
+        /// The sidecar.
+        place: String,
+        /// What is wrong with it.
+        #[source]
+        source: chunk_index::SidecarError,
+    },
+    /// The history of an entry into a gzip member is damaged.
+    #[error("cannot use {place}")]
+    Window {
+        /// The sidecar.
+        place: String,
+        /// What is wrong with it.
+        #[source]
+        source: chunk_index::DamagedWindow,
+    },
+    /// The file changed after it was indexed, while the query ran.
+    #[error("{place} is shorter than when it was indexed; index it again")]
+    Shrunk {
+        /// The file.
+        place: String,
+    },
+    /// A folder of a CTF trace cannot be read.
+    #[error(transparent)]
+    Folder(#[from] trace_kinds::ctf::FolderError),
+    /// Nobody knows how to read the file.
+    #[error("{} is no trace that can be queried: {reason}", path.display())]
+    UnknownFile {
+        /// The file.
+        path: PathBuf,
+        /// What was looked for.
+        reason: &'static str,
+    },
+    /// Columns are not kept of its kind.
+    #[error("{}: columns are kept of DFTracer files only; index it without them", path.display())]
+    NoColumns {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A field has too many values to group by.
+    #[error("{field} has more than {} values; narrow the query", crate::GROUPS_MAX)]
+    TooManyGroups {
+        /// The field.
+        field: String,
+    },
+    /// Groups have no times.
+    #[error("a timeline has no place for groups: ask for parquet, arrow, csv, ndjson or text")]
+    GroupsInTimeline,
+    /// It was ended from outside.
+    #[error("it was ended before it was done")]
+    Cancelled,
+    /// Rows cannot be written.
+    #[error("cannot write the rows")]
+    Output(#[source] std::io::Error),
+    /// Rows that wait for their turn cannot be put aside.
+    #[error(
+        "cannot put rows that wait for their turn into a temporary file; set TMPDIR to a folder \
+         with space"
+    )]
+    Spill(#[source] std::io::Error),
+}
+
+impl ReadError {
+    /// Whether it is about an index, without which there is an answer as well.
+    pub(crate) fn is_of_index(&self) -> bool {
+        matches!(self, ReadError::Sidecar { .. } | ReadError::Window { .. })
+    }
+
+    /// What is wrong and why, in one line.
+    pub(crate) fn line(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+
+    pub(crate) fn fetch(place: impl Into<String>, source: std::io::Error) -> ReadError {
+        ReadError::Fetch {
+            place: place.into(),
+            source,
+        }
+    }
+}

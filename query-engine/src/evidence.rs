@@ -1,0 +1,161 @@
+//! An index that is loaded as far as a query needs it.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use chunk_index::{
+    Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, SidecarError, Tier,
+};
+
+use crate::look_up::{LookUps, told};
+use crate::{Fetch, ReadError};
+
+/// What a source knows of its chunks.
+pub enum Evidence {
+    /// An index in memory.
+    Whole(Arc<Index>),
+    /// Only the times of packets, of which no chunk index is made yet.
+    Times(Arc<Index>),
+    /// A sidecar, of which blocks are fetched when they are asked for.
+    Sidecar {
+        /// What was loaded so far.
+        sidecar: Box<Sidecar>,
+        /// Where the rest is.
+        fetch: Arc<dyn Fetch>,
+        /// Bytes that were fetched so far.
+        fetched_bytes: u64,
+        /// Filters that earlier queries loaded.
+        cache: Option<Arc<FilterCache>>,
+    },
+}
+
+impl Evidence {
+    /// The index with what was loaded so far.
+    pub fn index(&self) -> &Index {
+        match self {
+            Evidence::Whole(index) | Evidence::Times(index) => index,
+            Evidence::Sidecar { sidecar, .. } => sidecar.index(),
+        }
+    }
+
+    /// Bytes that were fetched so far.
+    pub fn fetched_bytes(&self) -> u64 {
+        match self {
+            Evidence::Whole(_) | Evidence::Times(_) => 0,
+            Evidence::Sidecar { fetched_bytes, .. } => *fetched_bytes,
+        }
+    }
+
+    /// Rules out chunks tier by tier, fetching what a tier needs about the chunks that are left.
+    ///
+    /// # Errors
+    ///
+    /// When blocks cannot be fetched or are damaged.
+    pub fn prune(&mut self, pruner: &Pruner) -> Result<Pruning, ReadError> {
+        let mut pruning = Pruning::begin(self.index());
+        for tier in Tier::ALL {
+            if let Evidence::Sidecar { sidecar, .. } = self {
+                let wanted = pruner.wanted(sidecar, tier, &pruning);
+                self.load(&wanted)?;
+            }
+            pruner.apply(self.index(), tier, &mut pruning);
+        }
+        Ok(pruning)
+    }
+
+    /// Loads the slowest events of the chunks that are left, where `pruner` can use them.
+    ///
+    /// # Errors
+    ///
+    /// When blocks cannot be fetched or are damaged.
+    pub fn load_slowest(&mut self, pruner: &Pruner, pruning: &Pruning) -> Result<(), ReadError> {
+        if let Evidence::Sidecar { sidecar, .. } = self {
+            let wanted = pruner.wanted_slowest(sidecar, pruning);
+            self.load(&wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Loads every block of the kinds that `wanted` accepts.
+    ///
+    /// # Errors
+    ///
+    /// When blocks cannot be fetched or are damaged.
+    pub fn load_kinds(&mut self, wanted: &[BlockKind]) -> Result<(), ReadError> {
+        if let Evidence::Sidecar { sidecar, .. } = self {
+            let blocks: Vec<Block> = sidecar
+                .blocks()
+                .iter()
+                .filter(|block| wanted.contains(&block.kind) && !sidecar.is_loaded(block))
+                .copied()
+                .collect();
+            self.load(&blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches and loads blocks, which are in the order of the sidecar.
+    fn load(&mut self, blocks: &[Block]) -> Result<(), ReadError> {
+        let Evidence::Sidecar {
+            sidecar,
+            fetch,
+            fetched_bytes,
+            cache,
+        } = self
+        else {
+            return Ok(());
+        };
+        let key = sidecar.key();
+        let cache = |block: &Block| {
+            let cache = cache.as_ref();
+            cache.filter(|_| block.kind == BlockKind::Filters)
+        };
+        let traced = fetch.traced();
+        let look_ups = LookUps::of(traced.as_ref());
+        let mut missing = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let started = look_ups.begin();
+            match cache(block).and_then(|cache| cache.get(key, block)) {
+                Some(filters) => {
+                    sidecar.put_filters(block, filters);
+                    look_ups.end(started, &block.range(), Some(true), |tag| {
+                        told(tag, sidecar, block, true)
+                    });
+                }
+                None => missing.push((*block, started)),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let ranges: Vec<_> = missing.iter().map(|(block, _)| block.range()).collect();
+        let place = fetch.place();
+        let parts = fetch
+            .fetch_parts(&ranges)
+            .map_err(|error| match error.kind() {
+                // It was cut after it was opened.
+                ErrorKind::UnexpectedEof => ReadError::Sidecar {
+                    place: place.clone(),
+                    source: SidecarError::NotAnIndex("it became shorter after it was opened"),
+                },
+                _ => ReadError::fetch(&*place, error),
+            })?;
+        for ((block, started), part) in missing.iter().zip(parts) {
+            *fetched_bytes += u64::from(block.length);
+            sidecar
+                .load(block, &part.bytes)
+                .map_err(|source| ReadError::Sidecar {
+                    place: place.clone(),
+                    source,
+                })?;
+            let cached = cache(block).zip(sidecar.filters(block));
+            let was_kept = cached.map(|(cache, filters)| cache.put(key, block, filters));
+            // Filters were not in their cache; others are in that of the system, or were not.
+            let was_cached = was_kept.map_or(part.was_cached, |_| Some(false));
+            look_ups.end(*started, &block.range(), was_cached, |tag| {
+                told(tag, sidecar, block, was_kept.unwrap_or(true))
+            });
+        }
+        Ok(())
+    }
+}

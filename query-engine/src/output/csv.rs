@@ -1,0 +1,113 @@
+//! Comma-separated values (RFC 4180, with a header line and single newlines).
+
+use query_language::{FieldTable, Value};
+use trace_kinds::Event;
+
+use super::json::{write_display, write_json_string, write_json_value};
+use super::lines::Lines;
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
+
+/// The columns of a table of all fields; what else an event has is one JSON object in a last
+/// column, because a table needs its columns before its rows.
+pub(super) const COMMON: [&str; 6] = ["ts", "dur", "name", "cat", "pid", "tid"];
+pub(super) const REST: &str = "rest";
+
+/// Comma-separated values with a header line.
+#[derive(Debug, Clone, Default)]
+pub struct Csv {
+    columns: Vec<Column>,
+    rest: bool,
+}
+
+impl RowFormat for Csv {
+    fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
+        self.rest = *columns == Columns::All;
+        let common = Columns::Fields(COMMON.map(String::from).to_vec());
+        let columns = if self.rest { &common } else { columns };
+        self.columns = columns.bind(table).unwrap_or_default();
+    }
+
+    fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
+        for (index, column) in self.columns.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            if let Some(value) = event.field(column.id) {
+                write_value(value, out);
+            }
+        }
+        if self.rest {
+            out.push(b',');
+            write_cell(&rest_of(event), out);
+        }
+        out.push(b'\n');
+    }
+
+    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+        Box::new(Lines::behind(self.head()))
+    }
+}
+
+impl Csv {
+    fn head(&self) -> Vec<u8> {
+        let mut head = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            if index > 0 {
+                head.push(b',');
+            }
+            write_cell(column.label.as_bytes(), &mut head);
+        }
+        if self.rest {
+            head.push(b',');
+            head.extend_from_slice(REST.as_bytes());
+        }
+        head.push(b'\n');
+        head
+    }
+}
+
+/// What an event has besides the common fields, as one JSON object; nothing where it has no more.
+pub(super) fn rest_of(event: &dyn Event) -> Vec<u8> {
+    let mut rest = Vec::new();
+    event.each_field(&mut |path, value| {
+        if !COMMON.contains(&path) {
+            rest.push(if rest.is_empty() { b'{' } else { b',' });
+            write_json_string(path, &mut rest);
+            rest.push(b':');
+            write_json_value(value, &mut rest);
+        }
+    });
+    if !rest.is_empty() {
+        rest.push(b'}');
+    }
+    rest
+}
+
+pub(super) fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Str(text) => write_cell(text, out),
+        Value::Int(value) => write_display(value, out),
+        Value::Uint(value) => write_display(value, out),
+        Value::Float(value) => write_display(value, out),
+        Value::Bool(value) => write_display(value, out),
+    }
+}
+
+pub(super) fn write_cell(text: &[u8], out: &mut Vec<u8>) {
+    if !text
+        .iter()
+        .any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'))
+    {
+        out.extend_from_slice(text);
+        return;
+    }
+    out.push(b'"');
+    for byte in text {
+        if *byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(*byte);
+    }
+    out.push(b'"');
+}

@@ -1,0 +1,168 @@
+//! Groups as rows: a value of the field, and what the events with it add up to.
+
+use query_language::Value;
+
+use super::cells::write_cell as put_cell;
+use super::csv::{write_cell, write_value};
+use super::json::write_json_value;
+use super::table::{ColumnType, Heading, Seen, TableSink};
+use super::{Format, Out, RowSink, TableKind};
+use crate::{GroupRow, Limits, ReadError};
+
+/// What is told of a group besides its value. Durations are nanoseconds.
+pub const GROUP_COLUMNS: [&str; 9] = [
+    "count",
+    "dur_count",
+    "dur_sum",
+    "dur_min",
+    "dur_max",
+    "dur_mean",
+    "dur_p50",
+    "dur_p90",
+    "dur_p99",
+];
+/// The first of [`GROUP_COLUMNS`] whose numbers are no whole ones.
+const FIRST_FRACTION: usize = 5;
+
+/// Writes groups in a format: a table in those of tables, else a line each.
+///
+/// # Errors
+///
+/// The first that `out` has, or when the format has no place for groups ([`Format::tells_groups`]).
+pub fn write_groups(
+    format: Format,
+    field: &str,
+    groups: &[GroupRow],
+    limits: &Limits,
+    out: &mut Out<'_>,
+) -> Result<(), ReadError> {
+    let kind = match format {
+        Format::Perfetto => return Err(ReadError::GroupsInTimeline),
+        Format::Arrow => TableKind::Arrow,
+        Format::Parquet => TableKind::Parquet,
+        Format::Text | Format::Ndjson | Format::Csv => {
+            return write_lines(format, field, groups, out).map_err(ReadError::Output);
+        }
+    };
+    let mut sink = TableSink::new(kind, headings(field, groups), None, limits);
+    let mut write = || {
+        sink.begin(out)?;
+        let mut row = Vec::new();
+        for group in groups {
+            row.clear();
+            put_cell(group.value.as_ref().map(|value| value.as_value()), &mut row);
+            numbers(group)
+                .iter()
+                .for_each(|number| put_cell(*number, &mut row));
+            sink.row(&row, out)?;
+        }
+        sink.end(out)
+    };
+    let _every_value_fits = write().map_err(ReadError::Output)?;
+    Ok(())
+}
+
+/// The columns of a table of groups: all values are known, so their type is.
+fn headings(field: &str, groups: &[GroupRow]) -> Vec<Heading> {
+    let mut seen = Seen::default();
+    let values = groups.iter().filter_map(|group| group.value.as_ref());
+    values.for_each(|value| seen.add(value.as_value()));
+    let number = |(place, name): (usize, &&str)| Heading {
+        label: (*name).to_owned(),
+        kind: Some(match place < FIRST_FRACTION {
+            true => ColumnType::Int,
+            false => ColumnType::Float,
+        }),
+    };
+    let value = Heading {
+        label: field.to_owned(),
+        kind: Some(seen.decide()),
+    };
+    let numbers = GROUP_COLUMNS.iter().enumerate().map(number);
+    std::iter::once(value).chain(numbers).collect()
+}
+
+fn write_lines(
+    format: Format,
+    field: &str,
+    groups: &[GroupRow],
+    out: &mut Out<'_>,
+) -> std::io::Result<()> {
+    if format == Format::Csv {
+        out(&group_csv_head(field))?;
+    }
+    let mut row = Vec::new();
+    for group in groups {
+        row.clear();
+        match format {
+            Format::Csv => write_group_csv(group, &mut row),
+            _ => write_group_ndjson(field, group, &mut row),
+        }
+        out(&row)?;
+    }
+    Ok(())
+}
+
+/// Appends a group as a JSON object in a line; a group of events that lack the field has `null`.
+pub fn write_group_ndjson(field: &str, group: &GroupRow, out: &mut Vec<u8>) {
+    out.push(b'{');
+    write_json_value(Value::from(field), out);
+    out.push(b':');
+    match &group.value {
+        Some(value) => write_json_value(value.as_value(), out),
+        None => out.extend_from_slice(b"null"),
+    }
+    for (name, number) in GROUP_COLUMNS.iter().zip(numbers(group)) {
+        out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        match number {
+            Some(number) => write_json_value(number, out),
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// The header of groups as comma-separated values.
+fn group_csv_head(field: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_cell(field.as_bytes(), &mut out);
+    for name in GROUP_COLUMNS {
+        out.push(b',');
+        out.extend_from_slice(name.as_bytes());
+    }
+    out.push(b'\n');
+    out
+}
+
+/// Appends a group as comma-separated values; what is not known is empty.
+fn write_group_csv(group: &GroupRow, out: &mut Vec<u8>) {
+    if let Some(value) = &group.value {
+        write_value(value.as_value(), out);
+    }
+    for number in numbers(group) {
+        out.push(b',');
+        if let Some(number) = number {
+            write_json_value(number, out);
+        }
+    }
+    out.push(b'\n');
+}
+
+/// The numbers of a group in the order of [`GROUP_COLUMNS`].
+fn numbers(group: &GroupRow) -> [Option<Value<'static>>; 9] {
+    let durations = &group.totals.durations;
+    let (min, max) = durations.range().unzip();
+    let sum = (durations.count > 0).then(|| i64::try_from(durations.sum).unwrap_or(i64::MAX));
+    let quantile = |q| durations.quantile(q).map(Value::Float);
+    [
+        Some(Value::Uint(group.totals.events)),
+        Some(Value::Uint(durations.count)),
+        sum.map(Value::Int),
+        min.map(Value::Int),
+        max.map(Value::Int),
+        durations.mean().map(Value::Float),
+        quantile(0.5),
+        quantile(0.9),
+        quantile(0.99),
+    ]
+}

@@ -1,0 +1,55 @@
+//! One JSON object a row.
+
+use query_language::FieldTable;
+use trace_kinds::Event;
+
+use super::json::{write_json_string, write_json_value};
+use super::lines::Lines;
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
+
+/// One JSON object a line: the asked fields under the names they were asked by, null where an event
+/// lacks one; or every field of the event under its path.
+#[derive(Debug, Clone, Default)]
+pub struct Ndjson {
+    columns: Option<Vec<Column>>,
+}
+
+impl RowFormat for Ndjson {
+    fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
+        self.columns = columns.bind(table);
+    }
+
+    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+        Box::new(Lines::default())
+    }
+
+    fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
+        let mut separator = b'{';
+        let mut key = |name: &str, out: &mut Vec<u8>| {
+            out.push(separator);
+            separator = b',';
+            write_json_string(name, out);
+            out.push(b':');
+        };
+        match &self.columns {
+            Some(columns) => {
+                for column in columns {
+                    key(&column.label, out);
+                    match event.field(column.id) {
+                        Some(value) => write_json_value(value, out),
+                        None => out.extend_from_slice(b"null"),
+                    }
+                }
+            }
+            None => event.each_field(&mut |path, value| {
+                key(path, out);
+                write_json_value(value, out);
+            }),
+        }
+        if separator == b'{' {
+            out.push(b'{');
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}

@@ -1,0 +1,122 @@
+//! Perfetto traces: events as slices on the tracks of their threads.
+//!
+//! A trace is a row of `TracePacket`s (protobuf, written by hand as `trace-kinds` writes OTLP):
+//! a snapshot that says that times are those of the wall clock, descriptors of tracks as they are
+//! first used, and for each event a begin and an end, or an instant where it has no duration.
+
+mod message;
+mod sink;
+mod tracks;
+
+use query_language::{FieldId, FieldPath, FieldTable, Value};
+use trace_kinds::Event;
+
+use super::cells::write_cell;
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
+use message::{Message, track_event};
+use sink::PerfettoSink;
+
+/// Events as slices.
+#[derive(Debug, Clone, Default)]
+pub struct Perfetto {
+    fields: Option<Fields>,
+    /// Fields that are told beside an event; all for none.
+    columns: Option<Vec<Column>>,
+}
+
+/// What a slice is made of.
+#[derive(Debug, Clone, Copy)]
+struct Fields {
+    dur: FieldId,
+    name: FieldId,
+    cat: FieldId,
+    /// `agent`, `kind`, `pid` and `tid`: together they are a track.
+    place: [FieldId; 4],
+}
+
+/// Fields that a slice has at places of their own.
+const OWN: [&str; 8] = ["ts", "dur", "name", "cat", "agent", "kind", "pid", "tid"];
+
+impl RowFormat for Perfetto {
+    fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
+        self.columns = columns.bind(table);
+        let mut field = |name| table.insert(&FieldPath::new(name));
+        self.fields = Some(Fields {
+            dur: field("dur"),
+            name: field("name"),
+            cat: field("cat"),
+            place: ["agent", "kind", "pid", "tid"].map(field),
+        });
+    }
+
+    /// Time, duration, the values of the place, and behind them the event as a part of a message.
+    fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
+        let Some(fields) = self.fields else {
+            return;
+        };
+        write_cell(event.ts().map(Value::Int), out);
+        write_cell(event.field(fields.dur), out);
+        for field in fields.place {
+            write_cell(event.field(field), out);
+        }
+        let mut message = Message::append_to(out);
+        if let Some(cat) = event.field(fields.cat) {
+            message.text(track_event::CATEGORIES, &spelled(cat));
+        }
+        if let Some(name) = event.field(fields.name) {
+            message.text(track_event::NAME, &spelled(name));
+        }
+        let mut annotate = |name: &str, value: Value<'_>| {
+            let annotation = annotation(name, value);
+            message.bytes(track_event::DEBUG_ANNOTATIONS, &annotation);
+        };
+        match &self.columns {
+            None => event.each_field(&mut |path, value| {
+                if !OWN.contains(&path) {
+                    annotate(path, value);
+                }
+            }),
+            Some(columns) => {
+                let others = columns
+                    .iter()
+                    .filter(|column| !OWN.contains(&column.label.as_str()));
+                for column in others {
+                    if let Some(value) = event.field(column.id) {
+                        annotate(&column.label, value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+        Box::new(PerfettoSink::default())
+    }
+}
+
+fn spelled(value: Value<'_>) -> Vec<u8> {
+    match value {
+        Value::Str(text) => text.to_vec(),
+        other => {
+            let mut text = Vec::new();
+            super::csv::write_value(other, &mut text);
+            text
+        }
+    }
+}
+
+fn annotation(name: &str, value: Value<'_>) -> Vec<u8> {
+    use message::debug_annotation as numbers;
+    let mut bytes = Vec::with_capacity(name.len() + 16);
+    let mut message = Message::append_to(&mut bytes);
+    message.text(numbers::NAME, name.as_bytes());
+    match value {
+        Value::Str(text) => message.text(numbers::STRING_VALUE, text),
+        Value::Int(value) => message.number(numbers::INT_VALUE, value.cast_unsigned()),
+        Value::Uint(value) => message.number(numbers::UINT_VALUE, value),
+        Value::Float(value) => message.double(numbers::DOUBLE_VALUE, value),
+        Value::Bool(value) => message.number(numbers::BOOL_VALUE, u64::from(value)),
+    }
+    bytes
+}

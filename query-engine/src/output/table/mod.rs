@@ -1,0 +1,90 @@
+//! Tables of typed columns: Arrow and Parquet.
+//!
+//! A table has its columns before its rows. The common fields have fixed types; those of other
+//! fields are found in the first batch of rows. A value that does not fit its column later is not
+//! lost: it stands under its name in the last column, `rest`, as JSON, where fields stand as well
+//! that have no column.
+
+mod column;
+mod sink;
+mod writer;
+
+use query_language::{FieldPath, FieldTable};
+use trace_kinds::Event;
+
+use super::cells::write_cell;
+use super::csv::{COMMON, REST, rest_of};
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
+
+pub(super) use column::{ColumnType, Seen};
+pub(super) use sink::{Heading, TableSink};
+
+/// As what a table is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableKind {
+    /// A stream of record batches (IPC).
+    Arrow,
+    /// A file of row groups.
+    Parquet,
+}
+
+/// Events as rows of a table.
+#[derive(Debug, Clone)]
+pub struct Table {
+    kind: TableKind,
+    columns: Vec<Column>,
+    /// Whether fields without a column are told.
+    tells_rest: bool,
+}
+
+impl Table {
+    /// Rows for this kind of table.
+    pub fn new(kind: TableKind) -> Table {
+        Table {
+            kind,
+            columns: Vec::new(),
+            tells_rest: false,
+        }
+    }
+}
+
+impl RowFormat for Table {
+    fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
+        self.tells_rest = *columns == Columns::All;
+        let common = Columns::Fields(COMMON.map(String::from).to_vec());
+        let columns = if self.tells_rest { &common } else { columns };
+        self.columns = columns.bind(table).unwrap_or_default();
+    }
+
+    fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
+        for column in &self.columns {
+            write_cell(event.field(column.id), out);
+        }
+        if self.tells_rest {
+            out.extend_from_slice(&rest_of(event));
+        }
+    }
+
+    fn sink(&self, limits: &Limits) -> Box<dyn RowSink + '_> {
+        let headings = self.columns.iter().map(|column| Heading {
+            label: column.label.clone(),
+            kind: fixed_type(&column.label),
+        });
+        Box::new(TableSink::new(
+            self.kind,
+            headings.collect(),
+            Some(REST),
+            limits,
+        ))
+    }
+}
+
+/// The type of a field that is the same for every kind of trace.
+fn fixed_type(label: &str) -> Option<ColumnType> {
+    match FieldPath::new(label).as_str() {
+        "ts" | "dur" | "pid" | "tid" => Some(ColumnType::Int),
+        "name" | "cat" | "agent" | "stream" | "storage" | "kind" => Some(ColumnType::Text),
+        _ => None,
+    }
+}

@@ -1,0 +1,87 @@
+//! Rows for people.
+
+use jiff::Timestamp;
+use query_language::{FieldTable, Value};
+use trace_kinds::Event;
+
+use super::json::write_display;
+use super::lines::Lines;
+use super::{Column, Columns, RowFormat, RowSink};
+use crate::Limits;
+
+/// One line an event: the time, the duration and the name in front, `field=value` behind; or the
+/// asked fields, separated by tabs.
+#[derive(Debug, Clone, Default)]
+pub struct Text {
+    columns: Option<Vec<Column>>,
+}
+
+impl RowFormat for Text {
+    fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
+        self.columns = columns.bind(table);
+    }
+
+    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+        Box::new(Lines::default())
+    }
+
+    fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
+        match &self.columns {
+            Some(columns) => {
+                for (index, column) in columns.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b'\t');
+                    }
+                    match event.field(column.id) {
+                        Some(value) => write_value(value, out),
+                        None => out.push(b'-'),
+                    }
+                }
+            }
+            None => whole_event(event, out),
+        }
+        out.push(b'\n');
+    }
+}
+
+fn whole_event(event: &dyn Event, out: &mut Vec<u8>) {
+    match event
+        .ts()
+        .map(|ts| Timestamp::from_nanosecond(i128::from(ts)))
+    {
+        Some(Ok(time)) => write_display(format_args!("{time:.9}"), out),
+        _ => out.push(b'-'),
+    }
+    event.each_field(&mut |path, value| {
+        if path != "ts" {
+            out.push(b' ');
+            out.extend_from_slice(path.as_bytes());
+            out.push(b'=');
+            write_value(value, out);
+        }
+    });
+}
+
+/// Text is escaped where it would break its line or field.
+fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Str(text) => {
+            for chunk in text.utf8_chunks() {
+                for c in chunk.valid().chars() {
+                    if c.is_control() {
+                        write_display(c.escape_default(), out);
+                    } else {
+                        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                }
+                for byte in chunk.invalid() {
+                    write_display(format_args!("\\x{byte:02x}"), out);
+                }
+            }
+        }
+        Value::Int(value) => write_display(value, out),
+        Value::Uint(value) => write_display(value, out),
+        Value::Float(value) => write_display(format_args!("{value:?}"), out),
+        Value::Bool(value) => write_display(value, out),
+    }
+}

@@ -1,0 +1,297 @@
+//! Indexing files of packets: one pass from begin to end.
+
+use std::fmt::Display;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use chunk_index::{Chunk, ChunkSummary, Identity, Index, IndexConfig, Work};
+use query_language::FieldPath;
+use storage_format::Kind;
+use trace_kinds::ctf::FolderParts;
+use trace_kinds::rocksdb::{self, PacketReader, TraceHeader};
+use trace_kinds::{Decoded, StreamContext};
+
+use super::facts::{FACTS, Facts, PACKETS, PacketAt, Stamp, encode_facts, encode_packets};
+use super::folder::{stream_parts, traces};
+use super::kept::Whole;
+use super::rocksdb::{PACKET_BYTES, kind_of};
+use super::{ALONE, Form, io_trace_packets};
+use crate::ReadError;
+use crate::beside::{Checked, write_sidecar};
+use crate::chunker::Chunker;
+use crate::indexing::{Indexed, Update, summary};
+use crate::stored::LeafIndexOptions;
+
+/// What is known of a file of packets before it is indexed.
+pub(crate) struct PacketInput {
+    kind: Kind,
+    context: StreamContext,
+    stamp: Stamp,
+    /// Where its packets lie; `None` where that is found on the way.
+    packets: Option<Vec<PacketAt>>,
+}
+
+/// The files behind a path, each with what is known of it; `None` for one that holds no packets.
+///
+/// # Errors
+///
+/// When something cannot be read or is no trace.
+pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>, ReadError> {
+    let alone = |kind, packets| {
+        let input = PacketInput {
+            kind,
+            context: StreamContext::default(),
+            stamp: ALONE,
+            packets,
+        };
+        vec![(path.to_owned(), input)]
+    };
+    Ok(Some(match Form::of(path)? {
+        Form::Lines => return Ok(None),
+        Form::IoTrace => alone(Kind::IoTrace, Some(io_trace_packets(path)?)),
+        Form::Rocksdb => alone(kind_of(path)?, None),
+        Form::Folder => {
+            let mut files = Vec::new();
+            for trace in traces(path)? {
+                let parts = stream_parts(FolderParts::open(&trace)?)?.into_iter();
+                files.extend(parts.map(|part| {
+                    let input = PacketInput {
+                        kind: part.kind,
+                        context: part.context,
+                        stamp: part.stamp,
+                        packets: Some(part.packets),
+                    };
+                    (part.path, input)
+                }));
+            }
+            files
+        }
+    }))
+}
+
+/// Makes the sidecar of the file at `path` have what `options` ask for, with the least work.
+///
+/// # Errors
+///
+/// When the file cannot be read or the sidecar not written.
+pub(crate) fn update_packets(
+    path: &Path,
+    input: &PacketInput,
+    options: &LeafIndexOptions,
+    anew: bool,
+) -> Result<Indexed, ReadError> {
+    let is_of_input = |old: &Whole| {
+        old.facts.kind == input.kind
+            && old.facts.stamp.metadata == input.stamp.metadata
+            && input
+                .packets
+                .as_ref()
+                .is_none_or(|packets| *packets == old.packets)
+    };
+    let old = if anew { None } else { Whole::read(path) };
+    let Some(mut old) = old.filter(is_of_input) else {
+        return built(path, input, options);
+    };
+    let config = options.config(input.kind);
+    let moved = old.facts.stamp != input.stamp;
+    old.facts.stamp = input.stamp;
+    match config.work(old.index.config_hash(), &old.index.dimensions()) {
+        Work::Everything => built(path, input, options),
+        Work::Dimensions(missing) => extended(path, input, options, old, &missing),
+        Work::Nothing => {
+            if moved {
+                // Files came or went beside it, and its packets are the same.
+                old.index.attach(FACTS, encode_facts(&old.facts));
+                old.sidecar_bytes = write_sidecar(path, &old.index)?;
+            }
+            Ok(summary(Update::Fresh, &old.index, old.sidecar_bytes))
+        }
+    }
+}
+
+fn built(
+    path: &Path,
+    input: &PacketInput,
+    options: &LeafIndexOptions,
+) -> Result<Indexed, ReadError> {
+    let config = options.config(input.kind);
+    let pass = pass(path, input, &config, options.chunk_bytes)?;
+    let mut index = Index::new(&config);
+    index.set_identity(pass.identity);
+    let facts = Facts {
+        kind: input.kind,
+        stamp: input.stamp,
+        decoded: Decoded {
+            events: 0,
+            ..pass.decoded
+        },
+        entry: pass.entry,
+        fault: pass.fault.clone(),
+    };
+    index.attach(FACTS, encode_facts(&facts));
+    index.attach(PACKETS, encode_packets(&pass.packets));
+    for (chunk, summary) in pass.chunks {
+        index.push(chunk, summary);
+    }
+    let sidecar_bytes = write_sidecar(path, &index)?;
+    Ok(Indexed {
+        broken: Some(pass.decoded.broken),
+        fault: pass.fault,
+        ..summary(Update::Built, &index, sidecar_bytes)
+    })
+}
+
+fn extended(
+    path: &Path,
+    input: &PacketInput,
+    options: &LeafIndexOptions,
+    old: Whole,
+    missing: &[FieldPath],
+) -> Result<Indexed, ReadError> {
+    let config = IndexConfig::new(missing.iter().map(FieldPath::as_str));
+    let pass = pass(path, input, &config, options.chunk_bytes)?;
+    let place = |chunk: &Chunk| (chunk.offset, chunk.length);
+    let new = pass.chunks.iter().map(|(chunk, _)| place(chunk));
+    let mut index = old.index;
+    let same = new.eq(index.chunks().iter().map(place));
+    let summaries: Vec<ChunkSummary> = pass.chunks.into_iter().map(|(_, new)| new).collect();
+    if !same || index.extend(&config, &summaries).is_err() {
+        // Cut into chunks in another way.
+        return built(path, input, options);
+    }
+    index.attach(FACTS, encode_facts(&old.facts));
+    let sidecar_bytes = write_sidecar(path, &index)?;
+    let names = missing.iter().map(|field| field.as_str().to_owned());
+    Ok(Indexed {
+        broken: Some(pass.decoded.broken),
+        fault: pass.fault,
+        ..summary(Update::Extended(names.collect()), &index, sidecar_bytes)
+    })
+}
+
+/// What one pass over a file found.
+struct Pass {
+    chunks: Vec<(Chunk, ChunkSummary)>,
+    decoded: Decoded,
+    identity: Identity,
+    packets: Vec<PacketAt>,
+    entry: Option<TraceHeader>,
+    fault: Option<String>,
+}
+
+fn pass(
+    path: &Path,
+    input: &PacketInput,
+    config: &IndexConfig,
+    chunk_bytes: u64,
+) -> Result<Pass, ReadError> {
+    let place = path.display().to_string();
+    let failed = |error| ReadError::fetch(&*place, error);
+    let chunker = Chunker::new(input.kind, &input.context, config, chunk_bytes, 0);
+    let chunker = chunker.map_err(|source| ReadError::Decode {
+        place: place.clone(),
+        source,
+    })?;
+    let Some(mut chunker) = chunker else {
+        return Err(ReadError::UnknownFile {
+            path: path.to_owned(),
+            reason: "its kind has no events",
+        });
+    };
+    let mut source = Checked::open(path).map_err(failed)?;
+    let read = match &input.packets {
+        Some(packets) => walk(&mut source, packets, &mut chunker),
+        None => walk_rocksdb(&mut source, &mut chunker, &place),
+    };
+    let Found {
+        packets,
+        entry,
+        fault,
+    } = read.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => ReadError::Shrunk {
+            place: place.clone(),
+        },
+        _ => failed(error),
+    })?;
+    let identity = source.finish().map_err(failed)?;
+    let mut chunked = chunker.finish();
+    for (number, (chunk, _)) in (0_u64..).zip(&mut chunked.chunks) {
+        chunk.number = number;
+    }
+    Ok(Pass {
+        chunks: chunked.chunks,
+        decoded: chunked.decoded,
+        identity,
+        packets,
+        entry,
+        fault,
+    })
+}
+
+/// What is learned of packets on the way.
+#[derive(Default)]
+struct Found {
+    packets: Vec<PacketAt>,
+    entry: Option<TraceHeader>,
+    fault: Option<String>,
+}
+
+/// Reads packets of which it is known where they lie.
+fn walk(source: &mut Checked, packets: &[PacketAt], chunker: &mut Chunker) -> io::Result<Found> {
+    let mut end = 0;
+    let mut packet = Vec::new();
+    for (number, at) in (0_u64..).zip(packets) {
+        io::copy(&mut source.take(at.range.start - end), &mut io::sink())?;
+        packet.clear();
+        source.take(at.length()).read_to_end(&mut packet)?;
+        if packet.len() as u64 != at.length() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        chunker.packet(at.range.clone(), number, &packet);
+        end = at.range.end;
+    }
+    Ok(Found {
+        packets: packets.to_vec(),
+        ..Found::default()
+    })
+}
+
+/// Cuts a RocksDB trace into packets, as far as it can be read.
+fn walk_rocksdb(source: &mut Checked, chunker: &mut Chunker, place: &str) -> io::Result<Found> {
+    let mut found = Found::default();
+    let mut reader = PacketReader::new(source, PACKET_BYTES);
+    let told = |fault: &dyn Display| format!("{place}: {fault}");
+    loop {
+        let packet = match reader.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => break,
+            Err(rocksdb::ReadError::Io(error)) => return Err(error),
+            Err(rocksdb::ReadError::Rocksdb(fault)) => {
+                found.fault = Some(told(&fault));
+                break;
+            }
+        };
+        chunker.packet(
+            packet.place.clone(),
+            found.packets.len() as u64,
+            &packet.bytes,
+        );
+        let start = match packet.place.start {
+            // The header counts.
+            0 => 0,
+            _ => packet.offset,
+        };
+        let shift = start
+            .cast_signed()
+            .wrapping_sub(packet.place.start.cast_signed());
+        found.packets.push(PacketAt {
+            range: packet.place,
+            shift,
+        });
+    }
+    found.entry = reader.continuation();
+    if found.fault.is_none() {
+        found.fault = reader.tail().map(|torn| told(&torn));
+    }
+    Ok(found)
+}

@@ -1,0 +1,183 @@
+//! Files of packets on this machine, with or without a sidecar: streams of CTF folders, traces of a
+//! server's own I/O, and RocksDB traces.
+//!
+//! | step | where |
+//! | --- | --- |
+//! | what a path is, and opening it for a query | here, [`folder`] |
+//! | packets of which the places are known, as a source | [`source`] |
+//! | a RocksDB trace without an index, as a source | [`rocksdb`] |
+//! | what a sidecar keeps besides its index, and whether it is used | [`facts`], [`kept`] |
+//! | making sidecars | [`build`] |
+
+mod build;
+pub(crate) mod facts;
+mod folder;
+mod kept;
+mod rocksdb;
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use query_language::FieldPath;
+use storage_format::Kind;
+use trace_kinds::StreamContext;
+use trace_kinds::io_trace::{PREAMBLE_BYTES, is_io_trace, packet_bytes};
+use trace_kinds::rocksdb::{HEADER_BYTES, is_trace};
+
+use self::facts::{PacketAt, Stamp};
+use self::kept::{Kept, unused};
+use self::source::PacketFile;
+use crate::dft::DftSet;
+use crate::source::ChunkSource;
+use crate::{ReadError, Request};
+
+pub(crate) use build::{PacketInput, inputs, update_packets};
+
+/// What a path is, as far as its first bytes tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Folder,
+    IoTrace,
+    Rocksdb,
+    /// Lines of JSON, plain or gzip, until they are read.
+    Lines,
+}
+
+impl Form {
+    pub(crate) fn of(path: &Path) -> Result<Form, ReadError> {
+        if path.is_dir() {
+            return Ok(Form::Folder);
+        }
+        let head = head_of(path, PREAMBLE_BYTES.max(HEADER_BYTES))?;
+        Ok(
+            if is_io_trace(head.get(..PREAMBLE_BYTES).unwrap_or(&head)) {
+                Form::IoTrace
+            } else if is_trace(head.get(..HEADER_BYTES).unwrap_or(&head)) {
+                Form::Rocksdb
+            } else {
+                Form::Lines
+            },
+        )
+    }
+}
+
+/// Opens files and folders of any kind as sources of the engine: folders of CTF traces, DFTracer
+/// files, RocksDB traces and traces of a server's own I/O, with their sidecars unless
+/// `use_sidecars` says no.
+///
+/// # Errors
+///
+/// When something cannot be read or is no trace, or the query means nothing for it.
+pub fn open_paths(
+    paths: &[PathBuf],
+    use_sidecars: bool,
+    request: &Request,
+    fields: &[FieldPath],
+) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
+    let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
+    let mut lines = Vec::new();
+    for path in paths {
+        match Form::of(path)? {
+            Form::Folder => folder::open(path, use_sidecars, &mut sources)?,
+            Form::IoTrace => sources.push(Box::new(open_io_trace(path, use_sidecars)?)),
+            Form::Rocksdb => sources.push(rocksdb::open(path, use_sidecars)?),
+            Form::Lines => lines.push(path.clone()),
+        }
+    }
+    if !lines.is_empty() {
+        sources.extend(DftSet::sources(&lines, use_sidecars, request, fields)?);
+    }
+    Ok(sources)
+}
+
+/// A stream of a trace of a server's own I/O, without its folder.
+fn open_io_trace(path: &Path, use_sidecars: bool) -> Result<PacketFile, ReadError> {
+    let kept = match use_sidecars {
+        true => Kept::open(path),
+        false => Ok(None),
+    };
+    let is_current = |kept: &Kept| (kept.facts.kind, kept.facts.stamp) == (Kind::IoTrace, ALONE);
+    let (kept, reason) = match kept {
+        Ok(Some(kept)) if is_current(&kept) => {
+            return PacketFile::indexed(path, StreamContext::default(), kept);
+        }
+        Ok(kept) => (kept, None),
+        Err(reason) => (None, Some(reason)),
+    };
+    let packets = io_trace_packets(path)?;
+    choose(
+        path,
+        Kind::IoTrace,
+        StreamContext::default(),
+        packets,
+        kept,
+        reason,
+    )
+}
+
+/// The stamp of a file that is a trace of its own.
+const ALONE: Stamp = Stamp {
+    metadata: 0,
+    folder: 0,
+    place: 0,
+};
+
+/// A file with what was kept of it, where that is of these packets, else without.
+fn choose(
+    path: &Path,
+    kind: Kind,
+    context: StreamContext,
+    packets: Vec<PacketAt>,
+    kept: Option<Kept>,
+    mut reason: Option<String>,
+) -> Result<PacketFile, ReadError> {
+    if let Some(kept) = kept {
+        if kept.facts.kind == kind && kept.packets == packets {
+            return PacketFile::indexed(path, context, kept);
+        }
+        reason = Some(unused(
+            path,
+            "it was made of other packets; index the trace again",
+        ));
+    }
+    PacketFile::plain(path, kind, context, packets, reason)
+}
+
+/// The first bytes of a file.
+fn head_of(path: &Path, length: usize) -> Result<Vec<u8>, ReadError> {
+    let failed = |error| ReadError::fetch(path.display().to_string(), error);
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    let read = file.take(length as u64).read_to_end(&mut head);
+    read.map_err(failed)?;
+    Ok(head)
+}
+
+/// Whether a file begins like a stream of a server's trace of its own I/O.
+fn is_io_trace_file(path: &Path) -> Result<bool, ReadError> {
+    Ok(is_io_trace(&head_of(path, PREAMBLE_BYTES)?))
+}
+
+/// The packets of such a stream. What is behind the last whole one is a packet as well: a crash cut
+/// it, and it is read up to the cut.
+fn io_trace_packets(path: &Path) -> Result<Vec<PacketAt>, ReadError> {
+    let failed = |error| ReadError::fetch(path.display().to_string(), error);
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let (mut packets, mut at) = (Vec::new(), 0);
+    while at < length {
+        let mut head = vec![0; (length - at).min(PREAMBLE_BYTES as u64) as usize];
+        file.read_exact_at(&mut head, at).map_err(failed)?;
+        let end = packet_bytes(&head).and_then(|bytes| at.checked_add(bytes));
+        let end = end.map_or(length, |end| end.clamp(at + 1, length));
+        packets.push(PacketAt::of(at..end));
+        at = end;
+    }
+    Ok(packets)
+}

@@ -1,0 +1,150 @@
+//! RocksDB traces.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use query_language::{BareUnit, FieldTable, Filter};
+use storage_format::Kind;
+use trace_kinds::rocksdb::{PacketReader, TraceKind};
+use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
+
+use super::kept::{Kept, unused};
+use super::source::{PacketFile, localize, origin};
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
+use crate::stored::PacketEvents;
+use crate::{Evidence, ReadError};
+
+/// Bytes of a RocksDB trace that are decoded at once. What is damaged ends such a packet and not
+/// the trace, so those of an index are the same.
+pub(super) const PACKET_BYTES: usize = 64 << 10;
+
+/// Opens a RocksDB trace with the sidecar beside it, if there is one that is used.
+pub(super) fn open(path: &Path, use_sidecars: bool) -> Result<Box<dyn ChunkSource>, ReadError> {
+    let kept = match use_sidecars {
+        true => Kept::open(path),
+        false => Ok(None),
+    };
+    let reason = match kept {
+        Ok(Some(kept)) if is_rocksdb(kept.facts.kind) => {
+            let file = PacketFile::indexed(path, StreamContext::default(), kept)?;
+            return Ok(Box::new(file));
+        }
+        Ok(Some(_)) => Some(unused(path, "it was made of another kind of trace")),
+        Ok(None) => None,
+        Err(reason) => Some(reason),
+    };
+    Ok(Box::new(RocksdbFile::new(path, kind_of(path)?, reason)))
+}
+
+fn is_rocksdb(kind: Kind) -> bool {
+    matches!(kind, Kind::RocksdbIo | Kind::RocksdbBlockCache)
+}
+
+/// The kind of a RocksDB trace. The header is the same for both kinds; the first record tells.
+pub(super) fn kind_of(path: &Path) -> Result<Kind, ReadError> {
+    let file = File::open(path);
+    let file = file.map_err(|error| ReadError::fetch(path.display().to_string(), error))?;
+    let mut reader = PacketReader::new(file, PACKET_BYTES);
+    while reader.kind().is_none() {
+        match reader.next_packet() {
+            Ok(Some(_)) => {}
+            // A trace without records, or one that breaks off, is told when it is read.
+            Ok(None) | Err(_) => break,
+        }
+    }
+    Ok(match reader.kind() {
+        Some(TraceKind::BlockCache) => Kind::RocksdbBlockCache,
+        Some(TraceKind::Io) | None => Kind::RocksdbIo,
+    })
+}
+
+/// A RocksDB trace that has no index: where its packets lie is found by reading it.
+struct RocksdbFile {
+    path: PathBuf,
+    kind: Kind,
+    origin: Origin,
+    /// Why an index that is there is not used.
+    unused: Option<String>,
+}
+
+impl RocksdbFile {
+    fn new(path: &Path, kind: Kind, unused: Option<String>) -> RocksdbFile {
+        RocksdbFile {
+            path: path.to_owned(),
+            kind,
+            origin: origin(kind),
+            unused,
+        }
+    }
+}
+
+impl ChunkSource for RocksdbFile {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn unit(&self) -> BareUnit {
+        bare_unit(self.kind, &StreamContext::default())
+    }
+
+    fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
+        Ok(None)
+    }
+
+    fn unused_index(&self) -> Option<String> {
+        self.unused.clone()
+    }
+
+    fn localize(&self, filter: &Filter) -> LocalFilter {
+        localize(filter, &self.origin)
+    }
+
+    fn tasks(&self, _: Option<&[usize]>) -> Vec<Task> {
+        vec![Task {
+            chunks: vec![0],
+            first_ts: None,
+            bytes: std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len()),
+            records: None,
+        }]
+    }
+
+    fn read(
+        &self,
+        _: &Task,
+        fields: &FieldTable,
+        _: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        let context = StreamContext::default();
+        let events = PacketEvents::new(self.kind, &context, &self.origin, fields, each)?;
+        let Some(mut events) = events else {
+            return Ok(Counters::default());
+        };
+        let file = File::open(&self.path);
+        let file = file.map_err(|error| ReadError::fetch(self.place(), error))?;
+        let mut reader = PacketReader::new(file, PACKET_BYTES);
+        loop {
+            let packet = match reader.next_packet() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => break,
+                Err(trace_kinds::rocksdb::ReadError::Io(error)) => {
+                    return Err(ReadError::fetch(self.place(), error));
+                }
+                Err(trace_kinds::rocksdb::ReadError::Rocksdb(error)) => {
+                    events.fault(format!("{}: {error}", self.place()));
+                    return Ok(events.counters);
+                }
+            };
+            events.counters.fetched_bytes += packet.bytes.len() as u64;
+            let place = || format!("{}: records at {}", self.place(), packet.offset);
+            if events.packet(&packet.bytes, &place) == ControlFlow::Break(()) {
+                return Ok(events.counters);
+            }
+        }
+        if let Some(torn) = reader.tail() {
+            events.fault(format!("{}: {torn}", self.place()));
+        }
+        Ok(events.counters)
+    }
+}

@@ -1,0 +1,239 @@
+//! A file of packets as a source.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use query_language::{BareUnit, FieldTable, Filter};
+use storage_format::Kind;
+use trace_kinds::rocksdb::TraceHeader;
+use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
+
+use super::facts::PacketAt;
+use super::kept::Kept;
+use crate::sidecar::OpenSidecar;
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
+use crate::stored::{PacketEvents, answer_origin};
+use crate::{Evidence, Fetch, LocalFile, ReadError};
+
+/// Bytes of packets that are read as one task.
+const TASK_BYTES: u64 = 4 << 20;
+
+/// A file of which it is known where its packets lie: a stream of a CTF folder or of a trace of a
+/// server's own I/O, or any file that was indexed.
+pub(super) struct PacketFile {
+    fetch: Arc<dyn Fetch>,
+    kind: Kind,
+    context: StreamContext,
+    origin: Origin,
+    packets: Vec<PacketAt>,
+    read_by: ReadBy,
+    /// What is known of the file without reading it.
+    faults: Vec<String>,
+}
+
+/// What tasks are made of.
+enum ReadBy {
+    /// Packets that are read together, as places in the list; why an index is not used.
+    Groups(Vec<Range<usize>>, Option<String>),
+    Chunks(OpenSidecar, Option<TraceHeader>),
+}
+
+impl PacketFile {
+    /// A file without an index; `unused` says why one that is there is not used.
+    pub(super) fn plain(
+        path: &Path,
+        kind: Kind,
+        context: StreamContext,
+        packets: Vec<PacketAt>,
+        unused: Option<String>,
+    ) -> Result<PacketFile, ReadError> {
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        let mut bytes = 0;
+        for (place, packet) in packets.iter().enumerate() {
+            match groups.last_mut() {
+                Some(group) if bytes + packet.length() <= TASK_BYTES => {
+                    group.end = place + 1;
+                    bytes += packet.length();
+                }
+                _ => {
+                    groups.push(place..place + 1);
+                    bytes = packet.length();
+                }
+            }
+        }
+        let read_by = ReadBy::Groups(groups, unused);
+        PacketFile::open(path, kind, context, packets, read_by)
+    }
+
+    /// A file with the index that was kept of it.
+    pub(super) fn indexed(
+        path: &Path,
+        context: StreamContext,
+        kept: Kept,
+    ) -> Result<PacketFile, ReadError> {
+        let read_by = ReadBy::Chunks(kept.sidecar, kept.facts.entry);
+        let file = PacketFile::open(path, kept.facts.kind, context, kept.packets, read_by)?;
+        let faults = kept.facts.fault.into_iter().collect();
+        Ok(PacketFile { faults, ..file })
+    }
+
+    fn open(
+        path: &Path,
+        kind: Kind,
+        context: StreamContext,
+        packets: Vec<PacketAt>,
+        read_by: ReadBy,
+    ) -> Result<PacketFile, ReadError> {
+        let fetch = LocalFile::open(path);
+        let fetch = fetch.map_err(|error| ReadError::fetch(path.display().to_string(), error))?;
+        Ok(PacketFile {
+            fetch: Arc::new(fetch),
+            kind,
+            context,
+            origin: origin(kind),
+            packets,
+            read_by,
+            faults: Vec::new(),
+        })
+    }
+
+    /// The packets of a task, as places in the list.
+    fn packets_of(&self, number: usize) -> Range<usize> {
+        match &self.read_by {
+            ReadBy::Groups(groups, _) => groups.get(number).cloned().unwrap_or_default(),
+            ReadBy::Chunks(sidecar, _) => {
+                let Some(chunk) = sidecar.index().chunks().get(number) else {
+                    return 0..0;
+                };
+                let end = chunk.offset.saturating_add(chunk.length);
+                let before = |place| move |packet: &PacketAt| packet.range.start < place;
+                let place = |at| self.packets.partition_point(before(at));
+                place(chunk.offset)..place(end)
+            }
+        }
+    }
+
+    /// The bytes of a packet, behind the header that they are entered with, if they need one.
+    fn packet(&self, packet: &PacketAt) -> Result<Vec<u8>, ReadError> {
+        let bytes = self.fetch.fetch_one(packet.range.clone());
+        let bytes = bytes.map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => ReadError::Shrunk {
+                place: self.place(),
+            },
+            _ => ReadError::fetch(self.place(), error),
+        })?;
+        match &self.read_by {
+            ReadBy::Chunks(_, Some(header)) if packet.range.start > 0 => {
+                let offset = packet.range.start.wrapping_add_signed(packet.shift);
+                let mut whole = Vec::new();
+                header.at(offset).put(&mut whole);
+                whole.extend(bytes);
+                Ok(whole)
+            }
+            _ => Ok(bytes),
+        }
+    }
+}
+
+/// Where events of files come from.
+pub(super) fn origin(kind: Kind) -> Origin {
+    Origin {
+        kind: kind.as_str(),
+        ..Origin::default()
+    }
+}
+
+pub(super) fn localize(filter: &Filter, origin: &Origin) -> LocalFilter {
+    let filter = answer_origin(filter, origin);
+    LocalFilter {
+        evaluate: filter.clone(),
+        prune: filter,
+    }
+}
+
+impl ChunkSource for PacketFile {
+    fn place(&self) -> String {
+        self.fetch.place()
+    }
+
+    fn unit(&self) -> BareUnit {
+        bare_unit(self.kind, &self.context)
+    }
+
+    fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
+        Ok(match &self.read_by {
+            ReadBy::Groups(..) => None,
+            ReadBy::Chunks(open, _) => Some(Evidence::Sidecar {
+                sidecar: open.sidecar(),
+                fetch: Arc::clone(&open.fetch),
+                fetched_bytes: open.fetched_bytes,
+                cache: None,
+            }),
+        })
+    }
+
+    fn unused_index(&self) -> Option<String> {
+        match &self.read_by {
+            ReadBy::Groups(_, unused) => unused.clone(),
+            ReadBy::Chunks(..) => None,
+        }
+    }
+
+    fn faults(&self) -> Vec<String> {
+        self.faults.clone()
+    }
+
+    fn localize(&self, filter: &Filter) -> LocalFilter {
+        localize(filter, &self.origin)
+    }
+
+    fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
+        let groups = match (&self.read_by, chunks) {
+            (ReadBy::Chunks(open, _), Some(chunks)) => {
+                return chunk_tasks(open.index(), chunks, self.fetch.batch_bytes());
+            }
+            (ReadBy::Chunks(open, _), None) => open.index().chunks().len(),
+            (ReadBy::Groups(groups, _), _) => groups.len(),
+        };
+        let task = |number: usize| Task {
+            chunks: vec![number],
+            // What a packet says of its begin may be wrong, so rows do not rely on it.
+            first_ts: None,
+            bytes: self.packets[self.packets_of(number)]
+                .iter()
+                .map(PacketAt::length)
+                .sum(),
+            records: None,
+        };
+        (0..groups).map(task).collect()
+    }
+
+    fn read(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        _: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        let events = PacketEvents::new(self.kind, &self.context, &self.origin, fields, each)?;
+        let Some(mut events) = events else {
+            return Ok(Counters::default());
+        };
+        let numbers = task.chunks.iter();
+        let places = numbers.flat_map(|number| self.packets_of(*number));
+        for packet in places.filter_map(|place| self.packets.get(place)) {
+            let bytes = self.packet(packet)?;
+            events.counters.fetched_bytes += packet.length();
+            let what = match self.kind {
+                Kind::RocksdbIo | Kind::RocksdbBlockCache => "records",
+                _ => "packet",
+            };
+            let place = || format!("{}: {what} at {}", self.place(), packet.range.start);
+            if events.packet(&bytes, &place).is_break() {
+                break;
+            }
+        }
+        Ok(events.counters)
+    }
+}

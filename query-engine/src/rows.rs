@@ -1,0 +1,192 @@
+//! Rows in the order of time.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use query_language::FieldTable;
+use trace_kinds::Event;
+
+use crate::engine::{Planned, Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::order::{Merge, RUN_BYTES, RowKey, Run};
+use crate::output::{Columns, Out, RowFormat};
+use crate::source::{ChunkSource, Counters};
+use crate::{Cancel, Limits, ReadError, Report, Request};
+
+/// Messages that wait between the threads that read and the one that writes; runs of rows in them
+/// are not in the budget of the merge yet.
+const MESSAGES_MAX: usize = 16;
+
+/// Gives the matching events as rows to `out`, in the order of their start; rows of one start are
+/// in the order of the sources and their bytes.
+///
+/// The first rows leave while later ones are still read, as far as the index tells that nothing
+/// earlier can come.
+///
+/// # Errors
+///
+/// When the query means nothing for the sources, when something cannot be read, or the first that
+/// `out` has.
+pub fn write_rows(
+    sources: &[Box<dyn ChunkSource>],
+    request: &Request,
+    columns: &Columns,
+    format: &mut dyn RowFormat,
+    limits: Limits,
+    out: &mut Out<'_>,
+) -> Result<Report, ReadError> {
+    let filter = request.filter(sources)?;
+    let planned = plan(sources, filter.as_ref(), Shortcut::None, &request.cancel)?;
+    let mut table = FieldTable::new();
+    format.prepare(columns, &mut table);
+    let format: &dyn RowFormat = format;
+    let mut sink = format.sink(&limits);
+    sink.begin(out).map_err(ReadError::Output)?;
+    let tasks = tasks(&planned.sources);
+    let (sender, receiver) = sync_channel(MESSAGES_MAX);
+    let mut report = planned.report;
+    let written = std::thread::scope(|scope| {
+        let (tasks, sources, table) = (&tasks, &planned.sources, &table);
+        let work = (limits, &request.cancel);
+        let reading = scope.spawn(move || read_rows(sources, tasks, table, work, format, sender));
+        let mut give = |row: &[u8]| sink.row(row, out).map_err(ReadError::Output);
+        let written = Writer::new(tasks, limits).run(receiver, &mut give);
+        // Panics of a reader are our own mistakes; they go on here.
+        let read = reading
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match (written, read) {
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(spills), Ok((counters, matched))) => Ok((spills, counters, matched)),
+        }
+    });
+    let (spills, counters, matched) = written?;
+    (report.spills, report.matched) = (spills, matched);
+    report.add(counters);
+    report.notes = sink.end(out).map_err(ReadError::Output)?;
+    Ok(report)
+}
+
+/// From the threads that read to the one that writes.
+enum Message {
+    Rows(Run),
+    /// The task of this place in the order of reading has no more rows.
+    Ended(u32),
+}
+
+fn read_rows(
+    sources: &[Planned<'_>],
+    tasks: &[TaskRef<'_>],
+    table: &FieldTable,
+    work: (Limits, &Cancel),
+    format: &dyn RowFormat,
+    sender: SyncSender<Message>,
+) -> Result<(Counters, u64), ReadError> {
+    let make = || RowWorker {
+        format,
+        sender: sender.clone(),
+        run: Run::default(),
+        task: 0,
+        row: 0,
+    };
+    let (counters, matched, _workers) = read(sources, tasks, table, work, make)?;
+    Ok((counters, matched))
+}
+
+struct RowWorker<'f> {
+    format: &'f dyn RowFormat,
+    sender: SyncSender<Message>,
+    run: Run,
+    task: u32,
+    row: u32,
+}
+
+impl RowWorker<'_> {
+    fn send(&mut self, message: Message) -> ControlFlow<()> {
+        // The writer is gone when it has failed; it knows why.
+        match self.sender.send(message) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+
+    fn flush(&mut self) -> ControlFlow<()> {
+        let mut run = std::mem::take(&mut self.run);
+        if run.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        run.sort();
+        self.send(Message::Rows(run))
+    }
+}
+
+impl Worker for RowWorker<'_> {
+    fn begin(&mut self, task: TaskRef<'_>) {
+        (self.task, self.row) = (task.number, 0);
+    }
+
+    fn event(&mut self, event: &dyn Event) -> ControlFlow<()> {
+        let key = RowKey {
+            ts: event.ts().unwrap_or(i64::MIN),
+            task: self.task,
+            row: self.row,
+        };
+        self.row = self.row.saturating_add(1);
+        let format = self.format;
+        self.run.push(key, |bytes| format.row(event, bytes));
+        if self.run.size() < RUN_BYTES {
+            return ControlFlow::Continue(());
+        }
+        self.flush()
+    }
+
+    fn end(&mut self, task: TaskRef<'_>) -> ControlFlow<()> {
+        self.flush()?;
+        self.send(Message::Ended(task.number))
+    }
+}
+
+struct Writer {
+    merge: Merge,
+    /// Tasks that may still give rows, by the earliest start of these.
+    open: BTreeSet<(i64, u32)>,
+    first: Vec<i64>,
+}
+
+impl Writer {
+    fn new(tasks: &[TaskRef<'_>], limits: Limits) -> Writer {
+        let mut first = vec![i64::MIN; tasks.len()];
+        for task in tasks {
+            first[task.number as usize] = task.task.first_ts.unwrap_or(i64::MIN);
+        }
+        let open = tasks
+            .iter()
+            .map(|task| (first[task.number as usize], task.number))
+            .collect();
+        Writer {
+            merge: Merge::new(limits.waiting_bytes_max),
+            open,
+            first,
+        }
+    }
+
+    fn run(
+        mut self,
+        receiver: Receiver<Message>,
+        give: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
+    ) -> Result<u64, ReadError> {
+        for message in receiver {
+            match message {
+                Message::Rows(run) => self.merge.push(run)?,
+                Message::Ended(number) => {
+                    self.open.remove(&(self.first[number as usize], number));
+                    if let Some((watermark, _)) = self.open.first() {
+                        self.merge.drain(Some(*watermark), &mut *give)?;
+                    }
+                }
+            }
+        }
+        self.merge.drain(None, give)?;
+        Ok(self.merge.spills())
+    }
+}

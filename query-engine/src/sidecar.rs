@@ -1,0 +1,146 @@
+//! A sidecar that is opened as far as every query needs it.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use chunk_index::{Block, BlockKind, Index, Lexicon, Opened, Sidecar, SidecarError, TAIL_BYTES};
+use io_trace::BlockType;
+use query_language::FieldPath;
+
+use crate::fetch::InMemory;
+use crate::look_up::{LookUps, told};
+use crate::{Fetch, ReadError};
+
+/// A sidecar that belongs to its file, opened as far as every query needs it.
+pub(crate) struct OpenSidecar {
+    pub(crate) fetch: Arc<dyn Fetch>,
+    /// Its footer: chunks and checkpoints, and no block.
+    footer: Box<Sidecar>,
+    pub(crate) fetched_bytes: u64,
+}
+
+impl OpenSidecar {
+    /// Opens the sidecar that `fetch` reads, of `len` bytes.
+    pub(crate) fn of_file(fetch: Arc<dyn Fetch>, len: u64) -> Result<OpenSidecar, ReadError> {
+        let place = fetch.place();
+        let mut wanted = TAIL_BYTES.min(len);
+        let mut fetched_bytes = 0;
+        loop {
+            let (tail, was_cached) = fetch_tail(&*fetch, len - wanted..len)
+                .map_err(|error| ReadError::fetch(&*place, error))?;
+            fetched_bytes += wanted;
+            let opened = Sidecar::open(&tail, len).map_err(|source| ReadError::Sidecar {
+                place: place.clone(),
+                source,
+            })?;
+            match opened {
+                Opened::Sidecar(sidecar) => {
+                    let whole = tail.len() as u64 == len;
+                    let fetch: Arc<dyn Fetch> = match whole {
+                        true => Arc::new(InMemory {
+                            place,
+                            bytes: tail,
+                            was_cached,
+                            traced: fetch.traced(),
+                        }),
+                        false => fetch,
+                    };
+                    return Ok(OpenSidecar {
+                        fetch,
+                        footer: sidecar,
+                        fetched_bytes,
+                    });
+                }
+                Opened::More(more) => wanted = more.min(len),
+            }
+        }
+    }
+
+    /// Chunks and checkpoints.
+    pub(crate) fn index(&self) -> &Index {
+        self.footer.index()
+    }
+
+    /// The sidecar, with nothing loaded but what every query needs.
+    pub(crate) fn sidecar(&self) -> Box<Sidecar> {
+        self.footer.clone()
+    }
+
+    /// As [`OpenSidecar::attachment`], `None` where it is damaged.
+    pub(crate) fn sound_attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
+        match self.attachment(name) {
+            Err(error) if error.is_of_index() => Ok(None),
+            other => other,
+        }
+    }
+
+    /// What an adapter keeps beside the index under this name.
+    pub(crate) fn attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
+        let number = self
+            .index()
+            .attachments()
+            .iter()
+            .position(|known| known.name == name);
+        let block = self.footer.blocks().iter().find(|block| {
+            block.kind == BlockKind::Attachment && number == usize::try_from(block.number).ok()
+        });
+        block
+            .map(|block| self.unpacked(block, Block::unpack))
+            .transpose()
+    }
+
+    /// The values of a field in the whole file, where they are kept.
+    pub(crate) fn lexicon(&self, field: &FieldPath) -> Result<Option<Lexicon>, ReadError> {
+        let dimensions = self.index().dimensions();
+        let Some(dimension) = dimensions.iter().position(|known| known == field) else {
+            return Ok(None);
+        };
+        let block = self.footer.blocks().iter().find(|block| {
+            block.kind == BlockKind::Lexicon && usize::try_from(block.dimension) == Ok(dimension)
+        });
+        block
+            .map(|block| self.unpacked(block, Block::lexicon))
+            .transpose()
+    }
+
+    /// What a block says, read by `unpack`.
+    fn unpacked<T>(
+        &self,
+        block: &Block,
+        unpack: impl FnOnce(&Block, &[u8]) -> Result<T, SidecarError>,
+    ) -> Result<T, ReadError> {
+        let place = self.fetch.place();
+        let traced = self.fetch.traced();
+        let look_ups = LookUps::of(traced.as_ref());
+        let (started, range) = (look_ups.begin(), block.range());
+        let parts = self.fetch.fetch_parts(std::slice::from_ref(&range));
+        let part = parts.and_then(|mut parts| parts.pop().ok_or_else(ended));
+        let part = part.map_err(|error| ReadError::fetch(&*place, error))?;
+        let unpacked =
+            unpack(block, &part.bytes).map_err(|source| ReadError::Sidecar { place, source })?;
+        look_ups.end(started, &range, part.was_cached, |tag| {
+            told(tag, &self.footer, block, true)
+        });
+        Ok(unpacked)
+    }
+}
+
+/// The end of a sidecar, which is what every query needs of it, and whether the system had it in
+/// memory.
+fn fetch_tail(fetch: &dyn Fetch, range: Range<u64>) -> io::Result<(Vec<u8>, Option<bool>)> {
+    let traced = fetch.traced();
+    let look_ups = LookUps::of(traced.as_ref());
+    let started = look_ups.begin();
+    let mut parts = fetch.fetch_parts(std::slice::from_ref(&range))?;
+    let part = parts.pop().ok_or_else(ended)?;
+    let size = range.end - range.start;
+    look_ups.end(started, &range, part.was_cached, |tag| {
+        io_trace::Block::of(tag, BlockType::Index, size)
+    });
+    Ok((part.bytes, part.was_cached))
+}
+
+fn ended() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}

@@ -1,0 +1,195 @@
+//! Indexing a leaf: its frames are read once, from where an older index ends.
+
+use std::ops::ControlFlow;
+
+use chunk_index::{Identity, Index, IndexConfig, Work};
+use storage_format::checksum::crc32c;
+use storage_format::frame::FrameHeader;
+use storage_format::{Kind, data_file};
+use trace_kinds::dft::HashNames;
+use trace_kinds::{Decoded, Origin, StreamContext, dimensions};
+
+use super::attachment::{self, LeafFacts};
+use super::frames::Frames;
+use super::{Leaf, StoredLeaf, leaf};
+use crate::ReadError;
+use crate::chunker::Chunker;
+use crate::dft::attachment as names;
+
+/// How leaves are indexed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafIndexOptions {
+    /// Bytes of packets, as they were sent, of a chunk; a larger packet is a chunk of its own.
+    pub chunk_bytes: u64,
+    /// Fields that are indexed besides those of the kind.
+    pub fields: Vec<String>,
+}
+
+impl Default for LeafIndexOptions {
+    fn default() -> Self {
+        LeafIndexOptions {
+            chunk_bytes: 2 << 20,
+            fields: Vec::new(),
+        }
+    }
+}
+
+impl LeafIndexOptions {
+    /// What is indexed of a kind.
+    pub fn config(&self, kind: Kind) -> IndexConfig {
+        let fields = self.fields.iter().map(String::as_str);
+        IndexConfig::new(dimensions(kind).iter().copied().chain(fields))
+    }
+}
+
+/// A leaf that was indexed.
+#[derive(Debug)]
+pub struct IndexedLeaf {
+    /// The index of all its durable frames.
+    pub index: Index,
+    /// What the frames that were read now held.
+    pub decoded: Decoded,
+    /// Bytes of the data file that were read.
+    pub read_bytes: u64,
+}
+
+/// Indexes a leaf: anew, or on from `old` where that was made in the same way of its first bytes.
+/// `None` for kinds without events.
+///
+/// # Errors
+///
+/// When the data file cannot be read or is damaged, the metadata is missing that its packets are
+/// decoded with, or `goes_on` says no.
+pub fn index_leaf(
+    stored: &StoredLeaf,
+    context: &StreamContext,
+    old: Option<Index>,
+    options: &LeafIndexOptions,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<IndexedLeaf>, ReadError> {
+    let leaf = &stored.leaf;
+    let config = options.config(leaf.path.kind);
+    let old = old.filter(|old| {
+        let done = config.work(old.config_hash(), &old.dimensions()) == Work::Nothing;
+        done && old.dimensions().len() == config.dimensions().len()
+    });
+    let Some(mut build) = Build::new(leaf, context, &config, old, options.chunk_bytes)? else {
+        return Ok(None);
+    };
+    let mut frames = Frames::new(leaf, &*stored.data);
+    let from = build.covered.length;
+    frames.checksum = match build.covered.checksum {
+        Some(checksum) if from > 0 => u32::try_from(checksum).unwrap_or_default(),
+        _ => {
+            let header = stored.data.fetch_one(0..data_file::HEADER_BYTES as u64);
+            crc32c(&header.map_err(|error| ReadError::fetch(stored.data.place(), error))?)
+        }
+    };
+    let runs = leaf.runs.iter().map(|run| run.start.max(from)..run.end);
+    for run in runs.filter(|run| run.start < run.end) {
+        let _all = frames.read_run(run, &mut |header, offset, packet| {
+            build.packet(header, offset, packet);
+            match goes_on() {
+                true => Ok(ControlFlow::Continue(())),
+                false => Err(ReadError::Cancelled),
+            }
+        })?;
+    }
+    build.covered.length = leaf.length;
+    build.covered.checksum = Some(u64::from(frames.checksum));
+    let (index, decoded) = build.finish(leaf, stored.trace.checksum, context);
+    Ok(Some(IndexedLeaf {
+        index,
+        decoded,
+        read_bytes: frames.fetched_bytes,
+    }))
+}
+
+/// An index while it is made.
+struct Build {
+    index: Index,
+    chunker: Chunker,
+    end: u64,
+    covered: Identity,
+    before: Decoded,
+    names: HashNames,
+}
+
+impl Build {
+    fn new(
+        leaf: &Leaf,
+        context: &StreamContext,
+        config: &IndexConfig,
+        old: Option<Index>,
+        chunk_bytes: u64,
+    ) -> Result<Option<Build>, ReadError> {
+        let facts = |old: &Index| attachment::decode(old.attachment(attachment::FACTS)?);
+        let kept = |old: &Index| names::decode_names(old.attachment(names::NAMES)?);
+        let old = old.filter(|old| facts(old).is_some());
+        let index = old.unwrap_or_else(|| Index::new(config));
+        let last = index.chunks().last();
+        let raw_offset = last.map_or(0, |chunk| chunk.raw_offset + chunk.raw_length);
+        let chunker = Chunker::new(leaf.path.kind, context, config, chunk_bytes, raw_offset);
+        let chunker = chunker.map_err(|source| ReadError::Decode {
+            place: place_of(&leaf::origin_of(leaf)),
+            source,
+        })?;
+        Ok(chunker.map(|chunker| Build {
+            chunker,
+            end: leaf.length,
+            covered: *index.identity(),
+            before: facts(&index).map_or_else(Decoded::default, |facts| facts.decoded),
+            names: kept(&index).unwrap_or_default(),
+            index,
+        }))
+    }
+
+    fn packet(&mut self, header: &FrameHeader, offset: u64, packet: &[u8]) {
+        let frame = offset..self.end.min(offset + header.frame_bytes());
+        self.chunker.packet(frame, header.number, packet);
+    }
+
+    fn finish(
+        mut self,
+        leaf: &Leaf,
+        metadata_checksum: u32,
+        context: &StreamContext,
+    ) -> (Index, Decoded) {
+        let chunked = self.chunker.finish();
+        for (chunk, summary) in chunked.chunks {
+            self.index.push(chunk, summary);
+        }
+        let mut decoded = self.before;
+        decoded += Decoded {
+            events: 0,
+            ..chunked.decoded
+        };
+        let facts = LeafFacts {
+            storage: leaf.storage,
+            leaf: leaf.leaf,
+            unit: context.unit,
+            metadata_checksum,
+            decoded,
+        };
+        self.index.set_identity(self.covered);
+        self.index
+            .attach(attachment::FACTS, attachment::encode(&facts));
+        if let Some(declared) = chunked.names {
+            self.names.merge(&declared);
+            let bytes = names::encode_names(&self.names, false);
+            self.index.attach(names::NAMES, bytes);
+        }
+        (self.index, chunked.decoded)
+    }
+}
+
+/// A stream, for messages.
+pub(super) fn place_of(origin: &Origin) -> String {
+    let word = |word: &Option<String>| word.clone().unwrap_or_default();
+    format!(
+        "stream {} of agent {} in storage {}",
+        word(&origin.stream),
+        word(&origin.agent),
+        word(&origin.storage)
+    )
+}

@@ -1,0 +1,182 @@
+//! From ranges of a data file to packets.
+
+use std::ops::{ControlFlow, Range};
+
+use storage_format::Codec;
+use storage_format::checksum::{crc32c, crc32c_append};
+use storage_format::frame::{FrameHeader, HEADER_BYTES, Place};
+
+use super::Leaf;
+use crate::{Fetch, ReadError};
+
+/// Bytes of a run that are fetched at once.
+const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Expands packets, in space that it keeps.
+#[derive(Default)]
+pub(super) struct Expander {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    raw: Vec<u8>,
+}
+
+impl Expander {
+    /// The packet as the agent sent it; what is wrong with it otherwise.
+    fn expand<'a>(
+        &'a mut self,
+        header: &FrameHeader,
+        stored: &'a [u8],
+    ) -> Result<&'a [u8], &'static str> {
+        let raw = match header.codec {
+            Codec::None => stored,
+            Codec::Zstd => {
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(
+                        zstd::bulk::Decompressor::new().map_err(|_| "there is no memory for it")?,
+                    ),
+                };
+                self.raw.clear();
+                self.raw.reserve(header.raw_size as usize);
+                zstd.decompress_to_buffer(stored, &mut self.raw)
+                    .map_err(|_| "it cannot be expanded")?;
+                &self.raw
+            }
+        };
+        match raw.len() == header.raw_size as usize && crc32c(raw) == header.raw_checksum {
+            true => Ok(raw),
+            false => Err("its checksum does not match"),
+        }
+    }
+}
+
+/// What is shown each packet with the header of its frame and the offset of that.
+pub(super) type EachPacket<'f> =
+    dyn FnMut(&FrameHeader, u64, &[u8]) -> Result<ControlFlow<()>, ReadError> + 'f;
+
+/// Reads the frames of one leaf.
+pub(super) struct Frames<'l> {
+    pub(super) leaf: &'l Leaf,
+    pub(super) data: &'l dyn Fetch,
+    pub(super) expander: Expander,
+    /// Bytes fetched so far.
+    pub(super) fetched_bytes: u64,
+    /// CRC32C of the frames of the runs read so far, behind what it was set to.
+    pub(super) checksum: u32,
+}
+
+impl<'l> Frames<'l> {
+    pub(super) fn new(leaf: &'l Leaf, data: &'l dyn Fetch) -> Frames<'l> {
+        Frames {
+            leaf,
+            data,
+            expander: Expander::default(),
+            fetched_bytes: 0,
+            checksum: 0,
+        }
+    }
+
+    /// Fetches ranges of whole frames at once and gives their packets.
+    pub(super) fn read_ranges(
+        &mut self,
+        ranges: &[Range<u64>],
+        each: &mut EachPacket<'_>,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        let parts = self.fetch(ranges)?;
+        for (range, bytes) in ranges.iter().zip(&parts) {
+            let (used, flow) = self.walk(bytes, range.start, each)?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            if used as u64 != range.end - range.start {
+                return Err(self.cut(range.start + used as u64));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Gives the packets of a run of any length, a window of it in memory at a time.
+    pub(super) fn read_run(
+        &mut self,
+        run: Range<u64>,
+        each: &mut EachPacket<'_>,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        let (mut at, mut window) = (run.start, WINDOW_BYTES);
+        while at < run.end {
+            let end = run.end.min(at.saturating_add(window));
+            let bytes = self.fetch(std::slice::from_ref(&(at..end)))?.remove(0);
+            let (used, flow) = self.walk(&bytes, at, each)?;
+            self.checksum = crc32c_append(self.checksum, bytes.get(..used).unwrap_or_default());
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            window = match used {
+                0 if end == run.end => return Err(self.cut(at)),
+                0 => self.header(&bytes, at)?.frame_bytes(),
+                _ => WINDOW_BYTES,
+            };
+            at += used as u64;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn fetch(&mut self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ReadError> {
+        let parts = self.data.fetch(ranges);
+        let parts = parts.map_err(|error| ReadError::fetch(self.data.place(), error))?;
+        self.fetched_bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        Ok(parts)
+    }
+
+    /// Gives the packets of the whole frames at the start of `bytes`, which lie at `base`; the
+    /// bytes that these frames have.
+    fn walk(
+        &mut self,
+        bytes: &[u8],
+        base: u64,
+        each: &mut EachPacket<'_>,
+    ) -> Result<(usize, ControlFlow<()>), ReadError> {
+        let mut at = 0;
+        while bytes.len() - at >= HEADER_BYTES {
+            let offset = base + at as u64;
+            let header = self.header(&bytes[at..], offset)?;
+            let payload = at + HEADER_BYTES;
+            let Some(stored) = bytes.get(payload..payload + header.stored_size as usize) else {
+                break;
+            };
+            let raw = self.expander.expand(&header, stored);
+            let raw = raw.map_err(|problem| ReadError::DamagedPacket {
+                place: self.data.place(),
+                offset: offset + HEADER_BYTES as u64,
+                problem,
+            })?;
+            // The gap behind the last payload of a file may be cut off.
+            let frame = usize::try_from(header.frame_bytes()).unwrap_or(usize::MAX);
+            let end = at.saturating_add(frame).min(bytes.len());
+            let flow = each(&header, offset, raw)?;
+            at = end;
+            if flow.is_break() {
+                return Ok((at, flow));
+            }
+        }
+        Ok((at, ControlFlow::Continue(())))
+    }
+
+    fn header(&self, bytes: &[u8], offset: u64) -> Result<FrameHeader, ReadError> {
+        let place = Place {
+            storage: self.leaf.storage,
+            leaf: self.leaf.leaf,
+            offset,
+        };
+        FrameHeader::decode(bytes, place).map_err(|source| ReadError::DamagedFrame {
+            place: self.data.place(),
+            source,
+        })
+    }
+
+    fn cut(&self, offset: u64) -> ReadError {
+        ReadError::DamagedPacket {
+            place: self.data.place(),
+            offset,
+            problem: "it ends inside its frame",
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A leaf of a storage as a source.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use chunk_index::{FilterCache, Index, Pruner};
+use query_language::{BareUnit, FieldTable, Filter};
+use storage_format::Kind;
+use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
+
+use super::frames::Frames;
+use super::localize::answer_origin;
+use super::packets::PacketEvents;
+use super::times;
+use super::{Leaf, StoredLeaf};
+use crate::sidecar::OpenSidecar;
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
+use crate::{Evidence, Fetch, ReadError};
+
+/// The part of a leaf that its chunk index covers, or the part that none covers.
+pub struct LeafSource {
+    leaf: Leaf,
+    data: Arc<dyn Fetch>,
+    context: StreamContext,
+    origin: Origin,
+    part: Part,
+    cache: Option<Arc<FilterCache>>,
+    unused: Option<String>,
+}
+
+enum Part {
+    Indexed(Arc<OpenSidecar>),
+    Runs(Vec<Range<u64>>),
+    /// As runs, in chunks of which the times are known.
+    Timed(Arc<Index>),
+}
+
+impl LeafSource {
+    /// The part that `sidecar` covers.
+    pub(super) fn indexed(
+        stored: &StoredLeaf,
+        context: StreamContext,
+        sidecar: Arc<OpenSidecar>,
+        cache: Option<Arc<FilterCache>>,
+    ) -> LeafSource {
+        LeafSource {
+            part: Part::Indexed(sidecar),
+            cache,
+            ..LeafSource::plain(stored, context, 0, None)
+        }
+    }
+
+    /// The part from byte `from` on; `unused` says why an index that is there is not used.
+    pub(super) fn plain(
+        stored: &StoredLeaf,
+        context: StreamContext,
+        from: u64,
+        unused: Option<String>,
+    ) -> LeafSource {
+        let leaf = stored.leaf.clone();
+        let runs = leaf
+            .runs
+            .iter()
+            .map(|run| run.start.max(from)..run.end)
+            .filter(|run| run.start < run.end)
+            .collect();
+        LeafSource {
+            data: Arc::clone(&stored.data),
+            context,
+            origin: origin_of(&leaf),
+            part: Part::Runs(runs),
+            cache: None,
+            unused,
+            leaf,
+        }
+    }
+
+    /// The same part in chunks with the times of their packets, where the index of the storage
+    /// knows these and `filter` asks for times.
+    pub(super) fn timed(
+        mut self,
+        stored: &StoredLeaf,
+        filter: Option<&Filter>,
+    ) -> Result<LeafSource, ReadError> {
+        if let Part::Runs(runs) = &self.part
+            && let Some(times) = stored.times.as_deref()
+            && filter.is_some_and(times::asks_time)
+        {
+            let basis = times::basis(self.leaf.path.kind, &stored.trace, &self.context);
+            let index = times::timed_chunks(times, basis, runs);
+            let index = index.map_err(|error| ReadError::fetch(self.place(), error))?;
+            self.part = Part::Timed(Arc::new(index));
+        }
+        Ok(self)
+    }
+
+    /// The chunks, where there are some.
+    fn chunk_index(&self) -> Option<&Index> {
+        match &self.part {
+            Part::Indexed(sidecar) => Some(sidecar.index()),
+            Part::Timed(index) => Some(index),
+            Part::Runs(_) => None,
+        }
+    }
+
+    /// Whether there is nothing to read.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(&self.part, Part::Runs(runs) if runs.is_empty())
+    }
+
+    /// The ranges in which the filter may find events.
+    pub(super) fn candidates(&self, filter: Option<&Filter>) -> Result<Vec<Range<u64>>, ReadError> {
+        let local = filter.map(|filter| self.localize(filter));
+        if local
+            .as_ref()
+            .is_some_and(|local| passes_none(&local.evaluate))
+        {
+            return Ok(Vec::new());
+        }
+        let Some(index) = self.chunk_index() else {
+            return Ok(match &self.part {
+                Part::Runs(runs) => runs.clone(),
+                Part::Indexed(_) | Part::Timed(_) => Vec::new(),
+            });
+        };
+        let Some(mut evidence) = self.evidence()? else {
+            return Ok(Vec::new());
+        };
+        let all = Filter::And(Vec::new());
+        let pruner = Pruner::new(local.as_ref().map_or(&all, |local| &local.prune));
+        let left = match evidence.prune(&pruner) {
+            Ok(pruning) => pruning.candidates,
+            // What a damaged index says is not believed: nothing is ruled out.
+            Err(error) if error.is_of_index() => (0..index.chunks().len()).collect(),
+            Err(error) => return Err(error),
+        };
+        let chunks = left.iter().filter_map(|number| index.chunks().get(*number));
+        Ok(joined(
+            chunks.map(|chunk| chunk.offset..chunk.offset + chunk.length),
+        ))
+    }
+}
+
+/// Where the events of a leaf came from.
+pub(super) fn origin_of(leaf: &Leaf) -> Origin {
+    Origin {
+        agent: Some(leaf.path.agent.to_string()),
+        stream: Some(leaf.path.stream.to_string()),
+        storage: Some(leaf.storage_name.clone()),
+        kind: leaf.path.kind.as_str(),
+    }
+}
+
+/// The bytes of chunks, neighbours as one range.
+fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+impl ChunkSource for LeafSource {
+    fn place(&self) -> String {
+        self.data.place()
+    }
+
+    fn unit(&self) -> BareUnit {
+        bare_unit(self.leaf.path.kind, &self.context)
+    }
+
+    fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
+        match &self.part {
+            Part::Runs(_) => Ok(None),
+            Part::Timed(index) => Ok(Some(Evidence::Times(Arc::clone(index)))),
+            Part::Indexed(open) => Ok(Some(Evidence::Sidecar {
+                sidecar: open.sidecar(),
+                fetch: Arc::clone(&open.fetch),
+                fetched_bytes: open.fetched_bytes,
+                cache: self.cache.clone(),
+            })),
+        }
+    }
+
+    fn unused_index(&self) -> Option<String> {
+        self.unused.clone()
+    }
+
+    fn localize(&self, filter: &Filter) -> LocalFilter {
+        let filter = answer_origin(filter, &self.origin);
+        match self.leaf.path.kind {
+            Kind::Dft => crate::dft::localize(&filter, &self.context.names),
+            _ => LocalFilter {
+                evaluate: filter.clone(),
+                prune: filter,
+            },
+        }
+    }
+
+    fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
+        if let Some(index) = self.chunk_index() {
+            let all: Vec<usize> = (0..index.chunks().len()).collect();
+            return chunk_tasks(index, chunks.unwrap_or(&all), self.data.batch_bytes());
+        }
+        let Part::Runs(runs) = &self.part else {
+            return Vec::new();
+        };
+        let task = |(number, run): (usize, &Range<u64>)| Task {
+            chunks: vec![number],
+            first_ts: None,
+            bytes: run.end - run.start,
+            records: None,
+        };
+        runs.iter().enumerate().map(task).collect()
+    }
+
+    fn read(
+        &self,
+        task: &Task,
+        fields: &FieldTable,
+        _: &mut Scratch,
+        each: &mut EachEvent<'_>,
+    ) -> Result<Counters, ReadError> {
+        let kind = self.leaf.path.kind;
+        let events = PacketEvents::new(kind, &self.context, &self.origin, fields, each)?;
+        let Some(mut events) = events else {
+            return Ok(Counters::default());
+        };
+        let mut frames = Frames::new(&self.leaf, &*self.data);
+        let place = |offset| format!("{}: packet at {offset}", self.data.place());
+        let mut each_packet =
+            |_: &_, offset, packet: &[u8]| Ok(events.packet(packet, &|| place(offset)));
+        if let Some(index) = self.chunk_index() {
+            let chunks = index.chunks();
+            let wanted = task.chunks.iter().filter_map(|number| chunks.get(*number));
+            let ranges = joined(wanted.map(|chunk| chunk.offset..chunk.offset + chunk.length));
+            let _all = frames.read_ranges(&ranges, &mut each_packet)?;
+        } else if let Part::Runs(runs) = &self.part {
+            for run in task.chunks.iter().filter_map(|number| runs.get(*number)) {
+                let flow = frames.read_run(run.clone(), &mut each_packet)?;
+                if flow.is_break() {
+                    break;
+                }
+            }
+        }
+        let mut counters = events.counters;
+        counters.fetched_bytes += frames.fetched_bytes;
+        Ok(counters)
+    }
+}

@@ -1,0 +1,67 @@
+//! A filter in terms of one stream: where its events came from is known before they are read.
+
+use std::convert::Infallible;
+
+use query_language::{Expr, FieldTable, Filter, Program, Value};
+use trace_kinds::Origin;
+
+/// `filter` with every question to the fields of `origin` answered.
+pub(crate) fn answer_origin(filter: &Filter, origin: &Origin) -> Filter {
+    let known = |field: &str| match field {
+        "agent" => Some(origin.agent.as_deref()),
+        "stream" => Some(origin.stream.as_deref()),
+        "storage" => Some(origin.storage.as_deref()),
+        "kind" => Some(Some(origin.kind)),
+        _ => None,
+    };
+    let answered: Result<Filter, Infallible> = filter.rewrite(&mut |predicate| {
+        let Some(value) = known(predicate.field.as_str()) else {
+            return Ok(Expr::Test(predicate.clone()));
+        };
+        let mut table = FieldTable::new();
+        let program = Program::compile(&Expr::Test(predicate.clone()), &mut table);
+        let event = [value.map(Value::from)];
+        Ok(match program.matches(event.as_slice()) {
+            true => Expr::And(Vec::new()),
+            false => Expr::Or(Vec::new()),
+        })
+    });
+    match answered {
+        Ok(filter) => filter,
+        Err(never) => match never {},
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use query_language::{BareUnit, Query};
+
+    use super::*;
+    use crate::source::passes_none;
+
+    fn check(query: &str, none: bool) {
+        let origin = Origin {
+            agent: Some("web".to_owned()),
+            stream: None,
+            storage: Some("first".to_owned()),
+            kind: "ctf",
+        };
+        let filter = Query::parse(query).unwrap().bind(BareUnit::NANOS).unwrap();
+        let answered = answer_origin(&filter, &origin);
+        assert_eq!(passes_none(&answered), none, "{query}: {answered:?}");
+    }
+
+    #[test]
+    fn streams_that_cannot_match_are_known() {
+        check("agent == 'web'", false);
+        check("agent == 'db'", true);
+        check("agent == 'db' or name == 'x'", false);
+        check("agent == 'db' and name == 'x'", true);
+        check("not (agent == 'web') and name == 'x'", true);
+        check("not (agent == 'db' and name == 'x')", false);
+        check("kind in ['dft', 'raw']", true);
+        check("storage ~ '^fir'", false);
+        check("stream == 's'", true);
+        check("not stream == 's'", false);
+    }
+}

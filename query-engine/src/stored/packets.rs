@@ -1,0 +1,75 @@
+//! The events of packets on their way to the engine.
+
+use std::ops::ControlFlow;
+
+use query_language::FieldTable;
+use storage_format::Kind;
+use trace_kinds::{Decoder, EachEvent, Event, Origin, OriginFields, StreamContext, decoder_for};
+
+use crate::ReadError;
+use crate::source::Counters;
+
+/// Faults of packets that one task tells.
+const FAULTS_MAX: usize = 16;
+
+/// Decodes the packets of one stream, gives their events on and counts what they held. A packet
+/// that cannot be decoded to its end is told and stepped over.
+pub(crate) struct PacketEvents<'e, 'f> {
+    decoder: Box<dyn Decoder>,
+    origin: OriginFields,
+    each: &'e mut EachEvent<'f>,
+    pub(crate) counters: Counters,
+}
+
+impl<'e, 'f> PacketEvents<'e, 'f> {
+    /// `None` for kinds without events.
+    pub(crate) fn new(
+        kind: Kind,
+        context: &StreamContext,
+        origin: &Origin,
+        fields: &FieldTable,
+        each: &'e mut EachEvent<'f>,
+    ) -> Result<Option<Self>, ReadError> {
+        let decoder = decoder_for(kind, context, fields).map_err(|source| ReadError::Decode {
+            place: format!(
+                "stream {} of {}",
+                origin.stream.as_deref().unwrap_or("-"),
+                origin.agent.as_deref().unwrap_or("-")
+            ),
+            source,
+        })?;
+        Ok(decoder.map(|decoder| PacketEvents {
+            decoder,
+            origin: OriginFields::new(origin, fields),
+            each,
+            counters: Counters::default(),
+        }))
+    }
+
+    /// Gives the events of one packet; `place` says where it lies.
+    pub(crate) fn packet(&mut self, packet: &[u8], place: &dyn Fn() -> String) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
+        let (each, origin) = (&mut *self.each, &self.origin);
+        let decoded = self.decoder.decode(packet, &mut |event: &dyn Event| {
+            flow = match origin.is_empty() {
+                true => each(event),
+                false => each(&origin.with(event)),
+            };
+            flow
+        });
+        self.counters.decoded_bytes += packet.len() as u64;
+        match decoded {
+            Ok(decoded) => self.counters.decoded += decoded,
+            Err(error) => self.fault(format!("{}: {error}", place())),
+        }
+        flow
+    }
+
+    /// Counts what cannot be read, and tells it unless too much was told already.
+    pub(crate) fn fault(&mut self, what: String) {
+        self.counters.decoded.broken += 1;
+        if self.counters.faults.len() < FAULTS_MAX {
+            self.counters.faults.push(what);
+        }
+    }
+}

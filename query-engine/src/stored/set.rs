@@ -1,0 +1,416 @@
+//! The leaves of a query, and what they must know of each other.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use chunk_index::{FilterCache, Index, Sidecar};
+use query_language::{BareUnit, FieldPath, FieldTable, Filter};
+use storage_format::{AgentId, Kind, LeafId, StorageId, StreamId, TimeBasis};
+use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
+use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
+
+use super::attachment::{self, LeafFacts};
+use super::frames::Frames;
+use super::leaf::{LeafSource, origin_of};
+use super::{IndexedLeaf, Leaf, LeafIndexOptions, StoredLeaf, build, index_leaf, times};
+use crate::dft::{asks_for_names, attachment as names};
+use crate::sidecar::OpenSidecar;
+use crate::{ChunkSource, ReadError, Request};
+
+/// The leaves of one or more storages, opened for one query.
+pub struct StorageSet {
+    leaves: Vec<OpenLeaf>,
+    left_out: Vec<String>,
+    cache: Option<Arc<FilterCache>>,
+}
+
+struct OpenLeaf {
+    stored: StoredLeaf,
+    sidecar: Option<Arc<OpenSidecar>>,
+    unused: Option<String>,
+    context: StreamContext,
+}
+
+/// Parts of a data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafRanges {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Ranges of whole frames, ascending.
+    pub ranges: Vec<Range<u64>>,
+}
+
+impl LeafRanges {
+    /// Whether a byte lies in one of the ranges.
+    pub fn contains(&self, offset: u64) -> bool {
+        let behind = self.ranges.partition_point(|range| range.start <= offset);
+        let range = behind.checked_sub(1).and_then(|at| self.ranges.get(at));
+        range.is_some_and(|range| offset < range.end)
+    }
+}
+
+/// A stream in its storage.
+type StreamKey = (StorageId, AgentId, StreamId);
+
+impl StorageSet {
+    /// Opens leaves, and their chunk indexes where those belong to them. `cache` keeps filters from
+    /// one query to the next.
+    ///
+    /// # Errors
+    ///
+    /// When bytes cannot be fetched.
+    pub fn open(
+        leaves: Vec<StoredLeaf>,
+        cache: Option<Arc<FilterCache>>,
+    ) -> Result<StorageSet, ReadError> {
+        let mut set = StorageSet {
+            leaves: Vec::new(),
+            left_out: Vec::new(),
+            cache,
+        };
+        let mut units: BTreeMap<StreamKey, TimeUnit> = BTreeMap::new();
+        let mut leaves = leaves;
+        leaves.sort_by_key(|stored| (stored.leaf.storage, stored.leaf.first_number));
+        for stored in leaves {
+            let leaf = &stored.leaf;
+            let kind = leaf.path.kind;
+            if !has_events(kind) {
+                continue;
+            }
+            if let Some(reason) = undecodable(&stored) {
+                set.left_out.push(reason);
+                continue;
+            }
+            let (sidecar, facts, unused) = open_sidecar(&stored);
+            let key = (
+                leaf.storage,
+                leaf.path.agent.clone(),
+                leaf.path.stream.clone(),
+            );
+            let unit = match (units.get(&key), facts) {
+                (Some(unit), _) => *unit,
+                (None, Some(facts)) => facts.unit,
+                (None, None) if kind == Kind::Dft => declared_unit(&stored)?,
+                (None, None) => TimeUnit::default(),
+            };
+            units.insert(key, unit);
+            set.leaves.push(OpenLeaf {
+                context: StreamContext {
+                    procedure: stored.trace.procedure.clone(),
+                    names: Names::default(),
+                    unit,
+                },
+                // An index that was made with another unit is of no use.
+                sidecar: sidecar.filter(|_| facts.is_some_and(|facts| facts.unit == unit)),
+                unused,
+                stored,
+            });
+        }
+        Ok(set)
+    }
+
+    /// What the times in packets of the leaves that are here rest on.
+    pub fn time_bases(&self) -> impl Iterator<Item = (LeafId, TimeBasis)> {
+        self.leaves.iter().map(|open| {
+            let leaf = &open.stored.leaf;
+            let basis = times::basis(leaf.path.kind, &open.stored.trace, &open.context);
+            (leaf.leaf, basis)
+        })
+    }
+
+    /// Streams that are left out, and why.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// Leaves whose chunk index is there and not used, and why.
+    pub fn unused_indexes(&self) -> impl Iterator<Item = (LeafId, &str)> {
+        let leaves = self.leaves.iter();
+        leaves.filter_map(|open| Some((open.stored.leaf.leaf, open.unused.as_deref()?)))
+    }
+
+    /// The leaves that are here, with the bytes of each that its chunk index does not cover.
+    pub fn leaves(&self) -> impl Iterator<Item = (&Leaf, u64)> {
+        self.leaves.iter().map(|open| {
+            let leaf = &open.stored.leaf;
+            (leaf, leaf.length - open.covered())
+        })
+    }
+
+    /// The index of the leaf with this place in [`StorageSet::leaves`], complete: from the one
+    /// that is there, as far as it goes. `None` for kinds without events.
+    ///
+    /// # Errors
+    ///
+    /// As [`index_leaf`].
+    pub fn index(
+        &self,
+        place: usize,
+        options: &LeafIndexOptions,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<IndexedLeaf>, ReadError> {
+        let Some(open) = self.leaves.get(place) else {
+            return Ok(None);
+        };
+        // One that cannot be read is made anew.
+        let old = open.stored.sidecar.as_ref().and_then(|(fetch, length)| {
+            let bytes = fetch.fetch_one(0..*length).ok()?;
+            index_of(&open.stored, open.context.unit, &bytes)
+        });
+        index_leaf(&open.stored, &open.context, old, options, goes_on)
+    }
+
+    /// The leaves as sources of the engine, with what hashes stand for where the query or its rows
+    /// ask for that.
+    ///
+    /// # Errors
+    ///
+    /// When bytes cannot be fetched, or the query means nothing for the streams.
+    pub fn sources(
+        mut self,
+        request: &Request,
+        fields: &[FieldPath],
+    ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
+        let filter = self.bind(request)?;
+        self.resolve(filter.as_ref(), fields)?;
+        let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
+        for open in self.leaves {
+            let mut from = 0;
+            if let Some(sidecar) = open.sidecar {
+                from = sidecar.index().identity().length;
+                let (context, cache) = (open.context.clone(), self.cache.clone());
+                let source = LeafSource::indexed(&open.stored, context, sidecar, cache);
+                sources.push(Box::new(source));
+            }
+            let rest = LeafSource::plain(&open.stored, open.context, from, open.unused);
+            let rest = rest.timed(&open.stored, filter.as_ref())?;
+            if !rest.is_empty() {
+                sources.push(Box::new(rest));
+            }
+        }
+        Ok(sources)
+    }
+
+    /// The ranges of each data file in which the request may find events: what no chunk index rules
+    /// out, and what none covers.
+    ///
+    /// # Errors
+    ///
+    /// As [`StorageSet::sources`].
+    pub fn candidates(mut self, request: &Request) -> Result<Vec<LeafRanges>, ReadError> {
+        let filter = self.bind(request)?;
+        self.resolve(filter.as_ref(), &[])?;
+        let mut candidates = Vec::new();
+        for open in self.leaves {
+            let leaf = open.stored.leaf.leaf;
+            let (mut ranges, mut from) = (Vec::new(), 0);
+            if let Some(sidecar) = open.sidecar {
+                from = sidecar.index().identity().length;
+                let (context, cache) = (open.context.clone(), self.cache.clone());
+                let source = LeafSource::indexed(&open.stored, context, sidecar, cache);
+                ranges = source.candidates(filter.as_ref())?;
+            }
+            let rest = LeafSource::plain(&open.stored, open.context, from, None);
+            let rest = rest.timed(&open.stored, filter.as_ref())?;
+            ranges.extend(rest.candidates(filter.as_ref())?);
+            candidates.push(LeafRanges { leaf, ranges });
+        }
+        Ok(candidates)
+    }
+
+    fn bind(&self, request: &Request) -> Result<Option<Filter>, ReadError> {
+        let units = self.leaves.iter();
+        let units = units.map(|leaf| bare_unit(leaf.stored.leaf.path.kind, &leaf.context));
+        request.bind(units.reduce(BareUnit::and).unwrap_or(BareUnit::NANOS))
+    }
+
+    /// Learns what hashes stand for: from the indexes, and by reading what they do not cover.
+    fn resolve(&mut self, filter: Option<&Filter>, columns: &[FieldPath]) -> Result<(), ReadError> {
+        let text = |path: &FieldPath| HASH_FIELDS.iter().any(|field| field.text == path.as_str());
+        if !filter.is_some_and(asks_for_names) && !columns.iter().any(text) {
+            return Ok(());
+        }
+        let mut of_streams: BTreeMap<StreamKey, HashNames> = BTreeMap::new();
+        let mut of_set = HashNames::default();
+        let dft = |open: &&mut OpenLeaf| open.stored.leaf.path.kind == Kind::Dft;
+        for open in self.leaves.iter_mut().filter(dft) {
+            let own = open.names()?;
+            of_set.merge(&own);
+            of_streams
+                .entry(stream_key(&open.stored.leaf))
+                .or_default()
+                .merge(&own);
+        }
+        let of_streams: BTreeMap<StreamKey, Arc<HashNames>> = of_streams
+            .into_iter()
+            .map(|(key, names)| (key, Arc::new(names)))
+            .collect();
+        let of_set = Arc::new(of_set);
+        for open in self.leaves.iter_mut().filter(dft) {
+            if let Some(own) = of_streams.get(&stream_key(&open.stored.leaf)) {
+                open.context.names = Names {
+                    own: Arc::clone(own),
+                    set: Arc::clone(&of_set),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stream_key(leaf: &Leaf) -> StreamKey {
+    let path = &leaf.path;
+    (leaf.storage, path.agent.clone(), path.stream.clone())
+}
+
+/// Why the packets of a leaf cannot be decoded.
+fn undecodable(stored: &StoredLeaf) -> Option<String> {
+    if stored.leaf.path.kind != Kind::Ctf || stored.trace.procedure.is_some() {
+        return None;
+    }
+    let reason = match &stored.trace.fault {
+        Some(fault) => format!("the trace metadata of its agent is wrong: {fault}"),
+        None => "its agent sent no trace metadata".to_owned(),
+    };
+    Some(format!(
+        "{} is left out: {reason}",
+        build::place_of(&origin_of(&stored.leaf))
+    ))
+}
+
+/// The index of a leaf with what it says of the leaf, or why it is not used.
+fn open_sidecar(
+    stored: &StoredLeaf,
+) -> (Option<Arc<OpenSidecar>>, Option<LeafFacts>, Option<String>) {
+    let Some((fetch, length)) = &stored.sidecar else {
+        return (None, None, None);
+    };
+    let place = fetch.place();
+    let refused = |reason: String| (None, None, Some(format!("{place}: {reason}")));
+    let open = match OpenSidecar::of_file(Arc::clone(fetch), *length) {
+        Ok(open) => open,
+        Err(error) => return refused(reason_of(&error)),
+    };
+    let facts = open.attachment(attachment::FACTS);
+    let facts = match facts.map(|bytes| bytes.and_then(|bytes| attachment::decode(&bytes))) {
+        Ok(Some(facts)) => facts,
+        Ok(None) => return refused("another version wrote it".to_owned()),
+        Err(error) => return refused(reason_of(&error)),
+    };
+    match belongs(stored, open.index(), &facts) {
+        Ok(()) => (Some(Arc::new(open)), Some(facts), None),
+        Err(reason) => refused(reason.to_owned()),
+    }
+}
+
+fn reason_of(error: &ReadError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
+    }
+}
+
+/// Whether an index is one of this leaf as it is now.
+fn belongs(stored: &StoredLeaf, index: &Index, facts: &LeafFacts) -> Result<(), &'static str> {
+    let leaf = &stored.leaf;
+    let covered = index.identity();
+    if (facts.storage, facts.leaf) != (leaf.storage, leaf.leaf) {
+        return Err("it is the index of another leaf");
+    }
+    if facts.metadata_checksum != stored.trace.checksum {
+        return Err("it was made with other trace metadata");
+    }
+    if covered.length > leaf.length {
+        return Err("it covers more than the data file has");
+    }
+    if let Some(checksum) = leaf.checksum
+        && (covered.length, covered.checksum) != (leaf.length, Some(u64::from(checksum)))
+    {
+        return Err("the data file has another length or checksum than when it was indexed");
+    }
+    let inside = |chunk: &chunk_index::Chunk| {
+        let end = chunk.offset.checked_add(chunk.length);
+        end.is_some_and(|end| end <= covered.length)
+    };
+    match index.chunks().iter().all(inside) {
+        true => Ok(()),
+        false => Err("a chunk lies outside of what it covers"),
+    }
+}
+
+/// The whole index in `bytes`, to be gone on with, when it belongs to the leaf as far as it covers
+/// it.
+fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> {
+    let index = Sidecar::read(bytes).ok()?;
+    let facts = attachment::decode(index.attachment(attachment::FACTS)?)?;
+    // What it covers may have become longer since.
+    let leaf = Leaf {
+        checksum: None,
+        ..stored.leaf.clone()
+    };
+    let growing = StoredLeaf {
+        leaf,
+        ..stored.clone()
+    };
+    let same = facts.unit == unit && belongs(&growing, &index, &facts).is_ok();
+    same.then_some(index)
+}
+
+/// Bytes at the start of a stream in whose packets its unit is looked for, as in files.
+const HEAD_BYTES: u64 = 256 << 10;
+
+/// The unit that the first packets of a stream declare.
+pub(super) fn declared_unit(stored: &StoredLeaf) -> Result<TimeUnit, ReadError> {
+    let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
+    let mut frames = Frames::new(&stored.leaf, &*stored.data);
+    let mut read_bytes = 0;
+    for run in &stored.leaf.runs {
+        let flow = frames.read_run(run.clone(), &mut |_, _, packet| {
+            // What cannot be decoded declares nothing; the query tells it.
+            let _decoded = decoder.decode(packet, &mut |_| ControlFlow::Continue(()));
+            read_bytes += packet.len() as u64;
+            let found = decoder.declared().unit.is_some();
+            Ok(match found || read_bytes >= HEAD_BYTES {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        })?;
+        if flow.is_break() {
+            break;
+        }
+    }
+    Ok(decoder.into_declared().unit.unwrap_or_default())
+}
+
+impl OpenLeaf {
+    /// Bytes that the chunk index covers, header of the file included.
+    fn covered(&self) -> u64 {
+        let sidecar = self.sidecar.as_ref();
+        sidecar.map_or(0, |sidecar| sidecar.index().identity().length)
+    }
+
+    /// What the packets of the leaf declare.
+    fn names(&self) -> Result<HashNames, ReadError> {
+        let (mut kept, mut from) = (HashNames::default(), 0);
+        if let Some(sidecar) = &self.sidecar
+            && let Some(bytes) = sidecar.sound_attachment(names::NAMES)?
+            && let Some(decoded) = names::decode_names(&bytes)
+        {
+            (kept, from) = (decoded, sidecar.index().identity().length);
+        }
+        let unit = self.context.unit;
+        let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), unit);
+        let mut frames = Frames::new(&self.stored.leaf, &*self.stored.data);
+        let runs = self.stored.leaf.runs.iter();
+        let runs = runs.map(|run| run.start.max(from)..run.end);
+        for run in runs.filter(|run| run.start < run.end) {
+            let _all = frames.read_run(run, &mut |_, _, packet| {
+                let _decoded = decoder.decode(packet, &mut |_| ControlFlow::Continue(()));
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        kept.merge(&decoder.into_declared().names);
+        Ok(kept)
+    }
+}

@@ -1,0 +1,62 @@
+//! The query language of Tracehold: lexer, parser, syntax tree, and evaluation over a field source.
+//!
+//! ```text
+//! name == "read" and dur > 5ms and not (args.fname contains "/tmp/" or pid in [1, 2])
+//! ```
+//!
+//! It accepts all that DFTracer's query language accepts, with the same meaning (`==`, `!=`, `<`,
+//! `<=`, `>`, `>=`, `in`, `not in`, `and`, `or`, `not`, brackets, dotted fields), and adds `~`
+//! (regular expression, found anywhere in the text), `contains`, `starts_with`, `exists`,
+//! durations (`10ms`, `1h30m`) and RFC 3339 times for `dur` and `ts`. The grammar stands in the
+//! parser, the fields in [`FieldPath`].
+//!
+//! # What is true of an event
+//!
+//! - A field that the event lacks makes every question to it false, `!=` and `not in` included;
+//!   `not` turns that false into true. So `not (nosuch == 1)` is true of every event, and
+//!   `nosuch != 1` of none, on every path of execution.
+//! - Numbers compare by value, exactly, whatever their type. Text that spells a number compares as
+//!   that number where the query has a number (old DFTracer traces quote their numbers). Apart from
+//!   that a value of another type than the literal passes no test.
+//! - Text compares byte by byte. A string is verbatim: a backslash keeps the next quote from ending
+//!   the string and stays in it, as in DFTracer.
+//! - `ts` and `dur` are nanoseconds; a bare number beside them is in the [`BareUnit`] of what is
+//!   read.
+//!
+//! # From text to answer
+//!
+//! [`Query::parse`] gives a tree as written, [`Query::bind`] a [`Filter`] in the units of the
+//! fields, [`Program::compile`] a program that asks a [`FieldSource`] by field id.
+//!
+//! ```
+//! use query_language::{BareUnit, FieldTable, Program, Query, Value};
+//!
+//! let query = Query::parse("name == 'read' and dur > 5ms")?;
+//! let mut fields = FieldTable::new();
+//! let program = Program::compile(&query.bind(BareUnit::MICROS)?, &mut fields);
+//! let event = [Some(Value::from("read")), Some(Value::Int(7_000_000))];
+//! assert!(program.matches(event.as_slice()));
+//! # Ok::<(), query_language::QueryError>(())
+//! ```
+//!
+//! *Invariant:* this crate knows no trace format, no index and no file.
+
+mod error;
+mod field;
+mod lexer;
+mod literal;
+mod parser;
+mod program;
+mod query;
+mod syntax;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
+pub use field::{FieldId, FieldPath, FieldSource, FieldTable};
+pub use program::{Matcher, Program};
+pub use query::{BareUnit, Query};
+pub use syntax::{CompareOp, Condition, Expr, Filter, Literal, Pattern, Predicate, Scalar};
+pub use value::{Number, Value};

@@ -1,0 +1,155 @@
+//! The text of other people's traces, against what Babeltrace printed.
+
+use super::{TraceFolder, WriteOptions, find_traces, write_events};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn corpus() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora/ctf");
+    if path.is_dir() {
+        return Some(path);
+    }
+    println!("skipped: ../shared/corpora is not here");
+    None
+}
+
+fn text_of(path: &Path) -> Result<(Vec<u8>, usize), String> {
+    let mut traces = Vec::new();
+    for folder in find_traces(path).map_err(|error| error.to_string())? {
+        traces.push(TraceFolder::open(&folder).map_err(|error| error.to_string())?);
+    }
+    let mut text = Vec::new();
+    let written = write_events(&traces, WriteOptions::default(), &mut text)
+        .map_err(|error| error.to_string())?;
+    Ok((text, written.faults.len()))
+}
+
+fn expected_text(path: &Path) -> Vec<u8> {
+    let mut plain = path.as_os_str().to_owned();
+    plain.push(".pretty");
+    fs::read(&plain).unwrap_or_else(|_| {
+        plain.push(".gz");
+        let packed = fs::read(&plain).unwrap();
+        let mut text = Vec::new();
+        let mut decoder = flate2::read::MultiGzDecoder::new(&packed[..]);
+        std::io::Read::read_to_end(&mut decoder, &mut text).unwrap();
+        text
+    })
+}
+
+#[test]
+fn text_is_what_babeltrace_prints() {
+    let Some(corpus) = corpus() else { return };
+    let index = fs::read_to_string(corpus.join("expected/index.tsv")).unwrap();
+    let (mut wrong, mut right) = (Vec::new(), 0);
+    for line in index.lines().skip(1) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        if fields[1] != "0" {
+            continue;
+        }
+        let found = text_of(&corpus.join(fields[0]));
+        let expected = expected_text(&corpus.join("expected").join(fields[0]));
+        match found {
+            Ok((text, 0)) if text == expected => right += 1,
+            Ok((text, faults)) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let expected = String::from_utf8_lossy(&expected).into_owned();
+                let differ = text.lines().zip(expected.lines()).find(|(a, b)| a != b);
+                let (ours, theirs) = differ.unwrap_or(("(shorter or longer)", ""));
+                let ours: String = ours.chars().take(300).collect();
+                let theirs: String = theirs.chars().take(300).collect();
+                let counts = (text.lines().count(), expected.lines().count());
+                wrong.push(format!(
+                    "{} {faults} faults {counts:?}\n  {ours}\n  {theirs}",
+                    fields[0]
+                ));
+            }
+            Err(error) => wrong.push(format!("{}: {error}", fields[0])),
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{right} right, {} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+const METADATA: &str = r#"/* CTF 1.8 */
+typealias integer { size = 8; } := u8;
+trace { major = 1; minor = 8; byte_order = le; };
+env { vpid = 77; };
+clock { name = c; freq = 1000000000; offset_s = 1; };
+stream {
+  packet.context := struct { u8 cpu; };
+  event.header := struct { u8 id; integer { size = 64; map = clock.c.value; } timestamp; };
+  event.context := struct { u8 _vtid; };
+};
+event { name = "first"; id = 0; loglevel = 4; fields := struct {
+  u8 count; u8 list[count]; struct { string text; } inner;
+  enum : u8 { ON = 1, OFF = 2 } state; } ; };
+event { name = "second"; id = 1; fields := struct { integer { size = 8; signed = true; } count; }; };
+"#;
+
+/// One packet: the context, a first event at 5 ns, a second one at 9 ns.
+fn packet() -> Vec<u8> {
+    let mut bytes = vec![3];
+    bytes.extend_from_slice(&[0, 5, 0, 0, 0, 0, 0, 0, 0, 42, 2, 7, 8]);
+    bytes.extend_from_slice(b"hi\0\x02");
+    bytes.extend_from_slice(&[1, 9, 0, 0, 0, 0, 0, 0, 0, 43, 0xfe]);
+    bytes
+}
+
+fn procedure() -> ctf::Procedure {
+    ctf::Procedure::new(ctf::parse_metadata(METADATA.as_bytes()).unwrap()).unwrap()
+}
+
+fn shown(value: query_language::Value<'_>) -> String {
+    match value {
+        query_language::Value::Str(text) => String::from_utf8_lossy(text).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn events_have_the_fields_of_the_one_view() {
+    use crate::Decoder;
+    let names = [
+        "name",
+        "cat",
+        "ts",
+        "pid",
+        "tid",
+        "count",
+        "args.list",
+        "args.inner.text",
+    ];
+    let names = names
+        .iter()
+        .chain(&["args.state", "ctx.vtid", "packet.cpu", "args.nothing"]);
+    let mut table = query_language::FieldTable::new();
+    let ids: Vec<_> = names
+        .map(|name| table.insert(&query_language::FieldPath::new(name)))
+        .collect();
+    let mut rows = Vec::new();
+    let mut decoder = super::CtfDecoder::new(&procedure(), &table);
+    let decoded = decoder
+        .decode(&packet(), &mut |event| {
+            let values = ids
+                .iter()
+                .map(|id| event.field(*id).map_or("-".to_owned(), shown));
+            rows.push(values.collect::<Vec<_>>().join(" "));
+            let mut fields = Vec::new();
+            event.each_field(&mut |path, value| fields.push(format!("{path}={}", shown(value))));
+            rows.push(fields.join(" "));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(decoded.events, 2);
+    expect_test::expect![[r#"
+        first warning Int(1000000005) Int(77) Uint(42) Uint(2) [7, 8] hi OFF Uint(42) Uint(3) -
+        name=first cat=warning ts=Int(1000000005) packet.cpu=Uint(3) ctx.vtid=Uint(42) args.count=Uint(2) args.list=[7, 8] args.inner.text=hi args.state=OFF
+        second - Int(1000000009) Int(77) Uint(43) Int(-2) - - - Uint(43) Uint(3) -
+        name=second ts=Int(1000000009) packet.cpu=Uint(3) ctx.vtid=Uint(43) args.count=Int(-2)"#]]
+    .assert_eq(&rows.join("\n"));
+}

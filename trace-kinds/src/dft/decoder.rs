@@ -1,0 +1,159 @@
+//! The walk over the lines of a packet.
+
+use std::ops::{ControlFlow, Range};
+
+use query_language::FieldTable;
+
+use super::arguments::Arguments;
+use super::event::{Frame, Layout, LineEvent, ParsedEvent};
+use super::line;
+use super::metadata::Metadata;
+use super::names::Names;
+use super::parsed::ParsedLine;
+use super::shapes::Shapes;
+use super::time::TimeUnit;
+use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
+
+/// What is shown the records of a packet with the places of their lines, line ends included.
+pub trait DftVisitor {
+    /// An event. `Break` ends the walk.
+    fn event<E: Event>(&mut self, event: &E, line: Range<usize>) -> ControlFlow<()>;
+
+    /// A metadata record.
+    fn metadata(&mut self, metadata: Metadata);
+
+    /// A line begins, whatever it holds.
+    #[inline]
+    fn line(&mut self) {}
+}
+
+/// Decodes packets of whole DFTracer lines.
+///
+/// The names and the unit that the file declares must be known before its events can be decoded
+/// out of order, so they are given; a packet's own declarations are shown to the visitor.
+#[derive(Debug)]
+pub struct DftDecoder {
+    layout: Layout,
+    names: Names,
+    unit: TimeUnit,
+}
+
+impl DftDecoder {
+    /// A decoder for the fields of `table`. `names` may be empty where the table asks for no text
+    /// that is kept as a hash.
+    pub fn new(table: &FieldTable, names: Names, unit: TimeUnit) -> DftDecoder {
+        DftDecoder {
+            layout: Layout::new(table),
+            names,
+            unit,
+        }
+    }
+
+    /// Shows every record of `packet` to `visitor`, in the order of the bytes.
+    pub fn walk<V: DftVisitor>(&self, packet: &[u8], visitor: &mut V) -> Decoded {
+        self.walk_shaped(packet, &mut Shapes::default(), visitor)
+    }
+
+    /// As [`DftDecoder::walk`], for the slices of a text that one set of shapes is kept for.
+    pub fn walk_shaped<V: DftVisitor>(
+        &self,
+        packet: &[u8],
+        shapes: &mut Shapes,
+        visitor: &mut V,
+    ) -> Decoded {
+        let frame = Frame {
+            layout: &self.layout,
+            names: &self.names,
+            unit: self.unit,
+        };
+        let mut arguments = Arguments::new(&self.layout.keys);
+        let mut decoded = Decoded::default();
+        let mut at = 0;
+        while at < packet.len() {
+            visitor.line();
+            let (flow, end) = match line::read(packet, at, shapes, &mut arguments) {
+                Some((head, end)) if Metadata::is_phase(head.ph) => {
+                    decoded.metadata += 1;
+                    visitor.metadata(Metadata::read(head.name, head.args));
+                    (ControlFlow::Continue(()), end)
+                }
+                Some((head, end)) => {
+                    decoded.events += 1;
+                    let event = LineEvent {
+                        head: &head,
+                        arguments: &arguments,
+                        frame,
+                    };
+                    (visitor.event(&event, at..end), end)
+                }
+                None => parse_line(packet, at, frame, &mut decoded, visitor),
+            };
+            at = end;
+            if flow.is_break() {
+                break;
+            }
+        }
+        decoded
+    }
+}
+
+/// The slow way for the line at `at`. Gives the offset behind it.
+#[cold]
+fn parse_line<V: DftVisitor>(
+    packet: &[u8],
+    at: usize,
+    frame: Frame<'_>,
+    decoded: &mut Decoded,
+    visitor: &mut V,
+) -> (ControlFlow<()>, usize) {
+    let rest = &packet[at..];
+    let end = at + memchr::memchr(b'\n', rest).map_or(rest.len(), |newline| newline + 1);
+    let record = without_frame(&packet[at..end]);
+    if record.is_empty() {
+        return (ControlFlow::Continue(()), end);
+    }
+    let flow = match ParsedLine::new(record) {
+        None => {
+            decoded.broken += 1;
+            ControlFlow::Continue(())
+        }
+        Some(line) if Metadata::is_phase(line.top("ph").scalar()) => {
+            decoded.metadata += 1;
+            visitor.metadata(Metadata::of_parsed(&line));
+            ControlFlow::Continue(())
+        }
+        Some(line) => {
+            decoded.events += 1;
+            visitor.event(&ParsedEvent::new(line, frame), at..end)
+        }
+    };
+    (flow, end)
+}
+
+/// The record of a line without what surrounds it: the brackets and commas of a JSON array, blanks,
+/// and the zero bytes that some writers leave in front of the first record.
+fn without_frame(line: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'\0' | b',');
+    let start = line
+        .iter()
+        .position(|b| !blank(b) && *b != b'[')
+        .unwrap_or(line.len());
+    let end = line
+        .iter()
+        .rposition(|b| !blank(b) && *b != b']')
+        .map_or(start, |last| last + 1);
+    line.get(start..end).unwrap_or(&[])
+}
+
+impl Decoder for DftDecoder {
+    fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
+        struct Events<'e, 'f>(&'e mut EachEvent<'f>);
+        impl DftVisitor for Events<'_, '_> {
+            fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
+                (self.0)(event)
+            }
+            fn metadata(&mut self, _: Metadata) {}
+        }
+        Ok(self.walk(packet, &mut Events(each)))
+    }
+}

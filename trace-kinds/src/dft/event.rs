@@ -1,0 +1,275 @@
+//! Events of a trace, in the layout or parsed.
+
+use query_language::{FieldId, FieldSource, FieldTable, Value};
+
+use super::arguments::{ArgumentKeys, Arguments};
+use super::line::Head;
+use super::names::{HASH_FIELDS, HashKind, Names};
+use super::parsed::{Owned, ParsedLine, flatten};
+use super::scalar::{Cursor, Scalar};
+use super::time::{TimeUnit, instant};
+use crate::Event;
+
+/// Where a field of the table is found in a record.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Place {
+    Id,
+    Name,
+    Cat,
+    Type,
+    Pid,
+    Tid,
+    Ts,
+    Dur,
+    Ph,
+    Argument(usize),
+    /// A text that the record holds itself or only as a hash.
+    Resolved {
+        own: usize,
+        hash: usize,
+        kind: HashKind,
+    },
+    Nowhere,
+}
+
+/// Where each field of a table is found.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) places: Vec<Place>,
+    pub(super) keys: ArgumentKeys,
+}
+
+impl Layout {
+    pub(super) fn new(table: &FieldTable) -> Layout {
+        let mut keys = ArgumentKeys::default();
+        let places = table
+            .paths()
+            .iter()
+            .map(|path| match (path.as_str(), path.argument()) {
+                ("id", _) => Place::Id,
+                ("name", _) => Place::Name,
+                ("cat", _) => Place::Cat,
+                ("type", _) => Place::Type,
+                ("pid", _) => Place::Pid,
+                ("tid", _) => Place::Tid,
+                ("ts", _) => Place::Ts,
+                ("dur", _) => Place::Dur,
+                ("ph", _) => Place::Ph,
+                (path, Some(own)) => {
+                    let own = keys.insert(own);
+                    match HASH_FIELDS.iter().find(|field| field.text == path) {
+                        Some(field) => {
+                            let hash = field.hash.strip_prefix("args.").unwrap_or(field.hash);
+                            Place::Resolved {
+                                own,
+                                hash: keys.insert(hash),
+                                kind: field.kind,
+                            }
+                        }
+                        None => Place::Argument(own),
+                    }
+                }
+                _ => Place::Nowhere,
+            });
+        let places = places.collect();
+        Layout { places, keys }
+    }
+
+    #[inline]
+    fn place(&self, id: FieldId) -> Place {
+        self.places
+            .get(id.index())
+            .copied()
+            .unwrap_or(Place::Nowhere)
+    }
+}
+
+/// What both forms of a record need to answer for a field.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame<'d> {
+    pub(super) layout: &'d Layout,
+    pub(super) names: &'d Names,
+    pub(super) unit: TimeUnit,
+}
+
+/// A record in the known layout.
+#[derive(Clone, Copy)]
+pub(super) struct LineEvent<'l, 'd, 'a> {
+    pub(super) head: &'l Head<'a>,
+    pub(super) arguments: &'l Arguments<'d, 'a>,
+    pub(super) frame: Frame<'d>,
+}
+
+impl FieldSource for LineEvent<'_, '_, '_> {
+    #[inline(always)]
+    fn field(&self, id: FieldId) -> Option<Value<'_>> {
+        let head = self.head;
+        match self.frame.layout.place(id) {
+            Place::Id => head.id.value(),
+            Place::Name => Some(Value::Str(head.name)),
+            Place::Cat => Some(Value::Str(head.cat)),
+            Place::Type => head.type_.value(),
+            Place::Pid => head.pid.value(),
+            Place::Tid => head.tid.value(),
+            Place::Ts => self.frame.unit.scale(head.ts),
+            Place::Dur => self.frame.unit.scale(head.dur),
+            Place::Ph => head.ph.value(),
+            Place::Argument(slot) => self.arguments.get(slot).value(),
+            Place::Resolved { own, hash, kind } => self.arguments.get(own).value().or_else(|| {
+                self.frame
+                    .names
+                    .text(kind, self.arguments.get(hash).value()?)
+                    .map(Value::Str)
+            }),
+            Place::Nowhere => None,
+        }
+    }
+}
+
+impl Event for LineEvent<'_, '_, '_> {
+    #[inline]
+    fn ts(&self) -> Option<i64> {
+        self.frame.unit.scale(self.head.ts).and_then(instant)
+    }
+
+    #[inline]
+    fn shape(&self) -> Option<u32> {
+        self.head.shape
+    }
+
+    fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
+        let (head, unit) = (self.head, self.frame.unit);
+        let fields = [
+            ("id", head.id.value()),
+            ("name", Some(Value::Str(head.name))),
+            ("cat", Some(Value::Str(head.cat))),
+            ("type", head.type_.value()),
+            ("pid", head.pid.value()),
+            ("tid", head.tid.value()),
+            ("ts", unit.scale(head.ts)),
+            ("dur", unit.scale(head.dur)),
+            ("ph", head.ph.value()),
+        ];
+        for (path, value) in fields {
+            if let Some(value) = value {
+                visit(path, value);
+            }
+        }
+        each_argument(head.args, visit);
+    }
+}
+
+/// Shows the arguments of an object whose form was checked when its line was read.
+fn each_argument(args: &[u8], visit: &mut dyn FnMut(&str, Value<'_>)) {
+    let mut cursor = Cursor::new(args, 1);
+    let mut path = String::from("args.");
+    while cursor.eat(b"\"") {
+        let Some(key) = cursor.string_body() else {
+            return;
+        };
+        if !cursor.eat(b":") {
+            return;
+        }
+        let Some(value) = cursor.value() else { return };
+        path.truncate("args.".len());
+        path.push_str(&String::from_utf8_lossy(key));
+        match value {
+            Scalar::Nested(text) => {
+                if let Ok(json) = serde_json::from_slice(text) {
+                    flatten(&path, &json, &mut |path, value| {
+                        if let Some(value) = value.value() {
+                            visit(path, value);
+                        }
+                    });
+                }
+            }
+            plain => {
+                if let Some(value) = plain.value() {
+                    visit(&path, value);
+                }
+            }
+        }
+        cursor.eat(b",");
+    }
+}
+
+/// A record that had to be parsed.
+pub(super) struct ParsedEvent<'d> {
+    line: ParsedLine,
+    frame: Frame<'d>,
+    /// By field.
+    values: Vec<Owned>,
+    ts: Option<Value<'static>>,
+    dur: Option<Value<'static>>,
+}
+
+impl<'d> ParsedEvent<'d> {
+    pub(super) fn new(line: ParsedLine, frame: Frame<'d>) -> Self {
+        let arguments: Vec<Owned> = frame
+            .layout
+            .keys
+            .iter()
+            .map(|(_, key)| std::str::from_utf8(key).map_or(Owned::NULL, |key| line.argument(key)))
+            .collect();
+        let value = |place: &Place| match *place {
+            Place::Id => line.top("id"),
+            Place::Name => line.top("name"),
+            Place::Cat => line.top("cat"),
+            Place::Type => line.top("type"),
+            Place::Pid => line.top("pid"),
+            Place::Tid => line.top("tid"),
+            Place::Ph => line.top("ph"),
+            Place::Argument(slot) => arguments[slot].clone(),
+            Place::Resolved { own, hash, kind } => match &arguments[own] {
+                &Owned::NULL => {
+                    let hash = arguments[hash].scalar().value();
+                    let text = hash.and_then(|hash| frame.names.text(kind, hash));
+                    text.map_or(Owned::NULL, |text| Owned::Text(text.to_vec()))
+                }
+                own => own.clone(),
+            },
+            Place::Ts | Place::Dur | Place::Nowhere => Owned::NULL,
+        };
+        let values = frame.layout.places.iter().map(value).collect();
+        let (ts, dur) = (
+            frame.unit.scale(line.top("ts").scalar()),
+            frame.unit.scale(line.top("dur").scalar()),
+        );
+        ParsedEvent {
+            line,
+            frame,
+            values,
+            ts,
+            dur,
+        }
+    }
+}
+
+impl FieldSource for ParsedEvent<'_> {
+    fn field(&self, id: FieldId) -> Option<Value<'_>> {
+        match self.frame.layout.place(id) {
+            Place::Ts => self.ts,
+            Place::Dur => self.dur,
+            _ => self.values.get(id.index())?.scalar().value(),
+        }
+    }
+}
+
+impl Event for ParsedEvent<'_> {
+    fn ts(&self) -> Option<i64> {
+        self.ts.and_then(instant)
+    }
+
+    fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
+        self.line.each(&mut |path, value| {
+            let value = match path {
+                "ts" => self.ts,
+                "dur" => self.dur,
+                _ => value.value(),
+            };
+            if let Some(value) = value {
+                visit(path, value);
+            }
+        });
+    }
+}

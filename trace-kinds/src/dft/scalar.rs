@@ -1,0 +1,389 @@
+//! One JSON value as it stands in a line, and the cursor that reads it without copying.
+
+use query_language::Value;
+
+/// A value as the line spells it; strings and nested values are slices of the line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Scalar<'a> {
+    /// A string without escapes.
+    Str(&'a [u8]),
+    /// An integer that is not negative.
+    UInt(u64),
+    /// A negative integer.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// `true` or `false`.
+    // Not one variant with a truth value, whose byte beside the tag would make every copy of the
+    // others unaligned.
+    True,
+    False,
+    /// `null`.
+    Null,
+    /// The text of an object or array, its brackets included.
+    Nested(&'a [u8]),
+}
+
+impl<'a> Scalar<'a> {
+    /// The value of a field; a null is none. A nested value is its own text.
+    #[inline]
+    pub(super) fn value(self) -> Option<Value<'a>> {
+        Some(match self {
+            Scalar::Str(text) | Scalar::Nested(text) => Value::Str(text),
+            Scalar::UInt(value) => Value::Uint(value),
+            Scalar::Int(value) => Value::Int(value),
+            Scalar::Float(value) => Value::Float(value),
+            Scalar::True => Value::Bool(true),
+            Scalar::False => Value::Bool(false),
+            Scalar::Null => return None,
+        })
+    }
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// High bit of each byte of `word` that ends or breaks a plain string: a quote, a backslash, a
+/// control character or a byte that is not ASCII. Bits above the first set one may
+/// be wrong, which is enough to find the first.
+#[inline(always)]
+fn string_stops(word: u64) -> u64 {
+    let quote = word ^ (ONES * b'"' as u64);
+    let backslash = word ^ (ONES * b'\\' as u64);
+    let zero = |x: u64| x.wrapping_sub(ONES) & !x;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (zero(quote) | zero(backslash) | control | word) & HIGHS
+}
+
+/// Bytes of the longest text that [`Cursor::short_text`] reads.
+pub(super) const SHORT_TEXT_MAX: usize = 16;
+
+const POWERS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// High bit of each byte that is no digit, of bytes from which the digit zero was taken by XOR.
+/// Bits above the first set one may be wrong, which is enough to find the first.
+#[inline(always)]
+fn digit_stops(digits: u64) -> u64 {
+    (digits | digits.wrapping_add(ONES * (0x80 - 10))) & HIGHS
+}
+
+/// The number that eight digits spell, the first in the lowest byte. Folds pairs, then fours, then
+/// eights, with one multiplication each.
+#[inline(always)]
+fn fold_digits(digits: u64) -> u64 {
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff
+}
+
+/// Reads a text from a position on. Every reader gives `None` where the text is not what it
+/// reads; the position is then of no meaning and the caller takes the slow way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
+        Cursor { bytes, at }
+    }
+
+    /// What it reads.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Goes on behind `len` bytes that are known.
+    pub(super) fn skip(&mut self, len: usize) {
+        self.at += len;
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Steps over `literal` when it stands here.
+    #[inline(always)]
+    pub(super) fn eat(&mut self, literal: &[u8]) -> bool {
+        let end = self.at + literal.len();
+        let here = self.bytes.get(self.at..end) == Some(literal);
+        if here {
+            self.at = end;
+        }
+        here
+    }
+
+    /// A string body up to and over its closing quote; the opening quote is already behind.
+    #[inline(always)]
+    pub(super) fn string_body(&mut self) -> Option<&'a [u8]> {
+        let start = self.at;
+        let mut at = start;
+        while let Some(word) = self.bytes.get(at..at + 8) {
+            let stops = string_stops(u64::from_le_bytes(word.try_into().ok()?));
+            if stops != 0 {
+                at += (stops.trailing_zeros() / 8) as usize;
+                if self.bytes[at] == b'"' {
+                    self.at = at + 1;
+                    return Some(&self.bytes[start..at]);
+                }
+                break;
+            }
+            at += 8;
+        }
+        self.string_rest(start, at)
+    }
+
+    /// A string body of `len` bytes, at most [`SHORT_TEXT_MAX`], up to and over its closing quote.
+    /// `None` when it is another, or near to the end of the text; then nothing was read.
+    #[inline(always)]
+    pub(super) fn short_text(&mut self, len: usize) -> Option<&'a [u8]> {
+        let end = self.at + len;
+        let words = self.bytes.get(self.at..self.at + SHORT_TEXT_MAX)?;
+        let text = self.bytes.get(self.at..end)?;
+        let (first, second) = words.split_at(8);
+        let stops = |word: &[u8]| match word.try_into() {
+            Ok(word) => string_stops(u64::from_le_bytes(word)),
+            Err(_) => HIGHS,
+        };
+        // What lies behind the text is no matter, and does not change what is in front of it.
+        let stops = u128::from(stops(first)) | u128::from(stops(second)) << 64;
+        let mask = u128::MAX.checked_shr(8 * (SHORT_TEXT_MAX - len) as u32);
+        if stops & mask.unwrap_or(0) != 0 || self.bytes.get(end) != Some(&b'"') {
+            return None;
+        }
+        self.at = end + 1;
+        Some(text)
+    }
+
+    /// A string that is near the end of the text or not all ASCII.
+    #[cold]
+    fn string_rest(&mut self, start: usize, mut at: usize) -> Option<&'a [u8]> {
+        while !matches!(*self.bytes.get(at)?, b'"' | b'\\' | 0..0x20) {
+            at += 1;
+        }
+        let body = &self.bytes[start..at];
+        if self.bytes[at] != b'"' || std::str::from_utf8(body).is_err() {
+            return None;
+        }
+        self.at = at + 1;
+        Some(body)
+    }
+
+    /// An integer without sign, of the form JSON allows, followed by anything but a digit.
+    #[inline(always)]
+    pub(super) fn unsigned(&mut self) -> Option<u64> {
+        let start = self.at;
+        let mut at = start;
+        let mut value = 0u64;
+        while let Some(word) = self.bytes.get(at..at + 8) {
+            let digits = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * b'0' as u64);
+            let stops = digit_stops(digits);
+            if stops == 0 {
+                value = value
+                    .checked_mul(100_000_000)?
+                    .checked_add(fold_digits(digits))?;
+                at += 8;
+                continue;
+            }
+            let count = (stops.trailing_zeros() / 8) as usize;
+            if count > 0 {
+                // Zeros in front instead of what is behind.
+                let digits = fold_digits(digits << (64 - 8 * count));
+                value = value.checked_mul(POWERS[count])?.checked_add(digits)?;
+            }
+            return self.unsigned_end(start, at + count, value);
+        }
+        self.unsigned_tail(start, at, value)
+    }
+
+    /// An integer as [`Cursor::unsigned`] reads it, whatever it is and however long.
+    #[inline(always)]
+    pub(super) fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        let mut at = start;
+        while let Some(word) = self.bytes.get(at..at + 8) {
+            let digits = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * b'0' as u64);
+            let stops = digit_stops(digits);
+            if stops == 0 {
+                at += 8;
+                continue;
+            }
+            let end = at + (stops.trailing_zeros() / 8) as usize;
+            return self.unsigned_end(start, end, 0).map(|_| ());
+        }
+        self.unsigned_tail(start, at, 0).map(|_| ())
+    }
+
+    /// The last bytes of the text, fewer than a word.
+    #[cold]
+    fn unsigned_tail(&mut self, start: usize, mut at: usize, mut value: u64) -> Option<u64> {
+        while let Some(digit) = self.bytes.get(at).map(|b| b.wrapping_sub(b'0'))
+            && digit < 10
+        {
+            value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+            at += 1;
+        }
+        self.unsigned_end(start, at, value)
+    }
+
+    #[inline(always)]
+    fn unsigned_end(&mut self, start: usize, end: usize, value: u64) -> Option<u64> {
+        let leading_zero = end > start + 1 && self.bytes[start] == b'0';
+        if end == start || leading_zero {
+            return None;
+        }
+        self.at = end;
+        Some(value)
+    }
+
+    /// Any value.
+    #[inline(always)]
+    pub(super) fn value(&mut self) -> Option<Scalar<'a>> {
+        match self.peek()? {
+            b'"' => {
+                self.at += 1;
+                self.string_body().map(Scalar::Str)
+            }
+            b'0'..=b'9' => {
+                let start = self.at;
+                match self.unsigned() {
+                    Some(value) if !matches!(self.peek(), Some(b'.' | b'e' | b'E')) => {
+                        Some(Scalar::UInt(value))
+                    }
+                    _ => self.other_number(start),
+                }
+            }
+            _ => self.rare_value(),
+        }
+    }
+
+    #[cold]
+    fn rare_value(&mut self) -> Option<Scalar<'a>> {
+        match self.peek()? {
+            b'-' => self.other_number(self.at),
+            b'{' | b'[' => self.nested(),
+            b't' => self.eat(b"true").then_some(Scalar::True),
+            b'f' => self.eat(b"false").then_some(Scalar::False),
+            b'n' => self.eat(b"null").then_some(Scalar::Null),
+            _ => None,
+        }
+    }
+
+    /// A number that is negative, too long or not whole. serde_json is the judge of its form.
+    #[cold]
+    fn other_number(&mut self, start: usize) -> Option<Scalar<'a>> {
+        let rest = &self.bytes[start..];
+        let number = |b: &u8| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+        let len = rest.iter().position(|b| !number(b)).unwrap_or(rest.len());
+        let number: serde_json::Number = serde_json::from_slice(&rest[..len]).ok()?;
+        self.at = start + len;
+        if let Some(value) = number.as_u64() {
+            Some(Scalar::UInt(value))
+        } else if let Some(value) = number.as_i64() {
+            Some(Scalar::Int(value))
+        } else {
+            number.as_f64().map(Scalar::Float)
+        }
+    }
+
+    /// An object or array: serde_json finds its end and checks its form. JSON allows line ends
+    /// between tokens, a trace does not.
+    fn nested(&mut self) -> Option<Scalar<'a>> {
+        let rest = self.bytes.get(self.at..)?;
+        let line = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
+        let mut values =
+            serde_json::Deserializer::from_slice(line).into_iter::<serde_json::Value>();
+        values.next()?.ok()?;
+        let len = values.byte_offset();
+        self.at += len;
+        Some(Scalar::Nested(&line[..len]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cursor, Scalar};
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<Scalar<'_>>) {
+        // Behind a comma and in front of nothing: both the word loop and the tail are used.
+        for padding in ["", ",123456789012345678"] {
+            let whole = format!("{text}{padding}");
+            let mut cursor = Cursor::new(whole.as_bytes(), 0);
+            let value = cursor.value();
+            assert_eq!(value, expected, "of {whole}");
+            if value.is_some() {
+                assert_eq!(cursor.position(), text.len(), "end of {whole}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_read_as_json_spells_them() {
+        check("0", Some(Scalar::UInt(0)));
+        check("12345678", Some(Scalar::UInt(12_345_678)));
+        check("123456789", Some(Scalar::UInt(123_456_789)));
+        check(
+            "1744611969649277",
+            Some(Scalar::UInt(1_744_611_969_649_277)),
+        );
+        check(
+            "9509357668201227806",
+            Some(Scalar::UInt(9_509_357_668_201_227_806)),
+        );
+        check("18446744073709551615", Some(Scalar::UInt(u64::MAX)));
+        check(
+            "18446744073709551616",
+            Some(Scalar::Float(18_446_744_073_709_551_616.0)),
+        );
+        check("-1", Some(Scalar::Int(-1)));
+        check("1.5", Some(Scalar::Float(1.5)));
+        check("12345678e2", Some(Scalar::Float(1_234_567_800.0)));
+        check("01", None);
+        check("1.", None);
+        check("true", Some(Scalar::True));
+        check("false", Some(Scalar::False));
+        check("null", Some(Scalar::Null));
+        check("\"\"", Some(Scalar::Str("".as_bytes())));
+        check(
+            "\"/p/lustre1/a-long-enough-path\"",
+            Some(Scalar::Str("/p/lustre1/a-long-enough-path".as_bytes())),
+        );
+        check(
+            "\"\u{e4}\u{1f600}\"",
+            Some(Scalar::Str("\u{e4}\u{1f600}".as_bytes())),
+        );
+        check("\"a\\n\"", None);
+        check("\"a\u{1}\"", None);
+        check("\"open", None);
+        check(
+            "{\"a\":[1,{}]}",
+            Some(Scalar::Nested("{\"a\":[1,{}]}".as_bytes())),
+        );
+        check("{\"a\":[1,{}}", None);
+        check("nil", None);
+    }
+
+    #[test]
+    fn every_byte_that_is_no_digit_ends_a_number() {
+        for byte in 0..128u8 {
+            for place in 0..10 {
+                let mut bytes = *b"1234567890123";
+                bytes[place + 1] = byte;
+                let text = std::str::from_utf8(&bytes).unwrap();
+                let digits = bytes.iter().take_while(|b| b.is_ascii_digit()).count();
+                let mut cursor = Cursor::new(&bytes, 0);
+                assert_eq!(
+                    cursor.unsigned(),
+                    text[..digits].parse().ok(),
+                    "of {text:?}"
+                );
+            }
+        }
+    }
+}

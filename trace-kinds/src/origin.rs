@@ -1,0 +1,83 @@
+//! The fields that an event has from where it was kept: `agent`, `stream`, `storage`, `kind`.
+
+use query_language::{FieldId, FieldPath, FieldSource, FieldTable, Value};
+
+use crate::Event;
+
+/// Names of the places an event came through. Every kind has them, no record holds them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Name of the agent.
+    pub agent: Option<String>,
+    /// Name of the stream.
+    pub stream: Option<String>,
+    /// Name of the storage.
+    pub storage: Option<String>,
+    /// The kind, as DESIGN section 2 spells it.
+    pub kind: &'static str,
+}
+
+/// Answers for the fields of an [`Origin`], resolved once for a table.
+#[derive(Debug, Clone)]
+pub struct OriginFields {
+    fields: Vec<(FieldId, String)>,
+}
+
+impl OriginFields {
+    /// The fields of `origin` that `table` asks for.
+    pub fn new(origin: &Origin, table: &FieldTable) -> OriginFields {
+        let places = [
+            ("agent", origin.agent.as_deref()),
+            ("stream", origin.stream.as_deref()),
+            ("storage", origin.storage.as_deref()),
+            ("kind", Some(origin.kind)),
+        ];
+        let fields = places
+            .into_iter()
+            .filter_map(|(name, value)| {
+                Some((table.get(&FieldPath::new(name))?, value?.to_owned()))
+            })
+            .collect();
+        OriginFields { fields }
+    }
+
+    /// Whether the table asks for none of them, so that events can be used as they are.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// `event` with the fields of its origin.
+    pub fn with<'a>(&'a self, event: &'a dyn Event) -> EventWithOrigin<'a> {
+        EventWithOrigin {
+            event,
+            origin: self,
+        }
+    }
+}
+
+/// An event together with the fields of its origin.
+#[derive(Clone, Copy)]
+pub struct EventWithOrigin<'a> {
+    event: &'a dyn Event,
+    origin: &'a OriginFields,
+}
+
+impl FieldSource for EventWithOrigin<'_> {
+    fn field(&self, id: FieldId) -> Option<Value<'_>> {
+        let of_origin = self.origin.fields.iter().find(|(field, _)| *field == id);
+        match of_origin {
+            Some((_, value)) => Some(Value::from(value.as_str())),
+            None => self.event.field(id),
+        }
+    }
+}
+
+impl Event for EventWithOrigin<'_> {
+    fn ts(&self) -> Option<i64> {
+        self.event.ts()
+    }
+
+    fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
+        self.event.each_field(visit);
+    }
+}

@@ -1,0 +1,441 @@
+//! Requests as SDKs send them, in both forms, whole and damaged.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use query_language::{BareUnit, FieldTable, Program, Query, Value};
+
+use super::wire::{put_bytes, put_fixed32, put_fixed64, put_number, put_text};
+use super::*;
+use crate::{DecodeError, Decoder};
+
+/// A request with all that OTLP has, as the specification's JSON spells it.
+const JSON: &str = r#"{"resourceSpans": [{
+  "resource": {"attributes": [
+    {"key": "service.name", "value": {"stringValue": "shop"}},
+    {"key": "service.namespace", "value": {"stringValue": "eu"}},
+    {"key": "host.name", "value": {"stringValue": "h1"}},
+    {"key": "process.pid", "value": {"intValue": "4711"}}]},
+  "scopeSpans": [{
+    "scope": {"name": "lib", "version": "1.2", "attributes": [
+      {"key": "flavour", "value": {"stringValue": "plain"}}]},
+    "unknownField": [1, {"a": null}],
+    "spans": [
+      {"traceId": "5B8EFFF798038103D269B633813FC60C", "spanId": "EEE19B7EC3C1B174",
+       "parentSpanId": "EEE19B7EC3C1B173", "name": "buy", "kind": 2,
+       "startTimeUnixNano": "1544712660000000000", "endTimeUnixNano": 1544712661000000000,
+       "flags": 769,
+       "attributes": [
+         {"key": "http.route", "value": {"stringValue": "/buy"}},
+         {"key": "thread.id", "value": {"intValue": 7}},
+         {"key": "ratio", "value": {"doubleValue": 0.5}},
+         {"key": "cached", "value": {"boolValue": true}},
+         {"key": "sizes", "value": {"arrayValue": {"values": [{"intValue": "1"}, {"stringValue": "b"}]}}},
+         {"key": "user", "value": {"kvlistValue": {"values": [
+            {"key": "id", "value": {"intValue": "-3"}}]}}},
+         {"key": "raw", "value": {"bytesValue": "AP8="}}],
+       "events": [{"timeUnixNano": "1544712660500000000", "name": "exception", "attributes": [
+          {"key": "exception.type", "value": {"stringValue": "OutOfStock"}}]}],
+       "links": [{"traceId": "5b8efff798038103d269b633813fc60d", "spanId": "eee19b7ec3c1b175"}],
+       "status": {"code": 2, "message": "sold out"}},
+      {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b176",
+       "parentSpanId": "eee19b7ec3c1b174", "name": "pay", "kind": 3,
+       "startTimeUnixNano": "1544712660100000000", "endTimeUnixNano": "1544712660300000000",
+       "status": {}}]}]}]}"#;
+
+fn rows(packet: &[u8]) -> String {
+    let mut text = String::new();
+    let mut decoder = OtlpDecoder::new(&FieldTable::new());
+    let decoded = decoder.decode(packet, &mut |event| {
+        event.each_field(&mut |path, value| {
+            let value = match value {
+                Value::Str(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+                Value::Int(value) => value.to_string(),
+                Value::Uint(value) => value.to_string(),
+                Value::Float(value) => format!("{value:?}"),
+                Value::Bool(value) => value.to_string(),
+            };
+            text.push_str(&format!("{path} = {value}\n"));
+        });
+        text.push('\n');
+        ControlFlow::Continue(())
+    });
+    text.push_str(&format!("{decoded:?}\n"));
+    text
+}
+
+fn check_rows(packet: &[u8], expected: Expect) {
+    expected.assert_eq(&rows(packet));
+}
+
+#[test]
+fn both_forms_say_the_same() {
+    let protobuf = to_protobuf(JSON.as_bytes()).unwrap();
+    assert!(is_json(JSON.as_bytes()) && !is_json(&protobuf));
+    assert_eq!(rows(JSON.as_bytes()), rows(&protobuf));
+    check_rows(
+        &protobuf,
+        expect![[r#"
+            name = "buy"
+            cat = "server"
+            ts = 1544712660000000000
+            dur = 1000000000
+            pid = 4711
+            tid = 7
+            args.trace_id = "5b8efff798038103d269b633813fc60c"
+            args.span_id = "eee19b7ec3c1b174"
+            args.parent_span_id = "eee19b7ec3c1b173"
+            args.status = "error"
+            args.status_message = "sold out"
+            args.events = 1
+            args.links = 1
+            args.http.route = "/buy"
+            args.thread.id = 7
+            args.ratio = 0.5
+            args.cached = true
+            args.sizes = "[1,\"b\"]"
+            args.user.id = -3
+            args.raw = "00ff"
+            args.exception.type = "OutOfStock"
+            ctx.service.name = "shop"
+            ctx.service.namespace = "eu"
+            ctx.host.name = "h1"
+            ctx.process.pid = 4711
+            ctx.flavour = "plain"
+            ctx.scope.name = "lib"
+            ctx.scope.version = "1.2"
+
+            name = "pay"
+            cat = "client"
+            ts = 1544712660100000000
+            dur = 200000000
+            pid = 4711
+            args.trace_id = "5b8efff798038103d269b633813fc60c"
+            args.span_id = "eee19b7ec3c1b176"
+            args.parent_span_id = "eee19b7ec3c1b174"
+            args.status = "unset"
+            args.events = 0
+            args.links = 0
+            ctx.service.name = "shop"
+            ctx.service.namespace = "eu"
+            ctx.host.name = "h1"
+            ctx.process.pid = 4711
+            ctx.flavour = "plain"
+            ctx.scope.name = "lib"
+            ctx.scope.version = "1.2"
+
+            Ok(Decoded { events: 2, metadata: 0, broken: 0 })
+        "#]],
+    );
+}
+
+/// The same message, byte by byte, as the specification of protobuf and trace.proto give it.
+#[test]
+fn json_becomes_the_protobuf_of_the_specification() {
+    let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[
+        {"traceId":"000102030405060708090a0b0c0d0e0f","spanId":"0001020304050607","name":"a",
+         "kind":1,"startTimeUnixNano":"258","endTimeUnixNano":"259"}]}]}]}"#;
+    let mut span = vec![0x0a, 16];
+    span.extend(0..16);
+    span.extend([0x12, 8]);
+    span.extend(0..8);
+    span.extend([0x2a, 1, b'a', 0x30, 1]);
+    span.extend([0x39, 2, 1, 0, 0, 0, 0, 0, 0, 0x41, 3, 1, 0, 0, 0, 0, 0, 0]);
+    let wrap = |key: u8, inner: &[u8]| [&[key, inner.len() as u8], inner].concat();
+    let wanted = wrap(0x0a, &wrap(0x12, &wrap(0x12, &span)));
+    assert_eq!(to_protobuf(json.as_bytes()).unwrap(), wanted);
+}
+
+#[test]
+fn json_that_is_wrong_is_refused_with_its_place() {
+    let check = |json: &str, reason: &str| {
+        let refused = to_protobuf(json.as_bytes()).unwrap_err().to_string();
+        assert!(refused.contains(reason), "{json}: {refused}");
+    };
+    check("{", "EOF");
+    check("[]", "struct Request");
+    check(r#"{"resourceSpans": 1}"#, "sequence");
+    let span = |inner: &str| {
+        format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{{inner}}}]}}]}}]}}"#)
+    };
+    check(&span(r#""traceId": "xy""#), "hexadecimal");
+    check(&span(r#""traceId": "abc""#), "hexadecimal");
+    check(&span(r#""kind": "SPAN_KIND_SERVER""#), "integer");
+    check(&span(r#""startTimeUnixNano": "1.5""#), "integer");
+    let nested = format!(
+        r#""attributes":[{{"key":"a","value":{}{}}}]"#,
+        r#"{"arrayValue":{"values":["#.repeat(200),
+        "]}}".repeat(200)
+    );
+    check(&span(&nested), "recursion");
+    // What is null or missing is not there.
+    let sound = span(r#""name": null, "attributes": null, "status": null"#);
+    assert_eq!(
+        check_parts(&to_protobuf(sound.as_bytes()).unwrap())[0].spans,
+        1
+    );
+    assert_eq!(to_protobuf(b"{}").unwrap(), b"");
+}
+
+fn check_parts(request: &[u8]) -> Vec<ResourcePart> {
+    check(request).unwrap()
+}
+
+#[test]
+fn a_request_is_told_apart_by_resource() {
+    let one = to_protobuf(JSON.as_bytes()).unwrap();
+    let other = to_protobuf(
+        JSON.replace("shop", "pump")
+            .replace("EEE19B7EC3C1B174", "00")
+            .as_bytes(),
+    );
+    let other = other.unwrap();
+    // Requests add up to a request.
+    let both = [&one[..], &other[..]].concat();
+    let parts = check_parts(&both);
+    let names: Vec<_> = parts
+        .iter()
+        .map(|part| part.identity.name.as_str())
+        .collect();
+    assert_eq!(names, ["shop", "pump"]);
+    assert_eq!(both[parts[0].range.clone()], one);
+    assert_eq!(both[parts[1].range.clone()], other);
+    assert_eq!((parts[0].spans, parts[0].invalid), (2, 0));
+    assert_eq!((parts[1].spans, parts[1].invalid), (2, 1));
+    let span = Some((1_544_712_660_000_000_000, 1_544_712_661_000_000_000));
+    assert_eq!(parts[0].time_span, span);
+    assert_eq!(parts[0].identity.namespace, "eu");
+}
+
+#[test]
+fn queries_are_answered() {
+    let packet = to_protobuf(JSON.as_bytes()).unwrap();
+    let count = |text: &str| {
+        let mut table = FieldTable::new();
+        let filter = Query::parse(text).unwrap().bind(BareUnit::NANOS).unwrap();
+        let program = Program::compile(&filter, &mut table);
+        let mut found = 0;
+        let decoded = OtlpDecoder::new(&table).decode(&packet, &mut |event| {
+            found += u32::from(program.matches(event));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(decoded.unwrap().events, 2, "{text}");
+        found
+    };
+    for (text, wanted) in [
+        ("name == 'buy'", 1),
+        ("cat in ['server', 'client']", 2),
+        ("dur >= 1s", 1),
+        ("dur == 200ms", 1),
+        ("ts >= 2018-12-13T14:51:00.1Z", 1),
+        ("pid == 4711", 2),
+        ("tid == 7", 1),
+        ("http.route starts_with '/'", 1),
+        ("ratio == 0.5 and cached == true", 1),
+        ("sizes == '[1,\"b\"]'", 1),
+        ("user.id == -3", 1),
+        ("raw == '00ff'", 1),
+        ("exception.type == 'OutOfStock'", 1),
+        ("status == 'error'", 1),
+        ("status == 'unset'", 1),
+        ("status_message contains 'sold'", 1),
+        ("events == 1 and links == 1", 1),
+        ("trace_id == '5b8efff798038103d269b633813fc60c'", 2),
+        ("parent_span_id == 'eee19b7ec3c1b174'", 1),
+        ("ctx.service.name == 'shop'", 2),
+        ("ctx.scope.name == 'lib' and ctx.scope.version == '1.2'", 2),
+        ("ctx.flavour == 'plain'", 2),
+        ("exists(ctx.nothing)", 0),
+    ] {
+        assert_eq!(count(text), wanted, "{text}");
+    }
+}
+
+#[test]
+fn what_stands_twice_or_in_another_order_is_one() {
+    let resource = |key: &str| {
+        let mut message = Vec::new();
+        add_resource_attribute(&mut message, key, "v");
+        message
+    };
+    let mut scope_spans = Vec::new();
+    put_bytes(
+        &mut scope_spans,
+        2,
+        &SpanWriter::new(b"x", 1, (1, 2)).finish(),
+    );
+    put_bytes(&mut scope_spans, 1, &scope_named("late"));
+    let mut resource_spans = Vec::new();
+    put_bytes(&mut resource_spans, 1, &resource("a"));
+    put_bytes(&mut resource_spans, 2, &scope_spans);
+    put_bytes(&mut resource_spans, 1, &resource("b"));
+    put_text(&mut resource_spans, 3, b"url");
+    put_number(&mut resource_spans, 900, 5);
+    let mut request = Vec::new();
+    put_fixed32(&mut request, 7, 1);
+    put_bytes(&mut request, 1, &resource_spans);
+    put_fixed64(&mut request, 8, 1);
+    check_rows(
+        &request,
+        expect![[r#"
+            name = "x"
+            cat = "internal"
+            ts = 1
+            dur = 1
+            args.status = "unset"
+            args.events = 0
+            args.links = 0
+            ctx.a = "v"
+            ctx.b = "v"
+            ctx.scope.name = "late"
+
+            Ok(Decoded { events: 1, metadata: 0, broken: 0 })
+        "#]],
+    );
+}
+
+#[test]
+fn damage_is_told_with_its_place() {
+    let check = |bytes: &[u8], wanted: DecodeError| {
+        assert_eq!(super::check(bytes).unwrap_err(), wanted, "{bytes:?}");
+    };
+    let damaged = |offset, reason: &str| DecodeError::Damaged {
+        format: "otlp",
+        offset,
+        reason: reason.to_owned(),
+    };
+    check(
+        &[0x0a, 5, 1],
+        damaged(0, "a field is longer than its message"),
+    );
+    check(
+        &[0x0a, 2, 0x12, 9],
+        damaged(2, "a field is longer than its message"),
+    );
+    check(
+        &[0x0b],
+        damaged(0, "a field has a type that proto3 does not have"),
+    );
+    check(&[0x00], damaged(0, "a field has no number"));
+    check(&[0xff; 11], damaged(0, "a number has more than ten bytes"));
+    let truncated = |offset| DecodeError::Truncated {
+        format: "otlp",
+        offset,
+    };
+    check(&[0x80], truncated(0));
+    check(&[0x09, 1, 2], truncated(1));
+    let mut value = Vec::new();
+    for _ in 0..40 {
+        let mut array = Vec::new();
+        put_bytes(&mut array, 1, &value);
+        value.clear();
+        put_bytes(&mut value, 5, &array);
+    }
+    let mut attribute = Vec::new();
+    put_bytes(&mut attribute, 2, &value);
+    let mut span = Vec::new();
+    put_bytes(&mut span, 9, &attribute);
+    let (mut scope_spans, mut resource_spans, mut request) = (Vec::new(), Vec::new(), Vec::new());
+    put_bytes(&mut scope_spans, 2, &span);
+    put_bytes(&mut resource_spans, 2, &scope_spans);
+    put_bytes(&mut request, 1, &resource_spans);
+    let refused = super::check(&request).unwrap_err().to_string();
+    assert!(refused.contains("nest deeper"), "{refused}");
+    // It can be shown all the same, without its depths.
+    assert!(rows(&request).contains("args. = "));
+}
+
+#[test]
+fn spans_are_put_together_by_where_they_come_from() {
+    let packet = to_protobuf(JSON.as_bytes()).unwrap();
+    let other = to_protobuf(JSON.replace("shop", "pump").as_bytes()).unwrap();
+    let mut builder = RequestBuilder::new();
+    let decoder = OtlpDecoder::new(&FieldTable::new());
+    for packet in [&packet, &other, &packet] {
+        let taken = decoder.walk(packet, &mut |event| {
+            builder.add(event.resource(), event.scope(), &event.span());
+            ControlFlow::Continue(())
+        });
+        assert_eq!(taken.unwrap().events, 2);
+    }
+    assert_eq!(builder.span_count(), 6);
+    let held = builder.bytes();
+    let built = builder.finish();
+    assert!(held >= built.len(), "{held} {}", built.len());
+    let counts: Vec<_> = check_parts(&built).iter().map(|part| part.spans).collect();
+    assert_eq!(counts, [4, 2]);
+}
+
+/// A span of any ids, times and texts, and the bytes that say so.
+fn any_span() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
+    (bytes(), bytes(), bytes(), any::<(u64, u64, u64, u64)>()).prop_map(
+        |(id, name, value, (kind, start, end, code))| {
+            let mut span = SpanWriter::new(&name, kind, (start, end));
+            span.ids(&id, &id, &name);
+            span.attribute("text", NewValue::Text(&value));
+            span.attribute("int", NewValue::Int(code as i64));
+            span.status(code, &value);
+            span.finish()
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn spans_written_are_spans_read(spans in proptest::collection::vec(any_span(), 1..20)) {
+        let mut builder = RequestBuilder::new();
+        for span in &spans {
+            let source = Source::default();
+            builder.add(&source, &source, &Span::read(span).unwrap());
+        }
+        let request = builder.finish();
+        let mut read = Vec::new();
+        let decoder = OtlpDecoder::new(&FieldTable::new());
+        decoder.walk(&request, &mut |event| {
+            read.push(event.span().message().to_vec());
+            ControlFlow::Continue(())
+        }).unwrap();
+        prop_assert_eq!(read, spans);
+    }
+
+    /// What `check` accepts is decoded without a fault, and the asked-for fields are those shown.
+    #[test]
+    fn damaged_requests_are_refused_or_read(
+        at in any::<usize>(), byte in any::<u8>(), cut in any::<bool>(),
+    ) {
+        let mut packet = to_protobuf(JSON.as_bytes()).unwrap();
+        let at = at % packet.len();
+        packet[at] = byte;
+        if cut {
+            packet.truncate(at);
+        }
+        if check(&packet).is_err() {
+            return Ok(());
+        }
+        let mut shown = Vec::new();
+        let mut table = FieldTable::new();
+        let mut decoder = OtlpDecoder::new(&FieldTable::new());
+        decoder.decode(&packet, &mut |event| {
+            let mut fields = BTreeMap::new();
+            event.each_field(&mut |path, value| {
+                table.insert(&query_language::FieldPath::new(path));
+                fields.insert(path.to_owned(), format!("{value:?}"));
+            });
+            shown.push(fields);
+            ControlFlow::Continue(())
+        }).unwrap();
+        let mut at = 0;
+        OtlpDecoder::new(&table).decode(&packet, &mut |event| {
+            for (id, path) in table.iter() {
+                let found = event.field(id).map(|value| format!("{value:?}"));
+                let wanted = shown[at].get(path.as_str()).cloned();
+                assert_eq!(found, wanted, "{path}");
+            }
+            at += 1;
+            ControlFlow::Continue(())
+        }).unwrap();
+    }
+}

@@ -1,0 +1,431 @@
+//! Cutting a trace file into packets that can each be decoded alone.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::ops::Range;
+
+use super::envelope::{Envelope, split_envelope};
+use super::header::{Continuation, is_trace};
+use super::io::{anchored_ns, latency};
+use super::{CONTINUATION_BYTES, HEADER_BYTES, RocksdbError, TraceHeader, TraceKind};
+
+/// A stretch of a trace file behind a header of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// The header or continuation header, then whole records.
+    pub bytes: Vec<u8>,
+    /// The offset in the trace file of the first record.
+    pub offset: u64,
+    /// Where its bytes lie in what was pushed: all of them in the first packet, the records in
+    /// others, whose header is made.
+    pub place: Range<u64>,
+    /// How many records it has.
+    pub records: u64,
+    /// When the earliest record starts, ns since the epoch.
+    pub start_ns: i64,
+    /// When the latest record ends, ns since the epoch. Records are not in the order of time.
+    pub end_ns: i64,
+}
+
+/// Cuts the bytes of a trace file, given in pieces of any size, into packets.
+///
+/// It holds at most one packet under construction, one unfinished record and the packets that
+/// were not taken yet. Bytes go in by [`Cutter::push`], packets come out by
+/// [`Cutter::next_packet`], and at the end of the file [`Cutter::flush`] gives the last packet and
+/// [`Cutter::tail`] tells whether the file ends inside a record. A file that still grows is cut
+/// the same way: flush whenever it pauses, push when there is more.
+///
+/// ```
+/// use trace_kinds::rocksdb::{Cutter, TraceHeader};
+///
+/// let mut file = Vec::new();
+/// TraceHeader { start_us: 7, major: 7, minor: 8, continuation: None }.put(&mut file);
+/// let mut cutter = Cutter::new(1 << 20);
+/// cutter.push(&file)?;
+/// let packet = cutter.flush().expect("the header alone is a packet");
+/// assert_eq!((packet.bytes, packet.records), (file, 0));
+/// assert_eq!(cutter.tail(), None);
+/// # Ok::<(), trace_kinds::rocksdb::RocksdbError>(())
+/// ```
+#[derive(Debug)]
+pub struct Cutter {
+    target: usize,
+    partial: Vec<u8>,
+    trace: Option<Trace>,
+    current: Packet,
+    /// The current packet is the first one and its header was not yet given away.
+    header_waits: bool,
+    ready: VecDeque<Packet>,
+    /// The offset in the trace file behind the last whole record.
+    offset: u64,
+    /// Bytes that were pushed in front of the record that is looked at: headers of packets count.
+    pushed: u64,
+}
+
+/// What is known of the trace once its header was read.
+#[derive(Debug, Clone, Copy)]
+struct Trace {
+    header: TraceHeader,
+    kind: Option<TraceKind>,
+    first_time: Option<u64>,
+}
+
+impl Cutter {
+    /// A cutter whose packets end with the record that brings them to `target_bytes`.
+    pub fn new(target_bytes: usize) -> Self {
+        Self {
+            target: target_bytes.max(CONTINUATION_BYTES + 1),
+            partial: Vec::new(),
+            trace: None,
+            current: empty_packet(0),
+            header_waits: false,
+            ready: VecDeque::new(),
+            offset: 0,
+            pushed: 0,
+        }
+    }
+
+    /// The kind of the trace, known from its first record on.
+    pub fn kind(&self) -> Option<TraceKind> {
+        self.trace.and_then(|trace| trace.kind)
+    }
+
+    /// The header of the trace.
+    pub fn header(&self) -> Option<TraceHeader> {
+        self.trace.map(|trace| trace.header)
+    }
+
+    /// The header of packets behind the first, but for the offset at which each goes on; known
+    /// from the first record on.
+    pub fn continuation(&self) -> Option<TraceHeader> {
+        let trace = self.trace?;
+        Some(TraceHeader {
+            continuation: Some(Continuation {
+                first_time: trace.first_time?,
+                offset: 0,
+            }),
+            ..trace.header
+        })
+    }
+
+    /// Takes the next bytes of the file.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not those of a trace, or damaged. The packets before the damage can
+    /// still be taken; the cutter is not usable for more bytes.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), RocksdbError> {
+        let mut rest = bytes;
+        while !self.partial.is_empty() && !rest.is_empty() {
+            let needed = match split_envelope(&self.partial, self.offset) {
+                Err(RocksdbError::Torn { left, needed, .. }) => needed - left,
+                Err(other) => return Err(other),
+                Ok(_) => 0,
+            };
+            let take = usize::try_from(needed)
+                .unwrap_or(usize::MAX)
+                .min(rest.len());
+            self.partial.extend_from_slice(&rest[..take]);
+            rest = &rest[take..];
+            let whole = std::mem::take(&mut self.partial);
+            let used = self.take_records(&whole)?;
+            self.partial = whole;
+            self.partial.drain(..used);
+        }
+        let used = self.take_records(rest)?;
+        self.partial.extend_from_slice(&rest[used..]);
+        Ok(())
+    }
+
+    /// A packet that is full.
+    pub fn next_packet(&mut self) -> Option<Packet> {
+        self.ready.pop_front()
+    }
+
+    /// The packet under construction, as far as it has whole records (or the header of a trace
+    /// without any). Full packets come first.
+    pub fn flush(&mut self) -> Option<Packet> {
+        if self.ready.is_empty() {
+            self.close_packet();
+        }
+        self.ready.pop_front()
+    }
+
+    /// What is wrong with the end of the bytes so far: [`RocksdbError::Torn`] when they end inside
+    /// a record.
+    pub fn tail(&self) -> Option<RocksdbError> {
+        match self.partial.is_empty() {
+            true => None,
+            false => split_envelope(&self.partial, self.offset).err(),
+        }
+    }
+
+    /// Takes the whole records off the front of `bytes`; the number of bytes they are.
+    fn take_records(&mut self, bytes: &[u8]) -> Result<usize, RocksdbError> {
+        if self.trace.is_none() && !is_trace(bytes) {
+            let what = "it does not start with RocksDB's magic text";
+            return Err(RocksdbError::NotATrace { offset: 0, what });
+        }
+        let mut position = 0;
+        while position < bytes.len() {
+            let envelope = match split_envelope(&bytes[position..], self.offset) {
+                Ok(envelope) => envelope,
+                Err(RocksdbError::Torn { .. }) => break,
+                Err(other) => return Err(other),
+            };
+            let length = super::ENVELOPE_BYTES + envelope.payload.len();
+            let record = &bytes[position..position + length];
+            position += length;
+            self.take_record(record, &envelope)?;
+            self.pushed += length as u64;
+        }
+        Ok(position)
+    }
+
+    fn take_record(&mut self, bytes: &[u8], envelope: &Envelope<'_>) -> Result<(), RocksdbError> {
+        let Some(mut trace) = self.trace else {
+            return self.take_header(bytes, envelope);
+        };
+        if envelope.record_type == super::header::record_type::BEGIN {
+            return self.take_continuation(envelope);
+        }
+        if trace.kind.is_none() {
+            trace.kind = trace.header.kind(envelope.record_type);
+        }
+        trace.first_time.get_or_insert(envelope.time);
+        let (start_ns, end_ns) = trace.span(envelope)?;
+        self.trace = Some(trace);
+        if self.current.records == 0 && !self.header_waits {
+            self.open_packet(&trace);
+        }
+        let packet = &mut self.current;
+        if packet.records == 0 {
+            (packet.start_ns, packet.end_ns) = (start_ns, end_ns);
+        }
+        packet.start_ns = packet.start_ns.min(start_ns);
+        packet.end_ns = packet.end_ns.max(end_ns);
+        packet.records += 1;
+        packet.bytes.extend_from_slice(bytes);
+        packet.place.end = self.pushed + bytes.len() as u64;
+        self.offset += bytes.len() as u64;
+        if self.current.bytes.len() >= self.target {
+            self.close_packet();
+        }
+        Ok(())
+    }
+
+    fn take_header(&mut self, bytes: &[u8], envelope: &Envelope<'_>) -> Result<(), RocksdbError> {
+        let header = TraceHeader::decode(envelope)?;
+        let first_time = header
+            .continuation
+            .map(|continuation| continuation.first_time);
+        self.trace = Some(Trace {
+            header,
+            kind: None,
+            first_time,
+        });
+        self.offset = header.records_at();
+        let start_ns = anchored_ns(header.start_us, 0, 0);
+        self.current = Packet {
+            bytes: bytes.to_vec(),
+            place: self.pushed..self.pushed + bytes.len() as u64,
+            start_ns,
+            end_ns: start_ns,
+            ..empty_packet(self.offset)
+        };
+        self.header_waits = true;
+        Ok(())
+    }
+
+    /// Packets of one trace laid one after another are a trace again.
+    fn take_continuation(&mut self, envelope: &Envelope<'_>) -> Result<(), RocksdbError> {
+        match TraceHeader::decode(envelope)?.continuation {
+            Some(continuation) if continuation.offset == self.offset => {
+                // The bytes of a packet lie side by side.
+                self.close_packet();
+                Ok(())
+            }
+            Some(continuation) => Err(RocksdbError::Gap {
+                expected: self.offset,
+                found: continuation.offset,
+            }),
+            None => Err(RocksdbError::NotATrace {
+                offset: envelope.offset,
+                what: "a second trace starts here; cut one trace at a time",
+            }),
+        }
+    }
+
+    fn open_packet(&mut self, trace: &Trace) {
+        let continuation = trace.first_time.map(|first_time| Continuation {
+            first_time,
+            offset: self.offset,
+        });
+        self.current = Packet {
+            place: self.pushed..self.pushed,
+            ..empty_packet(self.offset)
+        };
+        TraceHeader {
+            continuation,
+            ..trace.header
+        }
+        .put(&mut self.current.bytes);
+    }
+
+    fn close_packet(&mut self) {
+        if self.current.records > 0 || self.header_waits {
+            let next = empty_packet(self.offset);
+            self.ready
+                .push_back(std::mem::replace(&mut self.current, next));
+            self.header_waits = false;
+        }
+    }
+}
+
+impl Trace {
+    /// When the record in `envelope` starts and ends, ns since the epoch. No more of it is read
+    /// than that takes: what is damaged inside a record is found by who decodes it.
+    fn span(&self, envelope: &Envelope<'_>) -> Result<(i64, i64), RocksdbError> {
+        match self.kind {
+            Some(TraceKind::Io) => {
+                let latency = latency(envelope, &self.header)?;
+                let anchor = self.first_time.unwrap_or(envelope.time);
+                let at = |time| anchored_ns(self.header.start_us, anchor, time);
+                Ok((at(envelope.time.saturating_sub(latency)), at(envelope.time)))
+            }
+            Some(TraceKind::BlockCache) => {
+                let at = anchored_ns(envelope.time, 0, 0);
+                Ok((at, at))
+            }
+            None => Err(RocksdbError::UnexpectedType {
+                offset: envelope.offset,
+                found: envelope.record_type,
+                expected: "an IO or block cache trace",
+            }),
+        }
+    }
+}
+
+fn empty_packet(offset: u64) -> Packet {
+    Packet {
+        bytes: Vec::new(),
+        offset,
+        place: 0..0,
+        records: 0,
+        start_ns: 0,
+        end_ns: 0,
+    }
+}
+
+/// Lays packets of one trace, given in order, one after another as the file they were cut from.
+///
+/// # Errors
+///
+/// [`RocksdbError::Gap`] when one is missing or out of order, else as [`TraceHeader::read`].
+pub fn join<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, RocksdbError> {
+    let mut file = Vec::new();
+    for packet in packets {
+        let (header, length) = TraceHeader::read(packet)?;
+        let (expected, skip) = match header.continuation {
+            None => (0, 0),
+            Some(continuation) => (continuation.offset, length),
+        };
+        if expected != file.len() as u64 {
+            let found = expected;
+            return Err(RocksdbError::Gap {
+                expected: file.len() as u64,
+                found,
+            });
+        }
+        file.extend_from_slice(&packet[skip..]);
+    }
+    Ok(file)
+}
+
+/// Why reading a trace from a file stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The bytes could not be read.
+    #[error("cannot read the trace: {0}")]
+    Io(#[from] std::io::Error),
+    /// The bytes are damaged, or not a trace.
+    #[error(transparent)]
+    Rocksdb(#[from] RocksdbError),
+}
+
+/// Reads a trace of any length as packets, in bounded memory.
+#[derive(Debug)]
+pub struct PacketReader<R> {
+    reader: R,
+    cutter: Cutter,
+    chunk: Vec<u8>,
+    ended: bool,
+    failed: Option<RocksdbError>,
+}
+
+/// Bytes asked of a reader at once.
+const READ_BYTES: usize = 1 << 18;
+
+impl<R: Read> PacketReader<R> {
+    /// Reads `reader` in packets of about `target_bytes`.
+    pub fn new(reader: R, target_bytes: usize) -> Self {
+        let cutter = Cutter::new(target_bytes);
+        Self {
+            reader,
+            cutter,
+            chunk: vec![0; READ_BYTES],
+            ended: false,
+            failed: None,
+        }
+    }
+
+    /// The next packet; `None` at the end of the file, when [`Self::tail`] tells how it ends.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`], after all packets before the damage were given.
+    pub fn next_packet(&mut self) -> Result<Option<Packet>, ReadError> {
+        loop {
+            if let Some(packet) = self.cutter.next_packet() {
+                return Ok(Some(packet));
+            }
+            if self.ended {
+                return match (self.cutter.flush(), self.failed.take()) {
+                    (Some(packet), failed) => {
+                        self.failed = failed;
+                        Ok(Some(packet))
+                    }
+                    (None, Some(failed)) => Err(failed.into()),
+                    (None, None) => Ok(None),
+                };
+            }
+            let length = match self.reader.read(&mut self.chunk) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if length == 0 {
+                self.ended = true;
+            } else if let Err(error) = self.cutter.push(&self.chunk[..length]) {
+                self.failed = Some(error);
+                self.ended = true;
+            }
+        }
+    }
+
+    /// The kind of the trace, known once a packet with a record was given.
+    pub fn kind(&self) -> Option<TraceKind> {
+        self.cutter.kind()
+    }
+
+    /// As [`Cutter::continuation`].
+    pub fn continuation(&self) -> Option<TraceHeader> {
+        self.cutter.continuation()
+    }
+
+    /// After the end: [`RocksdbError::Torn`] when the file ends inside a record.
+    pub fn tail(&self) -> Option<RocksdbError> {
+        self.cutter.tail()
+    }
+}
+
+const _: () = assert!(CONTINUATION_BYTES == HEADER_BYTES + 16);
