@@ -5,26 +5,54 @@ use serde_json::Value;
 use super::Finding;
 use crate::failure::{Failure, Outcome};
 
-/// A crate, its floor, and every crate of ours that it may import.
+/// A crate, its floor, and every workspace crate that it may import.
 struct Room {
     name: &'static str,
     floor: u8,
     may_import: &'static [&'static str],
 }
 
-const GROUND: &[&str] = &["ctf", "io-trace", "storage-format", "query-language"];
+const FLOOR_0: &[&str] = &["ctf", "io-trace", "query-language", "storage-format"];
 
-const READING: &[&str] = &[
+const FLOORS_0_AND_1: &[&str] = &[
+    "chunk-index",
     "ctf",
     "io-trace",
-    "trace-kinds",
-    "storage-format",
-    "chunk-index",
     "query-language",
+    "storage-format",
+    "trace-kinds",
+];
+
+/// Everything below the query engine except `storage-core`: the engine gets bytes through `Fetch`
+/// and does not know where they are.
+const BELOW_QUERIES: &[&str] = &[
+    "chunk-index",
+    "ctf",
+    "ctf-folder",
+    "io-analysis",
+    "io-trace",
+    "query-language",
+    "row-formats",
+    "storage-format",
+    "trace-kinds",
+];
+
+const FLOORS_0_TO_2: &[&str] = &[
+    "chunk-index",
+    "ctf",
+    "ctf-folder",
+    "io-analysis",
+    "io-trace",
+    "query-language",
+    "row-formats",
+    "storage-core",
+    "storage-format",
+    "trace-kinds",
 ];
 
 const ROOF: u8 = 9;
 
+/// One row for each crate. A crate may be listed before it exists.
 const ROOMS: &[Room] = &[
     Room {
         name: "storage-format",
@@ -41,7 +69,7 @@ const ROOMS: &[Room] = &[
         floor: 0,
         may_import: &[],
     },
-    // Below the storages, because their doors to the disk call it.
+    // Below the storages, because the disk interface and the caches call it.
     Room {
         name: "io-trace",
         floor: 0,
@@ -50,13 +78,29 @@ const ROOMS: &[Room] = &[
     Room {
         name: "trace-kinds",
         floor: 1,
-        may_import: GROUND,
+        may_import: FLOOR_0,
     },
     Room {
         name: "chunk-index",
         floor: 1,
-        may_import: GROUND,
+        may_import: FLOOR_0,
     },
+    Room {
+        name: "ctf-folder",
+        floor: 2,
+        may_import: FLOORS_0_AND_1,
+    },
+    Room {
+        name: "row-formats",
+        floor: 2,
+        may_import: FLOORS_0_AND_1,
+    },
+    Room {
+        name: "io-analysis",
+        floor: 2,
+        may_import: FLOORS_0_AND_1,
+    },
+    // It never examines a payload, so it needs no decoder and no index.
     Room {
         name: "storage-core",
         floor: 2,
@@ -64,74 +108,65 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "query-engine",
-        floor: 2,
-        may_import: READING,
-    },
-    Room {
-        name: "io-analysis",
-        floor: 2,
-        may_import: READING,
+        floor: 3,
+        may_import: BELOW_QUERIES,
     },
     Room {
         name: "recording",
         floor: 3,
-        may_import: &[
-            "ctf",
-            "io-trace",
-            "storage-core",
-            "trace-kinds",
-            "storage-format",
-            "chunk-index",
-            "query-language",
-            "query-engine",
-        ],
+        may_import: FLOORS_0_TO_2,
     },
     Room {
         name: "migrations",
         floor: 3,
         may_import: &["storage-core", "storage-format"],
     },
+    // It reads storages over HTTP or from a folder, never through `storage-core`.
     Room {
         name: "client",
-        floor: 3,
+        floor: 4,
         may_import: &[
-            "ctf",
-            "io-trace",
-            "io-analysis",
-            "trace-kinds",
-            "storage-format",
             "chunk-index",
-            "query-language",
+            "ctf",
+            "ctf-folder",
+            "io-analysis",
+            "io-trace",
             "query-engine",
+            "query-language",
+            "row-formats",
+            "storage-format",
+            "trace-kinds",
         ],
     },
     Room {
         name: "server",
         floor: 4,
         may_import: &[
+            "chunk-index",
             "ctf",
+            "ctf-folder",
+            "io-analysis",
             "io-trace",
             "migrations",
-            "recording",
-            "storage-core",
-            "io-analysis",
-            "trace-kinds",
-            "storage-format",
-            "chunk-index",
-            "query-language",
             "query-engine",
+            "query-language",
+            "recording",
+            "row-formats",
+            "storage-core",
+            "storage-format",
+            "trace-kinds",
         ],
     },
-    // The harness starts the programs and speaks HTTP; what it imports is for judging them.
+    // The harness starts the programs and speaks HTTP; it imports crates only to check results.
     Room {
         name: "tests",
         floor: ROOF - 1,
         may_import: &[
             "client",
             "ctf",
-            "trace-kinds",
-            "storage-format",
             "query-language",
+            "storage-format",
+            "trace-kinds",
         ],
     },
     Room {
@@ -141,36 +176,37 @@ const ROOMS: &[Room] = &[
     },
 ];
 
-/// Crates of others that only some rooms may import, and why.
+/// External crates that only some rooms may import, and why.
 const RESERVED: &[(&str, &[&str], &str)] = &[
-    ("axum", &["server"], "HTTP routing is the server's"),
-    ("sled", &["storage-core"], "the catalog alone knows it"),
+    ("axum", &["server"], "HTTP routing is the server's task"),
+    ("sled", &["storage-core"], "only the catalog uses it"),
     (
         "tokio-uring",
         &["storage-core"],
-        "the I/O thread alone knows it",
+        "only the I/O thread uses it",
     ),
     (
         "bincode",
         &["storage-format"],
-        "bodies inside envelopes alone use it",
+        "only bodies inside envelopes use it",
     ),
-    ("reqwest", &["client"], "the server calls nobody"),
+    ("reqwest", &["client"], "the server makes no HTTP requests"),
 ];
 
-/// The async runtime begins on this floor.
+/// The lowest floor that may use the async runtime.
 const TOKIO_FLOOR: u8 = 2;
 
-/// Looks at every dependency of every crate, those for tests and builds too.
+/// Checks every dependency of every crate, including those of tests and build scripts.
 pub(super) fn findings(metadata: &str) -> Outcome<Vec<Finding>> {
-    let odd = |why: String| Failure::Answer {
+    let malformed = |why: String| Failure::Answer {
         command: "cargo metadata".to_owned(),
         why,
     };
-    let metadata: Value = serde_json::from_str(metadata).map_err(|error| odd(error.to_string()))?;
+    let metadata: Value =
+        serde_json::from_str(metadata).map_err(|error| malformed(error.to_string()))?;
     let packages = metadata["packages"]
         .as_array()
-        .ok_or_else(|| odd("it has no packages".to_owned()))?;
+        .ok_or_else(|| malformed("it has no packages".to_owned()))?;
     Ok(packages.iter().flat_map(package_findings).collect())
 }
 
@@ -178,7 +214,7 @@ fn package_findings(package: &Value) -> Vec<Finding> {
     let name = package["name"].as_str().unwrap_or_default();
     let path = format!("{name}/Cargo.toml");
     let Some(room) = ROOMS.iter().find(|room| room.name == name) else {
-        let what = format!("crate {name} has no line in the floor table (tidy/floors.rs)");
+        let what = format!("crate {name} has no row in the floor table (xtask/src/tidy/floors.rs)");
         return vec![Finding::new(&path, 0, what)];
     };
     let dependencies = package["dependencies"]
@@ -188,23 +224,23 @@ fn package_findings(package: &Value) -> Vec<Finding> {
         .iter()
         .filter_map(|dependency| {
             let imported = dependency["name"].as_str().unwrap_or_default();
-            let is_ours = !dependency["path"].is_null();
-            objection(room, imported, is_ours)
+            let is_local = !dependency["path"].is_null();
+            objection(room, imported, is_local)
         })
         .map(|what| Finding::new(&path, 0, what))
         .collect()
 }
 
-fn objection(room: &Room, imported: &str, is_ours: bool) -> Option<String> {
-    if is_ours && !room.may_import.contains(&imported) {
+fn objection(room: &Room, imported: &str, is_local: bool) -> Option<String> {
+    if is_local && !room.may_import.contains(&imported) {
         let name = room.name;
         return Some(format!(
-            "{name} may not import {imported}: no such edge in the floor table"
+            "{name} may not import {imported}: the floor table has no such edge"
         ));
     }
     if imported == "tokio" && room.floor < TOKIO_FLOOR {
         return Some(format!(
-            "tokio begins on floor {TOKIO_FLOOR}; this is {}",
+            "tokio starts on floor {TOKIO_FLOOR}; this crate is on floor {}",
             room.floor
         ));
     }
@@ -220,8 +256,8 @@ mod tests {
     fn check(name: &str, dependencies: &[(&str, bool)], expected: &[&str]) {
         let dependencies: Vec<Value> = dependencies
             .iter()
-            .map(|(name, is_ours)| {
-                let path = if *is_ours {
+            .map(|(name, is_local)| {
+                let path = if *is_local {
                     Value::from("/x")
                 } else {
                     Value::Null
@@ -240,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_the_table_pass() {
+    fn edges_in_the_table_pass() {
         check(
             "storage-core",
             &[("storage-format", true), ("tokio", false), ("sled", false)],
@@ -250,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn other_edges_are_found() {
-        let edge = "may not import storage-core: no such edge in the floor table";
+    fn other_edges_are_reported() {
+        let edge = "may not import storage-core: the floor table has no such edge";
         check(
             "client",
             &[("storage-core", true)],
@@ -261,20 +297,20 @@ mod tests {
         check(
             "chunk-index",
             &[("tokio", false)],
-            &["tokio begins on floor 2; this is 1"],
+            &["tokio starts on floor 2; this crate is on floor 1"],
         );
-        let why = "axum belongs to server: HTTP routing is the server's";
+        let why = "axum belongs to server: HTTP routing is the server's task";
         check("client", &[("axum", false)], &[why]);
     }
 
     #[test]
-    fn a_crate_without_a_line_is_found() {
-        let what = "crate utils has no line in the floor table (tidy/floors.rs)";
+    fn a_crate_without_a_row_is_reported() {
+        let what = "crate utils has no row in the floor table (xtask/src/tidy/floors.rs)";
         check("utils", &[], &[what]);
     }
 
     #[test]
-    fn the_table_itself_goes_downwards() {
+    fn every_edge_in_the_table_points_down() {
         for room in ROOMS {
             for imported in room.may_import {
                 let below = ROOMS.iter().find(|other| other.name == *imported).unwrap();
@@ -284,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_metadata_is_a_failure() {
+    fn malformed_metadata_is_a_failure() {
         assert!(findings("{}").is_err());
         assert!(findings("no").is_err());
     }
