@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::Value;
 
-/// Names that stand at the top of an event of every kind (DESIGN section 7) or at the top of a
+/// Names that stand at the top of an event of every kind (`docs/fields.md`) or at the top of a
 /// DFTracer line. Every other bare name is an argument.
 const TOP_LEVEL: [&str; 13] = [
     "name", "cat", "ts", "dur", "pid", "tid", "agent", "stream", "storage", "kind", "id", "ph",

@@ -9,7 +9,7 @@ use crate::DecodeError;
 /// One decoded record, borrowed from its packet for the length of one call.
 ///
 /// As a [`FieldSource`] it answers for the fields of the table that its decoder was made with, and
-/// only those were decoded. Field names, units and kinds are those of DESIGN section 7: `ts` and
+/// only those were decoded. Field names, units and kinds are those of `docs/fields.md`: `ts` and
 /// `dur` are nanoseconds, everything else stands as the trace wrote it.
 pub trait Event: FieldSource {
     /// Start in nanoseconds since the epoch; `None` for a record without a clock.

@@ -13,7 +13,7 @@ pub struct Origin {
     pub stream: Option<String>,
     /// Name of the storage.
     pub storage: Option<String>,
-    /// The kind, as DESIGN section 2 spells it.
+    /// The kind, as `docs/fields.md` spells it.
     pub kind: &'static str,
 }
 

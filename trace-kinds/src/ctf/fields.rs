@@ -1,4 +1,4 @@
-//! Where the fields of DESIGN section 7 are in a trace class.
+//! Where the fields of `docs/fields.md` are in a trace class.
 //!
 //! | field | from |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Records of our own I/O as events (DESIGN section 7).
+//! Records of our own I/O as events (`docs/fields.md`).
 //!
 //! | field | what |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! RocksDB's records as events (DESIGN section 7).
+//! RocksDB's records as events (`docs/fields.md`).
 //!
 //! | field | IO trace | block cache trace |
 //! | --- | --- | --- |
