@@ -69,6 +69,7 @@ mod event;
 mod machine;
 mod metadata;
 mod procedure;
+pub mod text;
 mod tsdl;
 pub mod write;
 

@@ -84,7 +84,7 @@ pub enum ReadError {
     },
     /// A folder of a CTF trace cannot be read.
     #[error(transparent)]
-    Folder(#[from] trace_kinds::ctf::FolderError),
+    Folder(#[from] ctf_folder::FolderError),
     /// Nobody knows how to read the file.
     #[error("{} is no trace that can be queried: {reason}", path.display())]
     UnknownFile {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ctf::{Leniency, Procedure, parse_metadata_with};
+use ctf_folder::{packet_facts, read_index};
 use storage_format::limits::{AGENT_METADATA_BYTES_MAX, PACKET_BYTES_MAX};
-use trace_kinds::ctf::{packet_facts, read_index};
 
 use super::{Cut, Cutter, End};
 use crate::ClientError;

@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use chunk_index::{Chunk, ChunkSummary, Identity, Index, IndexConfig, Work};
+use ctf_folder::FolderParts;
 use query_language::FieldPath;
 use storage_format::Kind;
-use trace_kinds::ctf::FolderParts;
 use trace_kinds::rocksdb::{self, PacketReader, TraceHeader};
 use trace_kinds::{Decoded, StreamContext};
 

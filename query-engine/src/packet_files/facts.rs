@@ -33,7 +33,7 @@ const FAULT_BYTES_MAX: usize = 1 << 10;
 pub(crate) struct Stamp {
     /// CRC32C of the metadata of its folder; 0 for a file alone.
     pub(crate) metadata: u32,
-    /// [`trace_kinds::ctf::FolderParts::checksum`]; 0 for a file alone.
+    /// [`ctf_folder::FolderParts::checksum`]; 0 for a file alone.
     pub(crate) folder: u32,
     /// Where it stands among the sources of its folder.
     pub(crate) place: u32,

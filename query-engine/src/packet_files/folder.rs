@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ctf_folder::{FolderParts, find_traces};
 use storage_format::Kind;
 use trace_kinds::StreamContext;
-use trace_kinds::ctf::{FolderParts, find_traces};
 
 use super::facts::{PacketAt, Stamp};
 use super::kept::Kept;

@@ -1,9 +1,10 @@
 //! CTF event records as events of the one view.
 
+use super::error::in_packet;
 use super::fields::{Common, FieldMap, category};
-use super::text::{push_float, push_signed, push_unsigned, to_utf8};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 use ctf::class::{Encoding, FieldKind, Mappings, Scope};
+use ctf::text::{push_float, push_signed, push_unsigned, to_utf8};
 use ctf::{Datum, EventReader, Fields, Plan, Procedure, Value as CtfValue};
 use query_language::{FieldId, FieldSource, FieldTable, Value};
 use std::cell::RefCell;
@@ -103,21 +104,6 @@ impl Decoder for CtfDecoder {
             }
         }
         Ok(decoded)
-    }
-}
-
-pub(super) fn in_packet(error: ctf::DecodeError) -> DecodeError {
-    let offset = error.offset / 8;
-    match error.fault {
-        ctf::DecodeFault::EndOfData { .. } => DecodeError::Truncated {
-            format: "ctf",
-            offset,
-        },
-        _ => DecodeError::Damaged {
-            format: "ctf",
-            offset,
-            reason: error.to_string(),
-        },
     }
 }
 

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ctf::{ElementReader, ElementText, Procedure};
-use jiff::Timestamp;
-use trace_kinds::ctf::{
+use ctf_folder::{
     EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, TraceStream,
     WriteError, WriteOptions, find_traces, losses, write_events,
 };
+use jiff::Timestamp;
 
 use super::Format;
 use crate::command::{CommandError, Context};

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use trace_kinds::ctf::TimeWindow;
+use ctf_folder::TimeWindow;
 use trace_kinds::io_trace::is_io_trace;
 use trace_kinds::rocksdb::is_trace as is_rocksdb_trace;
 

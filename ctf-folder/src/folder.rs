@@ -2,7 +2,7 @@
 
 use super::error::{FolderError, FolderFault};
 use super::index::read_index;
-use super::packet::{PacketFacts, packet_facts};
+use super::preamble::{PacketFacts, packet_facts};
 use super::producer::Faults;
 use super::text::{Clock, TextPlan};
 use ctf::class::{StreamClassIndex, TraceClass};

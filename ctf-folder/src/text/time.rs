@@ -1,7 +1,7 @@
 //! Times of day, and the clock of a stream.
 
-use super::number::{nine_digits, push_two_digits, push_unsigned};
 use ctf::class::ClockClass;
+use ctf::text::{nine_digits, push_two_digits, push_unsigned};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 

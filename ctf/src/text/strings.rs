@@ -1,6 +1,6 @@
 //! Text and bytes of fields.
 
-use ctf::class::Encoding;
+use crate::class::Encoding;
 
 /// Bytes that are not written as they are.
 const SPECIAL: [bool; 256] = special();
@@ -22,7 +22,7 @@ const fn special() -> [bool; 256] {
 
 /// Appends `text` with the escape sequences of C.
 #[inline]
-pub(super) fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
+pub fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     while let Some(at) = find_special(rest) {
         out.extend_from_slice(&rest[..at]);
@@ -79,7 +79,7 @@ fn push_special(out: &mut Vec<u8>, byte: u8) {
 
 /// `bytes` up to the first null code unit.
 #[inline]
-pub(super) fn until_null(bytes: &[u8], encoding: Encoding) -> &[u8] {
+pub fn until_null(bytes: &[u8], encoding: Encoding) -> &[u8] {
     let unit = encoding.unit_bytes();
     if unit == 1 {
         return &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())];
@@ -92,7 +92,7 @@ pub(super) fn until_null(bytes: &[u8], encoding: Encoding) -> &[u8] {
 }
 
 /// `bytes` as UTF-8; malformed units become U+FFFD.
-pub(in crate::ctf) fn to_utf8(bytes: &[u8], encoding: Encoding) -> Vec<u8> {
+pub fn to_utf8(bytes: &[u8], encoding: Encoding) -> Vec<u8> {
     let text: String = match encoding {
         Encoding::Utf8 => return bytes.to_vec(),
         Encoding::Utf16Be | Encoding::Utf16Le => {

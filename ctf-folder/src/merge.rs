@@ -1,10 +1,8 @@
 //! Events of several streams in the order of their times.
 
 use super::error::{FolderError, FolderFault};
-use super::events::{CtfDecoder, in_packet};
 use super::folder::{PacketEntry, TraceFolder, TraceStream};
 use super::text::{Block, LineWriter, Progress, TextPlan};
-use crate::{Decoder, Event};
 use ctf::EventPosition;
 use query_language::{FieldTable, Value};
 use serde_json::{Map, Value as Json};
@@ -15,6 +13,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use trace_kinds::ctf::{CtfDecoder, in_packet};
+use trace_kinds::{Decoder, Event};
 
 /// Bytes of lines that are written at once.
 const OUTPUT_BYTES: usize = 128 * 1024;
@@ -181,7 +181,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Decodes more of the current packet.
-    fn decode(&mut self) -> Result<(), crate::DecodeError> {
+    fn decode(&mut self) -> Result<(), trace_kinds::DecodeError> {
         let from = self.position.take();
         if let Some(decoder) = &mut self.decoder {
             let (block, mut line) = (&mut self.block, Vec::new());

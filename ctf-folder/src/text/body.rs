@@ -1,10 +1,9 @@
 //! The text of the fields of event records.
 
 use super::array::{push_decimal_octets, push_hexadecimal_octets, push_index};
-use super::number::{push_float, push_hexadecimal, push_unsigned};
 use super::plan::{NodeText, Plan, Style};
-use super::strings::{push_escaped, to_utf8, until_null};
 use ctf::class::{DisplayBase, Encoding, TraceClass};
+use ctf::text::{push_escaped, push_float, push_hexadecimal, push_unsigned, to_utf8, until_null};
 use ctf::{Datum, Field, Fields, Value};
 
 /// Writes the values of one root structure at a time.

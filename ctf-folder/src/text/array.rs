@@ -1,6 +1,6 @@
 //! Elements of arrays, ready as text where they are many.
 
-use super::number::push_unsigned;
+use ctf::text::push_unsigned;
 
 /// A short text and, in the last byte, its length.
 type Ready<const BYTES: usize> = [u8; BYTES];

@@ -6,17 +6,14 @@
 
 mod array;
 mod body;
-mod number;
 mod plan;
-mod strings;
 mod time;
 
 use body::{BodyWriter, Texts};
 use ctf::class::{EnvironmentValue, EventClass, Scope, StreamClassIndex, TraceClass};
+use ctf::text::push_signed;
 use ctf::{DecodeError, Event, EventPosition, EventReader, NodeId, Procedure};
-pub(super) use number::{push_float, push_signed, push_unsigned};
 use plan::Plan;
-pub(super) use strings::to_utf8;
 pub(super) use time::{Clock, TimeText, push_duration};
 
 /// Bytes of text after which a block ends with the current event.

@@ -28,7 +28,7 @@ fn push_word(out: &mut Vec<u8>, text: u64, length: usize) {
 
 /// `%lu`
 #[inline]
-pub(in crate::ctf) fn push_unsigned(out: &mut Vec<u8>, value: u64) {
+pub fn push_unsigned(out: &mut Vec<u8>, value: u64) {
     const LOW: u64 = 100_000_000;
     if value < LOW {
         let digits = eight_bcd(value as u32);
@@ -43,7 +43,7 @@ pub(in crate::ctf) fn push_unsigned(out: &mut Vec<u8>, value: u64) {
 
 /// `%ld`
 #[inline]
-pub(in crate::ctf) fn push_signed(out: &mut Vec<u8>, value: i64) {
+pub fn push_signed(out: &mut Vec<u8>, value: i64) {
     if value < 0 {
         out.push(b'-');
     }
@@ -52,7 +52,7 @@ pub(in crate::ctf) fn push_signed(out: &mut Vec<u8>, value: i64) {
 
 /// `%lX`
 #[inline]
-pub(crate) fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
+pub fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
     if value >> 32 != 0 {
         push_hexadecimal(out, value >> 32);
         push_word(out, eight_nibbles(value as u32), 8);
@@ -74,7 +74,7 @@ fn eight_nibbles(value: u32) -> u64 {
 }
 
 /// `%lo`
-pub(crate) fn push_octal(out: &mut Vec<u8>, value: u64) {
+pub fn push_octal(out: &mut Vec<u8>, value: u64) {
     let bits = 64 - (value | 1).leading_zeros();
     for index in (0..bits.div_ceil(3)).rev() {
         out.push(b'0' + ((value >> (index * 3)) & 7) as u8);
@@ -82,7 +82,7 @@ pub(crate) fn push_octal(out: &mut Vec<u8>, value: u64) {
 }
 
 /// The lowest `bits` bits, the highest first.
-pub(crate) fn push_binary(out: &mut Vec<u8>, value: u64, bits: u32) {
+pub fn push_binary(out: &mut Vec<u8>, value: u64, bits: u32) {
     for index in (0..bits.min(64)).rev() {
         out.push(b'0' + ((value >> index) & 1) as u8);
     }
@@ -90,7 +90,7 @@ pub(crate) fn push_binary(out: &mut Vec<u8>, value: u64, bits: u32) {
 
 /// Nine digits, as a fraction of a second has them. `value` is less than a billion.
 #[inline]
-pub(crate) fn nine_digits(value: u32) -> [u8; 9] {
+pub fn nine_digits(value: u32) -> [u8; 9] {
     let mut text = [b'0' + (value / 100_000_000) as u8; 9];
     let rest = eight_digits(value % 100_000_000);
     text[1..].copy_from_slice(&rest.to_le_bytes());
@@ -98,12 +98,12 @@ pub(crate) fn nine_digits(value: u32) -> [u8; 9] {
 }
 
 /// Two digits. `value` is less than 100.
-pub(crate) fn push_two_digits(out: &mut Vec<u8>, value: u32) {
+pub fn push_two_digits(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&[b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]);
 }
 
 /// `%g`: six significant digits, the shorter of the two notations, no zeros at the end.
-pub(in crate::ctf) fn push_float(out: &mut Vec<u8>, value: f64) {
+pub fn push_float(out: &mut Vec<u8>, value: f64) {
     if value.is_sign_negative() {
         out.push(b'-');
     }

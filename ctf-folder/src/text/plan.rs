@@ -1,8 +1,9 @@
 //! What is known of the text of a field before any packet is read.
 
-use super::number::{push_binary, push_hexadecimal, push_octal, push_signed, push_unsigned};
-use super::strings::push_escaped;
 use ctf::class::{DisplayBase, Encoding, FieldKind, Mappings, Roles, Scope, TraceClass};
+use ctf::text::{
+    push_binary, push_escaped, push_hexadecimal, push_octal, push_signed, push_unsigned,
+};
 use ctf::{NodeId, Procedure};
 
 /// Enumeration values below this have their labels ready.
