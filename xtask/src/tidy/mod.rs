@@ -3,8 +3,10 @@
 //! Each rule is one file: data at its top, one function from sources to findings, and its tests.
 
 mod budgets;
+mod circles;
 mod floors;
 mod golden;
+mod imports;
 mod manifests;
 mod modules;
 mod patterns;
@@ -95,6 +97,7 @@ fn findings(root: &Path) -> Outcome<Vec<Finding>> {
         manifests::findings(&texts),
         budgets::findings(&sources),
         modules::findings(&sources),
+        circles::findings(&sources),
         patterns::findings(&sources),
         seals::findings(&sources),
         words::findings(&texts),
