@@ -18,9 +18,11 @@ pub mod io_trace;
 mod kind;
 mod origin;
 pub mod otlp;
+mod recognize;
 pub mod rocksdb;
 
 pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
 pub use kind::{StreamContext, bare_unit, decoder_for, dimensions, has_events};
 pub use origin::{EventWithOrigin, Origin, OriginFields};
+pub use recognize::{Container, Content, MetadataFormat, PREFIX_BYTES, Recognized, recognize};

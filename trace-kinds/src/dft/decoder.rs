@@ -9,7 +9,7 @@ use super::event::{Frame, Layout, LineEvent, ParsedEvent};
 use super::line;
 use super::metadata::Metadata;
 use super::names::Names;
-use super::parsed::ParsedLine;
+use super::parsed::{Owned, ParsedLine};
 use super::shapes::Shapes;
 use super::time::TimeUnit;
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
@@ -143,6 +143,33 @@ fn without_frame(line: &[u8]) -> &[u8] {
         .rposition(|b| !blank(b) && *b != b']')
         .map_or(start, |last| last + 1);
     line.get(start..end).unwrap_or(&[])
+}
+
+/// Lines of a file that are examined to recognize it: damage at its start may break some.
+const LINES_EXAMINED: usize = 16;
+
+/// Whether a file that starts with `prefix` consists of DFTracer lines: whether one of its first
+/// lines is an object with a phase, or the array that the records are in is still empty. The last
+/// line of a prefix that is not the whole file may be cut; its first keys decide.
+pub(crate) fn begins_with_lines(prefix: &[u8], is_whole: bool) -> bool {
+    if is_whole && prefix.trim_ascii() == b"[" {
+        return true;
+    }
+    let lines = prefix.split_inclusive(|byte| *byte == b'\n');
+    let records = lines.map(|line| (without_frame(line), is_whole || line.ends_with(b"\n")));
+    records
+        .filter(|(record, _)| !record.is_empty())
+        .take(LINES_EXAMINED)
+        .any(|(record, is_complete)| {
+            if is_complete {
+                let line = ParsedLine::new(record);
+                line.is_some_and(|line| line.top("ph") != Owned::NULL)
+            } else {
+                let first_keys: [&[u8]; 2] = [b"{\"id\":", b"{\"name\":"];
+                first_keys.iter().any(|key| record.starts_with(key))
+                    && memchr::memmem::find(record, b"\"ph\":").is_some()
+            }
+        })
 }
 
 impl Decoder for DftDecoder {

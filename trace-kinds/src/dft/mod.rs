@@ -43,6 +43,7 @@ pub const DIMENSIONS: [&str; 8] = [
 /// Fields that events of one shape have in common: see [`Event::shape`](crate::Event::shape).
 pub const SHAPED_FIELDS: [&str; 5] = ["name", "cat", "type", "pid", "tid"];
 
+pub(crate) use decoder::begins_with_lines;
 pub use decoder::{DftDecoder, DftVisitor};
 pub use lines::{LINE_BYTES_MAX, Lines, Part};
 pub use metadata::Metadata;

@@ -21,11 +21,11 @@ use super::{ENVELOPE_BYTES, RocksdbError};
 /// The magic text of every trace that RocksDB writes.
 const MAGIC: &[u8] = b"feedcafedeadbeef";
 
-/// Whether a file that starts with `first` is a trace of RocksDB of any kind, as far as these bytes
-/// tell: those that are read here, and query traces, which reading refuses by name.
+/// Whether a file that starts with `first` can be a trace that RocksDB wrote, of any kind: the
+/// record type and the magic text match as far as `first` contains them.
 pub fn is_trace(first: &[u8]) -> bool {
     let is_begin = first
-        .get(8)
+        .get(RECORD_TYPE_AT)
         .is_none_or(|&record_type| record_type == record_type::BEGIN);
     let magic_at = |at: usize| {
         let found = first.get(at..).unwrap_or_default();
@@ -34,6 +34,30 @@ pub fn is_trace(first: &[u8]) -> bool {
     };
     is_begin && (magic_at(ENVELOPE_BYTES) || magic_at(ENVELOPE_BYTES + 1))
 }
+
+/// Whether a file that starts with `prefix` is a trace that RocksDB wrote, of any kind: those that
+/// are read here, and query traces, which reading refuses by name. The magic text must be complete.
+pub(crate) fn has_magic(prefix: &[u8]) -> bool {
+    prefix.len() > ENVELOPE_BYTES + MAGIC.len() && is_trace(prefix)
+}
+
+/// The kind of the trace that starts with `prefix`, by its first record; `None` if that is not in
+/// the prefix or is of no kind that is read.
+pub(crate) fn kind_of_prefix(prefix: &[u8]) -> Option<TraceKind> {
+    let (header, mut at) = TraceHeader::read(prefix).ok()?;
+    loop {
+        let record_type = *prefix.get(at + RECORD_TYPE_AT)?;
+        if record_type != record_type::BEGIN {
+            return header.kind(record_type);
+        }
+        // Packets of one trace may follow one another, each with its header.
+        let envelope = split_envelope(&prefix[at..], 0).ok()?;
+        at += ENVELOPE_BYTES + envelope.payload.len();
+    }
+}
+
+/// Offset of the record type in an envelope.
+const RECORD_TYPE_AT: usize = 8;
 
 /// Payload bytes of RocksDB's own header.
 const PAYLOAD_BYTES: usize = 25;
@@ -66,7 +90,7 @@ pub enum TraceKind {
 
 impl TraceKind {
     /// What a message calls the kind.
-    pub(super) fn describe(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Io => "an IO trace",
             Self::BlockCache => "a block cache trace",

@@ -38,6 +38,7 @@ pub use file_class::file_class;
 pub use header::{
     CONTINUATION_BYTES, Continuation, HEADER_BYTES, TraceHeader, TraceKind, is_trace,
 };
+pub(crate) use header::{has_magic, kind_of_prefix};
 pub use interner::{BlockNumbers, Fingerprints, Interner};
 pub use io::{IoRecord, IoTrace};
 pub use text::{put_io_header, put_io_line};

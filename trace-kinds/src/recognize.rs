@@ -1,0 +1,261 @@
+//! What a file is, judged by its first bytes.
+//!
+//! Push, decode, query, index and analyze all call [`recognize`], so a file is the same thing to
+//! each of them, whatever its name. A caller reads the first [`PREFIX_BYTES`] of a file and matches
+//! on [`Recognized::plain`], or on container and content. [`Recognized::kind`] is the kind of its
+//! packets; [`Recognized::hint`] completes the message where the caller refuses the file.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use storage_format::Kind;
+
+use crate::dft::begins_with_lines;
+use crate::gzip::is_gzip;
+use crate::io_trace::is_io_trace;
+use crate::rocksdb::{self, TraceKind};
+
+/// Bytes of a file that are enough to recognize it.
+pub const PREFIX_BYTES: usize = 64 << 10;
+
+/// Bytes that are decompressed to recognize what a container holds.
+const TEXT_BYTES: u64 = 64 << 10;
+/// Limit on the memory that the header of a zstd frame can claim: a window of 8 MiB.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+const ZSTD_MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+const CTF_PACKET_MAGIC: u32 = 0xc1fc_1fc1;
+const CTF_INDEX_MAGIC: [u8; 4] = 0xc1f1_dcc1_u32.to_be_bytes();
+/// Starts every fragment of CTF 2 metadata (RFC 7464).
+const RECORD_SEPARATOR: u8 = 0x1e;
+
+/// Files that Tracehold writes, by their first bytes. A test compares the table with the golden
+/// files of the formats.
+const TRACEHOLD: [(&[u8], &str); 12] = [
+    (b"THITDATA", "data file"),
+    (b"THINDEX\0", "index part"),
+    (b"THSTORAG", "storage file"),
+    (b"THAGENT\0", "agent file"),
+    (b"THLOCAL\0", "local file"),
+    (b"THLABELS", "label file"),
+    (b"THRINGBK", "ring of an I/O trace"),
+    (b"THCACHE", "cached result"),
+    (b"THLDIDX\0", "chunk index"),
+    (b"THLDCOL\0", "columns file"),
+    (b"THLDPRV\0", "provenance file"),
+    (b"THFR", "frame of a data file"),
+];
+
+/// How the content of a file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// Not at all.
+    Plain,
+    /// Gzip members.
+    Gzip,
+    /// Zstandard frames.
+    Zstd,
+}
+
+impl Container {
+    /// The container of a file that starts with `prefix`; 4 bytes are enough.
+    pub fn of(prefix: &[u8]) -> Container {
+        if is_gzip(prefix) {
+            Container::Gzip
+        } else if prefix.starts_with(&ZSTD_MAGIC) {
+            Container::Zstd
+        } else {
+            Container::Plain
+        }
+    }
+}
+
+/// How CTF metadata is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetadataFormat {
+    /// CTF 1.8: TSDL as plain text.
+    Tsdl,
+    /// CTF 1.8: TSDL in metadata packets.
+    PacketizedTsdl,
+    /// CTF 2: a sequence of JSON fragments.
+    Json,
+}
+
+/// What a file contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Metadata of a CTF trace.
+    CtfMetadata(MetadataFormat),
+    /// Packets of a CTF data stream.
+    CtfPackets,
+    /// An LTTng index of the packets of a CTF data stream file.
+    CtfPacketIndex,
+    /// Lines of a DFTracer trace.
+    DftLines,
+    /// Packets of a Tracehold server's I/O trace.
+    IoTrace,
+    /// A RocksDB trace. `None` if no record follows the header or the trace is of a third kind
+    /// (queries): reading it reports which.
+    Rocksdb(Option<TraceKind>),
+    /// A file that Tracehold writes, by its name in the glossary.
+    Tracehold(&'static str),
+    /// Nothing known, and why.
+    Unknown(&'static str),
+}
+
+/// What [`recognize`] says about a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recognized {
+    /// How the content is compressed.
+    pub container: Container,
+    /// What it is.
+    pub content: Content,
+}
+
+/// Recognizes a file by `prefix`, its first [`PREFIX_BYTES`]; `is_whole` says that the file has no
+/// more bytes. Fewer bytes do, as long as the first record that decides is in them.
+pub fn recognize(prefix: &[u8], is_whole: bool) -> Recognized {
+    let container = Container::of(prefix);
+    let decompressed = |reader: &mut dyn Read| {
+        let mut text = Vec::new();
+        // Where the prefix ends inside a member or is damaged, the text up to there decides.
+        let is_whole = reader.take(TEXT_BYTES).read_to_end(&mut text).is_ok()
+            && is_whole
+            && (text.len() as u64) < TEXT_BYTES;
+        match content(&text, is_whole) {
+            Content::Unknown(_) if text.is_empty() => {
+                Content::Unknown("it cannot be decompressed, or there is nothing in it")
+            }
+            content => content,
+        }
+    };
+    let content = match container {
+        Container::Plain => content(prefix, is_whole),
+        Container::Gzip => decompressed(&mut flate2::read::MultiGzDecoder::new(prefix)),
+        Container::Zstd => match zstd_reader(prefix) {
+            Ok(mut reader) => decompressed(&mut reader),
+            Err(_) => Content::Unknown("it cannot be decompressed"),
+        },
+    };
+    Recognized { container, content }
+}
+
+fn zstd_reader(prefix: &[u8]) -> io::Result<impl Read> {
+    let mut reader = zstd::Decoder::with_buffer(prefix)?;
+    reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    Ok(reader)
+}
+
+/// What uncompressed bytes are.
+fn content(prefix: &[u8], is_whole: bool) -> Content {
+    let own = TRACEHOLD
+        .iter()
+        .find(|(magic, _)| prefix.starts_with(magic));
+    if prefix.is_empty() {
+        Content::Unknown("it is empty")
+    } else if let Some((_, name)) = own {
+        Content::Tracehold(name)
+    } else if is_io_trace(prefix) {
+        Content::IoTrace
+    } else if let Some(content) = ctf(prefix) {
+        content
+    } else if rocksdb::has_magic(prefix) {
+        Content::Rocksdb(rocksdb::kind_of_prefix(prefix))
+    } else if begins_with_lines(prefix, is_whole) {
+        Content::DftLines
+    } else {
+        Content::Unknown("it starts like no trace that Tracehold reads")
+    }
+}
+
+fn ctf(prefix: &[u8]) -> Option<Content> {
+    let is_json = || {
+        let rest = prefix.strip_prefix(&[RECORD_SEPARATOR])?;
+        rest.trim_ascii_start()
+            .first()
+            .filter(|byte| **byte == b'{')
+    };
+    let magic = prefix.first_chunk().map(|magic| u32::from_le_bytes(*magic));
+    let is_packet =
+        |magic: u32| magic == CTF_PACKET_MAGIC || magic.swap_bytes() == CTF_PACKET_MAGIC;
+    Some(if ctf::is_packetized(prefix) {
+        Content::CtfMetadata(MetadataFormat::PacketizedTsdl)
+    } else if prefix.starts_with(b"/* CTF 1.") {
+        Content::CtfMetadata(MetadataFormat::Tsdl)
+    } else if is_json().is_some() {
+        Content::CtfMetadata(MetadataFormat::Json)
+    } else if magic.is_some_and(is_packet) {
+        Content::CtfPackets
+    } else if prefix.starts_with(&CTF_INDEX_MAGIC) {
+        Content::CtfPacketIndex
+    } else {
+        return None;
+    })
+}
+
+impl Recognized {
+    /// The content of a file that is not compressed; `None` for a compressed one.
+    pub fn plain(&self) -> Option<Content> {
+        (self.container == Container::Plain).then_some(self.content)
+    }
+
+    /// The kind of the packets that the file is cut into, where it holds events.
+    pub fn kind(&self) -> Option<Kind> {
+        match (self.container, self.content) {
+            (Container::Plain | Container::Gzip, Content::DftLines) => Some(Kind::Dft),
+            (Container::Gzip | Container::Zstd, _) => None,
+            (Container::Plain, Content::CtfPackets) => Some(Kind::Ctf),
+            (Container::Plain, Content::IoTrace) => Some(Kind::IoTrace),
+            (Container::Plain, Content::Rocksdb(kind)) => Some(match kind? {
+                TraceKind::Io => Kind::RocksdbIo,
+                TraceKind::BlockCache => Kind::RocksdbBlockCache,
+            }),
+            (
+                Container::Plain,
+                Content::CtfMetadata(_)
+                | Content::CtfPacketIndex
+                | Content::Tracehold(_)
+                | Content::Unknown(_),
+            ) => None,
+        }
+    }
+
+    /// What to do instead, for a file that a caller refuses.
+    pub fn hint(&self) -> Option<&'static str> {
+        match (self.container, self.content) {
+            (_, Content::Unknown(_)) => None,
+            (_, Content::Tracehold(_)) => Some("`tracehold inspect` shows what is in it"),
+            (Container::Gzip, Content::DftLines) => None,
+            (Container::Gzip | Container::Zstd, _) => Some("decompress it first"),
+            (
+                Container::Plain,
+                Content::CtfMetadata(_) | Content::CtfPackets | Content::CtfPacketIndex,
+            ) => Some("give the folder of the CTF trace, which contains the file `metadata`"),
+            (Container::Plain, Content::DftLines | Content::IoTrace | Content::Rocksdb(_)) => None,
+        }
+    }
+}
+
+impl fmt::Display for Recognized {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.content {
+            Content::CtfMetadata(_) => write!(out, "metadata of a CTF trace"),
+            Content::CtfPackets => write!(out, "a data stream file of a CTF trace"),
+            Content::CtfPacketIndex => write!(out, "the packet index of a CTF trace"),
+            Content::DftLines => write!(out, "a DFTracer file"),
+            Content::IoTrace => write!(out, "an I/O trace of a Tracehold server"),
+            Content::Rocksdb(None) => write!(out, "a RocksDB trace"),
+            Content::Rocksdb(Some(kind)) => write!(out, "{} of RocksDB", kind.describe()),
+            Content::Tracehold(name) => write!(out, "a Tracehold file ({name})"),
+            Content::Unknown(_) => write!(out, "a file of unknown content"),
+        }?;
+        match self.container {
+            Container::Plain => Ok(()),
+            Container::Gzip => write!(out, ", compressed with gzip"),
+            Container::Zstd => write!(out, ", compressed with zstd"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+use std::io::Write as _;
+
+use super::*;
+use crate::rocksdb::{Continuation, TraceHeader};
+
+const DFT_LINE: &[u8] =
+    br#"{"id":1,"name":"read","cat":"POSIX","pid":3,"tid":4,"ts":5,"dur":6,"ph":"X","args":{}}"#;
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    file.write_all(text).unwrap();
+    file.finish().unwrap()
+}
+
+fn zstd(text: &[u8]) -> Vec<u8> {
+    ::zstd::encode_all(text, 1).unwrap()
+}
+
+/// A RocksDB trace with the header of 7.8, then records of the given types without payload.
+fn rocksdb(continuation: Option<Continuation>, types: &[u8]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let header = TraceHeader {
+        start_us: 7,
+        major: 7,
+        minor: 8,
+        continuation,
+    };
+    header.put(&mut file);
+    for record_type in types {
+        file.extend(9_u64.to_le_bytes());
+        file.push(*record_type);
+        file.extend(0_u32.to_le_bytes());
+    }
+    file
+}
+
+fn check(container: Container, kind: Option<Kind>, content: Content, files: &[&[u8]]) {
+    for (number, file) in files.iter().enumerate() {
+        let found = recognize(file, true);
+        let of_file = (found.container, found.kind(), found.content);
+        let what = format!("file {number} of {content:?}");
+        assert_eq!(of_file, (container, kind, content), "{what}");
+    }
+}
+
+#[test]
+fn traces_are_recognized_by_content() {
+    use Container::{Gzip, Plain, Zstd};
+    use Content::{CtfMetadata, CtfPacketIndex, CtfPackets, DftLines, IoTrace, Rocksdb};
+
+    let tsdl = CtfMetadata(MetadataFormat::Tsdl);
+    check(Plain, None, tsdl, &[b"/* CTF 1.8 */ trace {"]);
+    let packets: [&[u8]; 2] = [b"\x57\x1d\xd1\x75\0", b"\x75\xd1\x1d\x57"];
+    let tsdl = CtfMetadata(MetadataFormat::PacketizedTsdl);
+    check(Plain, None, tsdl, &packets);
+    let json = CtfMetadata(MetadataFormat::Json);
+    check(Plain, None, json, &[b"\x1e\n{\"type\": \"preamble\"}"]);
+
+    let io_trace = crate::io_trace::preamble();
+    check(Plain, Some(Kind::IoTrace), IoTrace, &[&io_trace]);
+    // Without its UUID, it is like any CTF packet.
+    let packets: [&[u8]; 2] = [&io_trace[..19], b"\xc1\xfc\x1f\xc1"];
+    check(Plain, Some(Kind::Ctf), CtfPackets, &packets);
+    check(Plain, None, CtfPacketIndex, &[b"\xc1\xf1\xdc\xc1\0"]);
+
+    let header = rocksdb(None, &[]);
+    let continued = Some(Continuation {
+        first_time: 1,
+        offset: 2,
+    });
+    let joined = [&header[..], &rocksdb(continued, &[12])].concat();
+    let io = Rocksdb(Some(TraceKind::Io));
+    let files = [&rocksdb(None, &[12, 7])[..], &joined];
+    check(Plain, Some(Kind::RocksdbIo), io, &files);
+    let blocks = Rocksdb(Some(TraceKind::BlockCache));
+    let files = [&rocksdb(None, &[7, 12])[..], &rocksdb(continued, &[11])];
+    check(Plain, Some(Kind::RocksdbBlockCache), blocks, &files);
+    let queries = [&header[..13], b"feedcafedeadbeef\t  4    "].concat();
+    let files = [&header[..], &rocksdb(None, &[99]), &queries];
+    check(Plain, None, Rocksdb(None), &files);
+    check(Gzip, None, io, &[&gzip(&joined)]);
+
+    let lines = |text: &[u8]| [text, b"\n", DFT_LINE, b"\n"].concat();
+    let (array, broken, zeros) = (lines(b"["), lines(b"d\",\"ts\":5}"), lines(b"\0\0"));
+    let other_order = br#"{"ph":"C", "name":"x"}"#;
+    let files = [DFT_LINE, &array, &broken, &zeros, other_order, b"[\n"];
+    check(Plain, Some(Kind::Dft), DftLines, &files);
+    check(Gzip, Some(Kind::Dft), DftLines, &[&gzip(&array)]);
+    check(Zstd, None, DftLines, &[&zstd(&array)]);
+}
+
+#[test]
+fn other_files_are_unknown() {
+    let cases: [(&str, Vec<u8>); 10] = [
+        ("empty", Vec::new()),
+        ("text", b"Jan 1 host kernel: {ph}\n".to_vec()),
+        (
+            "json lines",
+            b"{\"level\":\"info\",\"args\":{\"ph\":1}}\n".to_vec(),
+        ),
+        (
+            "chrome document",
+            b"{\"traceEvents\":[{\"ph\":\"X\"}]}".to_vec(),
+        ),
+        ("json array", b"[1, 2]\n".to_vec()),
+        (
+            "part of a rocksdb header",
+            rocksdb(None, &[])[..29].to_vec(),
+        ),
+        ("empty gzip", gzip(b"")),
+        ("text in gzip", gzip(b"text")),
+        ("damaged gzip", b"\x1f\x8b\x08\x00 and so on".to_vec()),
+        ("damaged zstd", b"\x28\xb5\x2f\xfd and so on".to_vec()),
+    ];
+    for (name, file) in cases {
+        let found = recognize(&file, true);
+        assert!(
+            matches!(found.content, Content::Unknown(_)),
+            "{name}: {found:?}"
+        );
+        assert_eq!((found.kind(), found.hint()), (None, None), "{name}");
+    }
+}
+
+#[test]
+fn a_cut_prefix_is_enough() {
+    let long = [
+        &DFT_LINE[..DFT_LINE.len() - 2],
+        &b" ".repeat(1 << 20),
+        b"}}",
+    ]
+    .concat();
+    let mut files = vec![DFT_LINE.to_vec(), long];
+    files.push(gzip(&[DFT_LINE, b"\n"].concat().repeat(10_000)));
+    files.push(zstd(&files[1]));
+    for file in files {
+        let prefix = &file[..file.len().min(PREFIX_BYTES) - 1];
+        assert_eq!(recognize(prefix, false).content, Content::DftLines);
+    }
+    let cut = [&b"["[..], &DFT_LINE[..20]].concat();
+    assert!(matches!(
+        recognize(&cut, false).content,
+        Content::Unknown(_)
+    ));
+}
+
+#[test]
+fn files_of_tracehold_are_recognized() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let golden = [
+        ("storage-format/golden/v1/data.itdata", "data file"),
+        ("storage-format/golden/v1/part.index", "index part"),
+        ("storage-format/golden/v1/file.agent", "agent file"),
+        ("storage-format/golden/v1/file.local", "local file"),
+        ("storage-format/golden/v1/file.storage", "storage file"),
+        ("storage-format/golden/v1/labels.types", "label file"),
+        (
+            "storage-format/golden/v1/segment.ring",
+            "ring of an I/O trace",
+        ),
+        ("chunk-index/golden/v3/sample.idx", "chunk index"),
+        ("chunk-index/golden/v1/sample.cidx", "columns file"),
+    ];
+    for (path, name) in golden {
+        let file = std::fs::read(format!("{root}/{path}")).unwrap();
+        let found = recognize(&file[..file.len().min(PREFIX_BYTES)], false);
+        assert_eq!(found.content, Content::Tracehold(name), "{path}");
+        assert!(found.hint().is_some(), "{path}");
+    }
+}
+
+#[test]
+fn arbitrary_bytes_never_panic() {
+    proptest::proptest!(|(bytes: Vec<u8>, whole: bool, magic in 0_usize..6)| {
+        let magics = [
+            &b""[..],
+            b"\x1f\x8b\x08\x00",
+            b"\x28\xb5\x2f\xfd",
+            b"[{",
+            &rocksdb(None, &[1]),
+            b"\x1e",
+        ];
+        recognize(&[magics[magic], &bytes].concat(), whole).to_string();
+    });
+}
