@@ -1,53 +1,58 @@
-//! Why a trace in a folder cannot be read.
+//! Errors of reading a trace from a folder.
 
 use ctf::{DecodeError, MetadataError, ProcedureError};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A trace in a folder cannot be read (any further).
+/// A file or folder of a trace cannot be read.
 #[derive(Debug)]
 pub struct FolderError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The reason.
     pub fault: FolderFault,
 }
 
-/// What is wrong with a file of a trace.
+/// Why a file or folder of a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderFault {
-    /// It cannot be read.
+    /// An input/output error.
     #[error("{0}")]
     Io(#[source] io::Error),
-    /// The metadata is wrong.
+    /// The metadata is invalid.
     #[error("{0}")]
     Metadata(#[source] MetadataError),
-    /// The metadata is longer than any that makes sense.
-    #[error("metadata of {length} bytes")]
+    /// The metadata exceeds the limit.
+    #[error("the metadata has {length} bytes, more than the limit of {limit} bytes")]
     MetadataTooLong {
         /// Its length.
         length: u64,
+        /// The limit.
+        limit: u64,
     },
     /// The trace class cannot be compiled.
     #[error("{0}")]
     Procedure(#[source] ProcedureError),
-    /// A packet says a length that it cannot have.
-    #[error("packet at byte {offset} says a length of {length} bytes where {rest} are left")]
+    /// The length field of a packet is impossible.
+    #[error(
+        "packet at byte {offset} has a length field of {length} bytes, but {rest} bytes are left \
+         in the file"
+    )]
     PacketLength {
         /// Offset in the file.
         offset: u64,
-        /// What the packet says.
+        /// The value of the field, in bytes.
         length: u64,
         /// Bytes up to the end of the file.
         rest: u64,
     },
-    /// The events of a packet cannot be decoded to their end.
+    /// An event of a packet cannot be decoded.
     #[error("packet at byte {offset}: {error}")]
     Events {
         /// Offset of the packet in the file.
         offset: u64,
-        /// Why; its own offset is in the packet.
+        /// The reason; its offset counts from the beginning of the packet.
         error: trace_kinds::DecodeError,
     },
     /// The header or context of a packet cannot be decoded.
@@ -55,15 +60,9 @@ pub enum FolderFault {
     Decode {
         /// Offset of the packet in the file.
         offset: u64,
-        /// Why; its own offset is in the packet.
+        /// The reason; its offset counts from the beginning of the packet.
         error: DecodeError,
     },
-}
-
-impl FolderFault {
-    pub(super) fn at(offset: u64, error: trace_kinds::DecodeError) -> Self {
-        Self::Events { offset, error }
-    }
 }
 
 impl FolderError {
@@ -80,6 +79,10 @@ impl FolderError {
 
     pub(super) fn decode(path: &Path, offset: u64, error: DecodeError) -> Self {
         Self::new(path, FolderFault::Decode { offset, error })
+    }
+
+    pub(super) fn events(path: &Path, offset: u64, error: trace_kinds::DecodeError) -> Self {
+        Self::new(path, FolderFault::Events { offset, error })
     }
 }
 

@@ -3,21 +3,23 @@
 
 mod error;
 mod folder;
-mod index;
 mod losses;
 mod merge;
+mod packet_index;
 mod preamble;
 mod producer;
+mod stream;
 mod text;
 
 pub use error::{FolderError, FolderFault};
-pub use folder::{FolderParts, PacketEntry, StreamFile, TraceFolder, TraceStream, find_traces};
-pub use index::{IndexEntry, read_index};
+pub use folder::{FolderParts, TraceFolder, find_traces};
 pub use losses::{Loss, LossKind, losses};
 pub use merge::{
     EventFormat, OnFault, TimeWindow, WriteError, WriteOptions, Written, write_events,
 };
-pub use preamble::{PacketFacts, packet_facts};
+pub use packet_index::{PacketIndexEntry, read_packet_index};
+pub use preamble::{Preamble, PreambleError};
+pub use stream::{PacketEntry, StreamFile, TraceStream};
 pub use text::TextPlan;
 
 #[cfg(test)]

@@ -1,31 +1,32 @@
-//! Events and packets that the producer discarded, as its counters tell.
+//! Events and packets that the producer discarded, according to its counters.
 
-use super::folder::{PacketEntry, TraceFolder, TraceStream};
+use super::folder::TraceFolder;
+use super::stream::{PacketEntry, TraceStream};
 use super::text::TimeText;
 
 /// What was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossKind {
-    /// Event records: the counter in the packet context went up.
+    /// Event records: the counter in the packet context increased.
     Events,
-    /// Packets: the sequence number left some out.
+    /// Packets: sequence numbers are missing.
     Packets,
 }
 
-/// Something that the producer discarded.
+/// Events or packets that the producer discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// What.
+    /// Whether events or packets.
     pub kind: LossKind,
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// Between which times, in nanoseconds, where they are known.
+    /// The times between which they were discarded, in nanoseconds, when known.
     pub between: Option<(i64, i64)>,
-    /// A sentence for people.
+    /// The warning, in Babeltrace's words.
     pub message: String,
 }
 
-/// What the streams of `trace` say was discarded, in the order of the streams.
+/// The losses of the streams of `trace`, in the order of the streams.
 pub fn losses(trace: &TraceFolder) -> Vec<Loss> {
     let mut losses = Vec::new();
     for stream in &trace.streams {
@@ -41,15 +42,18 @@ pub fn losses(trace: &TraceFolder) -> Vec<Loss> {
 type Found = (LossKind, u64, Option<(i64, i64)>);
 
 fn packets_between(before: &PacketEntry, after: &PacketEntry) -> Option<Found> {
-    let (last, next) = (before.facts.info.sequence?, after.facts.info.sequence?);
+    let (last, next) = (
+        before.preamble.info.sequence?,
+        after.preamble.info.sequence?,
+    );
     let count = next.checked_sub(last)?.checked_sub(1)?;
     (count > 0).then(|| (LossKind::Packets, count, before.end.zip(after.begin)))
 }
 
 fn events_between(before: &PacketEntry, after: &PacketEntry) -> Option<Found> {
     let (last, next) = (
-        before.facts.info.discarded_events?,
-        after.facts.info.discarded_events?,
+        before.preamble.info.discarded_events?,
+        after.preamble.info.discarded_events?,
     );
     let count = next.checked_sub(last)?;
     (count > 0).then(|| (LossKind::Events, count, before.end.zip(after.end)))

@@ -1,7 +1,8 @@
 //! Events of several streams in the order of their times.
 
-use super::error::{FolderError, FolderFault};
-use super::folder::{PacketEntry, TraceFolder, TraceStream};
+use super::error::FolderError;
+use super::folder::TraceFolder;
+use super::stream::{PacketEntry, TraceStream};
 use super::text::{Block, LineWriter, Progress, TextPlan};
 use ctf::EventPosition;
 use query_language::{FieldTable, Value};
@@ -170,10 +171,7 @@ impl<'t> Cursor<'t> {
             if let Err(fault) = self.decode() {
                 let packet = &self.stream.packets[self.packet - 1];
                 let path = &self.stream.files[packet.file].path;
-                faults.push(FolderError::new(
-                    path,
-                    FolderFault::at(packet.offset, fault),
-                ));
+                faults.push(FolderError::events(path, packet.offset, fault));
                 self.is_broken = self.options.on_fault == OnFault::Stop;
             }
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use ctf::{Leniency, Procedure, parse_metadata_with};
-use ctf_folder::{packet_facts, read_index};
+use ctf_folder::{Preamble, PreambleError, read_packet_index};
 use storage_format::limits::{AGENT_METADATA_BYTES_MAX, PACKET_BYTES_MAX};
 
 use super::{Cut, Cutter, End};
@@ -13,9 +13,6 @@ use crate::ClientError;
 
 /// Longest index file that is read: four million packets.
 const INDEX_BYTES_MAX: u64 = 288 << 20;
-/// A packet's own words are looked for this far; header and context have some hundred bytes.
-const HEAD_BYTES: u64 = 4 << 10;
-const HEAD_BYTES_MAX: u64 = 1 << 20;
 
 /// Cuts a CTF data stream file into the packets of its producer.
 #[derive(Debug)]
@@ -54,7 +51,7 @@ impl CtfCutter {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".idx");
         let index = read_beside(&folder.join("index").join(name), INDEX_BYTES_MAX)?;
-        let index = index.and_then(|bytes| read_index(&bytes, length));
+        let index = index.and_then(|bytes| read_packet_index(&bytes, length));
         let (packets, remark) = match index {
             Some(entries) => {
                 let lengths = entries.iter().rev().map(|entry| entry.total_length / 8);
@@ -125,23 +122,15 @@ fn told_length(
     position: u64,
     rest: u64,
 ) -> std::io::Result<Result<Option<u64>, String>> {
-    let mut wanted = HEAD_BYTES;
-    loop {
-        let mut head = vec![0; usize::try_from(wanted.min(rest)).unwrap_or(usize::MAX)];
-        file.read_exact_at(&mut head, position)?;
-        match packet_facts(procedure, &head) {
-            Ok(facts) => {
-                let length = facts.info.total_length.map(|bits| bits / 8);
-                return Ok(match length {
-                    Some(length) if length == 0 || length > rest => {
-                        Err(format!("it says that it has {length} bytes"))
-                    }
-                    length => Ok(length),
-                });
+    match Preamble::read(procedure, file, position, rest) {
+        Ok(preamble) => Ok(match preamble.packet_bytes() {
+            Some(length) if length == 0 || length > rest => {
+                Err(format!("it says that it has {length} bytes"))
             }
-            Err(error) if wanted >= rest.min(HEAD_BYTES_MAX) => return Ok(Err(error.to_string())),
-            Err(_) => wanted *= 16,
-        }
+            length => Ok(length),
+        }),
+        Err(PreambleError::Decode(error)) => Ok(Err(error.to_string())),
+        Err(PreambleError::Io(error)) => Err(error),
     }
 }
 

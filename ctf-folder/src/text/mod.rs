@@ -14,7 +14,8 @@ use ctf::class::{EnvironmentValue, EventClass, Scope, StreamClassIndex, TraceCla
 use ctf::text::push_signed;
 use ctf::{DecodeError, Event, EventPosition, EventReader, NodeId, Procedure};
 use plan::Plan;
-pub(super) use time::{Clock, TimeText, push_duration};
+use time::push_duration;
+pub(super) use time::{BabeltraceClock, TimeText};
 
 /// Bytes of text after which a block ends with the current event.
 const BLOCK_BYTES: usize = 256 * 1024;
@@ -42,7 +43,7 @@ pub struct TextPlan {
 struct StreamText {
     /// `hostname:procname:(vpid) name: ` of every event class.
     heads: Vec<Box<[u8]>>,
-    clock: Option<Clock>,
+    clock: Option<BabeltraceClock>,
 }
 
 /// An event of a block.
@@ -113,7 +114,7 @@ impl TextPlan {
             let clock = stream.default_clock;
             StreamText {
                 heads: classes.map(|event| head(&origin, event)).collect(),
-                clock: clock.map(|id| Clock::new(trace.clock_class(id))),
+                clock: clock.map(|id| BabeltraceClock::new(trace.clock_class(id))),
             }
         };
         let streams = trace.stream_classes().iter().map(stream).collect();
@@ -134,7 +135,7 @@ impl TextPlan {
     }
 
     /// The clock of a stream class.
-    pub(super) fn clock(&self, class: Option<StreamClassIndex>) -> Option<Clock> {
+    pub(super) fn clock(&self, class: Option<StreamClassIndex>) -> Option<BabeltraceClock> {
         self.streams.get(class?.0 as usize)?.clock
     }
 

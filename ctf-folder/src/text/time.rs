@@ -7,12 +7,12 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds of a clock, rounded where Babeltrace rounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct BabeltraceClock {
     frequency: u64,
     offset: i64,
 }
 
-impl Clock {
+impl BabeltraceClock {
     pub(crate) fn new(class: &ClockClass) -> Self {
         let seconds = class.offset_seconds.saturating_mul(NS_PER_SECOND as i64);
         let cycles = nanoseconds(class.frequency, class.offset_cycles);
@@ -135,11 +135,11 @@ mod tests {
         class.frequency = 1_000;
         class.offset_seconds = -1;
         class.offset_cycles = 500;
-        let clock = Clock::new(&class);
+        let clock = BabeltraceClock::new(&class);
         assert_eq!(clock.nanoseconds(500), 0);
         assert_eq!(clock.nanoseconds(501), 1_000_000);
         assert_eq!(
-            Clock::new(&ClockClass::new("c")).nanoseconds(u64::MAX),
+            BabeltraceClock::new(&ClockClass::new("c")).nanoseconds(u64::MAX),
             i64::MAX
         );
     }

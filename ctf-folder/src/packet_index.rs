@@ -1,4 +1,4 @@
-//! LTTng's packet index: `index/STREAM.idx` beside the file `STREAM`.
+//! LTTng's packet index: `index/STREAM.idx` in the folder of the file `STREAM`.
 //!
 //! ```text
 //! all integers big-endian
@@ -24,9 +24,9 @@ const HEADER_BYTES: usize = 16;
 const ENTRY_BYTES_MIN: usize = 56;
 const ENTRY_BYTES_MAX: usize = 4096;
 
-/// An entry of the index. Lengths in bits, times in cycles.
+/// An entry of a packet index. Lengths are in bits, times in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
+pub struct PacketIndexEntry {
     /// Offset of the packet in the file, in bytes.
     pub offset: u64,
     /// Length of the packet.
@@ -43,13 +43,13 @@ pub struct IndexEntry {
     pub stream_class: u64,
     /// Id of the stream.
     pub stream: Option<u64>,
-    /// Number of the packet in its stream.
+    /// Sequence number of the packet in its stream.
     pub sequence: Option<u64>,
 }
 
-/// Reads an index; nothing when it is not one that can be relied on for a stream file of
-/// `file_length` bytes: the packets must follow each other from its beginning to its end.
-pub fn read_index(bytes: &[u8], file_length: u64) -> Option<Vec<IndexEntry>> {
+/// Reads a packet index; `None` when it is malformed or does not match a stream file of
+/// `file_length` bytes: the packets must cover the file from beginning to end without gaps.
+pub fn read_packet_index(bytes: &[u8], file_length: u64) -> Option<Vec<PacketIndexEntry>> {
     let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let (magic, major, length) = (word(0)?, word(4)?, word(12)? as usize);
     let is_known = magic == MAGIC && major == 1;
@@ -67,7 +67,7 @@ pub fn read_index(bytes: &[u8], file_length: u64) -> Option<Vec<IndexEntry>> {
             let bytes = entry.get(index * 8..index * 8 + 8)?;
             Some(u64::from_be_bytes(bytes.try_into().ok()?))
         };
-        let entry = IndexEntry {
+        let entry = PacketIndexEntry {
             offset: field(0)?,
             total_length: field(1)?,
             content_length: field(2)?,
@@ -78,12 +78,12 @@ pub fn read_index(bytes: &[u8], file_length: u64) -> Option<Vec<IndexEntry>> {
             stream: field(7),
             sequence: field(8),
         };
-        let is_sound = entry.offset == next
+        let is_valid = entry.offset == next
             && entry.total_length > 0
             && entry.total_length.is_multiple_of(8)
             && entry.content_length <= entry.total_length
             && entry.begin_clock <= entry.end_clock;
-        if !is_sound {
+        if !is_valid {
             return None;
         }
         next = entry.offset.checked_add(entry.total_length / 8)?;
@@ -109,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn packets_follow_each_other() {
+    fn packets_cover_the_file_without_gaps() {
         let first = [0, 800, 700, 1, 5, 0, 7, 8, 9];
         let second = [100, 80, 80, 5, 6, 2, 7, 8, 10];
-        let entries = read_index(&index(&[first, second]), 110).unwrap();
+        let entries = read_packet_index(&index(&[first, second]), 110).unwrap();
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[1].offset, entries[1].sequence), (100, Some(10)));
-        assert_eq!(read_index(&index(&[first, second]), 111), None);
-        assert_eq!(read_index(&index(&[second]), 10), None);
-        assert_eq!(read_index(&index(&[first])[..40], 100), None);
-        assert_eq!(read_index(b"no index", 0), None);
+        assert_eq!(read_packet_index(&index(&[first, second]), 111), None);
+        assert_eq!(read_packet_index(&index(&[second]), 10), None);
+        assert_eq!(read_packet_index(&index(&[first])[..40], 100), None);
+        assert_eq!(read_packet_index(b"no index", 0), None);
     }
 }

@@ -1,0 +1,179 @@
+//! The streams of a trace: files, and the packets in them.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use ctf::class::StreamClassIndex;
+
+use super::error::{FolderError, FolderFault};
+use super::packet_index::{PacketIndexEntry, read_packet_index};
+use super::preamble::{Preamble, PreambleError};
+use super::text::{BabeltraceClock, TextPlan};
+
+/// A file that contains packets of one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamFile {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+/// A packet of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketEntry {
+    /// Index of its file in [`TraceStream::files`].
+    pub file: usize,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// Length in bytes, padding included; up to the end of the file when the packet has no length
+    /// field.
+    pub length: u64,
+    /// Values of its header and context.
+    pub preamble: Preamble,
+    /// Nanoseconds at its beginning, when known. Corrected when the producer is known to write
+    /// wrong values.
+    pub begin: Option<i64>,
+    /// Nanoseconds at its end; see [`Self::begin`].
+    pub end: Option<i64>,
+}
+
+/// A stream: packets in the order of their times.
+#[derive(Clone, Debug)]
+pub struct TraceStream {
+    /// Class of the stream.
+    pub class: Option<StreamClassIndex>,
+    /// Id of the stream in its class.
+    pub id: Option<u64>,
+    /// Files, sorted by path.
+    pub files: Vec<StreamFile>,
+    /// Packets.
+    pub packets: Vec<PacketEntry>,
+}
+
+impl StreamFile {
+    /// The path of the index that LTTng writes for this file.
+    pub(super) fn index_path(&self) -> Option<PathBuf> {
+        let name = self.path.file_name()?.to_str()?;
+        let folder = self.path.parent()?.join("index");
+        Some(folder.join(format!("{name}.idx")))
+    }
+
+    /// The packets of the file: from its index when there is a valid one, otherwise from the
+    /// packets' preambles.
+    pub(super) fn packets(&self, plan: &TextPlan) -> Result<Vec<PacketEntry>, FolderError> {
+        let source = File::open(&self.path).map_err(|error| FolderError::io(&self.path, error))?;
+        let first = self.packet_at(plan, &source, 0)?;
+        if let Some(entries) = self.index_entries() {
+            let clock = plan.clock(first.preamble.class);
+            return Ok(entries
+                .into_iter()
+                .map(|entry| packet_of_index(&first, entry, clock))
+                .collect());
+        }
+        let mut packets = vec![first];
+        let mut offset = first.length;
+        while offset < self.length {
+            let packet = self.packet_at(plan, &source, offset)?;
+            offset += packet.length;
+            packets.push(packet);
+        }
+        Ok(packets)
+    }
+
+    fn index_entries(&self) -> Option<Vec<PacketIndexEntry>> {
+        read_packet_index(&fs::read(self.index_path()?).ok()?, self.length)
+    }
+
+    /// Reads the preamble of the packet at `offset`, which is less than the file's length.
+    fn packet_at(
+        &self,
+        plan: &TextPlan,
+        source: &File,
+        offset: u64,
+    ) -> Result<PacketEntry, FolderError> {
+        let rest = self.length - offset;
+        let preamble = Preamble::read(plan.procedure(), source, offset, rest);
+        let preamble = preamble.map_err(|error| match error {
+            PreambleError::Io(error) => FolderError::io(&self.path, error),
+            PreambleError::Decode(error) => FolderError::decode(&self.path, offset, error),
+        })?;
+        let length = match preamble.packet_bytes() {
+            Some(length) if length == 0 || length > rest => {
+                let fault = FolderFault::PacketLength {
+                    offset,
+                    length,
+                    rest,
+                };
+                return Err(FolderError::new(&self.path, fault));
+            }
+            Some(length) => length,
+            None => rest,
+        };
+        let (begin, end) = time_span(&preamble, plan.clock(preamble.class));
+        Ok(PacketEntry {
+            file: 0,
+            offset,
+            length,
+            preamble,
+            begin,
+            end,
+        })
+    }
+}
+
+/// The packet of an index entry; what the index lacks comes from the first packet of the file.
+fn packet_of_index(
+    first: &PacketEntry,
+    entry: PacketIndexEntry,
+    clock: Option<BabeltraceClock>,
+) -> PacketEntry {
+    let mut preamble = first.preamble;
+    preamble.begin_clock = Some(entry.begin_clock);
+    let info = &mut preamble.info;
+    info.total_length = Some(entry.total_length);
+    info.content_length = Some(entry.content_length);
+    info.end_clock = Some(entry.end_clock);
+    // An index has these fields even when the packets do not; then their values mean nothing.
+    info.sequence = entry.sequence.filter(|_| info.sequence.is_some());
+    info.discarded_events = info.discarded_events.and(Some(entry.discarded_events));
+    let (begin, end) = time_span(&preamble, clock);
+    PacketEntry {
+        file: 0,
+        offset: entry.offset,
+        length: entry.total_length / 8,
+        preamble,
+        begin,
+        end,
+    }
+}
+
+fn time_span(preamble: &Preamble, clock: Option<BabeltraceClock>) -> (Option<i64>, Option<i64>) {
+    let nanoseconds = |cycles: Option<u64>| Some(clock?.nanoseconds(cycles?));
+    (
+        nanoseconds(preamble.begin_clock),
+        nanoseconds(preamble.info.end_clock),
+    )
+}
+
+/// Sorts packets by time and removes copies of a packet, which overlapping snapshots contain.
+pub(super) fn sort_and_deduplicate(packets: &mut Vec<PacketEntry>) {
+    packets.sort_by_key(|packet| packet.begin);
+    let mut unique: Vec<PacketEntry> = Vec::with_capacity(packets.len());
+    for packet in packets.drain(..) {
+        let mut same_time = unique
+            .iter()
+            .rev()
+            .take_while(|other| other.begin == packet.begin);
+        let is_copy = |other: &PacketEntry| {
+            other.file != packet.file
+                && packet.begin.is_some()
+                && other.preamble == packet.preamble
+                && other.length == packet.length
+        };
+        if !same_time.any(is_copy) {
+            unique.push(packet);
+        }
+    }
+    *packets = unique;
+}
