@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use chunk_index::{OwnedValue, TimeRange, Totals};
 use query_language::{FieldId, FieldPath, FieldTable, Value};
+use row_formats::GroupRow;
 use trace_kinds::Event;
 
 use crate::engine::{Shortcut, TaskRef, Worker, plan, read, tasks};
@@ -47,15 +48,6 @@ impl Worker for Counting {
     fn end(&mut self, _: TaskRef<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-}
-
-/// Events that have one value of a field, `None` for those that lack it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GroupRow {
-    /// The value.
-    pub value: Option<OwnedValue>,
-    /// What they add up to.
-    pub totals: Totals,
 }
 
 /// Groups that one answer may have.

@@ -105,9 +105,9 @@ pub enum ReadError {
         /// The field.
         field: String,
     },
-    /// Groups have no times.
-    #[error("a timeline has no place for groups: ask for parquet, arrow, csv, ndjson or text")]
-    GroupsInTimeline,
+    /// Groups cannot be written.
+    #[error(transparent)]
+    Groups(#[from] row_formats::GroupsError),
     /// It was ended from outside.
     #[error("it was ended before it was done")]
     Cancelled,

@@ -6,7 +6,7 @@
 //! | where bytes come from: this machine, a server, by byte range | [`Fetch`], [`LocalFile`] |
 //! | what is asked | [`Request`], [`Limits`] |
 //! | ruling out chunks, fetching only the blocks of the index that this needs | [`Evidence`] |
-//! | matching events as rows, in the order of time | [`write_rows`], [`Format`], [`RowFormat`] |
+//! | matching events as rows, in the order of time | [`write_rows`], [`row_formats`] |
 //! | counts and groups, from summaries where they are exact | [`count`], [`group_by`] |
 //! | what was ruled out, read and found | [`Report`] |
 //!
@@ -29,7 +29,6 @@ pub mod fuzzing;
 mod indexing;
 mod look_up;
 mod order;
-mod output;
 mod packet_files;
 mod request;
 mod rows;
@@ -38,7 +37,7 @@ mod source;
 mod spill;
 mod stored;
 
-pub use aggregate::{GROUPS_MAX, GroupRow, count, group_by};
+pub use aggregate::{GROUPS_MAX, count, group_by};
 pub use beside::{identity, sidecar_path, write_sidecar};
 pub use dft::{
     BuildOptions, Built, BuiltColumns, DftFile, DftSet, build, columns_path, update_sidecar,
@@ -47,10 +46,6 @@ pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
 pub use indexing::{IndexFile, IndexOptions, Indexed, Update, index_files};
-pub use output::{
-    Column, Columns, Csv, Format, GROUP_COLUMNS, Ndjson, Out, Perfetto, RowFormat, RowSink, Table,
-    TableKind, Text, write_group_ndjson, write_groups, write_json_value,
-};
 pub use packet_files::open_paths;
 pub use request::{Cancel, Limits, Report, Request};
 pub use rows::write_rows;

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use query_language::FieldTable;
+use row_formats::{Columns, Out, RowFormat};
 use trace_kinds::Event;
 
 use crate::engine::{Planned, Shortcut, TaskRef, Worker, plan, read, tasks};
 use crate::order::{Merge, RUN_BYTES, RowKey, Run};
-use crate::output::{Columns, Out, RowFormat};
 use crate::source::{ChunkSource, Counters};
 use crate::{Cancel, Limits, ReadError, Report, Request};
 
@@ -40,7 +40,7 @@ pub fn write_rows(
     let mut table = FieldTable::new();
     format.prepare(columns, &mut table);
     let format: &dyn RowFormat = format;
-    let mut sink = format.sink(&limits);
+    let mut sink = format.sink(limits.row_group_bytes);
     sink.begin(out).map_err(ReadError::Output)?;
     let tasks = tasks(&planned.sources);
     let (sender, receiver) = sync_channel(MESSAGES_MAX);

@@ -10,16 +10,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use query_language::{FieldPath, FieldTable, Program, Query};
+use row_formats::{Columns, Csv, Ndjson, RowFormat, Text};
 use trace_kinds::Decoder;
 use trace_kinds::dft::{DftDecoder, Names};
 
 use super::{BuildOptions, Built, DftSet};
 use crate::beside::{sidecar_path, write_sidecar};
 use crate::indexing::{Indexed, Update};
-use crate::{
-    Columns, Limits, Ndjson, ReadError, Report, Request, RowFormat, Scratch, count, group_by,
-    write_rows,
-};
+use crate::{Limits, ReadError, Report, Request, Scratch, count, group_by, write_rows};
 
 mod columns;
 mod corpus;
@@ -447,9 +445,9 @@ fn formats_write_what_they_promise() {
     let request = request("name == 'read' and ret == 6");
     let mut texts = String::new();
     let formats: [Box<dyn RowFormat>; 3] = [
-        Box::new(crate::Text::default()),
+        Box::new(Text::default()),
         Box::new(Ndjson::default()),
-        Box::new(crate::Csv::default()),
+        Box::new(Csv::default()),
     ];
     for mut format in formats {
         for columns in [

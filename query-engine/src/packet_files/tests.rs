@@ -7,14 +7,15 @@ use std::sync::Arc;
 use io_trace::{Access, Cause, Drained, FileClass, FileTag, Operation, Record, Tracer};
 use proptest::prelude::*;
 use query_language::{FieldPath, Query};
+use row_formats::{Columns, Ndjson, write_group_ndjson};
 use tempfile::TempDir;
 use trace_kinds::io_trace::{Anchor, Begin, Encoder};
 
 use super::open_paths;
 use crate::beside::sidecar_path;
 use crate::{
-    Columns, IndexOptions, Limits, Ndjson, Report, Request, Scratch, Update, count, group_by,
-    index_files, write_group_ndjson, write_rows,
+    IndexOptions, Limits, Report, Request, Scratch, Update, count, group_by, index_files,
+    write_rows,
 };
 
 /// A packet of a CTF stream: its begin, and events with a time behind it, a class and a number.

@@ -8,16 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use query_language::{FieldPath, Query};
+use row_formats::{Columns, Ndjson, write_group_ndjson};
 use storage_format::checksum::crc32c;
 use storage_format::data_file::{DataFileHeader, LeafPath};
 use storage_format::frame::{Facts, FrameHeader, Place};
 use storage_format::{Codec, Kind, LeafId, LeafType, StorageId};
 
 use super::*;
-use crate::{
-    ChunkSource, Columns, Limits, Ndjson, Report, Request, count, group_by, write_group_ndjson,
-    write_rows,
-};
+use crate::{ChunkSource, Limits, Report, Request, count, group_by, write_rows};
 
 mod times;
 

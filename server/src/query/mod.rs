@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use chunk_index::FilterCache;
 use io_trace::Cause;
-use query_engine::{Columns, Format, LeafRanges, Limits, ReadError, Request, StorageSet};
+use query_engine::{LeafRanges, Limits, ReadError, Request, StorageSet};
 use query_language::{FieldPath, QueryError};
+use row_formats::{Columns, Format};
 use storage_core::{Engine, LeafBases};
 use storage_format::StorageId;
 use tokio::sync::Semaphore;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Columns, Format, Limits, ReadError, Report, StorageSet, StoredLeaf, count, group_by,
-    write_groups, write_rows,
+    Cancel, Limits, ReadError, Report, StorageSet, StoredLeaf, count, group_by, write_rows,
 };
 use query_language::FieldPath;
+use row_formats::{Columns, Format, write_groups};
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -307,7 +307,13 @@ impl Job {
             Wanted::Groups(field) => {
                 let path = FieldPath::new(field);
                 let (groups, report) = group_by(sources, request, &path, self.limits)?;
-                write_groups(*format, field, &groups, &self.limits, &mut write)?;
+                write_groups(
+                    *format,
+                    field,
+                    &groups,
+                    self.limits.row_group_bytes,
+                    &mut write,
+                )?;
                 Ok(report)
             }
         }

@@ -7,8 +7,9 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
-use query_engine::{Cancel, Format, ReadError, Request};
+use query_engine::{Cancel, Request};
 use query_language::Query;
+use row_formats::{Format, GroupsError};
 use serde::{Deserialize, Serialize};
 use storage_core::StorageFilter;
 use storage_format::StorageId;
@@ -84,7 +85,7 @@ impl QueryBody {
         let format = Format::from(self.format);
         match wanted {
             Wanted::Groups(_) if !format.tells_groups() => {
-                return Err(malformed(ReadError::GroupsInTimeline.to_string()));
+                return Err(malformed(GroupsError::Timeline.to_string()));
             }
             Wanted::Rows(_) | Wanted::Groups(_) if self.explain && !format.is_lines() => {
                 return Err(malformed(format!(

@@ -191,6 +191,26 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
         "only bodies inside envelopes use it",
     ),
     ("reqwest", &["client"], "the server makes no HTTP requests"),
+    (
+        "arrow-array",
+        &["row-formats"],
+        "only row-formats writes tables",
+    ),
+    (
+        "arrow-ipc",
+        &["row-formats"],
+        "only row-formats writes tables",
+    ),
+    (
+        "arrow-schema",
+        &["row-formats"],
+        "only row-formats writes tables",
+    ),
+    (
+        "parquet",
+        &["row-formats"],
+        "only row-formats writes tables",
+    ),
 ];
 
 /// The lowest floor that may use the async runtime.

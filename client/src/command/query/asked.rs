@@ -1,5 +1,6 @@
-use query_engine::{Columns, Format, Limits, Request};
+use query_engine::{Limits, Request};
 use query_language::FieldPath;
+use row_formats::{Columns, Format};
 
 /// What is asked, wherever the answer comes from.
 pub(super) struct Asked {

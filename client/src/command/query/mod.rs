@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use query_engine::{Cancel, Columns, Format, ReadError, Request};
+use query_engine::{Cancel, ReadError, Request};
 use query_language::Query as Expression;
+use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
 use asked::Asked;
@@ -117,7 +118,7 @@ impl Query {
             false => Format::Text,
         });
         if self.group_by.is_some() && !format.tells_groups() {
-            return Err(ReadError::GroupsInTimeline.into());
+            return Err(ReadError::from(GroupsError::Timeline).into());
         }
         if !format.is_lines() && !self.count && io::stdout().is_terminal() {
             return Err(CommandError::usage(format!(
@@ -204,7 +205,8 @@ impl From<ReadError> for CommandError {
                 problem,
             } => CommandError::damage(place, format!("the packet at byte {offset}: {problem}")),
             ReadError::Folder(error) => CommandError::damage(error.path.display(), &error.fault),
-            ReadError::GroupsInTimeline => CommandError::usage(error.to_string()),
+            ReadError::Groups(GroupsError::Timeline) => CommandError::usage(error.to_string()),
+            ReadError::Groups(GroupsError::Output(source)) => CommandError::Output(source),
             ReadError::Cancelled => CommandError::usage(error.to_string()),
             ReadError::Shrunk { ref place } => {
                 CommandError::damage(place, "shorter than when it was indexed; index it again")

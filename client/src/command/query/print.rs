@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use query_engine::{Format, GROUP_COLUMNS, GroupRow, Report, write_group_ndjson, write_groups};
+use query_engine::{ReadError, Report};
+use row_formats::{Format, GROUP_COLUMNS, GroupRow, write_group_ndjson, write_groups};
 use serde_json::{Map, Value, json};
 
 use super::asked::Asked;
@@ -41,14 +42,15 @@ pub(super) fn print_groups(
     }
     let mut out = context.out();
     let mut write = |bytes: &[u8]| out.write_all(bytes);
-    let limits = asked.limits();
-    Ok(write_groups(
+    write_groups(
         asked.format,
         field,
         groups,
-        &limits,
+        asked.row_group_bytes,
         &mut write,
-    )?)
+    )
+    .map_err(ReadError::from)?;
+    Ok(())
 }
 
 /// Groups as a table for people.

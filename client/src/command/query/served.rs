@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use query_engine::{Columns, Format};
+use row_formats::{Columns, Format};
 use serde_json::{Value, json};
 
 use super::asked::Asked;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Out, RowSink};
+use crate::{Out, RowSink};
 
 /// Passes rows on behind a head.
 #[derive(Debug, Default)]

@@ -1,4 +1,12 @@
-//! Rows as bytes.
+//! Events and groups as bytes: text, NDJSON, CSV, Arrow, Parquet and Perfetto.
+//!
+//! | what | type |
+//! | --- | --- |
+//! | the formats, and their names and media types | [`Format`] |
+//! | the fields of an event that a row contains | [`Columns`] |
+//! | an event as one row, on any thread | [`RowFormat`] |
+//! | the rows of a result in order, with header and footer | [`RowSink`] |
+//! | groups of events with their totals | [`GroupRow`], [`write_groups`] |
 
 mod cells;
 mod csv;
@@ -18,11 +26,9 @@ use std::io;
 use query_language::{FieldId, FieldPath, FieldTable};
 use trace_kinds::Event;
 
-use crate::Limits;
-
 pub use csv::Csv;
 pub use format::Format;
-pub use groups::{GROUP_COLUMNS, write_group_ndjson, write_groups};
+pub use groups::{GROUP_COLUMNS, GroupRow, GroupsError, write_group_ndjson, write_groups};
 pub use json::write_json_value;
 pub use ndjson::Ndjson;
 pub use perfetto::Perfetto;
@@ -86,8 +92,9 @@ pub trait RowFormat: Send + Sync {
     /// Appends one row, in the form that the format's own sink takes.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>);
 
-    /// What takes the rows.
-    fn sink(&self, limits: &Limits) -> Box<dyn RowSink + '_>;
+    /// What takes the rows. A Parquet row group is written once it has `row_group_bytes` bytes
+    /// before compression.
+    fn sink(&self, row_group_bytes: usize) -> Box<dyn RowSink + '_>;
 }
 
 /// Takes the rows of one answer in their order and gives the bytes of the answer.

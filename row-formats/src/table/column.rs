@@ -9,11 +9,11 @@ use arrow_array::builder::{
 use arrow_schema::DataType;
 use query_language::{Number, Value};
 
-use super::super::json::write_display;
+use crate::json::write_display;
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum ColumnType {
+pub(crate) enum ColumnType {
     Int,
     Uint,
     Float,
@@ -39,7 +39,7 @@ const EXACT_MAX: i128 = 1 << 53;
 
 /// The values of a column that were seen.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in super::super) struct Seen {
+pub(crate) struct Seen {
     text: bool,
     boolean: bool,
     fraction: bool,
@@ -52,7 +52,7 @@ pub(in super::super) struct Seen {
 }
 
 impl Seen {
-    pub(in super::super) fn add(&mut self, value: Value<'_>) {
+    pub(crate) fn add(&mut self, value: Value<'_>) {
         match value {
             Value::Str(_) => self.text = true,
             Value::Bool(_) => self.boolean = true,
@@ -70,7 +70,7 @@ impl Seen {
     }
 
     /// The narrowest type that holds all that was seen; text where nothing was.
-    pub(in super::super) fn decide(self) -> ColumnType {
+    pub(crate) fn decide(self) -> ColumnType {
         let number = self.whole || self.fraction;
         match self {
             Seen { text: true, .. } => ColumnType::Text,

@@ -2,64 +2,64 @@
 
 /// Fields of `Trace`.
 pub(super) mod trace {
-    pub(in super::super) const PACKET: u32 = 1;
+    pub(crate) const PACKET: u32 = 1;
 }
 
 /// Fields of `TracePacket`.
 pub(super) mod packet {
-    pub(in super::super) const CLOCK_SNAPSHOT: u32 = 6;
-    pub(in super::super) const TIMESTAMP: u32 = 8;
-    pub(in super::super) const SEQUENCE_ID: u32 = 10;
-    pub(in super::super) const TRACK_EVENT: u32 = 11;
-    pub(in super::super) const SEQUENCE_FLAGS: u32 = 13;
-    pub(in super::super) const TRACK_DESCRIPTOR: u32 = 60;
+    pub(crate) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(crate) const TIMESTAMP: u32 = 8;
+    pub(crate) const SEQUENCE_ID: u32 = 10;
+    pub(crate) const TRACK_EVENT: u32 = 11;
+    pub(crate) const SEQUENCE_FLAGS: u32 = 13;
+    pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
     /// The first packet of a sequence: what was known of it before does not count.
-    pub(in super::super) const INCREMENTAL_STATE_CLEARED: u64 = 1;
+    pub(crate) const INCREMENTAL_STATE_CLEARED: u64 = 1;
 }
 
 /// Fields of `ClockSnapshot` and of its `Clock`.
 pub(super) mod clocks {
-    pub(in super::super) const CLOCKS: u32 = 1;
-    pub(in super::super) const CLOCK_ID: u32 = 1;
-    pub(in super::super) const CLOCK_TIMESTAMP: u32 = 2;
-    pub(in super::super) const REALTIME: u64 = 1;
+    pub(crate) const CLOCKS: u32 = 1;
+    pub(crate) const CLOCK_ID: u32 = 1;
+    pub(crate) const CLOCK_TIMESTAMP: u32 = 2;
+    pub(crate) const REALTIME: u64 = 1;
     /// The clock of times that name none.
-    pub(in super::super) const BOOTTIME: u64 = 6;
+    pub(crate) const BOOTTIME: u64 = 6;
 }
 
 /// Fields of `TrackEvent`.
 pub(super) mod track_event {
-    pub(in super::super) const DEBUG_ANNOTATIONS: u32 = 4;
-    pub(in super::super) const TYPE: u32 = 9;
-    pub(in super::super) const TRACK_UUID: u32 = 11;
-    pub(in super::super) const CATEGORIES: u32 = 22;
-    pub(in super::super) const NAME: u32 = 23;
-    pub(in super::super) const SLICE_BEGIN: u64 = 1;
-    pub(in super::super) const SLICE_END: u64 = 2;
-    pub(in super::super) const INSTANT: u64 = 3;
+    pub(crate) const DEBUG_ANNOTATIONS: u32 = 4;
+    pub(crate) const TYPE: u32 = 9;
+    pub(crate) const TRACK_UUID: u32 = 11;
+    pub(crate) const CATEGORIES: u32 = 22;
+    pub(crate) const NAME: u32 = 23;
+    pub(crate) const SLICE_BEGIN: u64 = 1;
+    pub(crate) const SLICE_END: u64 = 2;
+    pub(crate) const INSTANT: u64 = 3;
 }
 
 /// Fields of `DebugAnnotation`.
 pub(super) mod debug_annotation {
-    pub(in super::super) const BOOL_VALUE: u32 = 2;
-    pub(in super::super) const UINT_VALUE: u32 = 3;
-    pub(in super::super) const INT_VALUE: u32 = 4;
-    pub(in super::super) const DOUBLE_VALUE: u32 = 5;
-    pub(in super::super) const STRING_VALUE: u32 = 6;
-    pub(in super::super) const NAME: u32 = 10;
+    pub(crate) const BOOL_VALUE: u32 = 2;
+    pub(crate) const UINT_VALUE: u32 = 3;
+    pub(crate) const INT_VALUE: u32 = 4;
+    pub(crate) const DOUBLE_VALUE: u32 = 5;
+    pub(crate) const STRING_VALUE: u32 = 6;
+    pub(crate) const NAME: u32 = 10;
 }
 
 /// Fields of `TrackDescriptor`, `ProcessDescriptor` and `ThreadDescriptor`.
 pub(super) mod track {
-    pub(in super::super) const UUID: u32 = 1;
-    pub(in super::super) const NAME: u32 = 2;
-    pub(in super::super) const PROCESS: u32 = 3;
-    pub(in super::super) const THREAD: u32 = 4;
-    pub(in super::super) const PARENT_UUID: u32 = 5;
-    pub(in super::super) const PROCESS_PID: u32 = 1;
-    pub(in super::super) const PROCESS_NAME: u32 = 6;
-    pub(in super::super) const THREAD_PID: u32 = 1;
-    pub(in super::super) const THREAD_TID: u32 = 2;
+    pub(crate) const UUID: u32 = 1;
+    pub(crate) const NAME: u32 = 2;
+    pub(crate) const PROCESS: u32 = 3;
+    pub(crate) const THREAD: u32 = 4;
+    pub(crate) const PARENT_UUID: u32 = 5;
+    pub(crate) const PROCESS_PID: u32 = 1;
+    pub(crate) const PROCESS_NAME: u32 = 6;
+    pub(crate) const THREAD_PID: u32 = 1;
+    pub(crate) const THREAD_TID: u32 = 2;
 }
 
 /// Appends the fields of a message (proto2: a field that is set is written, a zero too).

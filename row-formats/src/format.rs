@@ -1,6 +1,6 @@
 //! The formats that an answer may have.
 
-use super::{Csv, Ndjson, Perfetto, RowFormat, Table, TableKind, Text};
+use crate::{Csv, Ndjson, Perfetto, RowFormat, Table, TableKind, Text};
 
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,9 @@
 use query_language::{FieldTable, Value};
 use trace_kinds::Event;
 
-use super::json::{write_display, write_json_string, write_json_value};
-use super::lines::Lines;
-use super::{Column, Columns, RowFormat, RowSink};
-use crate::Limits;
+use crate::json::{write_display, write_json_string, write_json_value};
+use crate::lines::Lines;
+use crate::{Column, Columns, RowFormat, RowSink};
 
 /// The columns of a table of all fields; what else an event has is one JSON object in a last
 /// column, because a table needs its columns before its rows.
@@ -44,7 +43,7 @@ impl RowFormat for Csv {
         out.push(b'\n');
     }
 
-    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
         Box::new(Lines::behind(self.head()))
     }
 }

@@ -12,10 +12,9 @@ mod writer;
 use query_language::{FieldPath, FieldTable};
 use trace_kinds::Event;
 
-use super::cells::write_cell;
-use super::csv::{COMMON, REST, rest_of};
-use super::{Column, Columns, RowFormat, RowSink};
-use crate::Limits;
+use crate::cells::write_cell;
+use crate::csv::{COMMON, REST, rest_of};
+use crate::{Column, Columns, RowFormat, RowSink};
 
 pub(super) use column::{ColumnType, Seen};
 pub(super) use sink::{Heading, TableSink};
@@ -66,7 +65,7 @@ impl RowFormat for Table {
         }
     }
 
-    fn sink(&self, limits: &Limits) -> Box<dyn RowSink + '_> {
+    fn sink(&self, row_group_bytes: usize) -> Box<dyn RowSink + '_> {
         let headings = self.columns.iter().map(|column| Heading {
             label: column.label.clone(),
             kind: fixed_type(&column.label),
@@ -75,7 +74,7 @@ impl RowFormat for Table {
             self.kind,
             headings.collect(),
             Some(REST),
-            limits,
+            row_group_bytes,
         ))
     }
 }

@@ -11,9 +11,8 @@ mod tracks;
 use query_language::{FieldId, FieldPath, FieldTable, Value};
 use trace_kinds::Event;
 
-use super::cells::write_cell;
-use super::{Column, Columns, RowFormat, RowSink};
-use crate::Limits;
+use crate::cells::write_cell;
+use crate::{Column, Columns, RowFormat, RowSink};
 use message::{Message, track_event};
 use sink::PerfettoSink;
 
@@ -90,7 +89,7 @@ impl RowFormat for Perfetto {
         }
     }
 
-    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
         Box::new(PerfettoSink::default())
     }
 }
@@ -100,7 +99,7 @@ fn spelled(value: Value<'_>) -> Vec<u8> {
         Value::Str(text) => text.to_vec(),
         other => {
             let mut text = Vec::new();
-            super::csv::write_value(other, &mut text);
+            crate::csv::write_value(other, &mut text);
             text
         }
     }

@@ -3,10 +3,9 @@
 use query_language::FieldTable;
 use trace_kinds::Event;
 
-use super::json::{write_json_string, write_json_value};
-use super::lines::Lines;
-use super::{Column, Columns, RowFormat, RowSink};
-use crate::Limits;
+use crate::json::{write_json_string, write_json_value};
+use crate::lines::Lines;
+use crate::{Column, Columns, RowFormat, RowSink};
 
 /// One JSON object a line: the asked fields under the names they were asked by, null where an event
 /// lacks one; or every field of the event under its path.
@@ -20,7 +19,7 @@ impl RowFormat for Ndjson {
         self.columns = columns.bind(table);
     }
 
-    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
         Box::new(Lines::default())
     }
 

@@ -13,6 +13,8 @@ use trace_kinds::Event;
 
 use super::*;
 
+const ROW_GROUP_BYTES: usize = 16 << 20;
+
 /// An event of some fields.
 struct Made<'e> {
     table: &'e FieldTable,
@@ -48,7 +50,7 @@ type Fields = Vec<(&'static str, Value<'static>)>;
 fn written(
     format: Format,
     columns: &Columns,
-    limits: &Limits,
+    row_group_bytes: usize,
     events: &[Fields],
 ) -> (Vec<u8>, Vec<String>) {
     let mut table = FieldTable::new();
@@ -59,7 +61,7 @@ fn written(
         bytes.extend_from_slice(piece);
         Ok(())
     };
-    let mut sink = rows.sink(limits);
+    let mut sink = rows.sink(row_group_bytes);
     sink.begin(&mut out).unwrap();
     for fields in events {
         let mut row = Vec::new();
@@ -112,7 +114,7 @@ fn tables_come_back_with_their_types() {
     ];
     for format in [Format::Arrow, Format::Parquet] {
         let columns = named(&["ts", "pid", "name", "ret", "hash", "part", "nosuch", "ts"]);
-        let (bytes, notes) = written(format, &columns, &Limits::default(), &events);
+        let (bytes, notes) = written(format, &columns, ROW_GROUP_BYTES, &events);
         assert_eq!(notes, Vec::<String>::new());
         let batches = batches(format, bytes);
         assert_eq!(batches.len(), 1, "{format:?}");
@@ -159,7 +161,7 @@ fn what_has_no_column_or_does_not_fit_is_in_the_rest() {
         ("args.ret", Value::Str(b"a \"word\"")),
     ]);
     for format in [Format::Arrow, Format::Parquet] {
-        let (bytes, notes) = written(format, &named(&["ts", "ret"]), &Limits::default(), &events);
+        let (bytes, notes) = written(format, &named(&["ts", "ret"]), ROW_GROUP_BYTES, &events);
         assert_eq!(notes.len(), 1);
         assert!(notes[0].starts_with("1 values of ret"), "{notes:?}");
         let batches = batches(format, bytes);
@@ -175,7 +177,7 @@ fn what_has_no_column_or_does_not_fit_is_in_the_rest() {
                 .sum::<usize>(),
             70_000
         );
-        let (bytes, notes) = written(format, &Columns::All, &Limits::default(), &events);
+        let (bytes, notes) = written(format, &Columns::All, ROW_GROUP_BYTES, &events);
         assert_eq!(notes, Vec::<String>::new());
         let batches = self::batches(format, bytes);
         let rest = batches[0].column(6).as_string::<i32>();
@@ -186,7 +188,7 @@ fn what_has_no_column_or_does_not_fit_is_in_the_rest() {
 #[test]
 fn answers_without_rows_have_a_schema() {
     for format in [Format::Arrow, Format::Parquet] {
-        let (bytes, _) = written(format, &Columns::All, &Limits::default(), &[]);
+        let (bytes, _) = written(format, &Columns::All, ROW_GROUP_BYTES, &[]);
         assert_eq!(
             batches(format, bytes)
                 .iter()
@@ -196,7 +198,7 @@ fn answers_without_rows_have_a_schema() {
         );
     }
     assert_eq!(
-        written(Format::Perfetto, &Columns::All, &Limits::default(), &[]).0,
+        written(Format::Perfetto, &Columns::All, ROW_GROUP_BYTES, &[]).0,
         b""
     );
 }
@@ -210,11 +212,12 @@ fn row_groups_are_as_small_as_they_are_asked_for() {
         })
         .collect();
     let groups = |row_group_bytes| {
-        let limits = Limits {
+        let (bytes, _) = written(
+            Format::Parquet,
+            &named(&["ts", "ret"]),
             row_group_bytes,
-            ..Limits::default()
-        };
-        let (bytes, _) = written(Format::Parquet, &named(&["ts", "ret"]), &limits, &events);
+            &events,
+        );
         let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap();
         let rows: i64 = reader
             .metadata()

@@ -1,13 +1,35 @@
 //! Groups as rows: a value of the field, and what the events with it add up to.
 
+use std::io;
+
+use chunk_index::{OwnedValue, Totals};
 use query_language::Value;
 
-use super::cells::write_cell as put_cell;
-use super::csv::{write_cell, write_value};
-use super::json::write_json_value;
-use super::table::{ColumnType, Heading, Seen, TableSink};
-use super::{Format, Out, RowSink, TableKind};
-use crate::{GroupRow, Limits, ReadError};
+use crate::cells::write_cell as put_cell;
+use crate::csv::{write_cell, write_value};
+use crate::json::write_json_value;
+use crate::table::{ColumnType, Heading, Seen, TableSink};
+use crate::{Format, Out, RowSink, TableKind};
+
+/// Events that have one value of a field, `None` for those that lack it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupRow {
+    /// The value.
+    pub value: Option<OwnedValue>,
+    /// What they add up to.
+    pub totals: Totals,
+}
+
+/// Why groups cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupsError {
+    /// A timeline shows events only.
+    #[error("a timeline has no place for groups: ask for parquet, arrow, csv, ndjson or text")]
+    Timeline,
+    /// The output failed.
+    #[error("cannot write the groups")]
+    Output(#[from] io::Error),
+}
 
 /// What is told of a group besides its value. Durations are nanoseconds.
 pub const GROUP_COLUMNS: [&str; 9] = [
@@ -33,18 +55,18 @@ pub fn write_groups(
     format: Format,
     field: &str,
     groups: &[GroupRow],
-    limits: &Limits,
+    row_group_bytes: usize,
     out: &mut Out<'_>,
-) -> Result<(), ReadError> {
+) -> Result<(), GroupsError> {
     let kind = match format {
-        Format::Perfetto => return Err(ReadError::GroupsInTimeline),
+        Format::Perfetto => return Err(GroupsError::Timeline),
         Format::Arrow => TableKind::Arrow,
         Format::Parquet => TableKind::Parquet,
         Format::Text | Format::Ndjson | Format::Csv => {
-            return write_lines(format, field, groups, out).map_err(ReadError::Output);
+            return Ok(write_lines(format, field, groups, out)?);
         }
     };
-    let mut sink = TableSink::new(kind, headings(field, groups), None, limits);
+    let mut sink = TableSink::new(kind, headings(field, groups), None, row_group_bytes);
     let mut write = || {
         sink.begin(out)?;
         let mut row = Vec::new();
@@ -58,7 +80,7 @@ pub fn write_groups(
         }
         sink.end(out)
     };
-    let _every_value_fits = write().map_err(ReadError::Output)?;
+    let _every_value_fits = write()?;
     Ok(())
 }
 
@@ -87,7 +109,7 @@ fn write_lines(
     field: &str,
     groups: &[GroupRow],
     out: &mut Out<'_>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     if format == Format::Csv {
         out(&group_csv_head(field))?;
     }

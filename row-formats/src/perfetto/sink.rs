@@ -5,10 +5,10 @@ use std::io;
 
 use query_language::{Number, Value};
 
-use super::super::cells::Cells;
-use super::super::{Out, RowSink};
 use super::message::{clocks, message, packet, trace, track_event};
 use super::tracks::{Place, Tracks};
+use crate::cells::Cells;
+use crate::{Out, RowSink};
 
 /// Events of one begin that are put in order by their length; those behind are taken as they come.
 const TOGETHER_MAX: usize = 4096;

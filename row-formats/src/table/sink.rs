@@ -9,13 +9,12 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use query_language::Value;
 
-use super::super::cells::Cells;
-use super::super::json::{write_json_string, write_json_value};
-use super::super::{Out, RowSink};
 use super::TableKind;
 use super::column::{ColumnBuilder, ColumnType, Seen};
 use super::writer::TableWriter;
-use crate::Limits;
+use crate::cells::Cells;
+use crate::json::{write_json_string, write_json_value};
+use crate::{Out, RowSink};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 1 << 16;
@@ -24,14 +23,14 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// A column before its type is known.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Heading {
-    pub(in super::super) label: String,
+pub(crate) struct Heading {
+    pub(crate) label: String,
     /// The type where it does not depend on what is found.
-    pub(in super::super) kind: Option<ColumnType>,
+    pub(crate) kind: Option<ColumnType>,
 }
 
 /// Makes batches of rows.
-pub(in super::super) struct TableSink {
+pub(crate) struct TableSink {
     kind: TableKind,
     headings: Vec<Heading>,
     /// Name of the column of what has no other place.
@@ -59,18 +58,18 @@ struct Opened {
 impl TableSink {
     /// A sink of rows with a cell a heading, and behind these a JSON object of what has no column.
     /// With `rest` that has a column of this name.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         kind: TableKind,
         headings: Vec<Heading>,
         rest: Option<&str>,
-        limits: &Limits,
+        row_group_bytes: usize,
     ) -> TableSink {
         let mut named = TableSink {
             kind,
             headings: Vec::with_capacity(headings.len()),
             rest: None,
-            batch_bytes: BATCH_BYTES.min(limits.row_group_bytes),
-            row_group_bytes: limits.row_group_bytes,
+            batch_bytes: BATCH_BYTES.min(row_group_bytes),
+            row_group_bytes,
             rows: Vec::new(),
             ends: Vec::new(),
             open: None,

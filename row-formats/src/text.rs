@@ -4,10 +4,9 @@ use jiff::Timestamp;
 use query_language::{FieldTable, Value};
 use trace_kinds::Event;
 
-use super::json::write_display;
-use super::lines::Lines;
-use super::{Column, Columns, RowFormat, RowSink};
-use crate::Limits;
+use crate::json::write_display;
+use crate::lines::Lines;
+use crate::{Column, Columns, RowFormat, RowSink};
 
 /// One line an event: the time, the duration and the name in front, `field=value` behind; or the
 /// asked fields, separated by tabs.
@@ -21,7 +20,7 @@ impl RowFormat for Text {
         self.columns = columns.bind(table);
     }
 
-    fn sink(&self, _: &Limits) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
         Box::new(Lines::default())
     }
 
