@@ -1,0 +1,48 @@
+//! The fields of an event that its row contains.
+
+use query_language::{FieldId, FieldPath, FieldTable};
+
+/// The columns of the rows that are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Columns {
+    /// Every field that an event has.
+    #[default]
+    All,
+    /// These fields, as the user spells them.
+    Fields(Vec<String>),
+}
+
+/// A column of known field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// What the column is called.
+    pub label: String,
+    /// The field of the table that events are decoded with.
+    pub id: FieldId,
+}
+
+impl Columns {
+    /// The fields that are named.
+    pub fn fields(&self) -> Vec<FieldPath> {
+        match self {
+            Columns::All => Vec::new(),
+            Columns::Fields(labels) => labels.iter().map(|label| FieldPath::new(label)).collect(),
+        }
+    }
+
+    /// The named columns, their fields added to `table`; `None` for all fields.
+    pub fn bind(&self, table: &mut FieldTable) -> Option<Vec<Column>> {
+        match self {
+            Columns::All => None,
+            Columns::Fields(labels) => Some(
+                labels
+                    .iter()
+                    .map(|label| Column {
+                        label: label.clone(),
+                        id: table.insert(&FieldPath::new(label)),
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
