@@ -14,7 +14,7 @@ use storage_format::agent_file::AgentFile;
 use storage_format::cached_file;
 use storage_format::checksum::{crc32c, crc32c_append};
 use storage_format::data_file::{self, DataFileHeader, LeafPath};
-use storage_format::frame::{self, Facts, FrameHeader, Place};
+use storage_format::frame::{self, Facts, FrameHeader, FrameLocation};
 use storage_format::index_part::{
     self, ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, TimeBases,
     Trailer,
@@ -22,7 +22,7 @@ use storage_format::index_part::{
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::local_file::LocalFile;
 use storage_format::storage_file::StorageFile;
-use storage_format::{FormatError, FormatErrorKind};
+use storage_format::{FormatError, FormatErrorKind, StreamPosition};
 
 use crate::ClientError;
 
@@ -259,7 +259,7 @@ impl<W: Write> Inspection<'_, W> {
         });
         self.put_open_object(&head)?;
         self.out.write_all(br#","frames":["#)?;
-        let mut place = Place {
+        let mut place = FrameLocation {
             storage: header.storage,
             leaf: header.leaf,
             offset: data_file::HEADER_BYTES as u64,
@@ -324,7 +324,11 @@ enum Frame {
 }
 
 /// Reads the frame at `place` and moves on to the next one.
-fn next_frame(file: &mut impl Read, place: &mut Place, buffer: &mut [u8]) -> io::Result<Frame> {
+fn next_frame(
+    file: &mut impl Read,
+    place: &mut FrameLocation,
+    buffer: &mut [u8],
+) -> io::Result<Frame> {
     let mut bytes = Vec::with_capacity(frame::HEADER_BYTES);
     file.take(frame::HEADER_BYTES as u64)
         .read_to_end(&mut bytes)?;
@@ -399,16 +403,20 @@ fn leaf(entry: &LeafEntry) -> Value {
         "covered_checksum": hex(entry.covered_checksum), "totals": entry.totals,
         "numbers": {
             "first": entry.numbers.first, "last": entry.numbers.last,
-            "first_sequence": entry.numbers.first_sequence,
-            "last_sequence": entry.numbers.last_sequence,
+            "first_sequence": pair(entry.numbers.first_position),
+            "last_sequence": pair(entry.numbers.last_position),
         },
     })
+}
+
+fn pair(position: StreamPosition) -> [u64; 2] {
+    [position.epoch, position.sequence]
 }
 
 fn packet(entry: &PacketEntry) -> Value {
     json!({
         "number": entry.number, "offset": entry.offset, "stored_size": entry.stored_size,
-        "raw_size": entry.raw_size, "epoch": entry.epoch, "sequence": entry.sequence,
+        "raw_size": entry.raw_size, "epoch": entry.position.epoch, "sequence": entry.position.sequence,
         "codec": entry.codec, "raw_checksum": hex(entry.raw_checksum),
         "facts": facts(&entry.facts),
     })
@@ -416,8 +424,8 @@ fn packet(entry: &PacketEntry) -> Value {
 
 fn frame(header: &FrameHeader, offset: u64) -> Value {
     json!({
-        "offset": offset, "number": header.number, "epoch": header.epoch,
-        "sequence": header.sequence, "arrival": header.arrival, "codec": header.codec,
+        "offset": offset, "number": header.number, "epoch": header.position.epoch,
+        "sequence": header.position.sequence, "arrival": header.arrival, "codec": header.codec,
         "stored_size": header.stored_size, "raw_size": header.raw_size,
         "stored_checksum": hex(header.stored_checksum), "raw_checksum": hex(header.raw_checksum),
         "facts": facts(&header.facts),

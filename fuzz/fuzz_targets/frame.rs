@@ -5,12 +5,12 @@
 use libfuzzer_sys::fuzz_target;
 use storage_format::checksum::{crc32c, crc32c_append};
 use storage_format::data_file::{self, DataFileHeader};
-use storage_format::frame::{self, FrameHeader, Place};
+use storage_format::frame::{self, FrameHeader, FrameLocation};
 use storage_format::ring_block::{self, RingBlock};
 use storage_format::{LeafId, StorageId};
 
 fuzz_target!(|input: &[u8]| {
-    let place = Place {
+    let place = FrameLocation {
         storage: StorageId::from_bytes([7; 16]),
         leaf: LeafId(9),
         offset: 4096,

@@ -48,6 +48,7 @@ fuzz_target!(|input: &[u8]| {
             let _facts = block.facts(index);
         }
         let _number = block.find_number(u64::from(*count));
-        let _sequence = block.find_sequence(1, u64::from(*count));
+        let position = storage_format::StreamPosition::new(1, u64::from(*count));
+        let _position = block.find_position(position);
     }
 });

@@ -7,7 +7,7 @@ use migrations::{CURRENT_VERSION, DataVersion, MigrationError, migrate};
 use storage_core::{
     AgentSpec, Engine, EngineConfig, NewPacket, NewStorage, Push, Selection, StorageFilter,
 };
-use storage_format::{Codec, Kind, LeafType, agent_file::StreamSpec, frame::Facts};
+use storage_format::{Codec, Kind, LeafType, StreamPosition, agent_file::StreamSpec, frame::Facts};
 
 const LINE: &str = "{\"name\":\"read\",\"ts\":1,\"dur\":2}\n";
 
@@ -56,7 +56,7 @@ async fn fill(folder: &Path) {
                     events: Some(sequence as u32 + 1),
                     ..Facts::default()
                 };
-                NewPacket::new(1, sequence, payload(sequence), facts)
+                NewPacket::new(StreamPosition::new(1, sequence), payload(sequence), facts)
             });
             let permit = engine.budget().try_acquire(1).unwrap();
             let (agent, packets) = (agent.clone(), packets.collect());
@@ -100,7 +100,7 @@ async fn check(folder: &Path) {
                 .read_packet(storage.id, packet.entry.number)
                 .await
                 .unwrap();
-            assert_eq!(bytes, payload(packet.entry.sequence));
+            assert_eq!(bytes, payload(packet.entry.position.sequence));
         }
         let report = engine.verify(storage.id, Arc::default()).await.unwrap();
         assert_eq!(report.damage, []);

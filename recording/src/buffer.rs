@@ -200,7 +200,7 @@ mod tests {
             agent: format!("a{agent}").parse().unwrap(),
             stream: format!("s{stream}").parse().unwrap(),
             kind: [Kind::Otlp, Kind::Dft][stream % 2],
-            place: None,
+            position: None,
             payload: vec![0; size].into(),
             facts: Facts {
                 time_span: Some((begin, begin + 10)),

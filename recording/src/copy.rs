@@ -175,7 +175,7 @@ impl Copying<'_> {
             stream: info.stream.clone(),
             kind: info.kind,
             // The target has places of its own.
-            place: None,
+            position: None,
             facts,
             arrival: self.began,
             payload: self.engine.read_payload(self.source, info).await?,

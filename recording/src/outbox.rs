@@ -112,7 +112,7 @@ impl Outbox {
             stream: derived.stream(stream),
             kind: Kind::Otlp,
             derived: Some(*derived),
-            place: None,
+            position: None,
             facts: Facts {
                 time_span: builder.time_span(),
                 events: u32::try_from(builder.span_count()).ok(),

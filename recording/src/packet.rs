@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage_format::frame::Facts;
-use storage_format::{AgentId, Kind, StreamId};
+use storage_format::{AgentId, Kind, StreamId, StreamPosition};
 use trace_kinds::StreamContext;
 
 /// A packet that arrived, or was read from a storage.
@@ -16,9 +16,9 @@ pub struct Packet {
     pub stream: StreamId,
     /// What it is.
     pub kind: Kind,
-    /// Producer epoch and sequence; `None` where the protocol has none (OTLP), so that whoever
-    /// writes the packet gives it a place.
-    pub place: Option<(u64, u64)>,
+    /// Position in the stream; `None` where the protocol has none (OTLP), so that whoever writes
+    /// the packet assigns one.
+    pub position: Option<StreamPosition>,
     /// The bytes as they were sent.
     pub payload: Bytes,
     /// What is known of them.
@@ -118,8 +118,8 @@ pub struct OutPacket {
     pub kind: Kind,
     /// What was derived; `None` of a packet as it was sent, or a part of one.
     pub derived: Option<Derived>,
-    /// Producer epoch and sequence, where it has them.
-    pub place: Option<(u64, u64)>,
+    /// Position in the stream, if it has one.
+    pub position: Option<StreamPosition>,
     /// The bytes.
     pub payload: Bytes,
     /// What is known of them.
@@ -135,7 +135,7 @@ impl OutPacket {
             stream: packet.stream.clone(),
             kind: packet.kind,
             derived: None,
-            place: packet.place,
+            position: packet.position,
             payload: packet.payload.clone(),
             facts: packet.facts,
         }

@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use storage_core::{
-    BytePermit, Engine, NewPacket, NextSequence, PendingPush, Push, Selection, StorageError,
-};
-use storage_format::{AgentId, StorageId, StreamId};
+use storage_core::{BytePermit, Engine, NewPacket, PendingPush, Push, Selection, StorageError};
+use storage_format::{AgentId, StorageId, StreamId, StreamPosition};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -325,25 +323,25 @@ impl Recorder {
     ///
     /// # Errors
     /// When there is no room, a storage refused, or the packet came behind a gap; then it has to be
-    /// sent again, and what took it before tells it from a new one by its place.
+    /// sent again, and what took it before tells it from a new one by its position.
     pub async fn push(
         &self,
         packet: Packet,
         permit: BytePermit,
         waits: bool,
     ) -> Result<Vec<Recorded>, RecordingError> {
-        match packet.place {
+        match packet.position {
             None => self.hand_out(packet, permit, (waits, &[])).await,
-            Some(place) => {
+            Some(position) => {
                 let front = self.front(&packet);
                 let mut front = front.lock().await;
-                if front.is_there(place)? {
+                if front.is_there(position)? {
                     drop(front);
                     return self.repeat(&packet).await;
                 }
-                let there = self.there_before(&mut front, &packet, place).await?;
+                let there = self.there_before(&mut front, &packet, position).await?;
                 let recorded = self.hand_out(packet, permit, (waits, &there)).await?;
-                front.next = Some((place.0, place.1.saturating_add(1)));
+                front.next = Some(position.next());
                 Ok(recorded)
             }
         }
@@ -361,14 +359,14 @@ impl Recorder {
         packet: &Packet,
     ) -> Result<Vec<Recorded>, RecordingError> {
         let engine = &self.inner.engine;
-        let (epoch, sequence) = packet.place.unwrap_or_default();
+        let position = packet.position.unwrap_or_default();
         let mut recorded = Vec::new();
         for &storage in storages {
             let payload = packet.payload.clone();
             let push = Push {
                 agent: packet.agent.clone(),
                 stream: packet.stream.clone(),
-                packets: vec![NewPacket::new(epoch, sequence, payload, packet.facts)],
+                packets: vec![NewPacket::new(position, payload, packet.facts)],
                 permit: engine.budget().nothing(),
             };
             recorded.push(Recorded {
@@ -386,19 +384,19 @@ impl Recorder {
         &self,
         front: &mut Front,
         packet: &Packet,
-        place: (u64, u64),
+        position: StreamPosition,
     ) -> Result<Vec<StorageId>, RecordingError> {
         if front.is_unknown() {
             let mut before = Vec::new();
             for storage in self.filled() {
                 let engine = &self.inner.engine;
-                let next = engine.next_sequence(storage, &packet.agent, &packet.stream);
+                let next = engine.next_position(storage, &packet.agent, &packet.stream);
                 let next = next.await?;
-                before.push((storage, (next.epoch, next.sequence)));
+                before.push((storage, next));
             }
             front.before = Some(before);
         }
-        Ok(front.there_before(place))
+        Ok(front.there_before(position))
     }
 
     fn front(&self, packet: &Packet) -> Arc<tokio::sync::Mutex<Front>> {
@@ -412,13 +410,13 @@ impl Recorder {
     }
 
     /// A packet that was handed out could not be made durable: its stream goes on with it.
-    pub async fn refused(&self, agent: &AgentId, stream: &StreamId, place: (u64, u64)) {
+    pub async fn refused(&self, agent: &AgentId, stream: &StreamId, position: StreamPosition) {
         let key = (agent.clone(), stream.clone());
         let front = self.inner.streams.lock().get(&key).cloned();
         if let Some(front) = front {
             let mut front = front.lock().await;
-            if front.next.is_some_and(|next| place < next) {
-                front.next = Some(place);
+            if front.next.is_some_and(|next| position < next) {
+                front.next = Some(position);
             }
         }
     }
@@ -428,11 +426,11 @@ impl Recorder {
     ///
     /// # Errors
     /// When there is no such agent or stream, or a storage cannot be read.
-    pub async fn next_place(
+    pub async fn next_position(
         &self,
         agent: &AgentId,
         stream: &StreamId,
-    ) -> Result<NextSequence, RecordingError> {
+    ) -> Result<StreamPosition, RecordingError> {
         let engine = &self.inner.engine;
         if engine.agent(agent)?.stream(stream).is_none() {
             return Err(StorageError::StreamNotFound {
@@ -444,19 +442,13 @@ impl Recorder {
         let key = (agent.clone(), stream.clone());
         let front = self.inner.streams.lock().get(&key).cloned();
         if let Some(front) = front
-            && let Some((epoch, sequence)) = front.lock().await.next
+            && let Some(next) = front.lock().await.next
         {
-            return Ok(NextSequence { epoch, sequence });
+            return Ok(next);
         }
-        let mut next = NextSequence {
-            epoch: 0,
-            sequence: 0,
-        };
+        let mut next = StreamPosition::default();
         for storage in self.filled() {
-            let there = engine.next_sequence(storage, agent, stream).await?;
-            if (there.epoch, there.sequence) > (next.epoch, next.sequence) {
-                next = there;
-            }
+            next = next.max(engine.next_position(storage, agent, stream).await?);
         }
         Ok(next)
     }

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use storage_core::{BytePermit, Engine, NewPacket, PendingPush, Push, StorageError};
 use storage_format::agent_file::StreamSpec;
-use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId};
+use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition};
 
 use crate::packet::OutPacket;
 
-/// One storage as a chain writes into it. Packets that have no place of their own (OTLP, and what
-/// was derived) get one: an epoch that begins with this sink, and sequences from 0.
+/// One storage as a chain writes into it. Packets without a position (OTLP packets and derived
+/// ones) get one: an epoch that begins with this sink, and sequences from 0.
 pub struct Sink {
     engine: Engine,
     storage: StorageId,
     began: u64,
-    /// Epoch and next sequence of streams that have no places of their own.
-    places: HashMap<(AgentId, StreamId), (u64, u64)>,
+    /// Next position of each stream whose packets have none.
+    next_positions: HashMap<(AgentId, StreamId), StreamPosition>,
 }
 
 /// The stream as the server declares it for an agent that does not do so itself.
@@ -37,7 +37,7 @@ impl Sink {
             engine: engine.clone(),
             storage,
             began: engine.now_ns().unsigned_abs(),
-            places: HashMap::new(),
+            next_positions: HashMap::new(),
         }
     }
 
@@ -76,28 +76,24 @@ impl Sink {
     }
 
     async fn push(&mut self, packet: OutPacket, permit: BytePermit) -> Result<Push, StorageError> {
-        let (epoch, sequence) = match packet.place {
-            Some(place) => place,
-            None => self.place(&packet).await?,
+        let position = match packet.position {
+            Some(position) => position,
+            None => self.take_position(&packet).await?,
         };
         Ok(Push {
-            packets: vec![NewPacket::new(
-                epoch,
-                sequence,
-                packet.payload,
-                packet.facts,
-            )],
+            packets: vec![NewPacket::new(position, packet.payload, packet.facts)],
             agent: packet.agent,
             stream: packet.stream,
             permit,
         })
     }
 
-    async fn place(&mut self, packet: &OutPacket) -> Result<(u64, u64), StorageError> {
+    async fn take_position(&mut self, packet: &OutPacket) -> Result<StreamPosition, StorageError> {
         let key = (packet.agent.clone(), packet.stream.clone());
-        if let Some((epoch, next)) = self.places.get_mut(&key) {
-            *next += 1;
-            return Ok((*epoch, *next - 1));
+        if let Some(next) = self.next_positions.get_mut(&key) {
+            let position = *next;
+            *next = position.next();
+            return Ok(position);
         }
         if packet.derived.is_some() {
             let spec = stream_spec(packet.stream.clone(), packet.kind);
@@ -105,11 +101,12 @@ impl Sink {
         }
         let last = self
             .engine
-            .next_sequence(self.storage, &packet.agent, &packet.stream)
+            .next_position(self.storage, &packet.agent, &packet.stream)
             .await?;
         // The clock may have gone back since the storage was written last.
         let epoch = self.began.max(last.epoch.saturating_add(1));
-        self.places.insert(key, (epoch, 1));
-        Ok((epoch, 0))
+        let first = StreamPosition::new(epoch, 0);
+        self.next_positions.insert(key, first.next());
+        Ok(first)
     }
 }

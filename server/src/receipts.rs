@@ -1,6 +1,7 @@
 //! Receipts of packets, written as JSON while they come in: a batch has tens of thousands.
 
 use std::io::Write;
+use storage_format::StreamPosition;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -58,8 +59,8 @@ impl Receipts {
             self.text,
             "{{\"epoch\":{},\"sequence\":{},\"number\":{},\"durable\":true,\"duplicate\":{},\
              \"file\":\"{}.itdata\",\"offset\":{},\"size\":{}}}",
-            receipt.epoch,
-            receipt.sequence,
+            receipt.position.epoch,
+            receipt.position.sequence,
             receipt.number,
             receipt.is_duplicate,
             receipt.descriptor.leaf(),
@@ -78,7 +79,8 @@ impl Receipts {
 
     /// Adds the word for a packet of which nothing is promised: no recording wrote it, or a
     /// measurement drops what it reads.
-    pub(crate) fn add_not_durable(&mut self, epoch: u64, sequence: u64) {
+    pub(crate) fn add_not_durable(&mut self, position: StreamPosition) {
+        let StreamPosition { epoch, sequence } = position;
         self.separate();
         write!(
             self.text,
@@ -89,11 +91,8 @@ impl Receipts {
 
     /// Adds the word for a packet whose agent did not want to wait.
     pub(crate) fn add_accepted(&mut self, packet: &AcceptedPacket) {
-        let AcceptedPacket {
-            epoch,
-            sequence,
-            is_duplicate,
-        } = packet;
+        let is_duplicate = packet.is_duplicate;
+        let StreamPosition { epoch, sequence } = packet.position;
         self.separate();
         write!(
             self.text,

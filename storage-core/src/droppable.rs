@@ -18,7 +18,7 @@ use std::{
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use storage_format::{AgentId, StorageId, StreamId};
+use storage_format::{AgentId, Arrival, OutOfOrder, StorageId, StreamId, StreamPosition};
 use tokio::sync::Notify;
 
 use crate::{NewPacket, Push, StorageError, counters::Counters, writer::Gaps};
@@ -29,8 +29,6 @@ const ONE_WRITER_SHARE: u64 = 8;
 
 /// A stream of a storage.
 type Key = (AgentId, StreamId);
-/// Epoch and sequence.
-type Place = (u64, u64);
 
 /// All droppable packets that wait.
 #[derive(Debug)]
@@ -103,11 +101,11 @@ impl LaneDoor {
 #[derive(Debug)]
 struct Front {
     /// What comes next, behind all that was accepted.
-    next: Place,
+    next: StreamPosition,
     /// What comes behind all that the writer has.
-    handed: Place,
+    handed: StreamPosition,
     /// What comes behind all that was not kept: there the stream may go on behind a gap.
-    lost_until: Place,
+    lost_until: StreamPosition,
     waiting: VecDeque<u64>,
     dropped_packets: u64,
     dropped_bytes: u64,
@@ -133,10 +131,8 @@ pub struct DroppedPackets {
 /// A packet that was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedPacket {
-    /// Producer epoch.
-    pub epoch: u64,
-    /// Producer sequence.
-    pub sequence: u64,
+    /// Position in the stream.
+    pub position: StreamPosition,
     /// It was accepted before.
     pub is_duplicate: bool,
 }
@@ -160,7 +156,7 @@ pub(crate) struct UnderWay {
     /// Bytes of each of its packets.
     sizes: Vec<u64>,
     /// What comes behind it in its stream.
-    behind: Place,
+    behind: StreamPosition,
 }
 
 impl Droppable {
@@ -180,7 +176,7 @@ impl Droppable {
         &self,
         (storage, door): (StorageId, &Arc<LaneDoor>),
         mut push: Push,
-        durable_next: Place,
+        durable_next: StreamPosition,
         part: bool,
     ) -> Result<Accepted, Push> {
         let mut accepted = Accepted::default();
@@ -199,7 +195,7 @@ impl Droppable {
         let key = (push.agent.clone(), push.stream.clone());
         let front = lane.fronts.entry(key).or_insert_with(|| {
             let first = push.packets.first();
-            let first = first.map_or(durable_next, |packet| (packet.epoch, packet.sequence));
+            let first = first.map_or(durable_next, |packet| packet.position);
             // What came before the start is not known; the stream goes on where its producer does.
             Front {
                 next: first.max(durable_next),
@@ -261,7 +257,7 @@ impl Droppable {
             lane.waiting.remove(&ordinal);
             if let Some(front) = lane.fronts.get_mut(&key) {
                 front.forget(ordinal);
-                front.lost(place_behind(&entry.push), packets, entry.bytes);
+                front.lost(position_after(&entry.push), packets, entry.bytes);
             }
         }
         self.counters.packets_dropped.add(packets);
@@ -315,7 +311,7 @@ impl Droppable {
     fn hand(self: &Arc<Self>, state: &mut State, ordinal: u64) -> Option<Handed> {
         let entry = state.queue.remove(&ordinal)?;
         let key = (entry.push.agent.clone(), entry.push.stream.clone());
-        let behind = place_behind(&entry.push);
+        let behind = position_after(&entry.push);
         let mut gaps = Gaps::Taken;
         state.under_way += entry.bytes;
         if let Some(lane) = state.lanes.get_mut(&entry.storage) {
@@ -347,19 +343,21 @@ impl Droppable {
 
     /// Notes that an agent pushes into a stream and waits; gives the place behind what was not
     /// kept of it, where the stream may go on behind a gap.
-    pub(crate) fn pass(&self, storage: StorageId, push: &Push, part: bool) -> Option<Place> {
+    pub(crate) fn pass(
+        &self,
+        storage: StorageId,
+        push: &Push,
+        part: bool,
+    ) -> Option<StreamPosition> {
         let mut state = self.state.lock();
         let lane = state.lanes.get_mut(&storage)?;
         let key = (push.agent.clone(), push.stream.clone());
         let front = lane.fronts.get_mut(&key)?;
         let next = front.next;
         let first = push.packets.first()?;
-        let follows = (first.epoch, first.sequence) <= next
-            || (first.epoch > next.0 && first.sequence == 0)
-            || part;
-        if follows {
-            front.next = next.max(place_behind(push));
-            front.handed = front.handed.max(place_behind(push));
+        if part || !matches!(first.position.follows(next), Err(OutOfOrder::Gap { .. })) {
+            front.next = next.max(position_after(push));
+            front.handed = front.handed.max(position_after(push));
         }
         Some(front.lost_until)
     }
@@ -411,8 +409,8 @@ impl Droppable {
                 stream: stream.clone(),
                 packets: front.dropped_packets,
                 bytes: front.dropped_bytes,
-                next_epoch: front.next.0,
-                next_sequence: front.next.1,
+                next_epoch: front.next.epoch,
+                next_sequence: front.next.sequence,
             })
             .collect();
         dropped.sort_by(|a, b| (&a.agent, &a.stream).cmp(&(&b.agent, &b.stream)));
@@ -442,7 +440,7 @@ impl Front {
         debug_assert_eq!(first, Some(ordinal), "a stream keeps its order");
     }
 
-    fn lost(&mut self, until: Place, packets: u64, bytes: u64) {
+    fn lost(&mut self, until: StreamPosition, packets: u64, bytes: u64) {
         self.lost_until = self.lost_until.max(until);
         self.dropped_packets += packets;
         self.dropped_bytes += bytes;
@@ -453,8 +451,8 @@ impl Front {
         if accepted.refused.is_some() {
             return false;
         }
-        let place = (packet.epoch, packet.sequence);
-        let is_new = match self.judge(place, part) {
+        let position = packet.position;
+        let is_new = match self.judge(position, part) {
             Ok(is_new) => is_new,
             Err(error) => {
                 accepted.refused = Some(error);
@@ -462,54 +460,35 @@ impl Front {
             }
         };
         if is_new {
-            self.next = behind(place);
+            self.next = position.next();
         }
         accepted.packets.push(AcceptedPacket {
-            epoch: place.0,
-            sequence: place.1,
+            position,
             is_duplicate: !is_new,
         });
         is_new
     }
 
     /// Whether a packet is new; a gap is refused unless a part of the stream is taken.
-    fn judge(&self, place: Place, part: bool) -> Result<bool, StorageError> {
-        let (epoch, found) = place;
-        let (current, next) = self.next;
-        if epoch < current {
-            return Err(StorageError::EpochStale {
-                current,
-                found: epoch,
-            });
+    fn judge(&self, position: StreamPosition, part: bool) -> Result<bool, StorageError> {
+        match position.follows(self.next) {
+            Ok(Arrival::Next) => Ok(true),
+            // All that follows what the writer has was dropped: it may come again.
+            Ok(Arrival::Duplicate) => Ok(self.waiting.is_empty() && position >= self.handed),
+            Err(OutOfOrder::Gap { .. }) if part => Ok(true),
+            Err(error) => Err(error.into()),
         }
-        let expected = if epoch == current { next } else { 0 };
-        if found < expected {
-            // All behind what the writer has was dropped: it may come again.
-            return Ok(self.waiting.is_empty() && place >= self.handed);
-        }
-        if found > expected && !part {
-            return Err(StorageError::SequenceGap {
-                epoch,
-                expected,
-                found,
-            });
-        }
-        Ok(true)
     }
 }
 
-/// The place behind the last packet of a push.
-fn place_behind(push: &Push) -> Place {
+/// The position that follows the last packet of a push.
+fn position_after(push: &Push) -> StreamPosition {
     let last = push.packets.last();
-    last.map_or((0, 0), |last| behind((last.epoch, last.sequence)))
+    last.map_or(StreamPosition::default(), |last| last.position.next())
 }
 
 fn size_of(packet: &NewPacket) -> u64 {
     packet.payload.len() as u64
-}
-
-fn behind((epoch, sequence): Place) -> Place {
-    (epoch, sequence.saturating_add(1))
 }
 
 impl UnderWay {

@@ -2,7 +2,9 @@
 
 use std::{io, path::PathBuf};
 
-use storage_format::{AgentId, FormatError, Kind, StorageId, StreamId, storage_file::StorageState};
+use storage_format::{
+    AgentId, FormatError, Kind, OutOfOrder, StorageId, StreamId, storage_file::StorageState,
+};
 
 /// A refusal or a failure. A request that gets one changed nothing.
 #[derive(Debug, thiserror::Error)]
@@ -235,6 +237,23 @@ pub enum StorageError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl From<OutOfOrder> for StorageError {
+    fn from(error: OutOfOrder) -> Self {
+        match error {
+            OutOfOrder::Gap {
+                epoch,
+                expected,
+                found,
+            } => Self::SequenceGap {
+                epoch,
+                expected,
+                found,
+            },
+            OutOfOrder::StaleEpoch { current, found } => Self::EpochStale { current, found },
+        }
+    }
 }
 
 impl StorageError {

@@ -59,8 +59,8 @@ pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
     Created, Engine, Export, FileInfo, LabelTypeInfo, LeafInfo, LeafPackets, NewStorage,
-    NextSequence, PacketInfo, Page, PendingPush, ServedFile, StorageFilter, StorageInfo,
-    StorageLabel, StorageLeaves, StoragePatch, check_archive,
+    PacketInfo, Page, PendingPush, ServedFile, StorageFilter, StorageInfo, StorageLabel,
+    StorageLeaves, StoragePatch, check_archive,
 };
 pub use error::StorageError;
 pub use io::ring::{Kept, Ring, RingPacket};

@@ -9,7 +9,7 @@ use rustix::{
 use storage_format::{
     FormatError, FormatErrorKind, LeafId, StorageId,
     checksum::{crc32c, crc32c_combine},
-    frame::{FrameHeader, HEADER_BYTES, Place},
+    frame::{FrameHeader, FrameLocation, HEADER_BYTES},
     index_part::PacketEntry,
 };
 
@@ -90,7 +90,7 @@ impl FrameScanner {
         if start >= self.end {
             return Ok(None);
         }
-        let place = Place {
+        let place = FrameLocation {
             storage: self.storage,
             leaf: self.leaf,
             offset: start,
@@ -195,7 +195,7 @@ impl FrameScanner {
                     break;
                 };
                 let offset = at + start as u64;
-                let place = Place {
+                let place = FrameLocation {
                     storage,
                     leaf,
                     offset,
@@ -236,7 +236,7 @@ impl FrameScanner {
 
 #[cfg(test)]
 mod tests {
-    use storage_format::{Codec, frame::Facts};
+    use storage_format::{Codec, StreamPosition, frame::Facts};
 
     use std::os::unix::fs::FileExt;
 
@@ -254,14 +254,13 @@ mod tests {
             stored_size: 1,
             raw_size: 1,
             number: 0,
-            epoch: 0,
-            sequence: 0,
+            position: StreamPosition::default(),
             arrival: 0,
             facts: Facts::default(),
             stored_checksum: 0,
             raw_checksum: 0,
         };
-        let place = Place {
+        let place = FrameLocation {
             storage: storage(),
             leaf: LEAF,
             offset,

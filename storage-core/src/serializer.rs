@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use storage_format::{
-    Codec,
+    Codec, StreamPosition,
     checksum::crc32c,
     frame::{Facts, FrameHeader},
 };
@@ -23,8 +23,7 @@ const WAITING_JOBS_PER_SERIALIZER: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Numbered {
     pub(crate) number: u64,
-    pub(crate) epoch: u64,
-    pub(crate) sequence: u64,
+    pub(crate) position: StreamPosition,
     pub(crate) arrival: i64,
     pub(crate) facts: Facts,
     pub(crate) raw: Bytes,
@@ -121,8 +120,7 @@ pub(crate) fn serialize(packet: Numbered, codec: Codec, level: i32) -> Frame {
         stored_size: u32::try_from(payload.len()).expect("not longer than the packet"),
         raw_size: u32::try_from(packet.raw.len()).expect("checked when the packet was taken"),
         number: packet.number,
-        epoch: packet.epoch,
-        sequence: packet.sequence,
+        position: packet.position,
         arrival: packet.arrival,
         facts: packet.facts,
         stored_checksum,

@@ -9,8 +9,8 @@ use storage_core::{
     Selection, StorageError,
 };
 use storage_format::{
-    AgentId, Codec, Kind, LeafType, StorageId, StreamId, agent_file::StreamSpec, frame::Facts,
-    storage_file::StorageState,
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition, agent_file::StreamSpec,
+    frame::Facts, storage_file::StorageState,
 };
 
 fn config(folder: &Path, io: IoChoice) -> EngineConfig {
@@ -75,7 +75,11 @@ fn packet(epoch: u64, sequence: u64) -> NewPacket {
         time_span: Some((begin, begin + 999_999)),
         ..Facts::default()
     };
-    NewPacket::new(epoch, sequence, payload(sequence), facts)
+    NewPacket::new(
+        StreamPosition::new(epoch, sequence),
+        payload(sequence),
+        facts,
+    )
 }
 
 async fn push(
@@ -128,14 +132,14 @@ async fn check_packets(engine: &Engine, storage: StorageId, count: u64) {
                 .unwrap();
             assert_eq!(
                 bytes,
-                payload(packet.entry.sequence),
+                payload(packet.entry.position.sequence),
                 "packet {}",
                 packet.entry.number
             );
             by_stream
                 .entry(packet.stream.to_string())
                 .or_default()
-                .push(packet.entry.sequence);
+                .push(packet.entry.position.sequence);
         }
         match page.next {
             None => break,
@@ -229,7 +233,7 @@ async fn acknowledged_packets_survive_a_crash() {
     check_packets(&engine, storage, 80).await;
     for (name, _) in BOTH {
         let next = engine
-            .next_sequence(storage, &agent(), &stream(name))
+            .next_position(storage, &agent(), &stream(name))
             .await
             .unwrap();
         assert_eq!((next.epoch, next.sequence), (0, 80));
@@ -316,7 +320,7 @@ async fn parts_of_the_index_are_combined_with_the_live_tree() {
     let found: Vec<_> = found
         .items
         .iter()
-        .map(|packet| packet.entry.sequence)
+        .map(|packet| packet.entry.position.sequence)
         .collect();
     assert_eq!(found, (20..30).collect::<Vec<_>>());
     let copy = copy_of_running(folder.path());
@@ -361,7 +365,13 @@ async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
     let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH[..1]).await;
     let small: Vec<_> = (0..3)
-        .map(|sequence| NewPacket::new(0, sequence, Bytes::from(vec![b'x'; 40]), Facts::default()))
+        .map(|sequence| {
+            NewPacket::new(
+                StreamPosition::new(0, sequence),
+                Bytes::from(vec![b'x'; 40]),
+                Facts::default(),
+            )
+        })
         .collect();
     assert!(
         push(&engine, storage, "array", small)
@@ -492,7 +502,7 @@ async fn packets_that_compress_well_are_cut_into_runs_by_what_they_expand_to() {
     let storage = prepare(&engine, &[("zeros", LeafType::Array)]).await;
     for sequence in 0..12 {
         let zeros = Bytes::from(vec![0; 1 << 20]);
-        let packet = NewPacket::new(0, sequence, zeros, Facts::default());
+        let packet = NewPacket::new(StreamPosition::new(0, sequence), zeros, Facts::default());
         let outcome = push(&engine, storage, "zeros", vec![packet]).await;
         assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
     }

@@ -8,7 +8,7 @@ use storage_core::{
     AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, Selection,
 };
 use storage_format::{
-    AgentId, Codec, Kind, LeafType, StorageId, agent_file::StreamSpec, frame::Facts,
+    AgentId, Codec, Kind, LeafType, StorageId, StreamPosition, agent_file::StreamSpec, frame::Facts,
 };
 
 async fn engine(folder: &std::path::Path, io: IoChoice) -> Engine {
@@ -55,8 +55,7 @@ async fn push(engine: &Engine, storage: StorageId, count: u64) {
             agent: agent(),
             stream: "s".parse().unwrap(),
             packets: vec![NewPacket::new(
-                1,
-                sequence,
+                StreamPosition::new(1, sequence),
                 payload.into(),
                 Facts::default(),
             )],
@@ -267,8 +266,7 @@ async fn writes_and_syncs_count_the_requests_they_serve() {
             agent: agent(),
             stream: "s".parse().unwrap(),
             packets: vec![NewPacket::new(
-                1,
-                sequence,
+                StreamPosition::new(1, sequence),
                 payload.into(),
                 Facts::default(),
             )],

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::{
-    FormatError, FormatErrorKind,
+    FormatError, FormatErrorKind, StreamPosition,
     checksum::crc32c,
     layout::{check_sum, get_u32, get_u64, put},
     limits::PACKET_BYTES_MAX,
@@ -31,22 +31,19 @@ pub struct RecordHeader {
     pub length: u32,
     /// CRC32C of the payload.
     pub checksum: u32,
-    /// Producer epoch.
-    pub epoch: u64,
-    /// Producer sequence.
-    pub sequence: u64,
+    /// Position of the packet in its stream.
+    pub position: StreamPosition,
 }
 
 impl RecordHeader {
     /// The header of `payload`, whose length the caller keeps within [`PACKET_BYTES_MAX`].
     #[must_use]
-    pub fn of(payload: &[u8], epoch: u64, sequence: u64) -> Self {
+    pub fn of(payload: &[u8], position: StreamPosition) -> Self {
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         Self {
             length,
             checksum: crc32c(payload),
-            epoch,
-            sequence,
+            position,
         }
     }
 
@@ -56,8 +53,8 @@ impl RecordHeader {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         put(&mut bytes, 0, self.length.to_le_bytes());
         put(&mut bytes, 4, self.checksum.to_le_bytes());
-        put(&mut bytes, 8, self.epoch.to_le_bytes());
-        put(&mut bytes, 16, self.sequence.to_le_bytes());
+        put(&mut bytes, 8, self.position.epoch.to_le_bytes());
+        put(&mut bytes, 16, self.position.sequence.to_le_bytes());
         bytes
     }
 
@@ -69,8 +66,7 @@ impl RecordHeader {
         let header = Self {
             length: get_u32(bytes, 0),
             checksum: get_u32(bytes, 4),
-            epoch: get_u64(bytes, 8),
-            sequence: get_u64(bytes, 16),
+            position: StreamPosition::new(get_u64(bytes, 8), get_u64(bytes, 16)),
         };
         match header.length {
             0 => Err(FormatError::new(

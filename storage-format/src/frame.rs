@@ -28,7 +28,7 @@
 //! ```
 
 use crate::{
-    Codec, FormatError, FormatErrorKind, LeafId, StorageId,
+    Codec, FormatError, FormatErrorKind, LeafId, StorageId, StreamPosition,
     checksum::{crc32c, crc32c_append},
     layout::{check_sum, get, get_i64, get_u32, get_u64, put},
     limits::PACKET_BYTES_MAX,
@@ -85,9 +85,9 @@ impl Facts {
     }
 }
 
-/// Where a frame stands; part of its checksum.
+/// Location of a frame; its checksum covers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct FrameLocation {
     /// The storage.
     pub storage: StorageId,
     /// The leaf.
@@ -107,10 +107,8 @@ pub struct FrameHeader {
     pub raw_size: u32,
     /// Number of the packet in the storage.
     pub number: u64,
-    /// Producer epoch.
-    pub epoch: u64,
-    /// Producer sequence.
-    pub sequence: u64,
+    /// Position of the packet in its stream.
+    pub position: StreamPosition,
     /// When the packet arrived, ns since the epoch.
     pub arrival: i64,
     /// What is known of the packet.
@@ -122,9 +120,9 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The bytes of the header at `place`.
+    /// The bytes of the header at `location`.
     #[must_use]
-    pub fn encode(&self, place: Place) -> [u8; HEADER_BYTES] {
+    pub fn encode(&self, location: FrameLocation) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let facts = self.facts;
         put(&mut bytes, 0, MAGIC);
@@ -133,8 +131,8 @@ impl FrameHeader {
         put(&mut bytes, 8, self.stored_size.to_le_bytes());
         put(&mut bytes, 12, self.raw_size.to_le_bytes());
         put(&mut bytes, 16, self.number.to_le_bytes());
-        put(&mut bytes, 24, self.epoch.to_le_bytes());
-        put(&mut bytes, 32, self.sequence.to_le_bytes());
+        put(&mut bytes, 24, self.position.epoch.to_le_bytes());
+        put(&mut bytes, 32, self.position.sequence.to_le_bytes());
         let (begin, end) = facts.time_span.unwrap_or((0, 0));
         put(&mut bytes, 40, begin.to_le_bytes());
         put(&mut bytes, 48, end.to_le_bytes());
@@ -144,21 +142,21 @@ impl FrameHeader {
         put(&mut bytes, 72, self.stored_checksum.to_le_bytes());
         put(&mut bytes, 76, self.raw_checksum.to_le_bytes());
         put(&mut bytes, 80, facts.time_basis.unwrap_or(0).to_le_bytes());
-        let checksum = header_checksum(&bytes, place);
+        let checksum = header_checksum(&bytes, location);
         put(&mut bytes, CHECKSUM, checksum.to_le_bytes());
         bytes
     }
 
-    /// Reads the header at the start of `bytes`, which lie at `place`.
+    /// Reads the header at the start of `bytes`, which are at `location`.
     ///
     /// # Errors
     /// When the bytes are too few, are no frame, are damaged or belong to another place; offsets
     /// in the error count from the start of the data file.
-    pub fn decode(bytes: &[u8], place: Place) -> Result<Self, FormatError> {
-        Self::decode_here(bytes, place).map_err(|error| error.shifted(place.offset))
+    pub fn decode(bytes: &[u8], location: FrameLocation) -> Result<Self, FormatError> {
+        Self::decode_here(bytes, location).map_err(|error| error.shifted(location.offset))
     }
 
-    fn decode_here(bytes: &[u8], place: Place) -> Result<Self, FormatError> {
+    fn decode_here(bytes: &[u8], location: FrameLocation) -> Result<Self, FormatError> {
         if bytes.len() < HEADER_BYTES {
             return Err(FormatError::truncated(WHAT, HEADER_BYTES, bytes.len()));
         }
@@ -167,7 +165,12 @@ impl FrameHeader {
             return Err(FormatError::new(WHAT, 0, FormatErrorKind::Magic));
         }
         let stored = get_u32(bytes, CHECKSUM);
-        check_sum(WHAT, CHECKSUM as u64, stored, header_checksum(bytes, place))?;
+        check_sum(
+            WHAT,
+            CHECKSUM as u64,
+            stored,
+            header_checksum(bytes, location),
+        )?;
         let fault = |name, offset| FormatError::new(WHAT, offset, FormatErrorKind::Field { name });
         let span = (get_i64(bytes, 40), get_i64(bytes, 48));
         if span.0 > span.1 {
@@ -178,8 +181,7 @@ impl FrameHeader {
             stored_size: get_u32(bytes, 8),
             raw_size: get_u32(bytes, 12),
             number: get_u64(bytes, 16),
-            epoch: get_u64(bytes, 24),
-            sequence: get_u64(bytes, 32),
+            position: StreamPosition::new(get_u64(bytes, 24), get_u64(bytes, 32)),
             arrival: get_i64(bytes, 56),
             facts: Facts {
                 time_span: Some(span),
@@ -229,10 +231,10 @@ pub const fn frame_bytes(stored_size: u32) -> u64 {
     (HEADER_BYTES as u64 + stored_size as u64).next_multiple_of(ALIGNMENT as u64)
 }
 
-fn header_checksum(bytes: &[u8], place: Place) -> u32 {
+fn header_checksum(bytes: &[u8], location: FrameLocation) -> u32 {
     let mut domain = [0; 32];
-    put(&mut domain, 0, *place.storage.as_bytes());
-    put(&mut domain, 16, place.leaf.0.to_le_bytes());
-    put(&mut domain, 24, place.offset.to_le_bytes());
+    put(&mut domain, 0, *location.storage.as_bytes());
+    put(&mut domain, 16, location.leaf.0.to_le_bytes());
+    put(&mut domain, 24, location.offset.to_le_bytes());
     crc32c_append(crc32c(&get::<CHECKSUM>(bytes, 0)), &domain)
 }

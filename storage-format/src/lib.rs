@@ -33,6 +33,7 @@ mod layout;
 pub mod limits;
 pub mod local_file;
 pub mod paths;
+mod position;
 pub mod ring_block;
 pub mod storage_file;
 mod time_basis;
@@ -41,6 +42,7 @@ pub use descriptor::{Descriptor, DescriptorError};
 pub use error::{FormatError, FormatErrorKind};
 pub use id::{AgentId, IdError, LeafId, StorageId, StreamId};
 pub use kind::{Codec, Kind, LeafType, UnknownName};
+pub use position::{Arrival, OutOfOrder, StreamPosition};
 pub use time_basis::TimeBasis;
 
 /// Version of every layout in this crate; written into each file and checked on reading.

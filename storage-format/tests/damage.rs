@@ -9,7 +9,7 @@ use storage_format::{
     agent_file::AgentFile,
     batch::RecordHeader,
     data_file::{self, DataFileHeader},
-    frame::{FrameHeader, Place},
+    frame::{FrameHeader, FrameLocation},
     index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, TimeBases, Trailer},
     label_file::LabelFile,
     local_file::LocalFile,
@@ -31,7 +31,7 @@ fn golden(name: &str) -> Vec<u8> {
 fn read_data(bytes: &[u8]) -> Result<(), String> {
     DataFileHeader::decode(bytes).map_err(|error| error.to_string())?;
     let offset = data_file::HEADER_BYTES as u64;
-    let place = Place {
+    let place = FrameLocation {
         storage: storage(),
         leaf: LeafId(0x0123_4567_89ab_cdef),
         offset,
@@ -153,7 +153,7 @@ fn every_truncation_and_every_extension_is_noticed() {
 #[test]
 fn a_frame_in_the_wrong_place_is_noticed() {
     let bytes = &golden("data.itdata")[512..];
-    let right = Place {
+    let right = FrameLocation {
         storage: storage(),
         leaf: LeafId(0x0123_4567_89ab_cdef),
         offset: 512,
@@ -161,15 +161,15 @@ fn a_frame_in_the_wrong_place_is_noticed() {
     assert!(FrameHeader::decode(bytes, right).is_ok());
     let other = StorageId::from_bytes([7; 16]);
     for wrong in [
-        Place {
+        FrameLocation {
             storage: other,
             ..right
         },
-        Place {
+        FrameLocation {
             leaf: LeafId(1),
             ..right
         },
-        Place {
+        FrameLocation {
             offset: 520,
             ..right
         },

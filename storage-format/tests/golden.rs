@@ -7,12 +7,12 @@
 use std::{collections::BTreeMap, path::Path};
 
 use storage_format::{
-    Codec, FORMAT_VERSION, Kind, LeafId, LeafType, StorageId,
+    Codec, FORMAT_VERSION, Kind, LeafId, LeafType, StorageId, StreamPosition,
     agent_file::{AgentFile, StreamSpec},
     batch::RecordHeader,
     checksum::crc32c,
     data_file::{self, Bucket, DataFileHeader, LeafPath},
-    frame::{Facts, FrameHeader, Place},
+    frame::{Facts, FrameHeader, FrameLocation},
     index_part::{
         ArrayBlock, Footer, IndexPartBuilder, IndexPartHeader, LeafNumbers, NewLeaf, PacketEntry,
         TRAILER_BYTES, TimeBases, Trailer,
@@ -67,8 +67,7 @@ fn frame_header() -> FrameHeader {
         stored_size: PAYLOAD.len() as u32,
         raw_size: PAYLOAD.len() as u32,
         number: 41,
-        epoch: 7,
-        sequence: 3,
+        position: StreamPosition::new(7, 3),
         arrival: 1_700_000_000_999_999_999,
         facts: facts(),
         stored_checksum: crc32c(PAYLOAD),
@@ -76,9 +75,9 @@ fn frame_header() -> FrameHeader {
     }
 }
 
-fn frame_place() -> Place {
+fn frame_place() -> FrameLocation {
     let offset = data_file::HEADER_BYTES as u64;
-    Place {
+    FrameLocation {
         storage: storage(),
         leaf: data_header().leaf,
         offset,
@@ -110,8 +109,7 @@ fn entry(number: u64) -> PacketEntry {
         offset: 600 + 128 * number,
         stored_size: 31,
         raw_size: 62,
-        epoch: 7,
-        sequence: number,
+        position: StreamPosition::new(7, number),
         facts: Facts {
             lost: Some(2),
             ..facts()
@@ -150,8 +148,8 @@ fn index_part(entries: &[PacketEntry]) -> Vec<u8> {
     let numbers = LeafNumbers {
         first: 0,
         last: 5,
-        first_sequence: (7, 0),
-        last_sequence: (7, 5),
+        first_position: StreamPosition::new(7, 0),
+        last_position: StreamPosition::new(7, 5),
     };
     let header = IndexPartHeader {
         storage: storage(),
@@ -230,7 +228,9 @@ fn local_file() -> LocalFile {
 }
 
 fn batch() -> Vec<u8> {
-    let mut bytes = RecordHeader::of(PAYLOAD, 7, 3).encode().to_vec();
+    let mut bytes = RecordHeader::of(PAYLOAD, StreamPosition::new(7, 3))
+        .encode()
+        .to_vec();
     bytes.extend(PAYLOAD);
     bytes
 }
@@ -312,7 +312,7 @@ fn check_index_part(name: &str, entries: &[PacketEntry]) {
         let block = ArrayBlock::new(block, &bases).unwrap();
         assert_eq!(block.find_number(5), Some(block.len() - 1));
         assert_eq!(block.find_number(4), None);
-        assert_eq!(block.find_sequence(7, 2), Some(1));
+        assert_eq!(block.find_position(StreamPosition::new(7, 2)), Some(1));
         assert_eq!(block.first_at_or_after_number(3), 2);
         assert_eq!(block.facts(2), entries[2].facts);
         (0..block.len()).map(|at| block.get(at).unwrap()).collect()
@@ -361,7 +361,7 @@ fn label_file() -> LabelFile {
 fn batches_keep_their_bytes() {
     check(
         "push.batch",
-        &RecordHeader::of(PAYLOAD, 7, 3),
+        &RecordHeader::of(PAYLOAD, StreamPosition::new(7, 3)),
         &batch(),
         |bytes| {
             let header = RecordHeader::decode(bytes[..24].try_into().unwrap()).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn read_streams(server: &harness::Server, storage: &str, mount: &Path
             let stored = cut(&found, entry.offset, entry.stored_size);
             packets.push((
                 stream.clone(),
-                (entry.epoch, entry.sequence),
+                (entry.position.epoch, entry.position.sequence),
                 decoded(entry, stored),
             ));
         }

@@ -2,6 +2,7 @@ use bytes::{Bytes, BytesMut};
 use reqwest::{Method, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use storage_format::StreamPosition;
 use storage_format::batch::{MEDIA_TYPE, RECORD_HEADER_BYTES, RecordHeader};
 use uuid::Uuid;
 
@@ -288,7 +289,9 @@ impl Client {
 fn batch_chunks(epoch: u64, sequence: u64, packets: &[Bytes]) -> Vec<Bytes> {
     let mut headers = BytesMut::with_capacity(packets.len() * RECORD_HEADER_BYTES);
     for (packet, sequence) in packets.iter().zip(sequence..) {
-        headers.extend_from_slice(&RecordHeader::of(packet, epoch, sequence).encode());
+        headers.extend_from_slice(
+            &RecordHeader::of(packet, StreamPosition::new(epoch, sequence)).encode(),
+        );
     }
     let mut headers = headers.freeze();
     let records = packets

@@ -157,8 +157,8 @@ fn sequences(body: &Bytes) -> Vec<u64> {
         let header = RecordHeader::decode(header).unwrap();
         let (payload, tail) = tail.split_at(header.length as usize);
         header.check(payload).unwrap();
-        assert_eq!(header.epoch, 7);
-        sequences.push(header.sequence);
+        assert_eq!(header.position.epoch, 7);
+        sequences.push(header.position.sequence);
         rest = tail;
     }
     sequences

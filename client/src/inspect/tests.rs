@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use storage_format::index_part::{IndexPartBuilder, LeafNumbers, NewLeaf};
 use storage_format::storage_file::Totals;
-use storage_format::{Codec, Kind, LeafId, LeafType, StorageId};
+use storage_format::{Codec, Kind, LeafId, LeafType, StorageId, StreamPosition};
 
 use super::*;
 
@@ -39,14 +39,13 @@ fn data_file(payloads: &[&[u8]]) -> Vec<u8> {
             stored_size: payload.len() as u32,
             raw_size: payload.len() as u32,
             number,
-            epoch: 7,
-            sequence: number,
+            position: StreamPosition::new(7, number),
             arrival: 9,
             facts: Facts::default(),
             stored_checksum: crc32c(payload),
             raw_checksum: crc32c(payload),
         };
-        let place = Place {
+        let place = FrameLocation {
             storage: storage(),
             leaf,
             offset: bytes.len() as u64,
@@ -124,8 +123,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
         offset: 600,
         stored_size: 3,
         raw_size: 3,
-        epoch: 7,
-        sequence: 0,
+        position: StreamPosition::new(7, 0),
         facts: Facts {
             time_span: Some((1, 2)),
             events: Some(4),
@@ -145,8 +143,8 @@ fn an_index_part_shows_its_leaves_and_packets() {
         numbers: LeafNumbers {
             first: 11,
             last: 11,
-            first_sequence: (7, 0),
-            last_sequence: (7, 0),
+            first_position: StreamPosition::new(7, 0),
+            last_position: StreamPosition::new(7, 0),
         },
     });
     let (bytes, footer, _) = builder.finish();

@@ -69,7 +69,7 @@ impl Model {
             let head = rest.split_to(RECORD_HEADER_BYTES);
             let header = RecordHeader::decode(&head[..].try_into().unwrap()).unwrap();
             let payload = rest.split_to(header.length as usize);
-            let key = (header.epoch, header.sequence);
+            let key = (header.position.epoch, header.position.sequence);
             let newest = stream.last_key_value().map(|(key, _)| *key);
             let duplicate = match stream.get(&key) {
                 Some(first) => {

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use storage_format::Codec;
 use storage_format::checksum::{crc32c, crc32c_append};
-use storage_format::frame::{FrameHeader, HEADER_BYTES, Place};
+use storage_format::frame::{FrameHeader, FrameLocation, HEADER_BYTES};
 
 use super::Leaf;
 use crate::{Fetch, ReadError};
@@ -161,7 +161,7 @@ impl<'l> Frames<'l> {
     }
 
     fn header(&self, bytes: &[u8], offset: u64) -> Result<FrameHeader, ReadError> {
-        let place = Place {
+        let place = FrameLocation {
             storage: self.leaf.storage,
             leaf: self.leaf.leaf,
             offset,

@@ -11,8 +11,8 @@ use query_language::{FieldPath, Query};
 use row_formats::{Columns, Ndjson, write_group_ndjson};
 use storage_format::checksum::crc32c;
 use storage_format::data_file::{DataFileHeader, LeafPath};
-use storage_format::frame::{Facts, FrameHeader, Place};
-use storage_format::{Codec, Kind, LeafId, LeafType, StorageId};
+use storage_format::frame::{Facts, FrameHeader, FrameLocation};
+use storage_format::{Codec, Kind, LeafId, LeafType, StorageId, StreamPosition};
 
 use super::*;
 use crate::{ChunkSource, Limits, Report, Request, count, group_by, write_rows};
@@ -79,14 +79,13 @@ fn leaf_of(leaf: u64, packets: &[Vec<u8>], codec: Codec) -> (Leaf, Vec<u8>, Vec<
             stored_size: stored.len() as u32,
             raw_size: packet.len() as u32,
             number,
-            epoch: 1,
-            sequence: number,
+            position: StreamPosition::new(1, number),
             arrival: 1,
             facts: Facts::default(),
             stored_checksum: crc32c(&stored),
             raw_checksum: crc32c(packet),
         };
-        let place = Place {
+        let place = FrameLocation {
             storage,
             leaf: LeafId(leaf),
             offset: bytes.len() as u64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use storage_format::StreamPosition;
 
 use bytes::Bytes;
 use chunk_index::Sketch;
@@ -98,7 +99,7 @@ fn packet(spans: &[TestSpan], arrival: u64) -> Packet {
         agent: "shop".parse().unwrap(),
         stream: "traces".parse().unwrap(),
         kind: Kind::Otlp,
-        place: None,
+        position: None,
         facts: Facts {
             time_span: builder.time_span(),
             ..Facts::default()
@@ -113,7 +114,7 @@ fn lines(text: &'static str) -> Packet {
     Packet {
         kind: Kind::Dft,
         stream: "lines".parse().unwrap(),
-        place: Some((3, 5)),
+        position: Some(StreamPosition::new(3, 5)),
         facts: Facts::default(),
         payload: Bytes::from_static(text.as_bytes()),
         ..packet(&[], 0)
@@ -384,8 +385,8 @@ fn packets_of_other_kinds_go_through_too() {
         r#"[{{"type":"query","query":"dur == 7",{saver}}}]"#
     ));
     assert_eq!(
-        (kept[0].payload.clone(), kept[0].place),
-        (packet.payload.clone(), Some((3, 5)))
+        (kept[0].payload.clone(), kept[0].position),
+        (packet.payload.clone(), Some(StreamPosition::new(3, 5)))
     );
     assert!(
         written(&format!(

@@ -15,7 +15,7 @@ use ctf::{EventReader, Plan};
 use parking_lot::Mutex;
 use query_language::{FieldId, FieldPath, FieldTable, Number};
 use storage_format::frame::Facts;
-use storage_format::{Kind, TimeBasis};
+use storage_format::{Kind, StreamPosition, TimeBasis};
 use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
 use trace_kinds::io_trace::IoTraceDecoder;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
@@ -102,7 +102,8 @@ pub(super) struct StreamFacts<'a> {
 
 impl StreamFacts<'_> {
     /// The facts of one packet.
-    pub(super) fn of(&mut self, epoch: u64, sequence: u64, packet: &Bytes) -> Facts {
+    pub(super) fn of(&mut self, position: StreamPosition, packet: &Bytes) -> Facts {
+        let StreamPosition { epoch, sequence } = position;
         let known = match self.memory {
             // Nothing came before the first packet of an epoch.
             _ if sequence == 0 => (Some(0), Some(TimeUnit::default())),

@@ -184,7 +184,7 @@ impl TraceRequests {
             agent: part.agent.id,
             stream: self.stream.clone(),
             kind: Kind::Otlp,
-            place: None,
+            position: None,
             payload: part.payload,
             facts: part.facts,
             arrival: self.engine.now_ns(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{HeaderMap, header};
 use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
-use storage_format::{Kind, batch};
+use storage_format::{Kind, StreamPosition, batch};
 use trace_kinds::StreamContext;
 
 use super::encoding::Encoding;
@@ -85,10 +85,10 @@ impl Pusher {
             let source = Source::new(body, encoding, window, "body", max)?;
             self.push_many(&target, kind, source, waits).await
         } else {
-            let place = place(headers)?;
+            let position = position(headers)?;
             let max = self.limits.packet_bytes_max;
             let source = Source::new(body, encoding, window, "packet", max)?;
-            self.push_one(&target, kind, place, source, waits).await
+            self.push_one(&target, kind, position, source, waits).await
         }
     }
 
@@ -108,7 +108,7 @@ impl Pusher {
         &self,
         target: &Target,
         kind: Kind,
-        (epoch, sequence): (u64, u64),
+        position: StreamPosition,
         source: Source,
         waits: bool,
     ) -> Result<Receipts, Problem> {
@@ -124,16 +124,16 @@ impl Pusher {
             false => Receipts::accepted_only(),
         };
         if self.bench.discard {
-            receipts.add_not_durable(epoch, sequence);
+            receipts.add_not_durable(position);
             return Ok(receipts);
         }
         let (mut facts, _) = self.reader(target, kind).await?;
-        let facts = facts.of(epoch, sequence, &payload);
+        let facts = facts.of(position, &payload);
         let (permit, _held) = room.into_permit();
         let push = Push {
             agent: target.agent.clone(),
             stream: target.stream.clone(),
-            packets: vec![NewPacket::new(epoch, sequence, payload, facts)],
+            packets: vec![NewPacket::new(position, payload, facts)],
             permit,
         };
         if waits {
@@ -214,11 +214,10 @@ impl Batch<'_> {
             self.make_room(length).await?;
             let payload = self.records.payload(&header).await?;
             self.group_bytes += length;
-            let (epoch, sequence) = (header.epoch, header.sequence);
-            let facts = self.facts.of(epoch, sequence, &payload);
+            let position = header.position;
+            let facts = self.facts.of(position, &payload);
             self.group.push(NewPacket {
-                epoch,
-                sequence,
+                position,
                 payload,
                 // Checked when the record was taken.
                 checksum: header.checksum,
@@ -276,7 +275,7 @@ impl Batch<'_> {
         self.pusher.arrived(packets.len() as u64, bytes);
         if self.pusher.bench.discard {
             for packet in &packets {
-                self.receipts.add_not_durable(packet.epoch, packet.sequence);
+                self.receipts.add_not_durable(packet.position);
             }
             return Ok(());
         }
@@ -363,8 +362,8 @@ pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
     preferences.any(|each| each.trim_ascii().eq_ignore_ascii_case(b"respond-async"))
 }
 
-/// Epoch and sequence of a single packet.
-pub(super) fn place(headers: &HeaderMap) -> Result<(u64, u64), IngestError> {
+/// Position of a single packet.
+pub(super) fn position(headers: &HeaderMap) -> Result<StreamPosition, IngestError> {
     let number = |name: &'static str| {
         let value = headers.get(name).ok_or(IngestError::Header {
             name,
@@ -378,5 +377,8 @@ pub(super) fn place(headers: &HeaderMap) -> Result<(u64, u64), IngestError> {
                 what: "is no number of 64 bits",
             })
     };
-    Ok((number("tracehold-epoch")?, number("tracehold-sequence")?))
+    Ok(StreamPosition {
+        epoch: number("tracehold-epoch")?,
+        sequence: number("tracehold-sequence")?,
+    })
 }

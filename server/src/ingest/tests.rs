@@ -1,6 +1,7 @@
 //! Bodies as they may come: in any pieces, encoded, cut off, too large, damaged.
 
 use std::io::Write;
+use storage_format::StreamPosition;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use storage_format::batch::RecordHeader;
 
 use super::encoding::Encoding;
 use super::error::IngestError;
-use super::push::{is_batch, place, prefers_async};
+use super::push::{is_batch, position, prefers_async};
 use super::records::Records;
 use super::source::Source;
 
@@ -167,7 +168,8 @@ fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
 #[test]
 fn the_head_of_a_push_is_read() {
     let check = |fields: &[(&'static str, &str)], wanted: Option<(u64, u64)>| {
-        assert_eq!(place(&headers(fields)).ok(), wanted, "{fields:?}");
+        let wanted = wanted.map(|(epoch, sequence)| StreamPosition::new(epoch, sequence));
+        assert_eq!(position(&headers(fields)).ok(), wanted, "{fields:?}");
     };
     let (epoch, sequence) = ("tracehold-epoch", "tracehold-sequence");
     check(
@@ -206,7 +208,7 @@ fn the_head_of_a_push_is_read() {
 
 fn record(epoch: u64, sequence: u64, payload: &[u8]) -> Vec<u8> {
     [
-        &RecordHeader::of(payload, epoch, sequence).encode()[..],
+        &RecordHeader::of(payload, StreamPosition::new(epoch, sequence)).encode()[..],
         payload,
     ]
     .concat()
@@ -228,7 +230,10 @@ fn cut(body: Body, packet_max: u64, count_max: u64) -> (Vec<Packet>, Option<Inge
                 Err(error) => return (packets, Some(error)),
             };
             match records.payload(&header).await {
-                Ok(payload) => packets.push((header.epoch, header.sequence, payload.to_vec())),
+                Ok(payload) => {
+                    let StreamPosition { epoch, sequence } = header.position;
+                    packets.push((epoch, sequence, payload.to_vec()));
+                }
                 Err(error) => return (packets, Some(error)),
             }
         }

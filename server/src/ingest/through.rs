@@ -10,14 +10,14 @@ use http::HeaderMap;
 use recording::{Packet, Recorded, Recorder};
 use storage_core::StorageError;
 use storage_format::frame::Facts;
-use storage_format::{AgentId, Kind, StorageId, StreamId};
+use storage_format::{AgentId, Kind, StorageId, StreamId, StreamPosition};
 use trace_kinds::StreamContext;
 use trace_kinds::dft::TimeUnit;
 
 use super::encoding::Encoding;
 use super::error::IngestError;
 use super::facts::StreamFacts;
-use super::push::{Pusher, is_batch, place, prefers_async};
+use super::push::{Pusher, is_batch, position, prefers_async};
 use super::records::Records;
 use super::room::Room;
 use super::source::Source;
@@ -29,7 +29,7 @@ const WAITING_MAX: usize = 64;
 
 /// A packet that was handed out, and what its storages say.
 struct Waiting {
-    place: (u64, u64),
+    position: StreamPosition,
     recorded: Vec<Recorded>,
 }
 
@@ -81,10 +81,12 @@ impl Pusher {
             },
         };
         if !is_batch(headers)? {
-            let place = place(headers)?;
+            let position = position(headers)?;
             let max = self.limits.packet_bytes_max;
             let source = Source::new(body, encoding, window, "packet", max)?;
-            return self.push_one_through(through, facts, place, source).await;
+            return self
+                .push_one_through(through, facts, position, source)
+                .await;
         }
         let max = self.limits.request_bytes_max;
         let source = Source::new(body, encoding, window, "body", max)?;
@@ -100,11 +102,11 @@ impl Pusher {
                     .await?;
                 let payload = records.payload(&header).await?;
                 self.arrived(1, payload.len() as u64);
-                let place = (header.epoch, header.sequence);
-                let told = facts.of(place.0, place.1, &payload);
+                let position = header.position;
+                let told = facts.of(position, &payload);
                 through.note_unit(facts.unit());
                 let now = self.engine.now_ns();
-                through.take(place, payload, told, now, room).await?;
+                through.take(position, payload, told, now, room).await?;
             }
             Ok(())
         };
@@ -116,7 +118,7 @@ impl Pusher {
         &self,
         mut through: Through<'_>,
         mut facts: StreamFacts<'_>,
-        place: (u64, u64),
+        position: StreamPosition,
         source: Source,
     ) -> Result<Receipts, Problem> {
         let budget = self.engine.budget();
@@ -127,10 +129,10 @@ impl Pusher {
             return Err(IngestError::Empty.into());
         }
         self.arrived(1, payload.len() as u64);
-        let told = facts.of(place.0, place.1, &payload);
+        let told = facts.of(position, &payload);
         through.note_unit(facts.unit());
         let now = self.engine.now_ns();
-        let taken = through.take(place, payload, told, now, room).await;
+        let taken = through.take(position, payload, told, now, room).await;
         through.end(taken).await
     }
 
@@ -165,7 +167,7 @@ impl Through<'_> {
 
     async fn take(
         &mut self,
-        place: (u64, u64),
+        position: StreamPosition,
         payload: Bytes,
         facts: Facts,
         arrival: i64,
@@ -175,7 +177,7 @@ impl Through<'_> {
             agent: self.agent.clone(),
             stream: self.stream.clone(),
             kind: self.kind,
-            place: Some(place),
+            position: Some(position),
             payload,
             facts,
             arrival,
@@ -183,7 +185,7 @@ impl Through<'_> {
         };
         let (permit, _held) = room.into_permit();
         let recorded = self.recorder.push(packet, permit, self.waits).await?;
-        self.waiting.push_back(Waiting { place, recorded });
+        self.waiting.push_back(Waiting { position, recorded });
         if self.waiting.len() > WAITING_MAX {
             self.settle_one().await?;
         }
@@ -192,7 +194,7 @@ impl Through<'_> {
 
     /// Waits for the oldest packet.
     async fn settle_one(&mut self) -> Result<(), Problem> {
-        let Some(Waiting { place, recorded }) = self.waiting.pop_front() else {
+        let Some(Waiting { position, recorded }) = self.waiting.pop_front() else {
             return Ok(());
         };
         let mut is_durable = false;
@@ -221,12 +223,12 @@ impl Through<'_> {
         }
         if let Some(error) = refused {
             self.recorder
-                .refused(&self.agent, &self.stream, place)
+                .refused(&self.agent, &self.stream, position)
                 .await;
             return Err(error.into());
         }
         if !is_durable {
-            self.receipts.add_not_durable(place.0, place.1);
+            self.receipts.add_not_durable(position);
         }
         Ok(())
     }

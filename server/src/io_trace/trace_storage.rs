@@ -6,7 +6,7 @@ use bytes::Bytes;
 use storage_core::{AgentSpec, Engine, NewPacket, NewStorage, Push, StorageError};
 use storage_format::agent_file::StreamSpec;
 use storage_format::frame::Facts;
-use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId};
+use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition};
 use tokio::time::{Instant, sleep};
 use trace_kinds::io_trace::metadata;
 
@@ -97,7 +97,11 @@ impl TraceStorage {
         let push = Push {
             agent: self.agent.clone(),
             stream: self.stream.clone(),
-            packets: vec![NewPacket::new(EPOCH, self.next_sequence, bytes, facts)],
+            packets: vec![NewPacket::new(
+                StreamPosition::new(EPOCH, self.next_sequence),
+                bytes,
+                facts,
+            )],
             permit,
         };
         let outcome = self.engine.submit(self.id, push).await?.await;

@@ -158,10 +158,10 @@ impl Stretch {
 
 impl Told {
     fn of_packet(&self, packet: &PacketInfo) -> Option<Stretch> {
-        if packet.entry.epoch != self.epoch {
+        if packet.entry.position.epoch != self.epoch {
             return None;
         }
-        let sequence = packet.entry.sequence;
+        let sequence = packet.entry.position.sequence;
         let place = self
             .stretches
             .binary_search_by_key(&sequence, |stretch| stretch.sequence);

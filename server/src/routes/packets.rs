@@ -1,12 +1,12 @@
 //! Packets: pushing them, where a stream goes on, and reading one back.
 
 use std::sync::Arc;
+use storage_format::StreamPosition;
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use storage_core::NextSequence;
 use storage_format::StorageId;
 
 use crate::app_state::AppState;
@@ -76,12 +76,12 @@ pub(super) async fn next_sequence(
     Path((id, agent, stream)): Path<(String, String, String)>,
 ) -> Result<Response, Problem> {
     let (id, agent, stream) = (id.parse()?, agent.parse()?, stream.parse()?);
-    let next = app.engine.next_sequence(id, &agent, &stream).await?;
-    Ok((StatusCode::OK, place_fields(next)).into_response())
+    let next = app.engine.next_position(id, &agent, &stream).await?;
+    Ok((StatusCode::OK, position_fields(next)).into_response())
 }
 
 /// The header fields that tell where a stream goes on.
-pub(super) fn place_fields(next: NextSequence) -> [(HeaderName, HeaderValue); 2] {
+pub(super) fn position_fields(next: StreamPosition) -> [(HeaderName, HeaderValue); 2] {
     [
         (EPOCH, HeaderValue::from(next.epoch)),
         (NEXT_SEQUENCE, HeaderValue::from(next.sequence)),

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::instant::rfc3339;
 use super::json::read_json;
-use super::packets::place_fields;
+use super::packets::position_fields;
 use super::page::{Page, limit_of, query};
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
@@ -405,6 +405,6 @@ pub(super) async fn next_sequence(
     Path((agent, stream)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let (agent, stream) = (agent.parse()?, stream.parse()?);
-    let next = app.recorder.next_place(&agent, &stream).await?;
-    Ok((StatusCode::OK, place_fields(next)).into_response())
+    let next = app.recorder.next_position(&agent, &stream).await?;
+    Ok((StatusCode::OK, position_fields(next)).into_response())
 }

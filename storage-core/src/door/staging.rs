@@ -6,7 +6,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use io_trace::{Cause, Requests};
 use rustix::io::Errno;
 use storage_format::{
-    frame::{ALIGNMENT, HEADER_BYTES, Place},
+    frame::{ALIGNMENT, FrameLocation, HEADER_BYTES},
     paths::FileName,
 };
 use tokio::time::Instant;
@@ -235,7 +235,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
 
     async fn stage_frame(&mut self, frame: &Frame, request: Option<&Arc<str>>) -> io::Result<u64> {
         let spec = &self.writer.spec;
-        let place = Place {
+        let place = FrameLocation {
             storage: spec.storage(),
             leaf: spec.leaf(),
             offset: self.tail.length,

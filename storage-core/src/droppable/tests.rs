@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use storage_format::StreamPosition;
 
 use storage_format::frame::Facts;
 
@@ -35,9 +36,13 @@ impl World {
         }
     }
 
-    fn push(&self, stream: &str, places: &[Place]) -> Push {
+    fn push(&self, stream: &str, places: &[(u64, u64)]) -> Push {
         let packets = places.iter().map(|(epoch, sequence)| {
-            NewPacket::new(*epoch, *sequence, vec![1; PACKET].into(), Facts::default())
+            NewPacket::new(
+                StreamPosition::new(*epoch, *sequence),
+                vec![1; PACKET].into(),
+                Facts::default(),
+            )
         });
         let bytes = (places.len() * PACKET) as u64;
         Push {
@@ -48,10 +53,15 @@ impl World {
         }
     }
 
-    fn offer(&self, at: usize, stream: &str, places: &[Place]) -> Accepted {
+    fn offer(&self, at: usize, stream: &str, places: &[(u64, u64)]) -> Accepted {
         let push = self.push(stream, places);
         self.droppable
-            .offer((storage(at), &self.doors[at]), push, (0, 0), false)
+            .offer(
+                (storage(at), &self.doors[at]),
+                push,
+                StreamPosition::default(),
+                false,
+            )
             .unwrap()
     }
 
@@ -123,8 +133,8 @@ fn a_stream_goes_on_behind_what_was_dropped() {
     let all = world.budget.try_acquire(14 * PACKET as u64).unwrap();
     assert_eq!(world.dropped(0), [("a".to_owned(), 2)]);
     let taken = world.take(0);
-    assert_eq!(taken[0].push.packets[0].sequence, 2);
-    assert_eq!(taken[0].gaps, Gaps::UpTo((1, 2)));
+    assert_eq!(taken[0].push.packets[0].position.sequence, 2);
+    assert_eq!(taken[0].gaps, Gaps::UpTo(StreamPosition::new(1, 2)));
     drop((all, taken));
     // Gaps that a producer makes are refused, with what is expected; repeats are known.
     let told = world.offer(0, "a", &[(1, 5)]);
@@ -148,7 +158,7 @@ fn a_stream_goes_on_behind_what_was_dropped() {
     drop(all);
     let wanted = world.push("a", &[(1, 5)]);
     let lost_until = world.droppable.pass(storage(0), &wanted, false);
-    assert_eq!(lost_until, Some((1, 5)));
+    assert_eq!(lost_until, Some(StreamPosition::new(1, 5)));
     drop(wanted);
     let world = World::new();
     world.offer(0, "a", &[(1, 0)]);
@@ -164,9 +174,12 @@ fn what_waits_for_a_storage_that_is_gone_is_dropped() {
     world.offer(1, "b", &[(1, 0)]);
     world.droppable.close(&world.doors[0]);
     let push = world.push("a", &[(1, 1)]);
-    let refused = world
-        .droppable
-        .offer((storage(0), &world.doors[0]), push, (0, 0), false);
+    let refused = world.droppable.offer(
+        (storage(0), &world.doors[0]),
+        push,
+        StreamPosition::default(),
+        false,
+    );
     assert!(refused.is_err());
     drop(refused);
     world.droppable.clear(storage(0), true);

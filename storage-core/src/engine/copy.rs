@@ -12,7 +12,7 @@ use std::{
 
 use io_trace::Cause;
 use storage_format::{
-    AgentId, Descriptor, Kind, LeafId, StorageId, StreamId,
+    AgentId, Descriptor, Kind, LeafId, StorageId, StreamId, StreamPosition,
     agent_file::{AgentFile, StreamSpec},
     limits::ENVELOPE_BODY_BYTES_MAX,
     paths::FileName,
@@ -146,8 +146,8 @@ struct Copying<'a> {
     source: Arc<Storage>,
     target: StorageId,
     progress: &'a Progress,
-    /// Epoch and next sequence of each stream of the target that was written to.
-    places: HashMap<(AgentId, StreamId), (u64, u64)>,
+    /// Next position of each stream of the target that was written to.
+    next_positions: HashMap<(AgentId, StreamId), StreamPosition>,
     pending: VecDeque<CopyPush>,
     report: CopyReport,
     listener: Option<CopyListener>,
@@ -175,7 +175,7 @@ impl Engine {
             source: from,
             target,
             progress,
-            places: HashMap::new(),
+            next_positions: HashMap::new(),
             pending: VecDeque::new(),
             report: CopyReport::default(),
             listener,
@@ -266,7 +266,7 @@ impl Copying<'_> {
     async fn copy(&mut self, packet: PacketInfo) -> Result<(), StorageError> {
         let (agent, stream) = (packet.agent.clone(), packet.stream.clone());
         let from = Some(CopiedFrom::of(&packet));
-        let (epoch, sequence) = self.place(&packet).await?;
+        let position = self.take_position(&packet).await?;
         let facts = packet.entry.facts;
         let checksum = packet.entry.raw_checksum;
         let size = u64::from(packet.entry.raw_size);
@@ -283,8 +283,7 @@ impl Copying<'_> {
         };
         let payload = self.engine.read_payload(self.source.id, packet).await?;
         let packets = vec![NewPacket {
-            epoch,
-            sequence,
+            position,
             payload,
             checksum,
             facts,
@@ -313,23 +312,24 @@ impl Copying<'_> {
         }
     }
 
-    /// Epoch and sequence of the next packet of a stream.
-    async fn place(&mut self, packet: &PacketInfo) -> Result<(u64, u64), StorageError> {
+    /// The position of the next packet of a stream; a later one is returned by the next call.
+    async fn take_position(&mut self, packet: &PacketInfo) -> Result<StreamPosition, StorageError> {
         let key = (packet.agent.clone(), packet.stream.clone());
-        if let Some((epoch, next)) = self.places.get_mut(&key) {
-            let sequence = *next;
-            *next += 1;
-            return Ok((*epoch, sequence));
+        if let Some(next) = self.next_positions.get_mut(&key) {
+            let position = *next;
+            *next = position.next();
+            return Ok(position);
         }
         declare(self.engine, &self.source, packet).await?;
         let (agent, stream) = &key;
         let last = self
             .engine
-            .next_sequence(self.target, agent, stream)
+            .next_position(self.target, agent, stream)
             .await?;
-        let epoch = now_ns().unsigned_abs().max(last.epoch + 1);
-        self.places.insert(key, (epoch, 1));
-        Ok((epoch, 0))
+        let epoch = now_ns().unsigned_abs().max(last.epoch.saturating_add(1));
+        let first = StreamPosition::new(epoch, 0);
+        self.next_positions.insert(key, first.next());
+        Ok(first)
     }
 }
 

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use rustix::io::Errno;
 use storage_format::{
-    AgentId, Codec, Kind, LeafType, StorageId, StreamId, agent_file::StreamSpec, frame::Facts,
-    storage_file::StorageState,
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition, agent_file::StreamSpec,
+    frame::Facts, storage_file::StorageState,
 };
 
 use crate::{
@@ -94,7 +94,11 @@ impl World {
     async fn push(&mut self, stream: &'static str, count: u64) -> PushOutcome {
         let first = self.acknowledged.get(stream).copied().unwrap_or(0);
         let packets = (first..first + count).map(|sequence| {
-            NewPacket::new(0, sequence, payload(stream, sequence), Facts::default())
+            NewPacket::new(
+                StreamPosition::new(0, sequence),
+                payload(stream, sequence),
+                Facts::default(),
+            )
         });
         let push = Push {
             agent: agent(),
@@ -132,7 +136,7 @@ impl World {
         for packet in page.items {
             let next = found.entry(packet.stream.to_string()).or_default();
             assert_eq!(
-                packet.entry.sequence, *next,
+                packet.entry.position.sequence, *next,
                 "stream {} has no gap",
                 packet.stream
             );
@@ -143,7 +147,7 @@ impl World {
                 .unwrap();
             assert_eq!(
                 bytes,
-                payload(packet.stream.as_str(), packet.entry.sequence)
+                payload(packet.stream.as_str(), packet.entry.position.sequence)
             );
         }
         for (&stream, &count) in &self.acknowledged {
@@ -305,7 +309,7 @@ async fn a_power_cut_takes_nothing_that_was_acknowledged() {
                     .map(|at| {
                         let sequence = world.acknowledged["one"] + at;
                         let payload = payload("one", sequence);
-                        NewPacket::new(0, sequence, payload, Facts::default())
+                        NewPacket::new(StreamPosition::new(0, sequence), payload, Facts::default())
                     })
                     .collect(),
                 permit: world.engine.budget().try_acquire(1).unwrap(),

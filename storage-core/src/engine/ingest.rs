@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use storage_format::{AgentId, StorageId, StreamId, storage_file::StorageState};
+use storage_format::{AgentId, StorageId, StreamId, StreamPosition, storage_file::StorageState};
 use tokio::sync::oneshot;
 
 use super::Engine;
@@ -17,15 +17,6 @@ use crate::{
     storage::Storage,
     writer::{Gaps, Services, WriterMessage, check_size},
 };
-
-/// What a producer should send next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NextSequence {
-    /// The newest epoch of which a packet is durable; 0 when there is none.
-    pub epoch: u64,
-    /// The sequence that comes next in it.
-    pub sequence: u64,
-}
 
 /// A push that is under way; resolves when its packets are durable or refused.
 #[derive(Debug)]
@@ -129,11 +120,10 @@ impl Engine {
         for packet in &push.packets {
             check_size(packet, config.packet_bytes_max)?;
         }
-        let last = match &*storage.tree.read() {
-            Some(tree) => tree.last_sequence(&push.agent, &push.stream),
-            None => None,
+        let durable = match &*storage.tree.read() {
+            Some(tree) => tree.next_position(&push.agent, &push.stream),
+            None => StreamPosition::default(),
         };
-        let durable = last.map_or((0, 0), |(epoch, sequence)| (epoch, sequence + 1));
         let accepted = droppable.offer((id, &storage.lane), push, durable, part);
         let accepted = accepted.map_err(|_| not_taken(&storage))?;
         // These bytes can make room for others now.
@@ -165,26 +155,24 @@ impl Engine {
         }
     }
 
-    /// What the producer of a stream should send next, behind everything that is durable.
+    /// The next position of a stream: what its producer sends next. It follows every durable
+    /// packet, and is 0, 0 when there is none.
     ///
     /// # Errors
     /// When there is no such storage, agent or stream.
-    pub async fn next_sequence(
+    pub async fn next_position(
         &self,
         id: StorageId,
         agent: &AgentId,
         stream: &StreamId,
-    ) -> Result<NextSequence, StorageError> {
+    ) -> Result<StreamPosition, StorageError> {
         let storage = self.find(id)?;
         self.services().agents.stream(agent, stream)?;
         if storage.state() != StorageState::Created {
             self.load_tree(&storage).await?;
         }
         let tree = storage.tree.read();
-        let last = tree
-            .as_ref()
-            .and_then(|tree| tree.last_sequence(agent, stream));
-        let (epoch, sequence) = last.map_or((0, 0), |(epoch, sequence)| (epoch, sequence + 1));
-        Ok(NextSequence { epoch, sequence })
+        let next = tree.as_ref().map(|tree| tree.next_position(agent, stream));
+        Ok(next.unwrap_or_default())
     }
 }

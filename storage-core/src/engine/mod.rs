@@ -33,7 +33,7 @@ pub use cache::CACHED_BYTES_MAX;
 pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};
 pub use export::Export;
 pub use import::check_archive;
-pub use ingest::{NextSequence, PendingPush};
+pub use ingest::PendingPush;
 pub use labels::{LabelTypeInfo, StorageLabel};
 pub use leaf_packets::LeafPackets;
 pub use leaves::{LeafInfo, StorageLeaves};

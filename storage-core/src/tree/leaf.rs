@@ -84,7 +84,7 @@ impl Leaf {
     }
 
     pub(super) fn push(&mut self, entry: &PacketEntry) {
-        let sequence = (entry.epoch, entry.sequence);
+        let position = entry.position;
         let start = self.covered_end();
         let leaf_type = self.leaf_type;
         let live = self.live.get_or_insert_with(|| Live {
@@ -95,8 +95,8 @@ impl Leaf {
                 numbers: LeafNumbers {
                     first: entry.number,
                     last: entry.number,
-                    first_sequence: sequence,
-                    last_sequence: sequence,
+                    first_position: position,
+                    last_position: position,
                 },
                 body: match leaf_type {
                     LeafType::Array => SegmentBody::Memory(Vec::new()),
@@ -111,7 +111,7 @@ impl Leaf {
             "packets of a leaf come in order"
         );
         segment.numbers.last = entry.number;
-        segment.numbers.last_sequence = sequence;
+        segment.numbers.last_position = position;
         segment.covered.end = entry.offset - storage_format::frame::HEADER_BYTES as u64
             + frame_bytes(entry.stored_size);
         segment.totals.add(&totals_of(entry));
@@ -168,7 +168,7 @@ impl Leaf {
             segment.covered.end = newer.segment.covered.end;
             segment.totals.add(&newer.segment.totals);
             segment.numbers.last = newer.segment.numbers.last;
-            segment.numbers.last_sequence = newer.segment.numbers.last_sequence;
+            segment.numbers.last_position = newer.segment.numbers.last_position;
             if let (SegmentBody::Memory(all), SegmentBody::Memory(more)) =
                 (&mut segment.body, newer.segment.body)
             {

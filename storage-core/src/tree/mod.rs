@@ -18,7 +18,7 @@ use std::{
 };
 
 use storage_format::{
-    AgentId, LeafId, LeafType, StorageId, StreamId,
+    AgentId, LeafId, LeafType, StorageId, StreamId, StreamPosition,
     data_file::LeafPath,
     index_part::{
         Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, NewLeaf, PacketEntry, TimeBases,
@@ -239,15 +239,16 @@ impl IndexTree {
         totals
     }
 
-    /// Producer epoch and sequence of the last durable packet of a stream.
-    pub(crate) fn last_sequence(&self, agent: &AgentId, stream: &StreamId) -> Option<(u64, u64)> {
+    /// The next position of a stream: it follows every durable packet.
+    pub(crate) fn next_position(&self, agent: &AgentId, stream: &StreamId) -> StreamPosition {
         let of_stream = |leaf: &&Leaf| leaf.path.agent == *agent && leaf.path.stream == *stream;
         let segments = self
             .leaves
             .values()
             .filter(of_stream)
             .flat_map(Leaf::segments);
-        segments.map(|segment| segment.numbers.last_sequence).max()
+        let last = segments.map(|segment| segment.numbers.last_position).max();
+        last.map_or(StreamPosition::default(), StreamPosition::next)
     }
 
     /// The number behind the last packet.

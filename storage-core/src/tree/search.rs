@@ -6,7 +6,8 @@
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 
 use storage_format::{
-    AgentId, Kind, LeafId, StreamId, TimeBasis, data_file::LeafPath, index_part::PacketEntry,
+    AgentId, Kind, LeafId, StreamId, StreamPosition, TimeBasis, data_file::LeafPath,
+    index_part::PacketEntry,
 };
 
 use super::{
@@ -131,20 +132,20 @@ impl IndexTree {
         )
     }
 
-    /// Where the packet of a stream with this producer epoch and sequence is or may be.
-    pub(crate) fn look_up_sequence(
+    /// Where the packet of a stream at this position is or may be.
+    pub(crate) fn look_up_position(
         &self,
         agent: &AgentId,
         stream: &StreamId,
-        wanted: (u64, u64),
+        wanted: StreamPosition,
     ) -> Vec<LookUp> {
         let is_of = |leaf: &Leaf| leaf.path.agent == *agent && leaf.path.stream == *stream;
         let is_in = |segment: &Segment| {
-            (segment.numbers.first_sequence..=segment.numbers.last_sequence).contains(&wanted)
+            (segment.numbers.first_position..=segment.numbers.last_position).contains(&wanted)
         };
         self.look_up(is_of, is_in, |entries| {
             entries
-                .binary_search_by_key(&wanted, |entry| (entry.epoch, entry.sequence))
+                .binary_search_by_key(&wanted, |entry| entry.position)
                 .ok()
         })
     }

@@ -110,15 +110,14 @@ impl Writer {
             let Some(packet) = state.in_flight.pop_front() else {
                 break;
             };
-            state.durable_next = (packet.epoch, packet.sequence + 1);
+            state.durable_next = packet.position.next();
             raw_bytes += u64::from(header.raw_size);
             stored_bytes += u64::from(header.stored_size);
             let descriptor = Descriptor::new(leaf, offset, header.stored_size)
                 .expect("a frame that was written has a place");
             self.settle(&packet, |packet, is_duplicate| {
                 Ok(Receipt {
-                    epoch: packet.epoch,
-                    sequence: packet.sequence,
+                    position: packet.position,
                     number: header.number,
                     is_duplicate,
                     descriptor,
@@ -165,7 +164,6 @@ impl Writer {
         }
         if std::mem::take(&mut stream.is_failing) {
             stream.next = stream.durable_next;
-            stream.has_begun = stream.durable_next != (0, 0);
         }
         if !stream.waiting.is_empty() {
             // Taking them may lead here again, so the future is on the heap.
@@ -229,8 +227,7 @@ fn repeat_receipt(found: &Found) -> Result<Receipt, StorageError> {
     let Found { leaf, entry, .. } = found;
     let name = storage_format::paths::FileName::Data(*leaf).to_string();
     Ok(Receipt {
-        epoch: entry.epoch,
-        sequence: entry.sequence,
+        position: entry.position,
         number: entry.number,
         is_duplicate: true,
         descriptor: entry

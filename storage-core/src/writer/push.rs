@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage_format::{AgentId, Descriptor, StreamId, checksum::crc32c, frame::Facts};
+use storage_format::{
+    AgentId, Descriptor, StreamId, StreamPosition, checksum::crc32c, frame::Facts,
+};
 use tokio::sync::oneshot;
 
 use crate::{BytePermit, StorageError, droppable::UnderWay};
@@ -11,10 +13,8 @@ use crate::{BytePermit, StorageError, droppable::UnderWay};
 /// A packet as the agent sent it.
 #[derive(Debug, Clone)]
 pub struct NewPacket {
-    /// Producer epoch.
-    pub epoch: u64,
-    /// Producer sequence.
-    pub sequence: u64,
+    /// Position in the stream.
+    pub position: StreamPosition,
     /// The bytes.
     pub payload: Bytes,
     /// CRC32C of the bytes, by whoever took them from the agent; it is kept with the packet.
@@ -26,11 +26,10 @@ pub struct NewPacket {
 impl NewPacket {
     /// A packet whose checksum is not known yet.
     #[must_use]
-    pub fn new(epoch: u64, sequence: u64, payload: Bytes, facts: Facts) -> Self {
+    pub fn new(position: StreamPosition, payload: Bytes, facts: Facts) -> Self {
         let checksum = crc32c(&payload);
         Self {
-            epoch,
-            sequence,
+            position,
             payload,
             checksum,
             facts,
@@ -54,11 +53,11 @@ pub struct Push {
 /// Whether a push may leave out sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gaps {
-    /// A packet behind a gap is refused, so that its producer sends what is missing.
+    /// A packet after a gap is refused, so that its producer sends what is missing.
     Refused,
-    /// Packets before this place were not kept, and their agent did not wait for them: there, and
-    /// only there, a gap is taken.
-    UpTo((u64, u64)),
+    /// Packets before this position were dropped, and their agent did not wait for them: a gap is
+    /// accepted there and only there.
+    UpTo(StreamPosition),
     /// What is missing is not wanted, or is lost already: a recording takes a part of a stream.
     Taken,
     /// Nothing new is taken: only packets that are there, or under way, have a receipt.
@@ -87,10 +86,8 @@ pub(super) enum Reply {
 /// Says that a packet is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// Producer epoch.
-    pub epoch: u64,
-    /// Producer sequence.
-    pub sequence: u64,
+    /// Position in the stream.
+    pub position: StreamPosition,
     /// Number of the packet in the storage.
     pub number: u64,
     /// Whether the packet had been pushed before; then this is the first receipt again.

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use storage_format::{AgentId, LeafId, StreamId, agent_file::StreamSpec, data_file::Bucket};
+use storage_format::{
+    AgentId, LeafId, StreamId, StreamPosition, agent_file::StreamSpec, data_file::Bucket,
+};
 
 use super::push::Arriving;
 use crate::tree::IndexTree;
@@ -10,8 +12,7 @@ use crate::tree::IndexTree;
 /// A packet on its way to the disk, and who waits for it.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    pub(super) epoch: u64,
-    pub(super) sequence: u64,
+    pub(super) position: StreamPosition,
     pub(super) raw_size: u32,
     /// Group and slot that brought it.
     pub(super) owner: (u64, usize),
@@ -24,12 +25,10 @@ pub(super) struct InFlight {
 pub(super) struct Stream {
     pub(super) agent: AgentId,
     pub(super) spec: StreamSpec,
-    /// Epoch and sequence that come next, behind everything that was taken.
-    pub(super) next: (u64, u64),
-    /// Epoch and sequence that come next, behind everything that is durable.
-    pub(super) durable_next: (u64, u64),
-    /// Whether any packet was ever taken.
-    pub(super) has_begun: bool,
+    /// The next position: it follows everything that was accepted.
+    pub(super) next: StreamPosition,
+    /// The position that follows everything that is durable.
+    pub(super) durable_next: StreamPosition,
     pub(super) in_flight: VecDeque<InFlight>,
     /// Time bucket and leaf of the last packet.
     pub(super) leaf: Option<(Option<Bucket>, LeafId)>,
@@ -41,14 +40,12 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(agent: AgentId, spec: StreamSpec, tree: &IndexTree) -> Self {
-        let last = tree.last_sequence(&agent, &spec.id);
-        let next = last.map_or((0, 0), |(epoch, sequence)| (epoch, sequence + 1));
+        let next = tree.next_position(&agent, &spec.id);
         Self {
             agent,
             spec,
             next,
             durable_next: next,
-            has_begun: last.is_some(),
             in_flight: VecDeque::new(),
             leaf: None,
             waiting: VecDeque::new(),
@@ -56,11 +53,11 @@ impl Stream {
         }
     }
 
-    /// The packet under way with this epoch and sequence.
-    pub(super) fn in_flight(&mut self, wanted: (u64, u64)) -> Option<&mut InFlight> {
+    /// The packet in flight at this position.
+    pub(super) fn in_flight(&mut self, wanted: StreamPosition) -> Option<&mut InFlight> {
         let at = self
             .in_flight
-            .binary_search_by_key(&wanted, |packet| (packet.epoch, packet.sequence))
+            .binary_search_by_key(&wanted, |packet| packet.position)
             .ok()?;
         self.in_flight.get_mut(at)
     }

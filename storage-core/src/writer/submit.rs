@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use storage_format::{
-    Codec, LeafId, StorageId,
+    Arrival, Codec, LeafId, OutOfOrder, StorageId, StreamPosition,
     data_file::{Bucket, DataFileHeader, LeafPath},
     storage_file::StorageState,
 };
@@ -44,10 +44,10 @@ impl Writer {
                 self.submit_droppable(handed).await;
             }
             let lost_until = droppable.pass(storage, push, *gaps == Gaps::Taken);
-            if let Some(place) = lost_until
+            if let Some(position) = lost_until
                 && *gaps == Gaps::Refused
             {
-                *gaps = Gaps::UpTo(place);
+                *gaps = Gaps::UpTo(position);
             }
         }
         self.submit(arriving).await;
@@ -119,15 +119,15 @@ impl Writer {
         let mut new = Vec::with_capacity(packets.len());
         for (slot, packet) in packets.into_iter().enumerate() {
             let verdict = self.judge(at, &packet, gaps);
-            let key = (packet.epoch, packet.sequence);
+            let position = packet.position;
             match verdict {
                 Verdict::New => new.push(self.number(at, packet, (group_id, slot), arrival)),
                 Verdict::Repeat => {
-                    if let Some(packet) = self.streams.get(at).in_flight(key) {
+                    if let Some(packet) = self.streams.get(at).in_flight(position) {
                         packet.repeats.push((group_id, slot));
                     }
                 }
-                Verdict::Known => self.find_known(at, key, group_id, slot),
+                Verdict::Known => self.find_known(at, position, group_id, slot),
                 Verdict::Refused(error) => {
                     group.refuse_from(slot, error);
                     break;
@@ -181,34 +181,30 @@ impl Writer {
         if let Err(error) = check_size(packet, self.services.config.packet_bytes_max) {
             return Verdict::Refused(error);
         }
-        let key = (packet.epoch, packet.sequence);
+        let position = packet.position;
         let stream = self.streams.get(at);
-        if stream.in_flight(key).is_some() {
+        if stream.in_flight(position).is_some() {
             return Verdict::Repeat;
         }
-        let (epoch, next) = stream.next;
-        let begins_epoch = packet.epoch > epoch || !stream.has_begun;
-        let expected = if begins_epoch { 0 } else { next };
-        if packet.epoch < epoch || (!begins_epoch && packet.sequence < next) {
-            return Verdict::Known;
+        match (position.follows(stream.next), gaps) {
+            (Ok(Arrival::Duplicate) | Err(OutOfOrder::StaleEpoch { .. }), _) => {
+                return Verdict::Known;
+            }
+            (Ok(Arrival::Next), Gaps::RepeatsOnly) => {
+                return Verdict::Refused(StorageError::SequenceGap {
+                    epoch: position.epoch,
+                    expected: position.sequence,
+                    found: position.sequence,
+                });
+            }
+            (Ok(Arrival::Next), _) | (Err(OutOfOrder::Gap { .. }), Gaps::Taken) => {}
+            (Err(OutOfOrder::Gap { .. }), Gaps::UpTo(lost_until)) if position == lost_until => {}
+            (Err(gap @ OutOfOrder::Gap { .. }), _) => return Verdict::Refused(gap.into()),
         }
-        let is_taken = match gaps {
-            Gaps::Refused => packet.sequence == expected,
-            Gaps::UpTo(place) => packet.sequence == expected || key == place,
-            Gaps::Taken => packet.sequence >= expected,
-            Gaps::RepeatsOnly => false,
-        };
-        if !is_taken {
-            let (epoch, found) = key;
-            return Verdict::Refused(StorageError::SequenceGap {
-                epoch,
-                expected,
-                found,
-            });
-        }
-        match stream.is_failing {
-            true => Verdict::Refused(StorageError::EarlierRefused),
-            false => Verdict::New,
+        if stream.is_failing {
+            Verdict::Refused(StorageError::EarlierRefused)
+        } else {
+            Verdict::New
         }
     }
 
@@ -222,8 +218,7 @@ impl Writer {
         let number = self.next_number;
         self.next_number += 1;
         let NewPacket {
-            epoch,
-            sequence,
+            position,
             payload,
             checksum,
             facts,
@@ -231,19 +226,16 @@ impl Writer {
         // Checked against a limit that fits.
         let raw_size = payload.len() as u32;
         let stream = self.streams.get(at);
-        stream.next = (epoch, sequence + 1);
-        stream.has_begun = true;
+        stream.next = position.next();
         stream.in_flight.push_back(InFlight {
-            epoch,
-            sequence,
+            position,
             raw_size,
             owner,
             repeats: Vec::new(),
         });
         Numbered {
             number,
-            epoch,
-            sequence,
+            position,
             arrival,
             facts,
             raw: payload,
@@ -252,35 +244,35 @@ impl Writer {
     }
 
     /// Looks for the first receipt of a packet that should be durable.
-    fn find_known(&mut self, at: usize, key: (u64, u64), group: u64, slot: usize) {
+    fn find_known(&mut self, at: usize, position: StreamPosition, group: u64, slot: usize) {
         let storage = Arc::clone(&self.storage);
         let stream = self.streams.get(at);
         let (agent, id) = (stream.agent.clone(), stream.spec.id.clone());
         let find = move || {
             let look_ups = match &*storage.tree.read() {
-                Some(tree) => tree.look_up_sequence(&agent, &id, key),
+                Some(tree) => tree.look_up_position(&agent, &id, position),
                 None => return Err(StorageError::Stopping),
             };
             resolve(
                 look_ups,
                 &StorageReader(&storage),
-                |block| block.entries().find_sequence(key.0, key.1),
-                |entry| (entry.epoch, entry.sequence) == key,
+                |block| block.entries().find_position(position),
+                |entry| entry.position == position,
             )
         };
-        let (current, next) = stream.next;
+        let next = stream.next;
         self.finding.push(Box::pin(async move {
             let found = tokio::task::spawn_blocking(find).await;
             let found = found.unwrap_or(Err(StorageError::Stopping));
             let found = found.and_then(|found| match found {
-                None if key.0 == current => Err(StorageError::PacketLeftOut {
-                    epoch: key.0,
-                    sequence: key.1,
-                    expected: next,
+                None if position.epoch == next.epoch => Err(StorageError::PacketLeftOut {
+                    epoch: position.epoch,
+                    sequence: position.sequence,
+                    expected: next.sequence,
                 }),
                 None => Err(StorageError::EpochStale {
-                    current,
-                    found: key.0,
+                    current: next.epoch,
+                    found: position.epoch,
                 }),
                 found => Ok(found),
             });

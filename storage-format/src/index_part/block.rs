@@ -22,7 +22,7 @@
 //! O(log n) on the bytes as they are.
 
 use crate::{
-    Codec, Descriptor, FormatError, FormatErrorKind, LeafId,
+    Codec, Descriptor, FormatError, FormatErrorKind, LeafId, StreamPosition,
     frame::{Facts, FrameHeader},
     layout::{get_i64, get_u16, get_u32, get_u64, put},
 };
@@ -44,10 +44,8 @@ pub struct PacketEntry {
     pub stored_size: u32,
     /// Size of the payload as the agent sent it, in bytes.
     pub raw_size: u32,
-    /// Producer epoch.
-    pub epoch: u64,
-    /// Producer sequence.
-    pub sequence: u64,
+    /// Position of the packet in its stream.
+    pub position: StreamPosition,
     /// What is known of the packet.
     pub facts: Facts,
     /// CRC32C of the payload as the agent sent it.
@@ -65,8 +63,7 @@ impl PacketEntry {
             offset,
             stored_size: header.stored_size,
             raw_size: header.raw_size,
-            epoch: header.epoch,
-            sequence: header.sequence,
+            position: header.position,
             facts: header.facts,
             raw_checksum: header.raw_checksum,
             codec: header.codec,
@@ -87,8 +84,8 @@ impl PacketEntry {
         put(&mut bytes, 8, self.offset.to_le_bytes());
         put(&mut bytes, 16, self.stored_size.to_le_bytes());
         put(&mut bytes, 20, self.raw_size.to_le_bytes());
-        put(&mut bytes, 24, self.epoch.to_le_bytes());
-        put(&mut bytes, 32, self.sequence.to_le_bytes());
+        put(&mut bytes, 24, self.position.epoch.to_le_bytes());
+        put(&mut bytes, 32, self.position.sequence.to_le_bytes());
         put(&mut bytes, 40, begin.to_le_bytes());
         put(&mut bytes, 48, end.to_le_bytes());
         put(&mut bytes, 56, facts.events.unwrap_or(0).to_le_bytes());
@@ -115,6 +112,11 @@ impl PacketEntry {
             )
         })
     }
+}
+
+/// The position in an encoded entry.
+fn position(entry: &[u8]) -> StreamPosition {
+    StreamPosition::new(get_u64(entry, 24), get_u64(entry, 32))
 }
 
 /// The bytes of a block, checked against the checksum in the footer by whoever fetched them.
@@ -174,8 +176,7 @@ impl<'a> ArrayBlock<'a> {
             offset: get_u64(bytes, 8),
             stored_size: get_u32(bytes, 16),
             raw_size: get_u32(bytes, 20),
-            epoch: get_u64(bytes, 24),
-            sequence: get_u64(bytes, 32),
+            position: position(bytes),
             facts: self.facts(index),
             raw_checksum: get_u32(bytes, 64),
             codec,
@@ -188,10 +189,10 @@ impl<'a> ArrayBlock<'a> {
         self.find(|bytes| get_u64(bytes, 0).cmp(&number))
     }
 
-    /// Index of the packet with this producer epoch and sequence.
+    /// Index of the packet with this position in its stream.
     #[must_use]
-    pub fn find_sequence(&self, epoch: u64, sequence: u64) -> Option<usize> {
-        self.find(|bytes| (get_u64(bytes, 24), get_u64(bytes, 32)).cmp(&(epoch, sequence)))
+    pub fn find_position(&self, wanted: StreamPosition) -> Option<usize> {
+        self.find(|bytes| position(bytes).cmp(&wanted))
     }
 
     /// Index of the first packet whose number is at least `number`.

@@ -27,7 +27,7 @@ use std::ops::Range;
 
 use super::{ENTRY_BYTES, HEADER_BYTES, bases::TABLE_BYTES_MAX};
 use crate::{
-    FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId,
+    FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId, StreamPosition,
     checksum::{crc32c, crc32c_append},
     data_file::{Bucket, LeafPath},
     layout::{Cursor, check_sum, get_u32, get_u64, put},
@@ -50,10 +50,10 @@ pub struct LeafNumbers {
     pub first: u64,
     /// Number of the last packet.
     pub last: u64,
-    /// Producer epoch and sequence of the first packet.
-    pub first_sequence: (u64, u64),
-    /// Producer epoch and sequence of the last packet.
-    pub last_sequence: (u64, u64),
+    /// Position of the first packet in its stream.
+    pub first_position: StreamPosition,
+    /// Position of the last packet in its stream.
+    pub last_position: StreamPosition,
 }
 
 /// What an index part knows of one leaf.
@@ -150,10 +150,10 @@ impl LeafEntry {
         for value in [
             numbers.first,
             numbers.last,
-            numbers.first_sequence.0,
-            numbers.first_sequence.1,
-            numbers.last_sequence.0,
-            numbers.last_sequence.1,
+            numbers.first_position.epoch,
+            numbers.first_position.sequence,
+            numbers.last_position.epoch,
+            numbers.last_position.sequence,
         ] {
             out.extend_from_slice(&value.to_le_bytes());
         }
@@ -199,8 +199,8 @@ impl LeafEntry {
             numbers: LeafNumbers {
                 first: cursor.u64()?,
                 last: cursor.u64()?,
-                first_sequence: (cursor.u64()?, cursor.u64()?),
-                last_sequence: (cursor.u64()?, cursor.u64()?),
+                first_position: StreamPosition::new(cursor.u64()?, cursor.u64()?),
+                last_position: StreamPosition::new(cursor.u64()?, cursor.u64()?),
             },
         };
         let length = u64::from(block_packets) * ENTRY_BYTES as u64;

@@ -2,6 +2,7 @@
 //! answer.
 
 use query_language::FieldTable;
+use storage_format::StreamPosition;
 use storage_format::TimeBasis;
 use storage_format::frame::HEADER_BYTES;
 use storage_format::index_part::PacketEntry;
@@ -198,8 +199,7 @@ fn told(kind: Kind, sent: &[Vec<u8>], ends: &[u64], how: &[u8]) -> Told {
             offset: start + HEADER_BYTES as u64,
             stored_size: packet.len() as u32,
             raw_size: packet.len() as u32,
-            epoch: 1,
-            sequence: number,
+            position: StreamPosition::new(1, number),
             facts: match how {
                 1 => Facts::default(),
                 2 => stale(packet),
