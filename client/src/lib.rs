@@ -13,6 +13,7 @@
 //!
 //! The library never prints: whatever a person or a program sees is written by [`command`].
 
+mod clock;
 pub mod command;
 pub mod cutter;
 mod error;

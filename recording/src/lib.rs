@@ -22,6 +22,7 @@
 
 mod buffer;
 mod chain;
+mod clock;
 mod config;
 mod copy;
 mod error;

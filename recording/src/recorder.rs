@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::buffer::{Buffer, BufferStatus};
+use crate::clock;
 use crate::front::Front;
 use crate::invocation::Waiting;
 use crate::packet::Packet;
@@ -196,7 +197,7 @@ impl Recorder {
         let now = self.inner.engine.now_ns();
         let start = end_of(now, spec.delay_seconds);
         let recording = Arc::new(Recording::new(RecordingInfo {
-            id: Uuid::now_v7(),
+            id: clock::new_id(),
             state: RecordingState::Scheduled,
             created: now,
             started: spec.trigger.is_none().then_some(start),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::StatusCode;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,6 +19,7 @@ use tokio::task::JoinSet;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::clock;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
@@ -166,7 +166,7 @@ impl Jobs {
                     .retry_after(RETRY_SECONDS),
             );
         }
-        let id = Uuid::now_v7();
+        let id = clock::new_id();
         let progress = Arc::<Progress>::default();
         let (cancel, cancelled) = watch::channel(false);
         let document = JobDocument {
@@ -176,7 +176,7 @@ impl Jobs {
             storage: storage.map(|id| id.to_string()),
             bytes_done: 0,
             bytes_total: None,
-            started: Timestamp::now().to_string(),
+            started: clock::now().to_string(),
             ended: None,
             result: None,
             problem: None,
@@ -248,7 +248,7 @@ impl Jobs {
         };
         let mut document = job.document();
         document.state = state;
-        document.ended = Some(Timestamp::now().to_string());
+        document.ended = Some(clock::now().to_string());
         document.storage = outcome.storage.or(document.storage);
         document.result = outcome.result;
         document.problem = outcome.problem;

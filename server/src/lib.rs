@@ -19,6 +19,7 @@
 mod app;
 mod app_state;
 mod chunk_indexes;
+mod clock;
 mod config;
 mod connection;
 mod error;

@@ -5,11 +5,11 @@ mod label;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::table::{Table, bytes_text};
 use super::{CommandError, Context, Exit};
 use crate::ClientError;
+use crate::clock;
 use crate::http::{NewStorage, Storage as Info, StorageFilter, VerifyReport};
 
 /// Create, list, open, finalize, verify, copy, export, import and delete storages
@@ -114,7 +114,7 @@ impl Storage {
                         labels: labels.into_iter().collect(),
                         open: !closed,
                     };
-                    let storage = client.create_storage(&new, Uuid::now_v7()).await?;
+                    let storage = client.create_storage(&new, clock::new_id()).await?;
                     print_moved(context, &storage)
                 }
                 Action::List { state, label, name } => {

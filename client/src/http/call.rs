@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
@@ -14,6 +13,7 @@ use super::problem::Problem;
 use super::retry::{Retry, Setback, is_passing, retry_after};
 use super::server_url::ServerUrl;
 use crate::ClientError;
+use crate::clock;
 
 /// Longest JSON answer that is read.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -268,7 +268,7 @@ impl Client {
 
 fn wait_asked(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    retry_after(value, Timestamp::now())
+    retry_after(value, clock::now())
 }
 
 /// The body, refused when it is longer than `max`.

@@ -24,6 +24,7 @@ use storage_format::storage_file::{FileEntry, StorageFile, StorageState};
 use tokio::task::JoinSet;
 
 use crate::ClientError;
+use crate::clock;
 use crate::http::{Client, FileInfo, StorageUrl};
 use transfer::Transfer;
 
@@ -306,7 +307,7 @@ fn unpublished(path: &Path) -> PathBuf {
 }
 
 fn now_nanos() -> i64 {
-    i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX)
+    i64::try_from(clock::now().as_nanosecond()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

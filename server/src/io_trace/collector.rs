@@ -9,9 +9,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use trace_kinds::io_trace::Encoded;
 
 use super::gatherer::{DRAIN_INTERVAL, Gatherer};
-use super::status::wall_clock;
 use super::trace_storage::TraceStorage;
 use super::{Mode, Reason, State, Status};
+use crate::clock;
 
 pub(super) struct Collector {
     engine: Engine,
@@ -83,7 +83,7 @@ impl Collector {
         };
         let mut status = self.status.lock();
         status.state = State::Ended;
-        status.ended = Some(wall_clock());
+        status.ended = Some(clock::now_ns());
         status.reason = Some(*ended.as_ref().unwrap_or(&Reason::Failed));
         if let Some(error) = ended.err().or(finalized.err()) {
             tracing::error!(%error, storage = %id, "the I/O trace is not whole");

@@ -9,8 +9,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use trace_kinds::io_trace::{Anchor, Begin, Encoded, Encoder, End};
 
-use super::status::{Mode, wall_clock};
+use super::status::Mode;
 use super::{IoTraceError, bytes_max};
+use crate::clock;
 use crate::config::IoTraceConfig;
 
 /// How often buffers are drained.
@@ -140,7 +141,7 @@ impl EarlyTrace {
         let begin = Begin {
             anchor: Anchor {
                 clock: tracer.now(),
-                wall: wall_clock(),
+                wall: clock::now_ns(),
             },
             mode: mode.name().to_owned(),
             bytes_max,

@@ -21,8 +21,8 @@ use trace_kinds::io_trace::{Anchor, Begin, Encoded};
 
 use self::collector::Collector;
 use self::gatherer::Gatherer;
-use self::status::wall_clock;
 use self::trace_storage::{TraceStorage, take_up_rings};
+use crate::clock;
 use crate::config::IoTraceConfig;
 
 pub(crate) use gatherer::EarlyTrace;
@@ -139,7 +139,7 @@ impl IoTracing {
         let begin = Begin {
             anchor: Anchor {
                 clock: tracer.now(),
-                wall: wall_clock(),
+                wall: clock::now_ns(),
             },
             mode: wanted.mode.name().to_owned(),
             bytes_max,

@@ -1,7 +1,6 @@
 //! How the trace of our own I/O stands.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use io_trace::{Drained, Operation};
 use storage_format::StorageId;
@@ -130,12 +129,4 @@ impl Status {
             .map(|(operation, dropped)| (operation.name().to_owned(), dropped))
             .collect()
     }
-}
-
-/// The wall clock, ns since the epoch.
-pub(super) fn wall_clock() -> i64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -21,6 +20,7 @@ use super::file::RangeFile;
 use super::header::ByteRange;
 use super::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use super::plan::{Plan, plan};
+use crate::clock;
 use crate::connection::SendQueue;
 use crate::metrics::RangeOutcome;
 use crate::problem::Problem;
@@ -95,10 +95,8 @@ pub(crate) async fn respond(
         etag: resource.etag.as_bytes(),
         modified,
     };
-    let clock = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let plan = plan(method, headers, length, &validators, clock);
+    let now = clock::since_epoch().as_secs();
+    let plan = plan(method, headers, length, &validators, now);
     buffers.metrics().range(outcome(&plan));
     let mut response = match plan {
         Plan::NotModified => status_only(StatusCode::NOT_MODIFIED),

@@ -3,6 +3,8 @@
 //! Each rule is one file: data at its top, one function from sources to findings, and its tests.
 
 mod budgets;
+mod capabilities;
+mod characters;
 mod circles;
 mod floors;
 mod golden;
@@ -79,11 +81,12 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
 
 fn findings(root: &Path) -> Outcome<Vec<Finding>> {
     let texts = texts(root)?;
-    let sources: Vec<Source> = texts
+    let mut sources: Vec<Source> = texts
         .iter()
         .filter(|text| text.path.ends_with(".rs"))
         .map(|text| Source::new(&text.path, &text.content))
         .collect();
+    source::mark_test_modules(&mut sources);
     let metadata = [
         "metadata",
         "--no-deps",
@@ -98,6 +101,8 @@ fn findings(root: &Path) -> Outcome<Vec<Finding>> {
         budgets::findings(&sources),
         modules::findings(&sources),
         circles::findings(&sources),
+        capabilities::findings(&sources),
+        characters::findings(&texts),
         patterns::findings(&sources),
         seals::findings(&sources),
         words::findings(&texts),

@@ -92,6 +92,38 @@ impl Source {
     }
 }
 
+/// Marks files that their parent declares as a module for tests: `#[cfg(test)] mod model;`.
+pub(crate) fn mark_test_modules(sources: &mut [Source]) {
+    let prefixes: Vec<String> = sources.iter().flat_map(test_module_paths).collect();
+    for source in sources {
+        let in_module = |prefix: &String| {
+            let rest = source.path.strip_prefix(prefix.as_str());
+            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        };
+        if prefixes.iter().any(in_module) {
+            source.tests.push(0..source.code.len());
+        }
+    }
+}
+
+/// The paths, without ending, of the files that are modules for tests.
+fn test_module_paths(source: &Source) -> Vec<String> {
+    let (folder, file) = source.path.rsplit_once('/').unwrap_or_default();
+    let children = match file {
+        "mod.rs" | "lib.rs" | "main.rs" => folder.to_owned(),
+        _ => source.path.trim_end_matches(".rs").to_owned(),
+    };
+    let pairs = source.code.windows(2);
+    pairs
+        .filter(|pair| pair[0].trim() == "#[cfg(test)]")
+        .filter_map(|pair| {
+            let declaration = pair[1].trim().strip_suffix(';')?;
+            let name = declaration.rsplit_once("mod ")?.1;
+            Some(format!("{children}/{name}"))
+        })
+        .collect()
+}
+
 fn is_test_file(path: &str) -> bool {
     let folders = ["tests/", "benches/", "fuzz/"];
     let in_folder =
@@ -306,5 +338,23 @@ mod tests {
         // The module lies in a file of its own, which is named for what it is.
         assert!(!Source::new("x/src/a.rs", "#[cfg(test)]\nmod tests;\nfn f() {}").is_test(2));
         assert!(Source::new("x/src/a/tests.rs", text).is_test(0));
+    }
+
+    #[test]
+    fn files_declared_for_tests_are_known() {
+        let check = |parent: &str, child: &str, expected: bool| {
+            let declaration = "mod a;\n#[cfg(test)]\npub(crate) mod model;\n";
+            let mut sources = [
+                Source::new(parent, declaration),
+                Source::new(child, "fn f() {}"),
+            ];
+            mark_test_modules(&mut sources);
+            assert_eq!(sources[1].is_test(0), expected, "of {parent} and {child}");
+        };
+        check("x/src/io/mod.rs", "x/src/io/model.rs", true);
+        check("x/src/io.rs", "x/src/io/model/disk.rs", true);
+        check("x/src/lib.rs", "x/src/model.rs", true);
+        check("x/src/lib.rs", "x/src/models.rs", false);
+        check("x/src/lib.rs", "x/src/a.rs", false);
     }
 }
