@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use crate::time::TimeError;
+
 /// Bytes of query text that are accepted.
 pub const QUERY_BYTES_MAX: usize = 1 << 20;
 /// Levels of parentheses and `not` that are accepted, so that no query exhausts the stack.
@@ -42,9 +44,9 @@ pub enum QueryErrorKind {
     /// Letters after a number that are no unit.
     #[error("unknown unit {0:?}, expected ns, us, ms, s, m, min, h or d")]
     UnknownUnit(String),
-    /// A date that is none.
-    #[error("not a time: {0}; expected RFC 3339, such as 2026-11-21T01:00:00Z")]
-    BadTime(String),
+    /// A date or a time of day that does not exist.
+    #[error("{0}")]
+    BadTime(TimeError),
     /// A regular expression that does not compile.
     #[error("faulty regular expression: {0}")]
     BadPattern(String),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::{QueryError, QueryErrorKind};
 use crate::syntax::{CompareOp, Literal};
-use crate::{Number, literal};
+use crate::{Number, time};
 
 /// One word and the bytes it takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,19 +154,19 @@ impl<'a> Lexer<'a> {
 
     fn number(&mut self) -> Result<Token, QueryError> {
         let start = self.at;
-        if literal::begins_date(self.rest()) {
+        if time::begins_date(self.rest()) {
             let date = self.take_while(|c| {
                 c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | '+' | 'T' | 't' | 'Z' | 'z')
             });
-            let time = literal::parse_time(date)
-                .map_err(|reason| self.fault(start..self.at, QueryErrorKind::BadTime(reason)))?;
+            let time = time::parse_date_time(date)
+                .map_err(|error| self.fault(start..self.at, QueryErrorKind::BadTime(error)))?;
             return Ok(self.token(TokenKind::Literal(Literal::Time(time)), start));
         }
-        let number = literal::number_prefix(self.rest());
+        let number = time::number_prefix(self.rest());
         self.at += number.len();
-        if let Some(length) = literal::duration_length(&self.text[start..]) {
+        if let Some(length) = time::duration_length(&self.text[start..]) {
             self.at = start + length;
-            let nanos = literal::parse_duration(&self.text[start..self.at]);
+            let nanos = time::wide_duration(&self.text[start..self.at]);
             let nanos = nanos
                 .ok_or_else(|| self.fault(start..self.at, QueryErrorKind::NumberOutOfRange))?;
             return Ok(self.token(TokenKind::Literal(Literal::Duration(nanos)), start));

@@ -44,11 +44,11 @@
 mod error;
 mod field;
 mod lexer;
-mod literal;
 mod parser;
 mod program;
 mod query;
 mod syntax;
+pub mod time;
 mod value;
 
 #[cfg(test)]

@@ -100,10 +100,10 @@ fn bind_literal(
     Ok(match literal {
         Literal::Bool(value) => Scalar::Bool(*value),
         // A date in quotes beside `ts` can only mean the date.
-        Literal::Str(text) if field.is_time() && crate::literal::begins_date(text) => {
-            match crate::literal::parse_time(text) {
+        Literal::Str(text) if field.is_time() && crate::time::begins_date(text) => {
+            match crate::time::parse_date_time(text) {
                 Ok(nanos) => Scalar::Number(Number::Int(nanos)),
-                Err(reason) => return Err(QueryErrorKind::BadTime(reason)),
+                Err(error) => return Err(QueryErrorKind::BadTime(error)),
             }
         }
         Literal::Str(text) => Scalar::Str(text.as_bytes().into()),

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
+use crate::time::wide_rfc3339;
 use crate::{FieldPath, Number};
 
 /// An expression over the fields of one event.
@@ -319,9 +320,9 @@ impl fmt::Display for Literal {
             Literal::Number(number) => number.fmt(f),
             Literal::Bool(value) => value.fmt(f),
             Literal::Duration(nanos) => write!(f, "{nanos}ns"),
-            Literal::Time(nanos) => match jiff::Timestamp::from_nanosecond(*nanos) {
-                Ok(time) => time.fmt(f),
-                Err(_) => write!(f, "{nanos}"),
+            Literal::Time(nanos) => match wide_rfc3339(*nanos) {
+                Some(time) => f.write_str(&time),
+                None => write!(f, "{nanos}"),
             },
         }
     }

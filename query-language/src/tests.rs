@@ -265,15 +265,15 @@ fn a_fault_is_shown_where_it_stands() {
         (
             "ts > 2026-02-30",
             expect![[r#"
-                column 6: not a time: no such day; expected RFC 3339, such as 2026-11-21T01:00:00Z
+                column 6: no such date or time of day; expected a time such as 2026-11-21T01:00:00Z
                   ts > 2026-02-30
                        ^~~~~~~~~~"#]],
         ),
         (
-            "ts > 2026-02-20T10:00:00",
+            "ts > 2026-02-20T25:00:00",
             expect![[r#"
-                column 6: not a time: no such time, or no Z or offset at its end; expected RFC 3339, such as 2026-11-21T01:00:00Z
-                  ts > 2026-02-20T10:00:00
+                column 6: no such date or time of day; expected a time such as 2026-11-21T01:00:00Z
+                  ts > 2026-02-20T25:00:00
                        ^~~~~~~~~~~~~~~~~~~"#]],
         ),
         (
