@@ -23,22 +23,22 @@ const OUTPUT_BYTES: usize = 128 * 1024;
 /// Which events are wanted, by nanoseconds since the epoch; both ends are inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeWindow {
-    /// Not before.
+    /// The first instant inside the window.
     pub from: Option<i64>,
-    /// Not after.
+    /// The first instant past the window.
     pub to: Option<i64>,
 }
 
 impl TimeWindow {
     fn holds(&self, time: Option<i64>) -> bool {
         let Some(time) = time else { return true };
-        self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time <= to)
+        self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to)
     }
 
     fn may_hold(&self, packet: &PacketEntry) -> bool {
         let too_late = self
             .to
-            .is_some_and(|to| packet.begin.is_some_and(|begin| begin > to));
+            .is_some_and(|to| packet.begin.is_some_and(|begin| begin >= to));
         let too_early = self
             .from
             .is_some_and(|from| packet.end.is_some_and(|end| end < from));

@@ -9,7 +9,7 @@ use ctf_folder::{
     EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, TraceStream,
     WriteError, WriteOptions, find_traces, losses, write_events,
 };
-use jiff::Timestamp;
+use query_language::time::{Time, TimeError};
 
 use super::Format;
 use crate::command::{CommandError, Context};
@@ -20,19 +20,32 @@ const TEXT_BYTES: usize = 1 << 16;
 /// Which events are printed, and what is done about damage.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Options {
-    pub(super) window: TimeWindow,
+    pub(super) from: Option<Time>,
+    pub(super) to: Option<Time>,
     pub(super) salvage: bool,
 }
 
-/// A time of the command line: nanoseconds since the epoch, or a date and time.
-pub(super) fn parse_time(text: &str) -> Result<i64, String> {
-    if let Ok(nanoseconds) = text.parse() {
-        return Ok(nanoseconds);
+impl Options {
+    /// The requested window, with the day on which the first trace begins for times of day.
+    fn window(&self, traces: &[TraceFolder]) -> Result<TimeWindow, CommandError> {
+        let packets = traces
+            .iter()
+            .flat_map(|trace| trace.streams.iter().flat_map(|stream| &stream.packets));
+        let begin = packets.filter_map(|packet| packet.begin).min();
+        let resolve = |time: Option<Time>, option: &str| {
+            let instant = time.map(|time| match (time, begin) {
+                (Time::Instant(instant), _) => Ok(instant),
+                (time @ Time::TimeOfDay(_), Some(begin)) => time.on_day_of(begin),
+                (Time::TimeOfDay(_), None) => Err(TimeError::NoDate),
+            });
+            let instant = instant.transpose();
+            instant.map_err(|error| CommandError::usage(format!("--{option}: {error}")))
+        };
+        Ok(TimeWindow {
+            from: resolve(self.from, "from")?,
+            to: resolve(self.to, "to")?,
+        })
     }
-    let time: Timestamp = text.parse().map_err(|_| {
-        "expecting nanoseconds since the epoch or a time as 2026-11-21T01:00:00Z".to_owned()
-    })?;
-    i64::try_from(time.as_nanosecond()).map_err(|_| "the time does not fit 64 bits".to_owned())
 }
 
 /// True when `path` is a folder with a CTF trace in it or below it.
@@ -72,7 +85,7 @@ pub(super) fn decode(
     };
     let how = WriteOptions {
         format: event_format,
-        window: options.window,
+        window: options.window(&traces)?,
         on_fault,
     };
     let written = write_events(&traces, how, &mut *context.out()).map_err(|error| match error {

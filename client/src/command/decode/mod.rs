@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ctf_folder::TimeWindow;
+use query_language::time::{IntegerUnit, Time, TimeError, parse_time};
 use trace_kinds::io_trace::is_io_trace;
 use trace_kinds::rocksdb::is_trace as is_rocksdb_trace;
 
@@ -24,12 +24,13 @@ pub(super) struct Decode {
     /// What to print; `text` is what the trace's own tools print
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Only events at this time or later: nanoseconds since the epoch, or a date and time (CTF)
-    #[arg(long, value_name = "TIME", value_parser = ctf::parse_time)]
-    from: Option<i64>,
-    /// Only events at this time or earlier (CTF)
-    #[arg(long, value_name = "TIME", value_parser = ctf::parse_time)]
-    to: Option<i64>,
+    /// Only events at or after this time: nanoseconds since 1970, seconds with a fraction,
+    /// RFC 3339, a date, or a time of day on the day the trace begins (CTF)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Time>,
+    /// Only events before this time (CTF)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<Time>,
     /// Go on after a damaged packet with the next one (CTF)
     #[arg(long)]
     salvage: bool,
@@ -46,6 +47,10 @@ pub(super) enum Format {
     Ndjson,
 }
 
+fn time(text: &str) -> Result<Time, TimeError> {
+    parse_time(text, IntegerUnit::Nanoseconds)
+}
+
 impl Decode {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let format = if context.json() {
@@ -57,12 +62,9 @@ impl Decode {
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
             self.paths.into_iter().partition(|path| ctf::is_trace(path));
         if !folders.is_empty() {
-            let window = TimeWindow {
+            let options = ctf::Options {
                 from: self.from,
                 to: self.to,
-            };
-            let options = ctf::Options {
-                window,
                 salvage: self.salvage,
             };
             let is_whole = ctf::decode(context, &folders, format, options)?;

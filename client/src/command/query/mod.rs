@@ -7,9 +7,9 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
 use query_engine::{Cancel, ReadError, Request};
 use query_language::Query as Expression;
+use query_language::time::{IntegerUnit, TimeError, parse_instant};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
@@ -33,7 +33,8 @@ pub(super) struct Query {
     /// fetched
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Only events that start at or after this time: RFC 3339, or nanoseconds since 1970
+    /// Only events that start at or after this time: RFC 3339, a date, nanoseconds since 1970, or
+    /// seconds with a fraction
     #[arg(long, value_name = "T", value_parser = time)]
     from: Option<i64>,
     /// Only events that start before this time
@@ -96,17 +97,8 @@ impl From<FormatArgument> for Format {
     }
 }
 
-/// A time of the command line.
-fn time(text: &str) -> Result<i64, String> {
-    if let Ok(nanos) = text.parse() {
-        return Ok(nanos);
-    }
-    let day = || format!("{text}T00:00:00Z").parse::<Timestamp>();
-    let time = text.parse::<Timestamp>().or_else(|_| day());
-    let time = time.map_err(|_| {
-        "neither a time such as 2026-11-21T01:00:00Z nor nanoseconds since 1970".to_owned()
-    })?;
-    i64::try_from(time.as_nanosecond()).map_err(|_| "beyond the year 2262".to_owned())
+fn time(text: &str) -> Result<i64, TimeError> {
+    parse_instant(text, IntegerUnit::Nanoseconds)
 }
 
 impl Query {
@@ -212,22 +204,5 @@ impl From<ReadError> for CommandError {
                 CommandError::damage(place, "shorter than when it was indexed; index it again")
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_dates_or_nanoseconds() {
-        let second = 1_000_000_000;
-        assert_eq!(time("12"), Ok(12));
-        assert_eq!(time("-1"), Ok(-1));
-        assert_eq!(time("1970-01-01T00:00:01Z"), Ok(second));
-        assert_eq!(time("1970-01-01T01:00:01+01:00"), Ok(second));
-        assert_eq!(time("1970-01-02"), Ok(86_400 * second));
-        assert!(time("yesterday").is_err());
-        assert!(time("9999-01-01T00:00:00Z").is_err());
     }
 }
