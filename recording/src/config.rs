@@ -1,5 +1,6 @@
 //! Processors as they are told in JSON, checked on arrival.
 
+use query_language::time::{IntegerUnit, parse_instant};
 use query_language::{BareUnit, Query};
 use serde::{Deserialize, Serialize};
 use storage_format::{AgentId, Kind};
@@ -81,13 +82,14 @@ pub enum ProcessorConfig {
     },
 }
 
-/// An instant: RFC 3339 text or nanoseconds since the epoch.
+/// An instant: nanoseconds since the epoch as a number, or any form that
+/// [`query_language::time`] reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Instant {
     /// Nanoseconds since the epoch.
     Nanos(i64),
-    /// RFC 3339.
+    /// A date, RFC 3339, or digits.
     Text(String),
 }
 
@@ -95,18 +97,12 @@ impl Instant {
     /// Nanoseconds since the epoch.
     ///
     /// # Errors
-    /// When the text is no instant of RFC 3339.
+    /// When the text is not a time.
     pub fn nanos(&self) -> Result<i64, ConfigError> {
         match self {
             Instant::Nanos(nanos) => Ok(*nanos),
-            Instant::Text(text) => {
-                let instant: jiff::Timestamp = text.parse().map_err(|error: jiff::Error| {
-                    ConfigError::new("an instant", format!("{text:?}: {error}"))
-                })?;
-                i64::try_from(instant.as_nanosecond()).map_err(|_| {
-                    ConfigError::new("an instant", format!("{text:?} is beyond the year 2262"))
-                })
-            }
+            Instant::Text(text) => parse_instant(text, IntegerUnit::Nanoseconds)
+                .map_err(|error| ConfigError::new("an instant", format!("{text:?}: {error}"))),
         }
     }
 }

@@ -124,12 +124,8 @@ pub(super) async fn copy(
         kind.parse::<Kind>()
             .map_err(|error| malformed(format!("kinds: {error}")))
     });
-    let instant = |name: &str, text: Option<&String>| {
-        let parsed = text.map(|text| {
-            instant::parse(text).ok_or_else(|| malformed(format!("{name}: no instant")))
-        });
-        parsed.transpose()
-    };
+    let instant =
+        |name: &str, text: Option<&String>| text.map(|text| instant::parse(text, name)).transpose();
     let wanted = Wanted {
         source,
         target: told.storage,

@@ -212,9 +212,7 @@ async fn left_by_query(
 }
 
 fn time(text: Option<String>, name: &str) -> Result<Option<i64>, Problem> {
-    let refuse = |text: &str| malformed(format!("{name}: {text:?} is no instant"));
-    text.map(|text| instant::parse(&text).ok_or_else(|| refuse(&text)))
-        .transpose()
+    text.map(|text| instant::parse(&text, name)).transpose()
 }
 
 impl DescriptorDocument {

@@ -64,8 +64,7 @@ impl InstantText {
     fn parse(self, name: &str) -> Result<i64, Problem> {
         match self {
             Self::Nanoseconds(nanoseconds) => Ok(nanoseconds),
-            Self::Text(text) => instant::parse(&text)
-                .ok_or_else(|| malformed(format!("{name}: {text:?} is no instant"))),
+            Self::Text(text) => instant::parse(&text, name),
         }
     }
 }
