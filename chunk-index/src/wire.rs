@@ -1,20 +1,15 @@
 //! Numbers and text inside the bodies of sidecar blocks.
 //!
-//! A number is a varint: seven bits a byte, the lowest first, the top bit set on all but the last.
-//! A signed number is folded first (0, -1, 1, -2, …). Text is its length and its bytes.
+//! A number is a varint ([`storage_format::read_varint`]). A signed number is folded first (0, -1, 1,
+//! -2, …). Text is its length and its bytes.
+
+pub(crate) use storage_format::put_varint;
+use storage_format::{VarintError, read_varint, varint_fits};
 
 /// Bytes that do not say what they should; the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Damage(pub(crate) &'static str);
-
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
 
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, (value << 1 ^ value >> 63).cast_unsigned());
@@ -79,19 +74,16 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn varint(&mut self) -> Result<u64, Damage> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return Err(Damage("number of more than 64 bits"));
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
+        let (value, length) = read_varint(self.rest).map_err(|error| match error {
+            VarintError::Truncated => Damage("ends too early"),
+            VarintError::TooLong => Damage("number of more than 64 bits"),
+        })?;
+        let (bytes, rest) = self.rest.split_at(length);
+        if !varint_fits(bytes) {
+            return Err(Damage("number of more than 64 bits"));
         }
-        Err(Damage("number of more than 64 bits"))
+        self.rest = rest;
+        Ok(value)
     }
 
     pub(crate) fn signed(&mut self) -> Result<i64, Damage> {

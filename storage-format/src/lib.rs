@@ -37,6 +37,7 @@ mod position;
 pub mod ring_block;
 pub mod storage_file;
 mod time_basis;
+mod varint;
 
 pub use descriptor::{Descriptor, DescriptorError};
 pub use error::{FormatError, FormatErrorKind};
@@ -44,6 +45,9 @@ pub use id::{AgentId, IdError, LeafId, StorageId, StreamId};
 pub use kind::{Codec, Kind, LeafType, UnknownName};
 pub use position::{Arrival, OutOfOrder, StreamPosition};
 pub use time_basis::TimeBasis;
+pub use varint::{
+    VARINT_BYTES_MAX, VarintError, put_varint, read_varint, varint_fits, varint_length,
+};
 
 /// Version of every layout in this crate; written into each file and checked on reading.
 pub const FORMAT_VERSION: u16 = 1;

@@ -18,6 +18,7 @@ pub mod io_trace;
 mod kind;
 mod origin;
 pub mod otlp;
+pub mod protobuf;
 mod recognize;
 pub mod rocksdb;
 

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
+use trace_kinds::protobuf::{put_bytes, put_number};
 
 use crate::app_state::AppState;
 use crate::ingest::{Form, Taken, prefers_async};
@@ -87,12 +88,11 @@ fn success(form: Form, taken: Taken) -> Response {
         (Form::Protobuf, 0) => Vec::new(),
         (Form::Json, 0) => b"{}".to_vec(),
         (Form::Protobuf, rejected) => {
-            let mut partial = vec![0x08];
-            put_varint(&mut partial, rejected);
-            put_text(&mut partial, 0x12, REJECTED);
-            let mut body = vec![0x0a];
-            put_varint(&mut body, partial.len() as u64);
-            body.extend_from_slice(&partial);
+            let mut partial = Vec::new();
+            put_number(&mut partial, field::REJECTED_SPANS, rejected);
+            put_bytes(&mut partial, field::ERROR_MESSAGE, REJECTED.as_bytes());
+            let mut body = Vec::new();
+            put_bytes(&mut body, field::PARTIAL_SUCCESS, &partial);
             body
         }
         (Form::Json, rejected) => json!({"partialSuccess": {
@@ -126,10 +126,12 @@ fn refusal(form: Form, problem: &Problem) -> Response {
     let message = format!("{}: {}", problem.code(), problem.what());
     let body = match form {
         Form::Protobuf => {
-            let mut body = vec![0x08, code];
-            put_text(&mut body, 0x12, &message);
+            let mut body = Vec::new();
+            put_number(&mut body, field::STATUS_CODE, u64::from(code));
+            put_bytes(&mut body, field::STATUS_MESSAGE, message.as_bytes());
             if status == StatusCode::BAD_REQUEST {
-                put_bytes(&mut body, 0x1a, &bad_request(&problem.what()));
+                let detail = bad_request(&problem.what());
+                put_bytes(&mut body, field::STATUS_DETAILS, &detail);
             }
             body
         }
@@ -161,35 +163,41 @@ fn refusal(form: Form, problem: &Problem) -> Response {
     response
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn put_text(out: &mut Vec<u8>, key: u8, text: &str) {
-    put_bytes(out, key, text.as_bytes());
-}
-
-fn put_bytes(out: &mut Vec<u8>, key: u8, bytes: &[u8]) {
-    out.push(key);
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-/// A `google.rpc.BadRequest` with one violation, as the details of a status have it.
+/// A `google.rpc.BadRequest` with one violation, as a detail of a status contains it.
 fn bad_request(what: &str) -> Vec<u8> {
     let mut violation = Vec::new();
-    put_text(&mut violation, 0x0a, VIOLATED);
-    put_text(&mut violation, 0x12, what);
+    put_bytes(&mut violation, field::VIOLATION_FIELD, VIOLATED.as_bytes());
+    put_bytes(
+        &mut violation,
+        field::VIOLATION_DESCRIPTION,
+        what.as_bytes(),
+    );
     let mut message = Vec::new();
-    put_bytes(&mut message, 0x0a, &violation);
+    put_bytes(&mut message, field::BAD_REQUEST_VIOLATIONS, &violation);
     let mut any = Vec::new();
-    put_text(&mut any, 0x0a, BAD_REQUEST);
-    put_bytes(&mut any, 0x12, &message);
+    put_bytes(&mut any, field::ANY_TYPE_URL, BAD_REQUEST.as_bytes());
+    put_bytes(&mut any, field::ANY_VALUE, &message);
     any
+}
+
+/// Field numbers of the messages of answers.
+mod field {
+    /// Of `ExportTraceServiceResponse`.
+    pub(super) const PARTIAL_SUCCESS: u32 = 1;
+    /// Of `ExportTracePartialSuccess`.
+    pub(super) const REJECTED_SPANS: u32 = 1;
+    pub(super) const ERROR_MESSAGE: u32 = 2;
+    /// Of `google.rpc.Status`.
+    pub(super) const STATUS_CODE: u32 = 1;
+    pub(super) const STATUS_MESSAGE: u32 = 2;
+    pub(super) const STATUS_DETAILS: u32 = 3;
+    /// Of `google.rpc.BadRequest` and its `FieldViolation`.
+    pub(super) const BAD_REQUEST_VIOLATIONS: u32 = 1;
+    pub(super) const VIOLATION_FIELD: u32 = 1;
+    pub(super) const VIOLATION_DESCRIPTION: u32 = 2;
+    /// Of `google.protobuf.Any`.
+    pub(super) const ANY_TYPE_URL: u32 = 1;
+    pub(super) const ANY_VALUE: u32 = 2;
 }
 
 #[cfg(test)]

@@ -1,5 +1,10 @@
 //! Bounded reading of the fields inside a payload.
 
+use storage_format::read_varint;
+
+/// The most bytes that a varint of 32 bits takes.
+const VARINT32_BYTES_MAX: usize = 5;
+
 /// The rest of a payload. Every getter takes what it returns off the front, or returns `None`
 /// and leaves the rest as it was.
 #[derive(Debug, Clone, Copy)]
@@ -53,37 +58,21 @@ impl<'a> Cursor<'a> {
 
 /// A varint32 of two to five bytes; bits above the 32nd are dropped, as RocksDB does.
 fn long_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let mut value = 0u32;
-    for (index, &byte) in bytes.iter().enumerate().take(5) {
-        value |= u32::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return Some((usize::try_from(value).ok()?, &bytes[index + 1..]));
-        }
-    }
-    None
+    let (value, length) = read_varint(&bytes[..bytes.len().min(VARINT32_BYTES_MAX)]).ok()?;
+    let value = usize::try_from(value & u64::from(u32::MAX)).ok()?;
+    Some((value, &bytes[length..]))
 }
 
-/// The last of the varint64s that lie at the start of `bytes` one after another, 0 without any.
+/// The last of the varint64s at the start of `bytes`, 0 without any.
 ///
 /// RocksDB calls the result the block's offset in its file. It was that while keys were file
 /// prefix + offset; since 6.29 keys are hashes and the number means nothing, but it is still a
 /// column of the text form.
-pub(super) fn last_varint64(bytes: &[u8]) -> u64 {
+pub(super) fn last_varint64(mut bytes: &[u8]) -> u64 {
     let mut last = 0;
-    let mut value = 0u64;
-    let mut shift = 0u32;
-    for &byte in bytes {
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            last = value;
-            value = 0;
-            shift = 0;
-        } else {
-            shift += 7;
-            if shift > 63 {
-                return last;
-            }
-        }
+    while let Ok((value, length)) = read_varint(bytes) {
+        last = value;
+        bytes = &bytes[length..];
     }
     last
 }
