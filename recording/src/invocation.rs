@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use query_language::FieldTable;
 use storage_format::{AgentId, StreamId};
 use trace_kinds::DecodeError;
-use trace_kinds::otlp::{OtlpDecoder, Source, Span, add_resource_attribute};
+use trace_kinds::otlp::{Emitter, OtlpDecoder, Span, add_resource_attribute};
 
 use crate::packet::{Derived, Packet};
 
@@ -54,7 +54,7 @@ pub struct SharedSource {
 }
 
 impl SharedSource {
-    fn of(source: &Source<'_>) -> Self {
+    fn of(source: &Emitter<'_>) -> Self {
         Self {
             message: source.message.to_vec(),
             schema_url: source.schema_url.to_vec(),
@@ -63,18 +63,18 @@ impl SharedSource {
     }
 
     /// As it was sent.
-    pub(crate) fn plain(&self) -> Source<'_> {
-        Source::new(&self.message[..], &self.schema_url)
+    pub(crate) fn plain(&self) -> Emitter<'_> {
+        Emitter::new(&self.message[..], &self.schema_url)
     }
 
     /// As the resource of something derived.
-    pub(crate) fn marked(&self, derived: Derived) -> Source<'_> {
+    pub(crate) fn marked(&self, derived: Derived) -> Emitter<'_> {
         let message = self.marked[derived as usize].get_or_init(|| {
             let mut message = self.message.clone();
             add_resource_attribute(&mut message, "tracehold.derived", derived.as_str());
             message
         });
-        Source::new(&message[..], &self.schema_url)
+        Emitter::new(&message[..], &self.schema_url)
     }
 }
 
@@ -260,7 +260,7 @@ impl Assembler {
 /// The one that equals `source`, made when there is none.
 fn shared(
     known: &mut HashMap<Vec<u8>, Arc<SharedSource>>,
-    source: &Source<'_>,
+    source: &Emitter<'_>,
 ) -> Arc<SharedSource> {
     let mut key = source.message.to_vec();
     key.push(0);

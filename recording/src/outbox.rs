@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Kind, StreamId};
-use trace_kinds::otlp::{RequestBuilder, Source, Span, SpanWriter};
+use trace_kinds::otlp::{Emitter, RequestBuilder, Span, SpanWriter};
 
 use crate::packet::{Derived, OutPacket};
 
@@ -55,7 +55,7 @@ impl Outbox {
     pub(crate) fn write_span(
         &mut self,
         (agent, stream, derived): (&AgentId, &StreamId, Derived),
-        (resource, scope): (&Source<'_>, &Source<'_>),
+        (resource, scope): (&Emitter<'_>, &Emitter<'_>),
         span: &Span<'_>,
     ) {
         self.build(agent, stream, derived, |builder| {
@@ -67,7 +67,7 @@ impl Outbox {
     pub(crate) fn write_new_span(
         &mut self,
         (agent, stream, derived): (&AgentId, &StreamId, Derived),
-        sources: (&Source<'_>, &Source<'_>),
+        sources: (&Emitter<'_>, &Emitter<'_>),
         span: SpanWriter,
         time: (i64, i64),
     ) {

@@ -8,7 +8,7 @@ use query_language::FieldTable;
 use serde_json::{Value, json};
 use trace_kinds::Decoder;
 use trace_kinds::otlp::{
-    NewValue, OtlpDecoder, RequestBuilder, Source, SpanWriter, add_resource_attribute, scope_named,
+    Emitter, NewValue, OtlpDecoder, RequestBuilder, SpanWriter, add_resource_attribute, scope_named,
 };
 
 use crate::api::Api;
@@ -146,7 +146,7 @@ impl SpanBatch {
         }
         let scope = scope_named("io.opentelemetry.http");
         let mut builder = RequestBuilder::new();
-        let sources = (Source::new(resource, b""), Source::new(scope, b""));
+        let sources = (Emitter::new(resource, b""), Emitter::new(scope, b""));
         for at in 0..spans {
             let mut span = written(at);
             let trace = (at / TRACE_SPANS) as u64;

@@ -7,7 +7,7 @@ use chunk_index::Sketch;
 use query_language::{FieldId, FieldPath, FieldTable, Number, Value};
 use storage_format::{AgentId, Kind, StreamId};
 use trace_kinds::otlp::{
-    Attribute, NewValue, Source, SpanWriter, add_resource_attribute, attribute_message,
+    Attribute, Emitter, NewValue, SpanWriter, add_resource_attribute, attribute_message,
     each_resource_attribute, scope_named,
 };
 use trace_kinds::{Event, decoder_for};
@@ -318,8 +318,8 @@ impl Aggregator {
         out.write_new_span(
             (&home.agent, &home.stream, Derived::Aggregate),
             (
-                &Source::new(&home.resource[..], b""),
-                &Source::new(&self.scope[..], b""),
+                &Emitter::new(&home.resource[..], b""),
+                &Emitter::new(&self.scope[..], b""),
             ),
             span,
             (begin, end),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use storage_format::frame::Facts;
-use trace_kinds::otlp::{OtlpDecoder, OtlpEvent, RequestBuilder, Source, Span};
+use trace_kinds::otlp::{Emitter, OtlpDecoder, OtlpEvent, RequestBuilder, Span};
 
 use crate::packet::Packet;
 
@@ -52,7 +52,7 @@ pub(super) fn cut(
 
 /// Whether `is_it` is true of one of these spans.
 pub(super) fn any<'s>(
-    spans: impl Iterator<Item = (Source<'s>, Source<'s>, Span<'s>)>,
+    spans: impl Iterator<Item = (Emitter<'s>, Emitter<'s>, Span<'s>)>,
     decoder: &OtlpDecoder,
     mut is_it: impl FnMut(&OtlpEvent<'_, '_>) -> bool,
 ) -> bool {

@@ -12,7 +12,7 @@ use query_language::{FieldTable, Value};
 use storage_format::Kind;
 use storage_format::frame::Facts;
 use trace_kinds::otlp::{
-    NewValue, OtlpDecoder, RequestBuilder, Source, SpanWriter, add_resource_attribute,
+    Emitter, NewValue, OtlpDecoder, RequestBuilder, SpanWriter, add_resource_attribute,
     attribute_message,
 };
 use trace_kinds::{Decoder, Event};
@@ -93,7 +93,11 @@ fn packet(spans: &[TestSpan], arrival: u64) -> Packet {
     for span in spans {
         let message = span.message();
         let span = trace_kinds::otlp::Span::read(&message).unwrap();
-        builder.add(&Source::new(&resource[..], b""), &Source::default(), &span);
+        builder.add(
+            &Emitter::new(&resource[..], b""),
+            &Emitter::default(),
+            &span,
+        );
     }
     Packet {
         agent: "shop".parse().unwrap(),
@@ -253,7 +257,7 @@ fn a_parent_in_another_process_is_no_parent_here() {
     let caller = span(1, 1, 0, "called", 0, 100).message();
     for message in [&remote, &caller] {
         let span = trace_kinds::otlp::Span::read(message).unwrap();
-        builder.add(&Source::default(), &Source::default(), &span);
+        builder.add(&Emitter::default(), &Emitter::default(), &span);
     }
     let packet = Packet {
         payload: Bytes::from(builder.finish()),

@@ -1,14 +1,15 @@
-//! The walk over the spans of a packet, with the fields that were asked for.
+//! The decoder: the spans of a packet as events with the requested fields.
 
 use std::ops::ControlFlow;
 
 use query_language::{FieldId, FieldSource, FieldTable, Value};
 
-use super::held::{Held, each_flat, held_at};
+use super::attribute::{Attribute, VALUE_DEPTH_MAX};
+use super::emitter::{Emitter, each_resource_attribute, read_scope};
+use super::field_value::{FieldValue, each_flat, value_at};
 use super::json::{is_json, to_protobuf};
-use super::message::{
-    Attribute, Source, Span, VALUE_DEPTH_MAX, Visitor, each_resource_attribute, read_scope, walk,
-};
+use super::span::Span;
+use super::visitor::{Visitor, walk};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
 /// Names of the span kinds, by their codes.
@@ -23,19 +24,21 @@ const KINDS: [&str; 6] = [
 /// Names of the status codes.
 const STATUSES: [&str; 3] = ["unset", "ok", "error"];
 
-fn named(names: &'static [&'static str], code: u64) -> Held<'static> {
+fn named(names: &'static [&'static str], code: u64) -> FieldValue<'static> {
     let known = usize::try_from(code).ok().and_then(|code| names.get(code));
-    known.map_or(Held::Uint(code), |name| Held::Text(name.as_bytes()))
+    known.map_or(FieldValue::Uint(code), |name| {
+        FieldValue::Text(name.as_bytes())
+    })
 }
 
-/// The name of a span kind; none of a code that has none.
+/// The name of a span kind; `None` for an unknown code.
 pub fn kind_name(code: u64) -> Option<&'static str> {
     KINDS.get(usize::try_from(code).ok()?).copied()
 }
 
-/// Where a field that every span has is found.
+/// A field that every span has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SpanField {
     Name,
     Cat,
     Ts,
@@ -49,38 +52,38 @@ enum Place {
     Links,
 }
 
-const PLACES: [(&str, Place); 11] = [
-    ("name", Place::Name),
-    ("cat", Place::Cat),
-    ("ts", Place::Ts),
-    ("dur", Place::Dur),
-    ("args.trace_id", Place::TraceId),
-    ("args.span_id", Place::SpanId),
-    ("args.parent_span_id", Place::ParentSpanId),
-    ("args.status", Place::Status),
-    ("args.status_message", Place::StatusMessage),
-    ("args.events", Place::Events),
-    ("args.links", Place::Links),
+const SPAN_FIELDS: [(&str, SpanField); 11] = [
+    ("name", SpanField::Name),
+    ("cat", SpanField::Cat),
+    ("ts", SpanField::Ts),
+    ("dur", SpanField::Dur),
+    ("args.trace_id", SpanField::TraceId),
+    ("args.span_id", SpanField::SpanId),
+    ("args.parent_span_id", SpanField::ParentSpanId),
+    ("args.status", SpanField::Status),
+    ("args.status_message", SpanField::StatusMessage),
+    ("args.events", SpanField::Events),
+    ("args.links", SpanField::Links),
 ];
 
-/// Attributes of resources that stand at the top of an event.
+/// Attributes that are top-level fields of an event.
 const PID: &[u8] = b"process.pid";
 const TID: &[u8] = b"thread.id";
-/// Attributes of an exception begin so.
+/// Prefix of the attributes of an exception.
 const EXCEPTION: &[u8] = b"exception.";
 
-/// Where each field of a table is found.
+/// Where the value of each field of a table comes from.
 #[derive(Debug, Clone, Default)]
 struct Layout {
     count: usize,
-    places: Vec<(usize, Place)>,
+    span_fields: Vec<(usize, SpanField)>,
     /// Fields and the paths of span attributes.
     attributes: Vec<(usize, Box<[u8]>)>,
     /// Fields and the paths of resource and scope attributes.
     context: Vec<(usize, Box<[u8]>)>,
     scope_name: Option<usize>,
     scope_version: Option<usize>,
-    /// Whether attributes of an exception may be asked for.
+    /// Whether attributes of an exception may be requested.
     wants_exception: bool,
 }
 
@@ -93,8 +96,8 @@ impl Layout {
         for (id, path) in table.iter() {
             let at = id.index();
             let text = path.as_str();
-            if let Some((_, place)) = PLACES.iter().find(|(name, _)| *name == text) {
-                layout.places.push((at, *place));
+            if let Some((_, field)) = SPAN_FIELDS.iter().find(|(name, _)| *name == text) {
+                layout.span_fields.push((at, *field));
             }
             match text {
                 "pid" => layout.context.push((at, PID.into())),
@@ -128,10 +131,11 @@ impl OtlpDecoder {
         }
     }
 
-    /// Shows every span of a request in protobuf as an event, with the message it came from.
+    /// Calls `each` for every span of a request in protobuf.
     ///
     /// # Errors
-    /// When the request is damaged; the spans before the damage were shown.
+    ///
+    /// When the request is damaged, after the spans before the damage.
     pub fn walk<'a>(
         &self,
         request: &'a [u8],
@@ -139,53 +143,54 @@ impl OtlpDecoder {
     ) -> Result<Decoded, DecodeError> {
         let mut reader = Reader {
             layout: &self.layout,
-            of_resource: vec![Held::Nothing; self.layout.count],
-            of_scope: vec![Held::Nothing; self.layout.count],
-            values: vec![Held::Nothing; self.layout.count],
-            resource: Source::default(),
-            scope: Source::default(),
+            of_resource: vec![FieldValue::Missing; self.layout.count],
+            of_scope: vec![FieldValue::Missing; self.layout.count],
+            values: vec![FieldValue::Missing; self.layout.count],
+            resource: Emitter::default(),
+            scope: Emitter::default(),
             decoded: Decoded::default(),
             each,
         };
-        // An end that was asked for is no fault.
-        let _end = walk(request, &mut reader)?;
+        // `each` may end the walk; that is not an error.
+        let _flow = walk(request, &mut reader)?;
         Ok(reader.decoded)
     }
 }
 
 impl Decoder for OtlpDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
-        match is_json(packet) {
-            true => self.walk(&to_protobuf(packet)?, &mut |event| each(event)),
-            false => self.walk(packet, &mut |event| each(event)),
+        if is_json(packet) {
+            self.walk(&to_protobuf(packet)?, &mut |event| each(event))
+        } else {
+            self.walk(packet, &mut |event| each(event))
         }
     }
 }
 
 struct Reader<'r, 'a> {
     layout: &'r Layout,
-    of_resource: Vec<Held<'a>>,
-    of_scope: Vec<Held<'a>>,
-    values: Vec<Held<'a>>,
-    resource: Source<'a>,
-    scope: Source<'a>,
+    of_resource: Vec<FieldValue<'a>>,
+    of_scope: Vec<FieldValue<'a>>,
+    values: Vec<FieldValue<'a>>,
+    resource: Emitter<'a>,
+    scope: Emitter<'a>,
     decoded: Decoded,
     each: &'r mut dyn FnMut(&OtlpEvent<'_, 'a>) -> ControlFlow<()>,
 }
 
-/// Fills the fields that an attribute answers.
-fn fill<'a>(keys: &[(usize, Box<[u8]>)], attribute: &Attribute<'a>, values: &mut [Held<'a>]) {
+/// Sets the fields whose value an attribute is or contains.
+fn fill<'a>(keys: &[(usize, Box<[u8]>)], attribute: &Attribute<'a>, values: &mut [FieldValue<'a>]) {
     for (at, key) in keys {
-        if let Some(held) = held_at(attribute, key, VALUE_DEPTH_MAX) {
-            values[*at] = held;
+        if let Some(value) = value_at(attribute, key, VALUE_DEPTH_MAX) {
+            values[*at] = value;
         }
     }
 }
 
 impl<'a> Visitor<'a> for Reader<'_, 'a> {
-    fn resource(&mut self, resource: &Source<'a>) -> Result<(), DecodeError> {
+    fn resource(&mut self, resource: &Emitter<'a>) -> Result<(), DecodeError> {
         self.resource = resource.clone();
-        self.of_resource.fill(Held::Nothing);
+        self.of_resource.fill(FieldValue::Missing);
         if self.layout.context.is_empty() {
             return Ok(());
         }
@@ -197,7 +202,7 @@ impl<'a> Visitor<'a> for Reader<'_, 'a> {
         )
     }
 
-    fn scope(&mut self, scope: &Source<'a>) -> Result<(), DecodeError> {
+    fn scope(&mut self, scope: &Emitter<'a>) -> Result<(), DecodeError> {
         self.scope = scope.clone();
         self.of_scope.clone_from(&self.of_resource);
         if self.layout.context.is_empty() {
@@ -210,10 +215,9 @@ impl<'a> Visitor<'a> for Reader<'_, 'a> {
         })?;
         let message: &[u8] = &scope.message;
         let (name, version) = read_scope(message, &mut |_| {})?;
-        let owned = |text: &[u8]| Held::Made(String::from_utf8_lossy(text).into_owned());
         for (at, text) in [(layout.scope_name, name), (layout.scope_version, version)] {
             if let Some(at) = at.filter(|_| !text.is_empty()) {
-                of_scope[at] = owned(text);
+                of_scope[at] = FieldValue::lossy(text);
             }
         }
         Ok(())
@@ -223,19 +227,20 @@ impl<'a> Visitor<'a> for Reader<'_, 'a> {
     fn span(&mut self, span: Span<'a>) -> Result<ControlFlow<()>, DecodeError> {
         let layout = self.layout;
         if layout.context.is_empty() {
-            self.values.fill(Held::Nothing);
+            self.values.fill(FieldValue::Missing);
         } else {
             self.values.clone_from(&self.of_scope);
         }
-        for (at, place) in &layout.places {
-            self.values[*at] = field_of(&span, *place)?;
+        for (at, field) in &layout.span_fields {
+            self.values[*at] = value_of(&span, *field)?;
         }
         if !layout.attributes.is_empty() && span.has_details {
             let values = &mut self.values;
             if layout.wants_exception {
                 span.each_event(&mut |event| {
                     if event.is_exception() {
-                        // Damage is found by `check`, and told below where it is in the span.
+                        // `check` refuses damaged events, and `each_attribute` below reports damage
+                        // in the span.
                         let _ = event.each_attribute(&mut |attribute| {
                             if attribute.key.starts_with(EXCEPTION) {
                                 fill(&layout.attributes, &attribute, values);
@@ -257,54 +262,47 @@ impl<'a> Visitor<'a> for Reader<'_, 'a> {
     }
 }
 
-/// Fills the fields that the attributes of a resource or scope answer. What was cut and put
-/// together again does not live as long as the packet, so its values are copied.
+/// Sets the fields whose values the attributes of a resource or scope contain. The values are
+/// copied: a message that was merged from several does not live as long as the packet.
 fn fill_context<'a>(
     layout: &Layout,
-    source: &Source<'a>,
-    values: &mut [Held<'a>],
+    source: &Emitter<'a>,
+    values: &mut [FieldValue<'a>],
     each: impl Fn(&[u8], &mut dyn FnMut(Attribute<'_>)) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
     each(&source.message, &mut |attribute| {
         for (at, key) in &layout.context {
-            let held = match held_at(&attribute, key, VALUE_DEPTH_MAX) {
+            let value = match value_at(&attribute, key, VALUE_DEPTH_MAX) {
                 None => continue,
-                Some(Held::Text(text)) => Held::Made(String::from_utf8_lossy(text).into_owned()),
-                Some(Held::Made(text)) => Held::Made(text),
-                Some(Held::Id(digits, length)) => Held::Id(digits, length),
-                Some(Held::Int(value)) => Held::Int(value),
-                Some(Held::Uint(value)) => Held::Uint(value),
-                Some(Held::Float(value)) => Held::Float(value),
-                Some(Held::Bool(value)) => Held::Bool(value),
-                Some(Held::Nothing) => Held::Nothing,
+                Some(value) => value.into_owned(),
             };
-            values[*at] = held;
+            values[*at] = value;
         }
     })
 }
 
-fn field_of<'a>(span: &Span<'a>, place: Place) -> Result<Held<'a>, DecodeError> {
-    Ok(match place {
-        Place::Name => Held::Text(span.name),
-        Place::Cat => named(&KINDS, span.kind),
-        Place::Ts => span.ts().map_or(Held::Nothing, Held::Int),
-        Place::Dur => span.dur().map_or(Held::Nothing, Held::Uint),
-        Place::TraceId => Held::id(span.trace_id),
-        Place::SpanId => Held::id(span.span_id),
-        Place::ParentSpanId => Held::id(span.parent_span_id),
-        Place::Status => named(&STATUSES, span.status),
-        Place::StatusMessage => Held::text(span.status_message),
-        Place::Events => Held::Uint(span.counts()?.0),
-        Place::Links => Held::Uint(span.counts()?.1),
+fn value_of<'a>(span: &Span<'a>, field: SpanField) -> Result<FieldValue<'a>, DecodeError> {
+    Ok(match field {
+        SpanField::Name => FieldValue::Text(span.name),
+        SpanField::Cat => named(&KINDS, span.kind),
+        SpanField::Ts => span.ts().map_or(FieldValue::Missing, FieldValue::Int),
+        SpanField::Dur => span.dur().map_or(FieldValue::Missing, FieldValue::Uint),
+        SpanField::TraceId => FieldValue::id(span.trace_id),
+        SpanField::SpanId => FieldValue::id(span.span_id),
+        SpanField::ParentSpanId => FieldValue::id(span.parent_span_id),
+        SpanField::Status => named(&STATUSES, span.status),
+        SpanField::StatusMessage => FieldValue::text(span.status_message),
+        SpanField::Events => FieldValue::Uint(span.counts()?.0),
+        SpanField::Links => FieldValue::Uint(span.counts()?.1),
     })
 }
 
 /// A span as an event.
 pub struct OtlpEvent<'v, 'a> {
     span: Span<'a>,
-    values: &'v [Held<'a>],
-    resource: &'v Source<'a>,
-    scope: &'v Source<'a>,
+    values: &'v [FieldValue<'a>],
+    resource: &'v Emitter<'a>,
+    scope: &'v Emitter<'a>,
 }
 
 impl<'a> OtlpEvent<'_, 'a> {
@@ -314,12 +312,12 @@ impl<'a> OtlpEvent<'_, 'a> {
     }
 
     /// Its resource.
-    pub fn resource(&self) -> &Source<'a> {
+    pub fn resource(&self) -> &Emitter<'a> {
         self.resource
     }
 
     /// Its scope.
-    pub fn scope(&self) -> &Source<'a> {
+    pub fn scope(&self) -> &Emitter<'a> {
         self.scope
     }
 }
@@ -338,22 +336,22 @@ impl Event for OtlpEvent<'_, '_> {
     }
 
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
-        // Damage in here was told when the packet was taken; what can be read is shown.
+        // The check on arrival reports damage; here, what can be read is visited.
         let mut keys: Vec<&[u8]> = Vec::new();
         let _ = self
             .span
             .each_attribute(&mut |attribute| keys.push(attribute.key));
-        let (top, arguments) = PLACES.split_at(4);
-        self.show_places(top, &[], visit);
+        let (top, arguments) = SPAN_FIELDS.split_at(4);
+        self.visit_span_fields(top, &[], visit);
         let resource = &self.resource.message;
         let _ = each_resource_attribute(resource, &mut |attribute| {
-            show_if(&attribute, PID, "pid", visit);
+            visit_if(&attribute, PID, "pid", visit);
         });
         let _ = self
             .span
-            .each_attribute(&mut |attribute| show_if(&attribute, TID, "tid", visit));
-        self.show_places(arguments, &keys, visit);
-        self.show_arguments(&keys, visit);
+            .each_attribute(&mut |attribute| visit_if(&attribute, TID, "tid", visit));
+        self.visit_span_fields(arguments, &keys, visit);
+        self.visit_arguments(&keys, visit);
         let mut path = String::from("ctx.");
         let _ = each_resource_attribute(resource, &mut |attribute| {
             each_flat(&mut path, &attribute, VALUE_DEPTH_MAX, visit);
@@ -363,7 +361,7 @@ impl Event for OtlpEvent<'_, '_> {
         });
         if let Ok((name, version)) = scope {
             for (field, text) in [("ctx.scope.name", name), ("ctx.scope.version", version)] {
-                if let Some(value) = Held::text(text).value() {
+                if let Some(value) = FieldValue::text(text).value() {
                     visit(field, value);
                 }
             }
@@ -373,30 +371,36 @@ impl Event for OtlpEvent<'_, '_> {
 
 type Visit<'f> = dyn FnMut(&str, Value<'_>) + 'f;
 
-fn show_if(attribute: &Attribute<'_>, wanted: &[u8], path: &str, visit: &mut Visit<'_>) {
-    if attribute.key == wanted
-        && let Some(value) = Held::of(attribute.value).value()
+fn visit_if(attribute: &Attribute<'_>, key: &[u8], path: &str, visit: &mut Visit<'_>) {
+    if attribute.key == key
+        && let Some(value) = FieldValue::of(attribute.value).value()
     {
         visit(path, value);
     }
 }
 
 impl OtlpEvent<'_, '_> {
-    /// Fields of the span itself, but for those that an attribute has taken the name of.
-    fn show_places(&self, places: &[(&str, Place)], taken: &[&[u8]], visit: &mut Visit<'_>) {
-        for (name, place) in places {
+    /// Visits fields of the span, except those whose name an attribute has.
+    fn visit_span_fields(
+        &self,
+        fields: &[(&str, SpanField)],
+        attributes: &[&[u8]],
+        visit: &mut Visit<'_>,
+    ) {
+        for (name, field) in fields {
             let key = name.strip_prefix("args.").unwrap_or_default();
-            if !taken.contains(&key.as_bytes())
-                && let Ok(held) = field_of(&self.span, *place)
-                && let Some(value) = held.value()
+            if !attributes.contains(&key.as_bytes())
+                && let Ok(found) = value_of(&self.span, *field)
+                && let Some(value) = found.value()
             {
                 visit(name, value);
             }
         }
     }
 
-    /// Attributes of the span, and of its last exception where the span has none of that name.
-    fn show_arguments(&self, keys: &[&[u8]], visit: &mut Visit<'_>) {
+    /// Visits the attributes of the span, and those of its last exception whose name the span does
+    /// not have.
+    fn visit_arguments(&self, keys: &[&[u8]], visit: &mut Visit<'_>) {
         let mut path = String::from("args.");
         let _ = self.span.each_attribute(&mut |attribute| {
             each_flat(&mut path, &attribute, VALUE_DEPTH_MAX, visit);

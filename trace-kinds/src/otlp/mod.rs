@@ -1,38 +1,42 @@
 //! OpenTelemetry spans as OTLP sends them: `ExportTraceServiceRequest`, in protobuf or JSON.
 //!
-//! A packet is the body of one request, or the part of it that one resource sent. Protobuf is read
-//! as it lies, by hand and without copies; JSON is turned into the protobuf that says the same
-//! ([`to_protobuf`]) and then read alike. Which of the two a packet is tells its first byte
-//! ([`is_json`]).
+//! A packet is the body of one request, or the part of it that one resource sent. Protobuf is
+//! decoded in place; JSON is first converted to protobuf ([`to_protobuf`]). The first byte of a
+//! packet shows which of the two it is ([`is_json`]).
 //!
 //! | field | from |
 //! | --- | --- |
 //! | `name`, `cat` | name and kind of the span (`server`, `client`, …) |
-//! | `ts`, `dur` | start, end − start, ns; missing when the span does not tell them |
+//! | `ts`, `dur` | start, end − start, ns; missing if unknown |
 //! | `pid`, `tid` | `process.pid` of the resource, `thread.id` of the span |
 //! | `args.*` | attributes; a map as `args.KEY.ENTRY`, an array as JSON text, bytes as hex digits |
-//! | `args.exception.*` | of the span's last exception event, where no attribute has that name |
+//! | `args.exception.*` | of the span's last exception event, unless an attribute has that name |
 //! | `args.trace_id`, `args.span_id`, `args.parent_span_id` | hexadecimal digits |
 //! | `args.status`, `args.status_message` | `unset`, `ok`, `error`, and the message |
-//! | `args.events`, `args.links` | how many the span has |
+//! | `args.events`, `args.links` | their numbers |
 //! | `ctx.*` | attributes of the resource, and of the scope; `ctx.scope.name`, `ctx.scope.version` |
 
+mod attribute;
 mod decoder;
-mod encode;
-mod held;
+mod emitter;
+mod field;
+mod field_value;
 mod json;
-mod list;
-mod message;
 mod request;
+mod span;
+mod visitor;
 mod wire;
+mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use attribute::{AnyValue, Attribute, List};
 pub use decoder::{OtlpDecoder, OtlpEvent, kind_name};
-pub use encode::{
+pub use emitter::{Emitter, each_resource_attribute};
+pub use json::{JSON_MEMORY_RATIO, is_json, to_protobuf, to_protobuf_within};
+pub use request::{Identity, ResourcePart, check};
+pub use span::{Span, SpanEvent};
+pub use writer::{
     NewValue, RequestBuilder, SpanWriter, add_resource_attribute, attribute_message, scope_named,
 };
-pub use json::{JSON_MEMORY_RATIO, is_json, to_protobuf, to_protobuf_within};
-pub use message::{AnyValue, Attribute, List, Source, Span, SpanEvent, each_resource_attribute};
-pub use request::{Identity, ResourcePart, check};

@@ -1,27 +1,31 @@
-//! A request as it arrives: checked through, and told apart by where its spans come from.
+//! The check of a request on arrival, which divides it by resource.
 
 use std::ops::{ControlFlow, Range};
 
-use super::message::{AnyValue, Source, Span, Visitor, each_resource_attribute, walk_resource};
+use super::attribute::AnyValue;
+use super::emitter::{Emitter, each_resource_attribute};
+use super::field::request::RESOURCE_SPANS;
+use super::span::Span;
+use super::visitor::{Visitor, walk_resource};
 use super::wire::{Part, Wire};
 use crate::DecodeError;
 
 /// One `ResourceSpans` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourcePart {
-    /// Its bytes in the request, key and length included, so that parts side by side are a request.
+    /// Its bytes in the request with key and length, so that concatenated parts are a request.
     pub range: Range<usize>,
     /// Spans in it.
     pub spans: u64,
-    /// Spans in it whose ids no reader may use.
+    /// Spans in it with invalid ids.
     pub invalid: u64,
     /// First and last instant of its spans, ns since the epoch.
     pub time_span: Option<(i64, i64)>,
-    /// What the resource says of itself.
+    /// The service that the resource names.
     pub identity: Identity,
 }
 
-/// The attributes by which a resource is known.
+/// The attributes that identify a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// `service.namespace`.
@@ -31,26 +35,28 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn of(resource: &Source<'_>) -> Result<Self, DecodeError> {
+    fn of(resource: &Emitter<'_>) -> Result<Self, DecodeError> {
         let mut identity = Identity::default();
         resource.check_resource()?;
         each_resource_attribute(&resource.message, &mut |attribute| {
-            let place = match attribute.key {
+            let text_of = match attribute.key {
                 b"service.namespace" => &mut identity.namespace,
                 b"service.name" => &mut identity.name,
                 _ => return,
             };
             if let AnyValue::Text(text) = attribute.value {
-                *place = String::from_utf8_lossy(text).into_owned();
+                *text_of = String::from_utf8_lossy(text).into_owned();
             }
         })?;
         Ok(identity)
     }
 }
 
-/// Reads a request in protobuf through, attributes and all, so that what is taken can be decoded.
+/// Checks a complete request in protobuf, including attributes, so that every accepted request can
+/// be decoded.
 ///
 /// # Errors
+///
 /// When anything in it is damaged.
 pub fn check(request: &[u8]) -> Result<Vec<ResourcePart>, DecodeError> {
     let mut parts = Vec::new();
@@ -60,10 +66,10 @@ pub fn check(request: &[u8]) -> Result<Vec<ResourcePart>, DecodeError> {
         let Some((number, value)) = fields.next()? else {
             return Ok(parts);
         };
-        if let (1, Wire::Bytes(resource_spans)) = (number, value) {
+        if let (RESOURCE_SPANS, Wire::Bytes(resource_spans)) = (number, value) {
             let mut checker = Checker::default();
-            // A checker never breaks off.
-            let _end = walk_resource(resource_spans, &mut checker)?;
+            // The checker never breaks.
+            let _flow = walk_resource(resource_spans, &mut checker)?;
             parts.push(ResourcePart {
                 range: begin..fields.at(),
                 spans: checker.spans,
@@ -84,12 +90,12 @@ struct Checker {
 }
 
 impl<'a> Visitor<'a> for Checker {
-    fn resource(&mut self, resource: &Source<'a>) -> Result<(), DecodeError> {
+    fn resource(&mut self, resource: &Emitter<'a>) -> Result<(), DecodeError> {
         self.identity = Identity::of(resource)?;
         Ok(())
     }
 
-    fn scope(&mut self, scope: &Source<'a>) -> Result<(), DecodeError> {
+    fn scope(&mut self, scope: &Emitter<'a>) -> Result<(), DecodeError> {
         scope.check_scope()
     }
 

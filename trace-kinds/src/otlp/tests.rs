@@ -1,4 +1,4 @@
-//! Requests as SDKs send them, in both forms, whole and damaged.
+//! Requests as SDKs send them, in JSON and protobuf, complete and damaged.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -7,11 +7,11 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use query_language::{BareUnit, FieldTable, Program, Query, Value};
 
-use super::wire::{put_bytes, put_fixed32, put_fixed64, put_number, put_text};
 use super::*;
+use crate::protobuf::{put_bytes, put_fixed32_nonzero, put_fixed64, put_number, put_text};
 use crate::{DecodeError, Decoder};
 
-/// A request with all that OTLP has, as the specification's JSON spells it.
+/// A request with everything that OTLP has, in the JSON of the specification.
 const JSON: &str = r#"{"resourceSpans": [{
   "resource": {"attributes": [
     {"key": "service.name", "value": {"stringValue": "shop"}},
@@ -71,7 +71,7 @@ fn check_rows(packet: &[u8], expected: Expect) {
 }
 
 #[test]
-fn both_forms_say_the_same() {
+fn json_and_protobuf_decode_alike() {
     let protobuf = to_protobuf(JSON.as_bytes()).unwrap();
     assert!(is_json(JSON.as_bytes()) && !is_json(&protobuf));
     assert_eq!(rows(JSON.as_bytes()), rows(&protobuf));
@@ -131,7 +131,7 @@ fn both_forms_say_the_same() {
     );
 }
 
-/// The same message, byte by byte, as the specification of protobuf and trace.proto give it.
+/// The expected bytes follow from the specification of protobuf and `trace.proto`.
 #[test]
 fn json_becomes_the_protobuf_of_the_specification() {
     let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[
@@ -143,13 +143,13 @@ fn json_becomes_the_protobuf_of_the_specification() {
     span.extend(0..8);
     span.extend([0x2a, 1, b'a', 0x30, 1]);
     span.extend([0x39, 2, 1, 0, 0, 0, 0, 0, 0, 0x41, 3, 1, 0, 0, 0, 0, 0, 0]);
-    let wrap = |key: u8, inner: &[u8]| [&[key, inner.len() as u8], inner].concat();
-    let wanted = wrap(0x0a, &wrap(0x12, &wrap(0x12, &span)));
-    assert_eq!(to_protobuf(json.as_bytes()).unwrap(), wanted);
+    let wrap = |key: u8, inner: &[u8]| [&[key, u8::try_from(inner.len()).unwrap()], inner].concat();
+    let expected = wrap(0x0a, &wrap(0x12, &wrap(0x12, &span)));
+    assert_eq!(to_protobuf(json.as_bytes()).unwrap(), expected);
 }
 
 #[test]
-fn json_that_is_wrong_is_refused_with_its_place() {
+fn malformed_json_is_refused_with_the_reason() {
     let check = |json: &str, reason: &str| {
         let refused = to_protobuf(json.as_bytes()).unwrap_err().to_string();
         assert!(refused.contains(reason), "{json}: {refused}");
@@ -170,10 +170,10 @@ fn json_that_is_wrong_is_refused_with_its_place() {
         "]}}".repeat(200)
     );
     check(&span(&nested), "recursion");
-    // What is null or missing is not there.
-    let sound = span(r#""name": null, "attributes": null, "status": null"#);
+    // Null means missing.
+    let valid = span(r#""name": null, "attributes": null, "status": null"#);
     assert_eq!(
-        check_parts(&to_protobuf(sound.as_bytes()).unwrap())[0].spans,
+        check_parts(&to_protobuf(valid.as_bytes()).unwrap())[0].spans,
         1
     );
     assert_eq!(to_protobuf(b"{}").unwrap(), b"");
@@ -184,7 +184,7 @@ fn check_parts(request: &[u8]) -> Vec<ResourcePart> {
 }
 
 #[test]
-fn a_request_is_told_apart_by_resource() {
+fn a_request_is_divided_by_resource() {
     let one = to_protobuf(JSON.as_bytes()).unwrap();
     let other = to_protobuf(
         JSON.replace("shop", "pump")
@@ -192,7 +192,7 @@ fn a_request_is_told_apart_by_resource() {
             .as_bytes(),
     );
     let other = other.unwrap();
-    // Requests add up to a request.
+    // Concatenated requests are a request.
     let both = [&one[..], &other[..]].concat();
     let parts = check_parts(&both);
     let names: Vec<_> = parts
@@ -224,7 +224,7 @@ fn queries_are_answered() {
         assert_eq!(decoded.unwrap().events, 2, "{text}");
         found
     };
-    for (text, wanted) in [
+    for (text, expected) in [
         ("name == 'buy'", 1),
         ("cat in ['server', 'client']", 2),
         ("dur >= 1s", 1),
@@ -249,12 +249,12 @@ fn queries_are_answered() {
         ("ctx.flavour == 'plain'", 2),
         ("exists(ctx.nothing)", 0),
     ] {
-        assert_eq!(count(text), wanted, "{text}");
+        assert_eq!(count(text), expected, "{text}");
     }
 }
 
 #[test]
-fn what_stands_twice_or_in_another_order_is_one() {
+fn repeated_and_reordered_fields_are_merged() {
     let resource = |key: &str| {
         let mut message = Vec::new();
         add_resource_attribute(&mut message, key, "v");
@@ -274,7 +274,7 @@ fn what_stands_twice_or_in_another_order_is_one() {
     put_text(&mut resource_spans, 3, b"url");
     put_number(&mut resource_spans, 900, 5);
     let mut request = Vec::new();
-    put_fixed32(&mut request, 7, 1);
+    put_fixed32_nonzero(&mut request, 7, 1);
     put_bytes(&mut request, 1, &resource_spans);
     put_fixed64(&mut request, 8, 1);
     check_rows(
@@ -297,9 +297,9 @@ fn what_stands_twice_or_in_another_order_is_one() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
-    let check = |bytes: &[u8], wanted: DecodeError| {
-        assert_eq!(super::check(bytes).unwrap_err(), wanted, "{bytes:?}");
+fn damage_is_reported_with_its_offset() {
+    let check = |bytes: &[u8], expected: DecodeError| {
+        assert_eq!(super::check(bytes).unwrap_err(), expected, "{bytes:?}");
     };
     let damaged = |offset, reason: &str| DecodeError::Damaged {
         format: "otlp",
@@ -343,32 +343,32 @@ fn damage_is_told_with_its_place() {
     put_bytes(&mut request, 1, &resource_spans);
     let refused = super::check(&request).unwrap_err().to_string();
     assert!(refused.contains("nest deeper"), "{refused}");
-    // It can be shown all the same, without its depths.
+    // It is decoded all the same, without the nested values.
     assert!(rows(&request).contains("args. = "));
 }
 
 #[test]
-fn spans_are_put_together_by_where_they_come_from() {
+fn spans_are_grouped_by_resource_and_scope() {
     let packet = to_protobuf(JSON.as_bytes()).unwrap();
     let other = to_protobuf(JSON.replace("shop", "pump").as_bytes()).unwrap();
     let mut builder = RequestBuilder::new();
     let decoder = OtlpDecoder::new(&FieldTable::new());
     for packet in [&packet, &other, &packet] {
-        let taken = decoder.walk(packet, &mut |event| {
+        let walked = decoder.walk(packet, &mut |event| {
             builder.add(event.resource(), event.scope(), &event.span());
             ControlFlow::Continue(())
         });
-        assert_eq!(taken.unwrap().events, 2);
+        assert_eq!(walked.unwrap().events, 2);
     }
     assert_eq!(builder.span_count(), 6);
-    let held = builder.bytes();
+    let memory = builder.bytes();
     let built = builder.finish();
-    assert!(held >= built.len(), "{held} {}", built.len());
+    assert!(memory >= built.len(), "{memory} {}", built.len());
     let counts: Vec<_> = check_parts(&built).iter().map(|part| part.spans).collect();
     assert_eq!(counts, [4, 2]);
 }
 
-/// A span of any ids, times and texts, and the bytes that say so.
+/// A span message with any ids, times and texts.
 fn any_span() -> impl Strategy<Value = Vec<u8>> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
     (bytes(), bytes(), bytes(), any::<(u64, u64, u64, u64)>()).prop_map(
@@ -376,7 +376,7 @@ fn any_span() -> impl Strategy<Value = Vec<u8>> {
             let mut span = SpanWriter::new(&name, kind, (start, end));
             span.ids(&id, &id, &name);
             span.attribute("text", NewValue::Text(&value));
-            span.attribute("int", NewValue::Int(code as i64));
+            span.attribute("int", NewValue::Int(code.cast_signed()));
             span.status(code, &value);
             span.finish()
         },
@@ -385,10 +385,10 @@ fn any_span() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn spans_written_are_spans_read(spans in proptest::collection::vec(any_span(), 1..20)) {
+    fn written_spans_are_read(spans in proptest::collection::vec(any_span(), 1..20)) {
         let mut builder = RequestBuilder::new();
         for span in &spans {
-            let source = Source::default();
+            let source = Emitter::default();
             builder.add(&source, &source, &Span::read(span).unwrap());
         }
         let request = builder.finish();
@@ -401,9 +401,10 @@ proptest! {
         prop_assert_eq!(read, spans);
     }
 
-    /// What `check` accepts is decoded without a fault, and the asked-for fields are those shown.
+    /// Requests that `check` accepts decode without an error, and requested fields have the values
+    /// that `each_field` visits.
     #[test]
-    fn damaged_requests_are_refused_or_read(
+    fn accepted_requests_are_decoded(
         at in any::<usize>(), byte in any::<u8>(), cut in any::<bool>(),
     ) {
         let mut packet = to_protobuf(JSON.as_bytes()).unwrap();
@@ -431,8 +432,8 @@ proptest! {
         OtlpDecoder::new(&table).decode(&packet, &mut |event| {
             for (id, path) in table.iter() {
                 let found = event.field(id).map(|value| format!("{value:?}"));
-                let wanted = shown[at].get(path.as_str()).cloned();
-                assert_eq!(found, wanted, "{path}");
+                let expected = shown[at].get(path.as_str()).cloned();
+                assert_eq!(found, expected, "{path}");
             }
             at += 1;
             ControlFlow::Continue(())

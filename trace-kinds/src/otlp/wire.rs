@@ -1,15 +1,17 @@
-//! The wire format of Protocol Buffers: reading within bounds, and writing.
+//! The wire format of Protocol Buffers, read within bounds.
 //!
-//! A message is a row of fields, each with a key (`number << 3 | type`) and a value. Four types are
-//! read; groups, which proto3 does not have, are refused. Nothing is copied and nothing recurses
-//! here: a field with a length is handed out as the part of the packet it is.
+//! A message is a sequence of fields, each with a key (`number << 3 | wire type`) and a value. Four
+//! wire types are read; groups, which proto3 does not have, are refused. Nothing is copied and
+//! nothing recurses: a field with a length is returned as a part of the packet.
+
+use storage_format::{VarintError, read_varint};
 
 use crate::DecodeError;
 
-/// As the kind is named.
+/// The name of the format in errors.
 pub(super) const FORMAT: &str = "otlp";
 
-/// A value as it lies on the wire.
+/// A value by its wire type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire<'a> {
     /// Type 0: integers, enums, truth values.
@@ -22,7 +24,7 @@ pub(super) enum Wire<'a> {
     Fixed32(u32),
 }
 
-/// A part of a packet that knows where it begins.
+/// A part of a packet with its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part<'a> {
     pub(super) bytes: &'a [u8],
@@ -35,7 +37,7 @@ impl<'a> Part<'a> {
         Part { bytes, base: 0 }
     }
 
-    /// The fields of the part, as the message that it is.
+    /// The fields of the part, read as a message.
     pub(super) fn fields(self) -> Fields<'a> {
         Fields { part: self, at: 0 }
     }
@@ -88,33 +90,24 @@ impl<'a> Fields<'a> {
 
     #[inline]
     fn varint(&mut self) -> Result<u64, DecodeError> {
-        if let Some(&byte) = self.part.bytes.get(self.at)
-            && byte < 0x80
-        {
-            self.at += 1;
-            return Ok(u64::from(byte));
+        match read_varint(&self.part.bytes[self.at..]) {
+            Ok((value, length)) => {
+                self.at += length;
+                Ok(value)
+            }
+            Err(error) => Err(self.no_varint(error)),
         }
-        self.long_varint()
     }
 
-    fn long_varint(&mut self) -> Result<u64, DecodeError> {
-        let begin = self.at;
-        let mut value = 0;
-        for shift in (0..70).step_by(7) {
-            let Some(&byte) = self.part.bytes.get(self.at) else {
-                return Err(DecodeError::Truncated {
-                    format: FORMAT,
-                    offset: (self.part.base + begin) as u64,
-                });
-            };
-            self.at += 1;
-            // Of the tenth byte one bit has room; the rest is cut off, as other readers do.
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
+    #[cold]
+    fn no_varint(&self, error: VarintError) -> DecodeError {
+        match error {
+            VarintError::Truncated => DecodeError::Truncated {
+                format: FORMAT,
+                offset: (self.part.base + self.at) as u64,
+            },
+            VarintError::TooLong => self.damaged(self.at, "a number has more than ten bytes"),
         }
-        Err(self.damaged(begin, "a number has more than ten bytes"))
     }
 
     #[inline]
@@ -140,67 +133,5 @@ impl<'a> Fields<'a> {
             offset: (self.part.base + at) as u64,
             reason: reason.to_owned(),
         }
-    }
-}
-
-/// Writes a varint.
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Bytes of a varint.
-pub(super) fn varint_length(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
-}
-
-/// Writes a field of type 0; a zero is not written, as proto3 wants it.
-pub(super) fn put_number(out: &mut Vec<u8>, number: u32, value: u64) {
-    if value != 0 {
-        put_varint(out, u64::from(number) << 3);
-        put_varint(out, value);
-    }
-}
-
-/// Writes a field of type 1; a zero is not written.
-pub(super) fn put_fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
-    if value != 0 {
-        put_varint(out, u64::from(number) << 3 | 1);
-        out.extend_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Writes a field of type 5; a zero is not written.
-pub(super) fn put_fixed32(out: &mut Vec<u8>, number: u32, value: u32) {
-    if value != 0 {
-        put_varint(out, u64::from(number) << 3 | 5);
-        out.extend_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Writes the key and the length of a field of type 2, whose bytes follow.
-pub(super) fn put_head(out: &mut Vec<u8>, number: u32, length: usize) {
-    put_varint(out, u64::from(number) << 3 | 2);
-    put_varint(out, length as u64);
-}
-
-/// Bytes of a field of type 2 with `length` bytes.
-pub(super) fn field_length(number: u32, length: usize) -> usize {
-    varint_length(u64::from(number) << 3) + varint_length(length as u64) + length
-}
-
-/// Writes a field of type 2, also when it is empty.
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
-    put_head(out, number, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-/// Writes a text; an empty one is not written.
-pub(super) fn put_text(out: &mut Vec<u8>, number: u32, text: &[u8]) {
-    if !text.is_empty() {
-        put_bytes(out, number, text);
     }
 }

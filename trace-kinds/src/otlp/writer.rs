@@ -1,15 +1,18 @@
-//! Writing requests: spans put together by resource and scope, and spans of our own.
+//! Writers of requests, spans and attributes.
 
-use super::message::{Source, Span};
-use super::wire::{
-    field_length, put_bytes, put_fixed32, put_fixed64, put_head, put_number, put_text, put_varint,
+use super::emitter::Emitter;
+use super::field::{any_value, key_value, request, resource, scope, span, spans, status};
+use super::span::Span;
+use crate::protobuf::{
+    field_length, put_bytes, put_double, put_fixed32_nonzero, put_fixed64_nonzero, put_head,
+    put_nonzero, put_number, put_text,
 };
 
-/// Resources, and scopes of one, that are searched for an equal one before another is begun.
+/// How many of the last resources, and of the last scopes of a resource, are compared with the next
+/// span's before a new one is started.
 const SEARCHED_MAX: usize = 16;
 
-/// Puts an `ExportTraceServiceRequest` together, span by span, each beside the others of its
-/// resource and scope.
+/// Builds an `ExportTraceServiceRequest` span by span, grouped by resource and scope.
 #[derive(Debug, Default)]
 pub struct RequestBuilder {
     resources: Vec<ResourceSpans>,
@@ -29,18 +32,18 @@ struct ResourceSpans {
 struct ScopeSpans {
     scope: Vec<u8>,
     schema_url: Vec<u8>,
-    /// Fields 2 of the message, one behind another.
+    /// The fields with the spans, concatenated.
     spans: Vec<u8>,
 }
 
 impl RequestBuilder {
-    /// Nothing yet.
+    /// An empty request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a span message with where it comes from.
-    pub fn add(&mut self, resource: &Source<'_>, scope: &Source<'_>, span: &Span<'_>) {
+    /// Adds a span with its emitters.
+    pub fn add(&mut self, resource: &Emitter<'_>, scope: &Emitter<'_>, span: &Span<'_>) {
         self.add_message(resource, scope, span.message());
         if let Some(begin) = span.ts() {
             let dur = span.dur().and_then(|dur| i64::try_from(dur).ok());
@@ -48,10 +51,10 @@ impl RequestBuilder {
         }
     }
 
-    /// Adds a span that was written with a [`SpanWriter`]; it lasts from `begin` to `end`.
+    /// Adds a span written with a [`SpanWriter`], which lasts from `begin` to `end`.
     pub fn add_written(
         &mut self,
-        (resource, scope): (&Source<'_>, &Source<'_>),
+        (resource, scope): (&Emitter<'_>, &Emitter<'_>),
         span: SpanWriter,
         (begin, end): (i64, i64),
     ) {
@@ -59,10 +62,10 @@ impl RequestBuilder {
         self.cover(begin, end);
     }
 
-    fn add_message(&mut self, resource: &Source<'_>, scope: &Source<'_>, message: &[u8]) {
-        let spans = self.place(resource, scope);
+    fn add_message(&mut self, resource: &Emitter<'_>, scope: &Emitter<'_>, message: &[u8]) {
+        let spans = self.spans_of(resource, scope);
         let before = spans.capacity();
-        put_bytes(spans, 2, message);
+        put_bytes(spans, spans::PARTS, message);
         let grown = spans.capacity() - before;
         self.bytes += grown;
         self.spans += 1;
@@ -73,13 +76,13 @@ impl RequestBuilder {
         self.span = Some((first.min(begin), last.max(end)));
     }
 
-    /// The spans of a scope, begun when there are none nearby.
-    fn place(&mut self, resource: &Source<'_>, scope: &Source<'_>) -> &mut Vec<u8> {
+    /// The spans of a scope, which is added unless one of the last is equal.
+    fn spans_of(&mut self, resource: &Emitter<'_>, scope: &Emitter<'_>) -> &mut Vec<u8> {
         let same_resource = |known: &ResourceSpans| {
             known.resource == resource.message[..] && known.schema_url == resource.schema_url
         };
-        let at = match last_where(&self.resources, same_resource) {
-            Some(at) => at,
+        let index = match last_where(&self.resources, same_resource) {
+            Some(index) => index,
             None => {
                 self.bytes += resource.message.len() + resource.schema_url.len() + 64;
                 self.resources.push(ResourceSpans {
@@ -90,12 +93,12 @@ impl RequestBuilder {
                 self.resources.len() - 1
             }
         };
-        let scopes = &mut self.resources[at].scopes;
+        let scopes = &mut self.resources[index].scopes;
         let same_scope = |known: &ScopeSpans| {
             known.scope == scope.message[..] && known.schema_url == scope.schema_url
         };
-        let at = match last_where(scopes, same_scope) {
-            Some(at) => at,
+        let index = match last_where(scopes, same_scope) {
+            Some(index) => index,
             None => {
                 self.bytes += scope.message.len() + scope.schema_url.len() + 96;
                 scopes.push(ScopeSpans {
@@ -106,7 +109,7 @@ impl RequestBuilder {
                 scopes.len() - 1
             }
         };
-        &mut scopes[at].spans
+        &mut scopes[index].spans
     }
 
     /// Spans so far.
@@ -114,51 +117,55 @@ impl RequestBuilder {
         self.spans
     }
 
-    /// Memory held, bytes.
+    /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// First and last instant of the spans so far, ns since the epoch.
+    /// Start of the first and end of the last of the spans so far, ns since the epoch.
     pub fn time_span(&self) -> Option<(i64, i64)> {
         self.span
     }
 
-    /// The request; empty of no spans.
+    /// The request; without spans it is empty.
     pub fn finish(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes);
         for resource in self.resources {
-            let optional = |number, bytes: &[u8]| match bytes.is_empty() {
-                true => 0,
-                false => field_length(number, bytes.len()),
+            let optional = |number, bytes: &[u8]| {
+                if bytes.is_empty() {
+                    0
+                } else {
+                    field_length(number, bytes.len())
+                }
             };
             let length_of = |scope: &ScopeSpans| {
-                optional(1, &scope.scope) + scope.spans.len() + optional(3, &scope.schema_url)
+                optional(spans::EMITTER, &scope.scope)
+                    + scope.spans.len()
+                    + optional(spans::SCHEMA_URL, &scope.schema_url)
             };
-            let length = optional(1, &resource.resource)
-                + resource
-                    .scopes
-                    .iter()
-                    .map(|scope| field_length(2, length_of(scope)))
+            let scopes = resource.scopes.iter();
+            let length = optional(spans::EMITTER, &resource.resource)
+                + scopes
+                    .map(|scope| field_length(spans::PARTS, length_of(scope)))
                     .sum::<usize>()
-                + optional(3, &resource.schema_url);
-            put_head(&mut out, 1, length);
-            put_text(&mut out, 1, &resource.resource);
+                + optional(spans::SCHEMA_URL, &resource.schema_url);
+            put_head(&mut out, request::RESOURCE_SPANS, length);
+            put_text(&mut out, spans::EMITTER, &resource.resource);
             for scope in &resource.scopes {
-                put_head(&mut out, 2, length_of(scope));
-                put_text(&mut out, 1, &scope.scope);
+                put_head(&mut out, spans::PARTS, length_of(scope));
+                put_text(&mut out, spans::EMITTER, &scope.scope);
                 out.extend_from_slice(&scope.spans);
-                put_text(&mut out, 3, &scope.schema_url);
+                put_text(&mut out, spans::SCHEMA_URL, &scope.schema_url);
             }
-            put_text(&mut out, 3, &resource.schema_url);
+            put_text(&mut out, spans::SCHEMA_URL, &resource.schema_url);
         }
         out
     }
 }
 
-fn last_where<T>(items: &[T], is_it: impl Fn(&T) -> bool) -> Option<usize> {
+fn last_where<T>(items: &[T], matches: impl Fn(&T) -> bool) -> Option<usize> {
     let first = items.len().saturating_sub(SEARCHED_MAX);
-    (first..items.len()).rev().find(|at| is_it(&items[*at]))
+    (first..items.len()).rev().find(|at| matches(&items[*at]))
 }
 
 /// A value to be written.
@@ -179,17 +186,11 @@ pub enum NewValue<'a> {
 /// Writes a message `AnyValue`.
 pub(super) fn put_value(out: &mut Vec<u8>, value: NewValue<'_>) {
     match value {
-        NewValue::Text(text) => put_bytes(out, 1, text),
-        NewValue::Bool(value) => out.extend_from_slice(&[2 << 3, u8::from(value)]),
-        NewValue::Int(value) => {
-            out.push(3 << 3);
-            put_varint(out, value as u64);
-        }
-        NewValue::Double(value) => {
-            out.push(4 << 3 | 1);
-            out.extend_from_slice(&value.to_bits().to_le_bytes());
-        }
-        NewValue::Bytes(bytes) => put_bytes(out, 7, bytes),
+        NewValue::Text(text) => put_bytes(out, any_value::STRING, text),
+        NewValue::Bool(value) => put_number(out, any_value::BOOL, u64::from(value)),
+        NewValue::Int(value) => put_number(out, any_value::INT, value.cast_unsigned()),
+        NewValue::Double(value) => put_double(out, any_value::DOUBLE, value),
+        NewValue::Bytes(bytes) => put_bytes(out, any_value::BYTES, bytes),
     }
 }
 
@@ -198,37 +199,37 @@ pub(super) fn put_attribute(out: &mut Vec<u8>, number: u32, key: &[u8], value: &
     put_head(
         out,
         number,
-        field_length(1, key.len()) + field_length(2, value.len()),
+        field_length(key_value::KEY, key.len()) + field_length(key_value::VALUE, value.len()),
     );
-    put_bytes(out, 1, key);
-    put_bytes(out, 2, value);
+    put_bytes(out, key_value::KEY, key);
+    put_bytes(out, key_value::VALUE, value);
 }
 
 /// A message `KeyValue`.
 pub fn attribute_message(key: &str, value: NewValue<'_>) -> Vec<u8> {
     let mut message = Vec::with_capacity(key.len() + 24);
-    put_bytes(&mut message, 1, key.as_bytes());
+    put_bytes(&mut message, key_value::KEY, key.as_bytes());
     let mut inner = Vec::with_capacity(16);
     put_value(&mut inner, value);
-    put_bytes(&mut message, 2, &inner);
+    put_bytes(&mut message, key_value::VALUE, &inner);
     message
 }
 
-/// Adds an attribute to a message `Resource`, behind those that it has.
+/// Appends an attribute to a message `Resource`.
 pub fn add_resource_attribute(resource: &mut Vec<u8>, key: &str, value: &str) {
     let mut message = Vec::with_capacity(value.len() + 8);
     put_value(&mut message, NewValue::Text(value.as_bytes()));
-    put_attribute(resource, 1, key.as_bytes(), &message);
+    put_attribute(resource, resource::ATTRIBUTES, key.as_bytes(), &message);
 }
 
-/// A message `InstrumentationScope` that has but a name.
+/// A message `InstrumentationScope` with a name and nothing else.
 pub fn scope_named(name: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 4);
-    put_text(&mut out, 1, name.as_bytes());
+    put_text(&mut out, scope::NAME, name.as_bytes());
     out
 }
 
-/// Writes a span message of our own, field by field.
+/// Writes a span message field by field.
 #[derive(Debug, Default)]
 pub struct SpanWriter {
     out: Vec<u8>,
@@ -239,46 +240,47 @@ impl SpanWriter {
     /// A span of this name, from `start` to `end`, ns since the epoch.
     pub fn new(name: &[u8], kind: u64, (start, end): (u64, u64)) -> Self {
         let mut out = Vec::with_capacity(256);
-        put_text(&mut out, 5, name);
-        put_number(&mut out, 6, kind);
-        put_fixed64(&mut out, 7, start);
-        put_fixed64(&mut out, 8, end);
+        put_text(&mut out, span::NAME, name);
+        put_nonzero(&mut out, span::KIND, kind);
+        put_fixed64_nonzero(&mut out, span::START_TIME, start);
+        put_fixed64_nonzero(&mut out, span::END_TIME, end);
         SpanWriter {
             out,
             value: Vec::new(),
         }
     }
 
-    /// The ids of the span; an empty one is left out.
-    pub fn ids(&mut self, trace: &[u8], span: &[u8], parent: &[u8]) {
-        put_text(&mut self.out, 1, trace);
-        put_text(&mut self.out, 2, span);
-        put_text(&mut self.out, 4, parent);
+    /// The ids of the span; an empty one is omitted.
+    pub fn ids(&mut self, trace: &[u8], id: &[u8], parent: &[u8]) {
+        put_text(&mut self.out, span::TRACE_ID, trace);
+        put_text(&mut self.out, span::SPAN_ID, id);
+        put_text(&mut self.out, span::PARENT_SPAN_ID, parent);
     }
 
     /// The flags of the span.
     pub fn flags(&mut self, flags: u32) {
-        put_fixed32(&mut self.out, 16, flags);
+        put_fixed32_nonzero(&mut self.out, span::FLAGS, flags);
     }
 
     /// The status: its code and its message.
     pub fn status(&mut self, code: u64, message: &[u8]) {
         self.value.clear();
-        put_text(&mut self.value, 2, message);
-        put_number(&mut self.value, 3, code);
-        put_bytes(&mut self.out, 15, &self.value);
+        put_text(&mut self.value, status::MESSAGE, message);
+        put_nonzero(&mut self.value, status::CODE, code);
+        put_bytes(&mut self.out, span::STATUS, &self.value);
     }
 
     /// An attribute.
     pub fn attribute(&mut self, key: &str, value: NewValue<'_>) {
         self.value.clear();
         put_value(&mut self.value, value);
-        put_attribute(&mut self.out, 9, key.as_bytes(), &self.value);
+        let key = key.as_bytes();
+        put_attribute(&mut self.out, span::ATTRIBUTES, key, &self.value);
     }
 
     /// An attribute as it was sent: the message `KeyValue`.
     pub fn attribute_message(&mut self, message: &[u8]) {
-        put_bytes(&mut self.out, 9, message);
+        put_bytes(&mut self.out, span::ATTRIBUTES, message);
     }
 
     /// The span message.

@@ -1,5 +1,5 @@
-//! Lists of a JSON request, in memory that is bounded by its length: a list of empty objects takes
-//! three bytes an element as text, and hundreds in memory.
+//! Lists of a JSON request in bounded memory: an empty object takes three bytes as an element of a
+//! list in text, and hundreds in memory.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,14 +9,15 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
 thread_local! {
-    /// Bytes that elements of lists may still take while a request is read on this thread.
+    /// Bytes that list elements may still take while this thread reads a request; `None` once they
+    /// are exceeded.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// A list whose elements are counted.
-pub(super) struct Counted<T>(pub(super) Vec<T>);
+/// A list whose elements count against the limit.
+pub(super) struct BoundedList<T>(pub(super) Vec<T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Counted<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for BoundedList<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         struct Elements<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
@@ -28,8 +29,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Counted<T> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = list.next_element()? {
-                    if !count(size_of::<T>()) {
-                        return Err(A::Error::custom("it takes more memory than it may"));
+                    if !take(size_of::<T>()) {
+                        return Err(A::Error::custom("it exceeds the limit on memory"));
                     }
                     items.push(item);
                 }
@@ -40,14 +41,19 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Counted<T> {
     }
 }
 
-fn count(bytes: usize) -> bool {
+/// The elements; none if the list is null or missing.
+pub(super) fn items<T>(list: Option<BoundedList<T>>) -> Vec<T> {
+    list.map(|list| list.0).unwrap_or_default()
+}
+
+fn take(bytes: usize) -> bool {
     let left = LEFT.get().and_then(|left| left.checked_sub(bytes));
     LEFT.set(left);
     left.is_some()
 }
 
-/// Reads with `bytes` for the elements of lists; `None` when they were not enough.
-pub(super) fn within<T, E>(
+/// Calls `read` with a limit of `bytes` on the elements of all lists; `None` if it was exceeded.
+pub(super) fn with_limit<T, E>(
     bytes: usize,
     read: impl FnOnce() -> Result<T, E>,
 ) -> Option<Result<T, E>> {

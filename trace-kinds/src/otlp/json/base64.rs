@@ -1,0 +1,51 @@
+//! Base64.
+
+/// Decodes base64 of either alphabet, with or without padding.
+pub(super) fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let end = text
+        .iter()
+        .rposition(|byte| *byte != b'=')
+        .map_or(0, |last| last + 1);
+    let mut out = Vec::with_capacity(end * 3 / 4);
+    for group in text[..end].chunks(4) {
+        let mut bits = 0_u32;
+        for &byte in group {
+            let sextet = match byte {
+                b'A'..=b'Z' => byte - b'A',
+                b'a'..=b'z' => byte - b'a' + 26,
+                b'0'..=b'9' => byte - b'0' + 52,
+                b'+' | b'-' => 62,
+                b'/' | b'_' => 63,
+                _ => return None,
+            };
+            bits = bits << 6 | u32::from(sextet);
+        }
+        bits <<= 6 * (4 - group.len());
+        match group.len() {
+            4 => out.extend_from_slice(&bits.to_be_bytes()[1..]),
+            3 => out.extend_from_slice(&bits.to_be_bytes()[1..3]),
+            2 => out.push(bits.to_be_bytes()[1]),
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn base64_is_decoded() {
+        let check = |text: &str, wanted: Option<&[u8]>| {
+            assert_eq!(base64(text.as_bytes()).as_deref(), wanted, "{text}");
+        };
+        check("", Some(b""));
+        check("TQ==", Some(b"M"));
+        check("TWE", Some(b"Ma"));
+        check("TWFu", Some(b"Man"));
+        check("-_+/", Some(&[0xfb, 0xff, 0xbf]));
+        check("T", None);
+        check("T*==", None);
+    }
+}
