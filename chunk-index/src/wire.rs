@@ -1,7 +1,7 @@
 //! Numbers and text inside the bodies of sidecar blocks.
 //!
-//! A number is a varint ([`storage_format::read_varint`]). A signed number is folded first (0, -1, 1,
-//! -2, …). Text is its length and its bytes.
+//! A number is a varint ([`storage_format::read_varint`]). A signed number is folded first (0, -1,
+//! 1, -2, …). Text is its length and its bytes.
 
 pub(crate) use storage_format::put_varint;
 use storage_format::{VarintError, read_varint, varint_fits};

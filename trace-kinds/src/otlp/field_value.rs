@@ -183,8 +183,8 @@ fn entry_at<'a>(list: List<'a>, path: &[u8], depth: usize) -> FieldValue<'a> {
     found
 }
 
-/// The value at `path`: that of the attribute, or of an entry of its map; `None` if the path is that
-/// of another attribute.
+/// The value at `path`: that of the attribute, or of an entry of its map; `None` if the path is
+/// that of another attribute.
 #[inline]
 pub(super) fn value_at<'a>(
     attribute: &Attribute<'a>,

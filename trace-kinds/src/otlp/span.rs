@@ -33,7 +33,7 @@ pub struct Span<'a> {
     pub(super) has_details: bool,
 }
 
-/// Bits of [`Span::flags`]: whether the next bit is set on purpose, and whether the parent is remote.
+/// Bits of [`Span::flags`]: whether the next one is known, and whether the parent is remote.
 const PARENT_REMOTE_KNOWN: u32 = 0x100;
 const PARENT_REMOTE: u32 = 0x200;
 
