@@ -113,6 +113,36 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     Ok(())
 }
 
+/// The files of DFTracer lines, generated unless they are there.
+pub(super) fn files(options: &Options) -> Outcome<Vec<PathBuf>> {
+    let default = target().join("bench/index/data").display().to_string();
+    let data = PathBuf::from(options.get("data", default)?);
+    make_folder(&data)?;
+    let count: usize = options.get("files", 16)?;
+    let file = |number: usize| data.join(format!("trace-{number}-of-{count}.pfw.gz"));
+    if !file(count - 1).exists() {
+        let (mb, member): (u64, u64) = (options.get("mb", 80)?, options.get("member-mb", 16)?);
+        let program = root().join("../shared/tools/gen_pfw.py");
+        let numbers = [count.to_string(), mb.to_string(), member.to_string()];
+        run(Command::new("python3").arg(program).arg(&data).args([
+            "--files",
+            &numbers[0],
+            "--mb",
+            &numbers[1],
+            "--member-mb",
+            &numbers[2],
+        ]))?;
+    }
+    Ok((0..count).map(file).collect())
+}
+
+fn make_folder(path: &Path) -> Outcome {
+    std::fs::create_dir_all(path).map_err(|source| Failure::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 struct Bench {
     files: Vec<PathBuf>,
     /// The same files (hard links), which are indexed with columns.
@@ -125,35 +155,12 @@ struct Bench {
 impl Bench {
     fn prepare(options: &Options) -> Outcome<Bench> {
         let folder = target().join("bench/index");
-        let data = PathBuf::from(options.get("data", folder.join("data").display().to_string())?);
-        let make = |path: &Path| {
-            std::fs::create_dir_all(path).map_err(|source| Failure::File {
-                path: path.to_owned(),
-                source,
-            })
-        };
-        make(&folder)?;
-        make(&data)?;
+        let files = files(options)?;
+        let data = files[0].parent().unwrap_or(&folder).to_owned();
         // Beside the data: DFTracer's tools take every file below the folder that they are given.
         let linked = data.with_file_name("columns");
-        make(&linked)?;
-        let count: usize = options.get("files", 16)?;
-        let file = |number: usize| data.join(format!("trace-{number}-of-{count}.pfw.gz"));
-        if !file(count - 1).exists() {
-            let (mb, member): (u64, u64) = (options.get("mb", 80)?, options.get("member-mb", 16)?);
-            let program = root().join("../shared/tools/gen_pfw.py");
-            let numbers = [count.to_string(), mb.to_string(), member.to_string()];
-            run(Command::new("python3").arg(program).arg(&data).args([
-                "--files",
-                &numbers[0],
-                "--mb",
-                &numbers[1],
-                "--member-mb",
-                &numbers[2],
-            ]))?;
-        }
+        make_folder(&linked)?;
         let tools = folder.join("tools");
-        let files: Vec<PathBuf> = (0..count).map(file).collect();
         let bench = Bench {
             with_columns: files
                 .iter()

@@ -45,25 +45,22 @@ const MIB: f64 = (1_u64 << 20) as f64;
 
 /// One server of the comparison.
 #[derive(Clone)]
-struct Party {
+pub(super) struct Party {
     server: Rc<Server>,
     options: LoadOptions,
 }
 
 #[derive(Clone, Copy)]
-struct LoadOptions {
+pub(super) struct LoadOptions {
     duration: Duration,
     streams: usize,
     codec: &'static str,
 }
 
-/// `--runs 5 --seconds 5 --streams 16 --codec none|zstd`; single packets also with eight times as
-/// many streams.
-pub(crate) fn run_bench(options: &Options) -> Outcome {
-    let load = LoadOptions {
-        duration: Duration::from_secs_f64(options.get("seconds", 5.0)?),
-        streams: options.get("streams", 16)?,
-        codec: match options.get("codec", "none".to_owned())?.as_str() {
+impl LoadOptions {
+    /// `--seconds 5 --streams 16 --codec none|zstd`.
+    pub(super) fn parse(options: &Options) -> Outcome<Self> {
+        let codec = match options.get("codec", "none".to_owned())?.as_str() {
             "none" => "none",
             "zstd" => "zstd",
             other => {
@@ -71,8 +68,19 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
                     "--codec none or zstd, not {other:?}"
                 )));
             }
-        },
-    };
+        };
+        Ok(Self {
+            duration: Duration::from_secs_f64(options.get("seconds", 5.0)?),
+            streams: options.get("streams", 16)?,
+            codec,
+        })
+    }
+}
+
+/// `--runs 5 --seconds 5 --streams 16 --codec none|zstd`; single packets also with eight times as
+/// many streams.
+pub(crate) fn run_bench(options: &Options) -> Outcome {
+    let load = LoadOptions::parse(options)?;
     install::ensure(&[FIO])?;
     let program = release_server()?;
     let folder = fresh_folder("bench/ingest")?;
@@ -203,7 +211,7 @@ fn smaller_of(one: &Figures, other: &Figures) -> Figures {
 }
 
 impl Party {
-    fn start(program: &Path, folder: &Path, config: &str, options: LoadOptions) -> Self {
+    pub(super) fn start(program: &Path, folder: &Path, config: &str, options: LoadOptions) -> Self {
         let settings = Settings {
             program: Some(program.to_owned()),
             ..Settings::with_config(config)
@@ -222,7 +230,7 @@ impl Party {
     }
 
     /// One load into a new storage, which is deleted behind it.
-    fn load(&self, body: Body, pace: Pace) -> Outcome<LoadReport> {
+    pub(super) fn load(&self, body: Body, pace: Pace) -> Outcome<LoadReport> {
         let mut api = self.server.api();
         let storage = api.create_storage("bench");
         let cpu_before = cpu_of(self.server.pid())?;

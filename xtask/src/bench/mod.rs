@@ -17,6 +17,7 @@ mod range;
 mod restart;
 mod rocksdb;
 mod table;
+mod versions;
 mod zip;
 
 use crate::failure::{Failure, Outcome};
@@ -80,6 +81,11 @@ const BENCHES: &[Bench] = &[
         name: "rocksdb",
         about: "RocksDB's traces: text, CSV and analysis against the rates of its own tools",
         run: rocksdb::run_bench,
+    },
+    Bench {
+        name: "versions",
+        about: "ingest, ranges, decoding and indexing of two builds of the programs",
+        run: versions::run_bench,
     },
     Bench {
         name: "zip",

@@ -187,7 +187,12 @@ impl RangeLoad {
         seconds: u32,
         connections: u32,
     ) -> Outcome<Self> {
-        let path = folder.join("requests.lua");
+        let name = if script == MULTI_SCRIPT {
+            "multiple.lua"
+        } else {
+            "single.lua"
+        };
+        let path = folder.join(name);
         std::fs::write(&path, script).map_err(|source| Failure::File {
             path: path.clone(),
             source,
@@ -208,6 +213,16 @@ impl RangeLoad {
         connections: u32,
     ) -> Outcome<Self> {
         Self::new(folder, SINGLE_SCRIPT, length, seconds, connections)
+    }
+
+    /// 16 ranges of 4 KiB a request of a file of `length` bytes.
+    pub(super) fn multiple(
+        folder: &Path,
+        length: u64,
+        seconds: u32,
+        connections: u32,
+    ) -> Outcome<Self> {
+        Self::new(folder, MULTI_SCRIPT, length, seconds, connections)
     }
 
     /// Requests a second.

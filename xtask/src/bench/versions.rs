@@ -1,0 +1,200 @@
+//! Two builds of the programs under the same load in one run: did a change cost anything?
+//!
+//! Build the older version elsewhere (`git worktree`), with the same profile, and give the folder
+//! of its programs with `--before`.
+
+use std::path::{Path, PathBuf};
+
+use super::ingest::{self, LoadOptions};
+use super::paired::{Figures, Side, Target, Verdict, alternate, conclude};
+use super::range::{self, RangeLoad};
+use super::table::Table;
+use super::{ctf, index};
+use crate::failure::{Failure, Outcome};
+use crate::install;
+use crate::options::Options;
+use crate::process::{command, fresh_folder, measure, release_client, release_server};
+use harness::{Body, Pace, Server, Settings};
+
+/// How much worse than the older programs the newer ones may be.
+const RATIO_MIN: f64 = 0.97;
+
+const MIB: f64 = (1_u64 << 20) as f64;
+
+/// The programs of one version.
+struct Version {
+    name: &'static str,
+    server: PathBuf,
+    client: PathBuf,
+}
+
+/// `--before FOLDER [--runs 7 --seconds 3 --only ingest|range|ctf|index]`.
+pub(super) fn run_bench(options: &Options) -> Outcome {
+    let before = PathBuf::from(options.get("before", String::new())?);
+    let versions = [
+        Version {
+            name: "after",
+            server: release_server()?,
+            client: release_client()?,
+        },
+        Version {
+            name: "before",
+            server: before.join("traceholdd"),
+            client: before.join("tracehold"),
+        },
+    ];
+    for program in versions
+        .iter()
+        .flat_map(|side| [&side.server, &side.client])
+    {
+        if !program.is_file() {
+            return Err(Failure::Usage(format!(
+                "{} does not exist: give the folder of the older programs with --before",
+                program.display()
+            )));
+        }
+    }
+    let only = options.get("only", String::new())?;
+    let is_chosen = |name: &str| only.is_empty() || only == name;
+    let mut verdicts = Vec::new();
+    if is_chosen("ingest") {
+        verdicts.extend(pushes(options, &versions)?);
+    }
+    if is_chosen("range") {
+        verdicts.extend(ranges(options, &versions)?);
+    }
+    if is_chosen("ctf") {
+        verdicts.push(decoding(options, &versions)?);
+    }
+    if is_chosen("index") {
+        verdicts.push(indexing(options, &versions)?);
+    }
+    conclude(&verdicts);
+    Ok(())
+}
+
+/// Durable pushes: single packets, packets in batches, small packets.
+fn pushes(options: &Options, versions: &[Version; 2]) -> Outcome<Vec<Verdict>> {
+    let load = LoadOptions::parse(options)?;
+    let folder = fresh_folder("bench/versions-ingest")?;
+    let start =
+        |side: &Version| ingest::Party::start(&side.server, &folder.join(side.name), "", load);
+    let parties = [start(&versions[0]), start(&versions[1])];
+    let mut verdicts = Vec::new();
+    for (what, body) in [
+        ("64 KiB packets, 1 a request", Body::One(64 << 10)),
+        ("64 KiB packets, 16 a request", Body::Many(64 << 10, 16)),
+        ("1 KiB packets, 256 a request", Body::Many(1 << 10, 256)),
+    ] {
+        let sides = versions.iter().zip(&parties).map(|(version, party)| Side {
+            name: version.name,
+            run: Box::new(move || Ok(party.load(body, Pace::Full)?.bytes_per_second() / MIB)),
+        });
+        let figures = alternate(options.runs()?, &mut sides.collect::<Vec<_>>())?;
+        verdicts.push(faster_is_more(what, "MiB/s", &figures));
+    }
+    Ok(verdicts)
+}
+
+/// Ranges of a finalized file, single and multiple.
+fn ranges(options: &Options, versions: &[Version; 2]) -> Outcome<Vec<Verdict>> {
+    install::ensure(range::TOOLS)?;
+    let folder = fresh_folder("bench/versions-range")?;
+    let mut served = Vec::new();
+    for version in versions {
+        let settings = Settings {
+            program: Some(version.server.clone()),
+            ..Settings::default()
+        };
+        let server = Server::start(&folder.join(version.name), &settings);
+        let (storage, file, length) = range::finalized_file(&mut server.api());
+        let party = range::Party {
+            url: format!("{}/storage/{storage}/{file}", server.url()),
+            pid: server.pid(),
+        };
+        served.push((server, party, length));
+    }
+    let seconds = options.get("seconds", 3)?;
+    let length = served[0].2;
+    let mut verdicts = Vec::new();
+    for (what, load) in [
+        (
+            "64 KiB single range",
+            RangeLoad::single(&folder, length, seconds, 16)?,
+        ),
+        (
+            "16 x 4 KiB multi-range",
+            RangeLoad::multiple(&folder, length, seconds, 16)?,
+        ),
+    ] {
+        let load = &load;
+        let sides = versions.iter().zip(&served).map(|(version, served)| Side {
+            name: version.name,
+            run: Box::new(move || Ok(load.measure(&served.1)?.0)),
+        });
+        let figures = alternate(options.runs()?, &mut sides.collect::<Vec<_>>())?;
+        verdicts.push(faster_is_more(what, "requests/s", &figures));
+    }
+    Ok(verdicts)
+}
+
+/// CPU time of decoding a CTF trace to text.
+fn decoding(options: &Options, versions: &[Version; 2]) -> Outcome<Verdict> {
+    install::ensure(ctf::TOOLS)?;
+    let trace = crate::process::target().join("bench/ctf-trace");
+    let folder = ctf::recorded(&trace)?;
+    let run = |version: &Version| cpu_seconds(&version.client, &["decode".as_ref(), &folder]);
+    let figures = alternate(options.runs()?, &mut timed(versions, &run))?;
+    Ok(less_is_better("decode of a CTF trace", &figures))
+}
+
+/// CPU time of indexing DFTracer files.
+fn indexing(options: &Options, versions: &[Version; 2]) -> Outcome<Verdict> {
+    let files = index::files(options)?;
+    let run = |version: &Version| {
+        let mut arguments: Vec<&Path> = vec!["index".as_ref(), "--force".as_ref()];
+        arguments.extend(files.iter().map(PathBuf::as_path));
+        cpu_seconds(&version.client, &arguments)
+    };
+    let figures = alternate(options.runs()?, &mut timed(versions, &run))?;
+    Ok(less_is_better("index of DFTracer files", &figures))
+}
+
+fn timed<'a>(
+    versions: &'a [Version; 2],
+    run: &'a dyn Fn(&Version) -> Outcome<f64>,
+) -> Vec<Side<'a>> {
+    versions
+        .iter()
+        .map(|version| Side {
+            name: version.name,
+            run: Box::new(move || run(version)),
+        })
+        .collect()
+}
+
+/// What the program prints goes nowhere, so that only its own work counts.
+fn cpu_seconds(program: &Path, arguments: &[&Path]) -> Outcome<f64> {
+    let mut shell = command("sh", &["-c", "exec \"$0\" \"$@\" >/dev/null"]);
+    shell.arg(program).args(arguments);
+    Ok(measure(&mut shell)?.cpu.as_secs_f64())
+}
+
+fn faster_is_more(what: &str, unit: &str, figures: &[Figures]) -> Verdict {
+    println!("{what}");
+    print!("{}", Table::of_figures(unit, figures));
+    let ratio = figures[0].ratio(&figures[1]);
+    Verdict::new(
+        format!("{what}, after / before"),
+        Target::AtLeast(RATIO_MIN),
+        ratio,
+    )
+}
+
+fn less_is_better(what: &str, figures: &[Figures]) -> Verdict {
+    println!("{what}");
+    print!("{}", Table::of_figures("CPU s", figures));
+    let ratio = figures[0].ratio(&figures[1]);
+    let target = Target::AtMost(1.0 / RATIO_MIN);
+    Verdict::new(format!("CPU of {what}, after / before"), target, ratio)
+}
