@@ -19,7 +19,7 @@ use storage_format::{
     paths::FileName,
 };
 
-use crate::{StorageError, door::Door, read::read_small};
+use crate::{StorageError, io_thread::IoThread, read::read_small};
 
 /// What an agent tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(crate) struct Agents {
     known: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     /// One change of a file at a time.
     changing: tokio::sync::Mutex<()>,
-    door: Door,
+    io_thread: IoThread,
     count_max: usize,
 }
 
@@ -85,7 +85,7 @@ impl Agents {
     /// Reads every agent file of `folder`.
     pub(crate) fn load(
         folder: PathBuf,
-        door: Door,
+        io_thread: IoThread,
         count_max: usize,
     ) -> Result<Self, StorageError> {
         std::fs::create_dir_all(&folder).map_err(StorageError::io("create", &folder))?;
@@ -110,7 +110,7 @@ impl Agents {
             folder,
             known: RwLock::new(known),
             changing: tokio::sync::Mutex::default(),
-            door,
+            io_thread,
             count_max,
         })
     }
@@ -246,7 +246,7 @@ impl Agents {
         let bytes = file.encode().map_err(StorageError::damaged(&path))?;
         let name = FileName::Agent(file.id.clone()).to_string();
         let published = self
-            .door
+            .io_thread
             .publish(self.folder.clone(), name, bytes.into())
             .await;
         published.map_err(StorageError::io("write", path))?;

@@ -5,7 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
 /// Now, in ns since the epoch.
-#[expect(clippy::disallowed_methods, reason = "this is the door to the clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the I/O thread to the clock"
+)]
 pub(crate) fn now_ns() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-/// Which implementation of the I/O door is used.
+/// Which implementation of the I/O thread is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoChoice {
     /// io_uring where the kernel allows it, else blocking calls.
@@ -33,9 +33,9 @@ pub struct EngineConfig {
     pub data_dir: PathBuf,
     /// Written into storage files.
     pub server_version: String,
-    /// Implementation of the I/O door.
+    /// Implementation of the I/O thread.
     pub io: IoChoice,
-    /// Aligned buffers of 256 KiB each that the door owns.
+    /// Aligned buffers of 256 KiB each that the I/O thread owns.
     pub io_buffer_count: usize,
     /// Shortest time between two syncs of a data file.
     pub commit_window: Duration,

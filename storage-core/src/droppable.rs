@@ -21,7 +21,7 @@ use serde::Serialize;
 use storage_format::{AgentId, Arrival, OutOfOrder, StorageId, StreamId, StreamPosition};
 use tokio::sync::Notify;
 
-use crate::{NewPacket, Push, StorageError, counters::Counters, writer::Gaps};
+use crate::{NewPacket, Push, StorageError, counters::Counters, push::Gaps};
 
 /// Share of the budget that writers hold of droppable packets: all of them, and each.
 const ALL_WRITERS_SHARE: u64 = 2;
@@ -49,7 +49,7 @@ struct State {
     queue: BTreeMap<u64, Entry>,
     lanes: HashMap<StorageId, Lane>,
     /// Bytes that writers have taken.
-    under_way: u64,
+    in_writer: u64,
     /// A writer left something because all of them have too much.
     is_held_up: bool,
 }
@@ -68,21 +68,21 @@ struct Entry {
 pub(crate) struct Handed {
     pub(crate) push: Push,
     pub(crate) gaps: Gaps,
-    pub(crate) under_way: UnderWay,
+    pub(crate) in_writer: InWriter,
 }
 
 /// What is droppable of one storage.
 #[derive(Debug)]
 struct Lane {
-    door: Arc<LaneDoor>,
+    signal: Arc<LaneSignal>,
     waiting: BTreeSet<u64>,
-    under_way: u64,
+    in_writer: u64,
     fronts: HashMap<Key, Front>,
 }
 
 /// Where a storage and its writer meet its droppable packets.
 #[derive(Debug, Default)]
-pub(crate) struct LaneDoor {
+pub(crate) struct LaneSignal {
     /// Something was pushed so; before, nothing here costs more than this look.
     is_used: AtomicBool,
     /// Whether a writer takes packets.
@@ -91,7 +91,7 @@ pub(crate) struct LaneDoor {
     pub(crate) wake: Notify,
 }
 
-impl LaneDoor {
+impl LaneSignal {
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
@@ -148,7 +148,7 @@ pub struct Accepted {
 
 /// A taken entry: says what became of it.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct InWriter {
     droppable: Arc<Droppable>,
     storage: StorageId,
     key: Key,
@@ -174,7 +174,7 @@ impl Droppable {
     /// sequences may be left out.
     pub(crate) fn offer(
         &self,
-        (storage, door): (StorageId, &Arc<LaneDoor>),
+        (storage, signal): (StorageId, &Arc<LaneSignal>),
         mut push: Push,
         durable_next: StreamPosition,
         part: bool,
@@ -182,14 +182,14 @@ impl Droppable {
         let mut accepted = Accepted::default();
         let mut state = self.state.lock();
         let state = &mut *state;
-        if !door.is_open.load(Ordering::Acquire) {
+        if !signal.is_open.load(Ordering::Acquire) {
             return Err(push);
         }
-        door.is_used.store(true, Ordering::Release);
+        signal.is_used.store(true, Ordering::Release);
         let lane = state.lanes.entry(storage).or_insert_with(|| Lane {
-            door: Arc::clone(door),
+            signal: Arc::clone(signal),
             waiting: BTreeSet::new(),
-            under_way: 0,
+            in_writer: 0,
             fronts: HashMap::new(),
         });
         let key = (push.agent.clone(), push.stream.clone());
@@ -217,7 +217,7 @@ impl Droppable {
         state.next += 1;
         front.waiting.push_back(ordinal);
         lane.waiting.insert(ordinal);
-        lane.door.wake.notify_one();
+        lane.signal.wake.notify_one();
         let entry = Entry {
             storage,
             push,
@@ -281,10 +281,10 @@ impl Droppable {
         let ordinal = *lane.waiting.first()?;
         let bytes = state.queue.get(&ordinal)?.bytes;
         let fits = |taken: u64, max: u64| taken == 0 || taken + bytes <= max;
-        if !all && !fits(lane.under_way, self.one_writer_max) {
+        if !all && !fits(lane.in_writer, self.one_writer_max) {
             return None;
         }
-        if !all && !fits(state.under_way, self.all_writers_max) {
+        if !all && !fits(state.in_writer, self.all_writers_max) {
             state.is_held_up = true;
             return None;
         }
@@ -313,10 +313,10 @@ impl Droppable {
         let key = (entry.push.agent.clone(), entry.push.stream.clone());
         let behind = position_after(&entry.push);
         let mut gaps = Gaps::Taken;
-        state.under_way += entry.bytes;
+        state.in_writer += entry.bytes;
         if let Some(lane) = state.lanes.get_mut(&entry.storage) {
             lane.waiting.remove(&ordinal);
-            lane.under_way += entry.bytes;
+            lane.in_writer += entry.bytes;
             if let Some(front) = lane.fronts.get_mut(&key) {
                 front.forget(ordinal);
                 front.handed = front.handed.max(behind);
@@ -326,7 +326,7 @@ impl Droppable {
             }
         }
         self.leaves(entry.push.permit.bytes());
-        let under_way = UnderWay {
+        let in_writer = InWriter {
             droppable: Arc::clone(self),
             storage: entry.storage,
             key,
@@ -337,7 +337,7 @@ impl Droppable {
         Some(Handed {
             push: entry.push,
             gaps,
-            under_way,
+            in_writer,
         })
     }
 
@@ -363,15 +363,15 @@ impl Droppable {
     }
 
     /// From now on packets of a storage are taken.
-    pub(crate) fn open(&self, door: &LaneDoor) {
+    pub(crate) fn open(&self, signal: &LaneSignal) {
         let _state = self.state.lock();
-        door.is_open.store(true, Ordering::Release);
+        signal.is_open.store(true, Ordering::Release);
     }
 
     /// From now on none is taken; those that wait can still be.
-    pub(crate) fn close(&self, door: &LaneDoor) {
+    pub(crate) fn close(&self, signal: &LaneSignal) {
         let _state = self.state.lock();
-        door.is_open.store(false, Ordering::Release);
+        signal.is_open.store(false, Ordering::Release);
     }
 
     /// Drops what waits for a storage that takes no more, and with `forget` all that is known of
@@ -491,7 +491,7 @@ fn size_of(packet: &NewPacket) -> u64 {
     packet.payload.len() as u64
 }
 
-impl UnderWay {
+impl InWriter {
     /// Says which of its packets were kept; the others are counted.
     pub(crate) fn ended(&self, kept: impl Iterator<Item = bool>) {
         let lost = self.sizes.iter().zip(kept).filter(|(_, is_kept)| !is_kept);
@@ -511,17 +511,17 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InWriter {
     fn drop(&mut self) {
         let mut state = self.droppable.state.lock();
-        state.under_way -= self.bytes;
+        state.in_writer -= self.bytes;
         if let Some(lane) = state.lanes.get_mut(&self.storage) {
-            lane.under_way -= self.bytes;
+            lane.in_writer -= self.bytes;
         }
         if std::mem::take(&mut state.is_held_up) {
             let lanes = state.lanes.values();
             let waiting = lanes.filter(|lane| !lane.waiting.is_empty());
-            waiting.for_each(|lane| lane.door.wake.notify_one());
+            waiting.for_each(|lane| lane.signal.wake.notify_one());
         }
     }
 }

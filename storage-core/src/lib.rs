@@ -1,7 +1,7 @@
 //! Storages on disk: states, writing, the index tree, recovery, finalization and reading.
 //!
 //! [`Engine`] is the whole of it. A [`Push`] goes to the writer task of its storage, through the
-//! serializer pool to the door thread, and is answered when its bytes are durable. Reading goes
+//! serializer pool to the I/O thread, and is answered when its bytes are durable. Reading goes
 //! past all of them: to the tree for where things are, and to the files.
 //!
 //! | module | its one reason to change |
@@ -9,7 +9,7 @@
 //! | `engine` | what can be asked of all storages |
 //! | `writer` | how packets of one storage are numbered, ordered and answered |
 //! | `serializer`, `codec` | how a payload is stored |
-//! | `door` | how frames become durable: batches, syncs, offsets, open files |
+//! | `io_thread` | how frames become durable: batches, syncs, offsets, open files |
 //! | `io` | how the operating system is asked: io_uring, blocking, faulty |
 //! | `tree` | where packets are |
 //! | `scan`, `recovery`, `verify` | what data files say without an index |
@@ -30,14 +30,15 @@ mod clock;
 mod codec;
 mod config;
 mod counters;
-mod door;
 mod droppable;
 mod engine;
 mod error;
 mod io;
+mod io_thread;
 mod labels;
 mod poison;
 mod progress;
+mod push;
 mod read;
 mod recovery;
 mod scan;
@@ -66,9 +67,9 @@ pub use error::StorageError;
 pub use io::ring::{Kept, Ring, RingPacket};
 pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use progress::Progress;
+pub use push::{NewPacket, Push, PushOutcome, Receipt};
 pub use read::LeafFile;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tree::{LeafBases, Selection};
 pub use verify::{Damage, VerifyReport};
-pub use writer::{NewPacket, Push, PushOutcome, Receipt};

@@ -1,6 +1,6 @@
 //! Finds out what a storage holds: from its index parts, and from the frames they do not cover.
 //!
-//! Only reads. A torn tail is cut when its data file is next opened for writing, by the door,
+//! Only reads. A torn tail is cut when its data file is next opened for writing, by the I/O thread,
 //! which is told here where the intact frames end.
 
 use std::{
@@ -22,7 +22,7 @@ use storage_format::{
 
 use crate::{
     StorageError,
-    door::Tail,
+    io_thread::Tail,
     scan::{FrameScanner, ScanError},
     tree::{IndexPart, IndexTree},
 };

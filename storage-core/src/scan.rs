@@ -13,7 +13,7 @@ use storage_format::{
     index_part::PacketEntry,
 };
 
-use crate::{door::Tail, read::ReadFile};
+use crate::{io_thread::Tail, read::ReadFile};
 
 /// Bytes that are read at once.
 const WINDOW_BYTES: usize = 1 << 20;

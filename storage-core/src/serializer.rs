@@ -14,7 +14,7 @@ use storage_format::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{codec, counters::Counters, door::Frame};
+use crate::{codec, counters::Counters, io_thread::Frame};
 
 /// Jobs that may wait for each serializer.
 const WAITING_JOBS_PER_SERIALIZER: usize = 8;

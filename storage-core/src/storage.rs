@@ -24,8 +24,8 @@ use crate::{
     Progress, StorageError,
     catalog::Catalog,
     clock::now_ns,
-    door::{Door, Tail},
-    droppable::{Droppable, DroppedPackets, LaneDoor},
+    droppable::{Droppable, DroppedPackets, LaneSignal},
+    io_thread::{IoThread, Tail},
     poison::Poison,
     scan::{FrameScanner, ScanError},
     status::{WriteCounts, WriteStatus},
@@ -46,7 +46,7 @@ pub(crate) struct Storage {
     /// The inbox of the writer task, while there is one.
     pub(crate) writer: RwLock<Option<mpsc::Sender<WriterMessage>>>,
     /// Its packets that may be dropped.
-    pub(crate) lane: Arc<LaneDoor>,
+    pub(crate) lane: Arc<LaneSignal>,
     /// One change of the storage file at a time.
     changing: tokio::sync::Mutex<()>,
     /// It is being deleted; who still holds it is told that it is not there.
@@ -188,14 +188,14 @@ impl Storage {
     /// `change` may refuse; then nothing is written.
     pub(crate) async fn change(
         &self,
-        door: &Door,
+        io_thread: &IoThread,
         catalog: &Arc<Catalog>,
         change: impl FnOnce(&mut StorageFile) -> Result<(), StorageError>,
     ) -> Result<StorageFile, StorageError> {
         let _changing = self.changing.lock().await;
         let mut file = self.file.read().clone();
         change(&mut file)?;
-        publish_file(&self.folder, &file, door, catalog).await?;
+        publish_file(&self.folder, &file, io_thread, catalog).await?;
         *self.file.write() = file.clone();
         Ok(file)
     }
@@ -245,13 +245,15 @@ impl Storage {
 pub(crate) async fn publish_file(
     folder: &Path,
     file: &StorageFile,
-    door: &Door,
+    io_thread: &IoThread,
     catalog: &Arc<Catalog>,
 ) -> Result<(), StorageError> {
     let name = FileName::Storage(file.id).to_string();
     let path = folder.join(&name);
     let bytes = bytes::Bytes::from(file.encode().map_err(StorageError::damaged(&path))?);
-    let published = door.publish(folder.to_owned(), name, bytes.clone()).await;
+    let published = io_thread
+        .publish(folder.to_owned(), name, bytes.clone())
+        .await;
     published.map_err(StorageError::io("write", &path))?;
     let (catalog, id) = (Arc::clone(catalog), file.id);
     let remember = move || catalog.remember(id, &path, &bytes);

@@ -15,7 +15,7 @@ use storage_format::{
 
 use crate::{
     Progress, StorageError, codec,
-    door::Tail,
+    io_thread::Tail,
     read::{ReadFile, read_at, read_small, read_whole},
     scan::{FrameScanner, ScanError, Scanned},
     storage::{Storage, StorageReader},

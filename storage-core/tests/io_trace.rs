@@ -1,4 +1,4 @@
-//! What the doors and caches tell the I/O trace over the life of a storage.
+//! What the I/O thread and the caches record in the I/O trace over the life of a storage.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, sync::Arc};

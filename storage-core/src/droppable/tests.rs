@@ -13,7 +13,7 @@ struct World {
     droppable: Arc<Droppable>,
     budget: ByteBudget,
     counters: Arc<Counters>,
-    doors: [Arc<LaneDoor>; 2],
+    signals: [Arc<LaneSignal>; 2],
 }
 
 fn storage(at: usize) -> StorageId {
@@ -26,13 +26,13 @@ impl World {
         let max = 16 * PACKET as u64;
         let droppable = Arc::new(Droppable::new(max, Arc::clone(&counters)));
         let budget = ByteBudget::new(max, Arc::clone(&droppable), Arc::clone(&counters));
-        let doors = [Arc::<LaneDoor>::default(), Arc::default()];
-        doors.iter().for_each(|door| droppable.open(door));
+        let signals = [Arc::<LaneSignal>::default(), Arc::default()];
+        signals.iter().for_each(|signal| droppable.open(signal));
         Self {
             droppable,
             budget,
             counters,
-            doors,
+            signals,
         }
     }
 
@@ -57,7 +57,7 @@ impl World {
         let push = self.push(stream, places);
         self.droppable
             .offer(
-                (storage(at), &self.doors[at]),
+                (storage(at), &self.signals[at]),
                 push,
                 StreamPosition::default(),
                 false,
@@ -120,7 +120,7 @@ fn writers_leave_room_for_agents_that_wait() {
     assert!(rest.is_ok(), "the other packets give way");
     assert_eq!(world.dropped(0), [("a".to_owned(), 6)]);
     // What the disk refuses is counted too.
-    first.remove(0).under_way.ended([false].into_iter());
+    first.remove(0).in_writer.ended([false].into_iter());
     assert_eq!(world.dropped(0), [("a".to_owned(), 7)]);
 }
 
@@ -172,10 +172,10 @@ fn what_waits_for_a_storage_that_is_gone_is_dropped() {
     let world = World::new();
     world.offer(0, "a", &[(1, 0)]);
     world.offer(1, "b", &[(1, 0)]);
-    world.droppable.close(&world.doors[0]);
+    world.droppable.close(&world.signals[0]);
     let push = world.push("a", &[(1, 1)]);
     let refused = world.droppable.offer(
-        (storage(0), &world.doors[0]),
+        (storage(0), &world.signals[0]),
         push,
         StreamPosition::default(),
         false,

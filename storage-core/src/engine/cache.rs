@@ -86,7 +86,7 @@ impl Engine {
         let path = folder.join(&name);
         let published = self
             .services()
-            .door
+            .io_thread
             .publish(folder, name, bytes.into())
             .await;
         published.map_err(StorageError::io("write", path))

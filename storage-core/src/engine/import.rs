@@ -118,7 +118,7 @@ impl Engine {
         };
         self.blocking(Cause::Import, rename).await?;
         let root = self.inner.storages_folder.clone();
-        if let Err(error) = self.services().door.sync_folder(root.clone()).await {
+        if let Err(error) = self.services().io_thread.sync_folder(root.clone()).await {
             let remove = move || std::fs::remove_dir_all(place);
             // Where this fails, too, the next start finds a complete storage.
             let _ = tokio::task::spawn_blocking(remove).await;

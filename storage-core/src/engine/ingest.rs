@@ -13,9 +13,10 @@ use tokio::sync::oneshot;
 use super::Engine;
 use crate::{
     Accepted, Push, PushOutcome, StorageError,
+    push::{Gaps, check_size},
     state::takes_packets,
     storage::Storage,
-    writer::{Gaps, Services, WriterMessage, check_size},
+    writer::{Services, WriterMessage},
 };
 
 /// A push that is under way; resolves when its packets are durable or refused.

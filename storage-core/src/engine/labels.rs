@@ -310,7 +310,7 @@ impl Engine {
         };
         let services = self.services();
         storage
-            .change(&services.door, &services.catalog, change)
+            .change(&services.io_thread, &services.catalog, change)
             .await?;
         Ok(storage.info())
     }
@@ -350,7 +350,7 @@ impl Engine {
         };
         let services = self.services();
         storage
-            .change(&services.door, &services.catalog, change)
+            .change(&services.io_thread, &services.catalog, change)
             .await?;
         Ok(storage.info())
     }

@@ -173,8 +173,8 @@ impl Engine {
         }
         self.services().space.check()?;
         let (folder, path) = (storage.folder.clone(), storage.path(&name));
-        let door = &self.services().door;
-        let published = door.publish(folder, name.to_string(), bytes).await;
+        let io_thread = &self.services().io_thread;
+        let published = io_thread.publish(folder, name.to_string(), bytes).await;
         published.map_err(StorageError::io("write", path))
     }
 

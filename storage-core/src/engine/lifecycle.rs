@@ -102,7 +102,7 @@ impl Engine {
         let id = StorageId::new(created.unsigned_abs() / 1_000_000, random_10());
         let folder = self.inner.storages_folder.join(id.to_string());
         let Services {
-            door,
+            io_thread,
             catalog,
             config,
             ..
@@ -127,9 +127,11 @@ impl Engine {
             move || std::fs::create_dir(&folder).map_err(StorageError::io("create", folder))
         };
         self.blocking(Cause::Manage, make).await?;
-        let published = match publish_file(&folder, &file, door, catalog).await {
+        let published = match publish_file(&folder, &file, io_thread, catalog).await {
             Ok(()) => {
-                let synced = door.sync_folder(self.inner.storages_folder.clone()).await;
+                let synced = io_thread
+                    .sync_folder(self.inner.storages_folder.clone())
+                    .await;
                 synced.map_err(StorageError::io("sync", &self.inner.storages_folder))
             }
             Err(error) => Err(error),
@@ -173,8 +175,10 @@ impl Engine {
             }
             Ok(())
         };
-        let Services { door, catalog, .. } = self.services();
-        storage.change(door, catalog, change).await?;
+        let Services {
+            io_thread, catalog, ..
+        } = self.services();
+        storage.change(io_thread, catalog, change).await?;
         if !was_open {
             self.start_writer(&storage);
         }
@@ -196,8 +200,10 @@ impl Engine {
             file.state = StorageState::Finalizing;
             Ok(())
         };
-        let Services { door, catalog, .. } = self.services();
-        storage.change(door, catalog, change).await?;
+        let Services {
+            io_thread, catalog, ..
+        } = self.services();
+        storage.change(io_thread, catalog, change).await?;
         if was_created {
             self.start_writer(&storage);
         }
@@ -236,8 +242,10 @@ impl Engine {
             file.labels = labels.unwrap_or_else(|| std::mem::take(&mut file.labels));
             Ok(())
         };
-        let Services { door, catalog, .. } = self.services();
-        storage.change(door, catalog, change).await?;
+        let Services {
+            io_thread, catalog, ..
+        } = self.services();
+        storage.change(io_thread, catalog, change).await?;
         Ok(storage.info())
     }
 
@@ -279,7 +287,7 @@ impl Engine {
             self.inner.storages.write().insert(id, storage);
             return Err(error);
         }
-        let synced = self.services().door.sync_folder(root.clone()).await;
+        let synced = self.services().io_thread.sync_folder(root.clone()).await;
         let catalog = Arc::clone(&self.services().catalog);
         let removed = self.blocking(Cause::Manage, move || {
             catalog.forget(id);

@@ -71,7 +71,7 @@ struct Inner {
     /// One creation at a time, so that a repeated key finds the first one.
     creating: tokio::sync::Mutex<()>,
     tasks: Mutex<JoinSet<()>>,
-    door_thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    io_thread_join: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// Keeps other servers out of the data folder until the shutdown.
     lock: Mutex<Option<File>>,
 }
@@ -132,7 +132,7 @@ impl Engine {
     /// Name of the implementation that writes: `io_uring` or `blocking`.
     #[must_use]
     pub fn io_name(&self) -> &'static str {
-        self.services().door.io_name
+        self.services().io_thread.io_name
     }
 
     /// Whether ingest is stopped because the disk is low.

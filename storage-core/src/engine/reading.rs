@@ -149,7 +149,7 @@ impl Engine {
             let path = storage.folder.join(&name);
             written = Some((name.clone(), bytes.clone()));
             let folder = storage.folder.clone();
-            let published = self.services().door.publish(folder, name, bytes).await;
+            let published = self.services().io_thread.publish(folder, name, bytes).await;
             published.map_err(StorageError::io("write", &path))?;
             tree.part_written(&Arc::new(IndexPart::written(path, header, footer, bases)));
         }
@@ -167,8 +167,10 @@ impl Engine {
             file.files.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(())
         };
-        let Services { door, catalog, .. } = self.services();
-        storage.change(door, catalog, change).await?;
+        let Services {
+            io_thread, catalog, ..
+        } = self.services();
+        storage.change(io_thread, catalog, change).await?;
         remove_leftovers(recovered.leftovers).await;
         Ok(tree)
     }

@@ -38,8 +38,10 @@ impl Engine {
             }
             _ => Err(storage.wrong_state("a recording", "CREATED or OPEN")),
         };
-        let Services { door, catalog, .. } = self.services();
-        storage.change(door, catalog, change).await?;
+        let Services {
+            io_thread, catalog, ..
+        } = self.services();
+        storage.change(io_thread, catalog, change).await?;
         Ok(storage.info())
     }
 
@@ -56,8 +58,10 @@ impl Engine {
                 }
                 Ok(())
             };
-            let Services { door, catalog, .. } = self.services();
-            storage.change(door, catalog, change).await?;
+            let Services {
+                io_thread, catalog, ..
+            } = self.services();
+            storage.change(io_thread, catalog, change).await?;
         }
         Ok(storage.info())
     }
@@ -85,8 +89,8 @@ impl Engine {
     pub async fn keep_recordings(&self, text: Bytes) -> Result<(), StorageError> {
         let folder = self.services().config.data_dir.clone();
         let path = folder.join(RECORDINGS_FILE);
-        let door = &self.services().door;
-        let published = door.publish(folder, RECORDINGS_FILE.to_owned(), text);
+        let io_thread = &self.services().io_thread;
+        let published = io_thread.publish(folder, RECORDINGS_FILE.to_owned(), text);
         published.await.map_err(StorageError::io("write", path))
     }
 }

@@ -22,8 +22,8 @@ use crate::{
     ByteBudget, Counters, EngineConfig, StorageError,
     agents::Agents,
     catalog::Catalog,
-    door::{Door, DoorConfig, DoorRequest},
     droppable::Droppable,
+    io_thread::{IoThread, IoThreadConfig, IoThreadRequest},
     labels::LabelTypes,
     recovery::{Recovered, recover},
     serializer::SerializerPool,
@@ -81,7 +81,7 @@ impl Engine {
         let Prepared {
             lock,
             services,
-            door_thread,
+            io_thread_join,
             found,
         } = prepared.map_err(|_| StorageError::Stopping)??;
         let cache = BlockCache::new(config.index_cache_bytes_max, Arc::clone(&counters));
@@ -100,7 +100,7 @@ impl Engine {
                 loaded: Mutex::new(VecDeque::new()),
                 creating: tokio::sync::Mutex::default(),
                 tasks: Mutex::new(JoinSet::new()),
-                door_thread: Mutex::new(Some(door_thread)),
+                io_thread_join: Mutex::new(Some(io_thread_join)),
                 lock: Mutex::new(Some(lock)),
             }),
         };
@@ -138,8 +138,10 @@ impl Engine {
             is_changed = true;
         }
         if is_changed {
-            let Services { door, catalog, .. } = self.services();
-            publish_file(&folder, &file, door, catalog).await?;
+            let Services {
+                io_thread, catalog, ..
+            } = self.services();
+            publish_file(&folder, &file, io_thread, catalog).await?;
         }
         let (id, state) = (file.id, file.state);
         if let Some(key) = &file.idempotency_key {
@@ -187,7 +189,7 @@ impl Engine {
     /// Drains every writer, saves every tree, closes every file.
     ///
     /// # Errors
-    /// When the door thread ended by itself, which would be a fault of this program.
+    /// When the I/O thread ended by itself, which would be a fault of this program.
     pub async fn shutdown(&self) -> Result<(), StorageError> {
         let storages: Vec<_> = self.inner.storages.read().values().cloned().collect();
         let mut stopped = Vec::new();
@@ -204,8 +206,8 @@ impl Engine {
             // A writer that ended meanwhile has drained as well.
             let _ = done.await;
         }
-        let _ = self.services().door.send(DoorRequest::Stop).await;
-        let thread = self.inner.door_thread.lock().take();
+        let _ = self.services().io_thread.send(IoThreadRequest::Stop).await;
+        let thread = self.inner.io_thread_join.lock().take();
         let catalog = Arc::clone(&self.services().catalog);
         let ended = tokio::task::spawn_blocking(move || {
             let ended = thread.is_none_or(|thread| thread.join().is_ok());
@@ -226,7 +228,7 @@ impl Engine {
 struct Prepared {
     lock: File,
     services: Services,
-    door_thread: std::thread::JoinHandle<()>,
+    io_thread_join: std::thread::JoinHandle<()>,
     found: Vec<OnDisk>,
 }
 
@@ -239,7 +241,7 @@ fn prepare(
     let storages = config.data_dir.join(STORAGES_FOLDER);
     std::fs::create_dir_all(&storages).map_err(StorageError::io("create", &storages))?;
     let lock = lock_folder(&config.data_dir)?;
-    let door_config = DoorConfig {
+    let io_thread_config = IoThreadConfig {
         choice: config.io,
         buffer_count: config.io_buffer_count,
         commit_window: config.commit_window,
@@ -250,8 +252,11 @@ fn prepare(
         #[cfg(test)]
         faults: config.faults.clone(),
     };
-    let (door, door_thread) = Door::start(door_config, Arc::clone(counters))
-        .map_err(StorageError::io("start the I/O door for", &config.data_dir))?;
+    let (io_thread, io_thread_join) = IoThread::start(io_thread_config, Arc::clone(counters))
+        .map_err(StorageError::io(
+            "start the I/O thread for",
+            &config.data_dir,
+        ))?;
     let serializers = SerializerPool::start(
         config.serializer_count,
         config.zstd_level,
@@ -259,15 +264,15 @@ fn prepare(
     )
     .map_err(StorageError::io("start serializers for", &config.data_dir))?;
     let agents_folder = config.data_dir.join(AGENTS_FOLDER);
-    let agents = Agents::load(agents_folder, door.clone(), config.agent_count_max)?;
-    let labels = LabelTypes::load(&config.data_dir, door.clone())?;
+    let agents = Agents::load(agents_folder, io_thread.clone(), config.agent_count_max)?;
+    let labels = LabelTypes::load(&config.data_dir, io_thread.clone())?;
     // What a killed server wrote and did not sync is about to be found, and then believed.
     sync_everything(&config.data_dir)?;
     let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER), &tracer)?;
     let found = find_storages(&storages, &catalog, config.in_flight_bytes_max)?;
     let services = Services {
         config: Arc::clone(config),
-        door,
+        io_thread,
         serializers,
         agents: Arc::new(agents),
         catalog: Arc::new(catalog),
@@ -287,7 +292,7 @@ fn prepare(
     Ok(Prepared {
         lock,
         services,
-        door_thread,
+        io_thread_join,
         found,
     })
 }

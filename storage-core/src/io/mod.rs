@@ -1,4 +1,4 @@
-//! The only door to the disk for everything that is written.
+//! The only module that writes to the disk.
 //!
 //! [`BlockIo`] is what the writing side needs of an operating system. [`UringIo`] does it with
 //! io_uring and O_DIRECT, [`BlockingIo`] with positioned writes on threads; a faulty twin in the

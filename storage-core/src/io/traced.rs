@@ -1,4 +1,4 @@
-//! The door's operations, told to the I/O trace.
+//! The I/O thread's operations, told to the I/O trace.
 //!
 //! Wraps any other implementation, so that what is traced is what that one does, and every
 //! operation of [`BlockIo`] is: the trait has no default methods that could be forgotten here.

@@ -20,7 +20,7 @@ use storage_format::{
 
 pub use value::{Comparison, LabelFilter, LabelValue};
 
-use crate::{StorageError, door::Door, read::read_small};
+use crate::{StorageError, io_thread::IoThread, read::read_small};
 
 /// When a storage was created; told by the server.
 pub(crate) const CREATION_DATE: &str = "creation_date";
@@ -74,12 +74,12 @@ pub(crate) struct LabelTypes {
     known: RwLock<BTreeMap<String, LabelType>>,
     /// One change of the file at a time.
     changing: tokio::sync::Mutex<()>,
-    door: Door,
+    io_thread: IoThread,
 }
 
 impl LabelTypes {
     /// Reads the label file of the data folder, where there is one.
-    pub(crate) fn load(folder: &Path, door: Door) -> Result<Self, StorageError> {
+    pub(crate) fn load(folder: &Path, io_thread: IoThread) -> Result<Self, StorageError> {
         let path = folder.join(LABEL_FILE);
         let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
         let file = match read_small(&path, max) {
@@ -111,7 +111,7 @@ impl LabelTypes {
             folder: folder.to_owned(),
             known: RwLock::new(known),
             changing: tokio::sync::Mutex::default(),
-            door,
+            io_thread,
         })
     }
 
@@ -153,7 +153,7 @@ impl LabelTypes {
         let bytes = file.encode().map_err(StorageError::damaged(&path))?;
         let name = LABEL_FILE.to_owned();
         let published = self
-            .door
+            .io_thread
             .publish(self.folder.clone(), name, bytes.into())
             .await;
         published.map_err(StorageError::io("write", path))?;

@@ -11,7 +11,7 @@ use storage_format::{
 };
 
 use super::{IndexPart, time_index::TimeIndex};
-use crate::door::Tail;
+use crate::io_thread::Tail;
 
 /// A run of packets of one leaf.
 #[derive(Debug, Clone)]

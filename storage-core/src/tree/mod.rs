@@ -33,7 +33,7 @@ pub(crate) use part::IndexPart;
 pub use search::Selection;
 pub(crate) use search::{Found, ReadPlace, merge, resolve};
 
-use crate::door::Tail;
+use crate::io_thread::Tail;
 
 /// The index tree of one storage.
 #[derive(Debug)]

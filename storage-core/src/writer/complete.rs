@@ -1,29 +1,31 @@
-//! Brings frames to the door, and what became of them into the tree and to those who wait.
+//! Brings frames to the I/O thread, and what became of them into the tree and to those who wait.
 
 use storage_format::{Descriptor, frame::FrameHeader, index_part::PacketEntry};
 
-use super::{Appending, FoundRepeat, Job, Receipt, Serialized, Writer, stream::InFlight};
+use super::{Appending, FoundRepeat, Job, Serialized, Writer, stream::InFlight};
 use crate::{
-    StorageError,
+    Receipt, StorageError,
     clock::now_ns,
-    door::{Appended, DoorError, DoorRequest},
+    io_thread::{Appended, IoThreadError, IoThreadRequest},
     tree::Found,
 };
 use storage_format::LeafId;
 use tokio::sync::oneshot;
 
 impl Writer {
-    /// Sends frames to the door; frames behind a refused packet are refused here.
+    /// Sends frames to the I/O thread; frames behind a refused packet are refused here.
     pub(super) async fn on_serialized(&mut self, (stream, leaf, frames, request): Serialized) {
         let id = self.new_id();
         let Some(frames) = frames else {
             // The serializer is gone, so the server is stopping.
-            return self.fail_job(stream, leaf, 0, &DoorError::Stopped).await;
+            return self
+                .fail_job(stream, leaf, 0, &IoThreadError::Stopped)
+                .await;
         };
         let headers: Vec<_> = frames.iter().map(|frame| frame.header).collect();
         if self.streams.get(stream).is_failing {
             return self
-                .fail_job(stream, leaf, headers.len(), &DoorError::Aborted)
+                .fail_job(stream, leaf, headers.len(), &IoThreadError::Aborted)
                 .await;
         }
         let Some(open) = self.leaves.get_mut(&leaf) else {
@@ -39,14 +41,18 @@ impl Writer {
         });
         let (reply, appended) = oneshot::channel();
         if std::mem::take(&mut open.needs_resume) {
-            let sent = self.services.door.send(DoorRequest::Resume { leaf }).await;
-            debug_assert!(sent.is_ok(), "the door outlives the writers");
+            let sent = self
+                .services
+                .io_thread
+                .send(IoThreadRequest::Resume { leaf })
+                .await;
+            debug_assert!(sent.is_ok(), "the I/O thread outlives the writers");
         }
-        // When the door is gone the reply goes with the request, and that is the answer.
+        // When the I/O thread is gone the reply goes with the request, and that is the answer.
         let _ = self
             .services
-            .door
-            .send(DoorRequest::Append {
+            .io_thread
+            .send(IoThreadRequest::Append {
                 spec,
                 frames,
                 request,
@@ -54,7 +60,7 @@ impl Writer {
             })
             .await;
         self.appending.push(Box::pin(async move {
-            let result = appended.await.unwrap_or(Err(DoorError::Stopped));
+            let result = appended.await.unwrap_or(Err(IoThreadError::Stopped));
             (leaf, id, result)
         }));
     }
@@ -133,7 +139,7 @@ impl Writer {
         self.after_job(stream).await;
     }
 
-    async fn fail_job(&mut self, at: usize, leaf: LeafId, count: usize, error: &DoorError) {
+    async fn fail_job(&mut self, at: usize, leaf: LeafId, count: usize, error: &IoThreadError) {
         if let Some(tree) = &mut *self.storage.tree.write() {
             tree.withdraw(leaf, count);
         }
@@ -150,7 +156,7 @@ impl Writer {
         }
         self.storage.counts.failed(count as u64, bytes, now_ns());
         self.services.counters.packets_failed.add(count as u64);
-        if let DoorError::Poisoned(reason) = error {
+        if let IoThreadError::Poisoned(reason) = error {
             self.fail_storage(reason).await;
         }
         self.after_job(at).await;
@@ -236,14 +242,14 @@ fn repeat_receipt(found: &Found) -> Result<Receipt, StorageError> {
     })
 }
 
-fn refusal(error: &DoorError, storage: storage_format::StorageId) -> StorageError {
+fn refusal(error: &IoThreadError, storage: storage_format::StorageId) -> StorageError {
     match error {
-        DoorError::Full { path } => StorageError::DiskFull { path: path.clone() },
-        DoorError::Aborted => StorageError::EarlierRefused,
-        DoorError::Poisoned(reason) => StorageError::Failed {
+        IoThreadError::Full { path } => StorageError::DiskFull { path: path.clone() },
+        IoThreadError::Aborted => StorageError::EarlierRefused,
+        IoThreadError::Poisoned(reason) => StorageError::Failed {
             storage,
             reason: reason.clone(),
         },
-        DoorError::Stopped => StorageError::Stopping,
+        IoThreadError::Stopped => StorageError::Stopping,
     }
 }

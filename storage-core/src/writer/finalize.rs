@@ -18,7 +18,7 @@ use super::{Writer, submit::channel_spec};
 use crate::{
     StorageError,
     clock::now_ns,
-    door::{DoorError, Tail},
+    io_thread::{IoThreadError, Tail},
 };
 
 impl Writer {
@@ -59,13 +59,13 @@ impl Writer {
             Ok(())
         };
         self.storage
-            .change(&self.services.door, &self.services.catalog, publish)
+            .change(&self.services.io_thread, &self.services.catalog, publish)
             .await
     }
 
     /// Cuts and syncs every data file.
     async fn finish_data_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
-        // The door closes every file, so what is pushed later, if anything, needs fresh specs.
+        // The I/O thread closes every file, so later pushes need fresh specs.
         self.leaves.clear();
         let specs: Vec<_> = match &*self.storage.tree.read() {
             Some(tree) => {
@@ -79,7 +79,7 @@ impl Writer {
         let mut files = Vec::with_capacity(specs.len());
         for spec in specs {
             let leaf = spec.leaf();
-            let tail = match self.services.door.finish(spec).await {
+            let tail = match self.services.io_thread.finish(spec).await {
                 Ok(tail) => tail,
                 Err(error) => return Err(self.finish_refused(leaf, error).await),
             };
@@ -93,18 +93,18 @@ impl Writer {
         Ok(files)
     }
 
-    async fn finish_refused(&mut self, leaf: LeafId, error: DoorError) -> StorageError {
+    async fn finish_refused(&mut self, leaf: LeafId, error: IoThreadError) -> StorageError {
         let path = self.storage.path(&FileName::Data(leaf));
         match error {
-            DoorError::Full { .. } => StorageError::DiskFull { path },
-            DoorError::Poisoned(reason) => {
+            IoThreadError::Full { .. } => StorageError::DiskFull { path },
+            IoThreadError::Poisoned(reason) => {
                 self.fail_storage(&reason).await;
                 StorageError::Failed {
                     storage: self.storage.id,
                     reason,
                 }
             }
-            DoorError::Aborted | DoorError::Stopped => StorageError::Stopping,
+            IoThreadError::Aborted | IoThreadError::Stopped => StorageError::Stopping,
         }
     }
 
@@ -156,7 +156,7 @@ impl Writer {
                 checksum: crc32c(&bytes),
             });
             let folder = self.storage.folder.clone();
-            let published = self.services.door.publish(folder, name, bytes).await;
+            let published = self.services.io_thread.publish(folder, name, bytes).await;
             published.map_err(StorageError::io("write", &path))?;
         }
         Ok(files)
@@ -175,7 +175,7 @@ impl Writer {
             storage, services, ..
         } = self;
         if let Err(error) = storage
-            .change(&services.door, &services.catalog, open)
+            .change(&services.io_thread, &services.catalog, open)
             .await
         {
             let reason = format!("finalization stopped halfway: {reason}; then: {error}");

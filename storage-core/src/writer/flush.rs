@@ -45,7 +45,7 @@ impl Writer {
     }
 
     fn write_part(&self, sealed: Sealed) -> Boxed<Flushed> {
-        let door = self.services.door.clone();
+        let io_thread = self.services.io_thread.clone();
         let folder = self.storage.folder.clone();
         let scope = Scope::within(&self.services.tracer, Cause::Flush);
         Box::pin(scope.around(async move {
@@ -54,7 +54,7 @@ impl Writer {
             let (bytes, footer, bases) = encoded.map_err(|_| StorageError::Stopping)?;
             let name = FileName::Index(random_u64()).to_string();
             let path = folder.join(&name);
-            let published = door.publish(folder, name, bytes.into()).await;
+            let published = io_thread.publish(folder, name, bytes.into()).await;
             published.map_err(StorageError::io("write", &path))?;
             Ok(IndexPart::written(path, header, footer, bases))
         }))

@@ -1,16 +1,17 @@
 //! The writer task of a storage: gives numbers, keeps the waiting replies, and alone changes the
 //! tree.
 //!
-//! A push goes through four hands: [`submit`] decides what is new and numbers it, the serializer
-//! pool makes frames of it, the door makes them durable, [`complete`] puts them into the tree and
-//! answers. Frames of a stream reach the door in the order of their sequence, and a stream has
-//! packets under way in one leaf only, so what is durable of a stream is always a prefix of what
-//! its producer sent.
+//! A push passes four steps: [`submit`] decides which packets are new and numbers them, the
+//! serializer pool turns them into frames, the I/O thread makes the frames durable, and
+//! [`complete`] inserts them into the tree and replies. Frames of a stream reach the I/O thread in
+//! the order of their sequence, and a stream has packets in flight in one leaf only, so the
+//! durable packets of a stream are always a prefix of what its producer sent.
 
 mod complete;
 mod finalize;
 mod flush;
-mod push;
+mod group;
+mod message;
 mod stream;
 mod submit;
 
@@ -36,13 +37,11 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use push::Gaps;
-pub use push::{NewPacket, Push, PushOutcome, Receipt};
-pub(crate) use submit::check_size;
+pub(crate) use message::WriterMessage;
 
 use self::{
     flush::Flushed,
-    push::{Arriving, Group, Reply},
+    group::{Arriving, Group, Reply},
     stream::Streams,
 };
 use crate::{
@@ -51,8 +50,8 @@ use crate::{
     catalog::Catalog,
     config::EngineConfig,
     counters::Counters,
-    door::{Appended, ChannelSpec, Door, DoorError, DoorRequest, Frame},
     droppable::Droppable,
+    io_thread::{Appended, ChannelSpec, Frame, IoThread, IoThreadError, IoThreadRequest},
     labels::LabelTypes,
     serializer::SerializerPool,
     space::Space,
@@ -63,31 +62,11 @@ use crate::{
 /// Messages that may wait for a writer.
 const MESSAGE_COUNT_MAX: usize = 256;
 
-/// What a writer is asked to do.
-#[derive(Debug)]
-pub(crate) enum WriterMessage {
-    Submit {
-        push: Push,
-        gaps: Gaps,
-        /// For whom, for the I/O trace.
-        request: Option<Arc<str>>,
-        reply: oneshot::Sender<PushOutcome>,
-    },
-    /// Drain and complete every file; the state is FINALIZING already.
-    Finalize {
-        reply: oneshot::Sender<Result<StorageFile, StorageError>>,
-    },
-    /// Drain and save the tree; the server stops.
-    Stop { reply: oneshot::Sender<()> },
-    /// Let go of every file; the storage is being deleted.
-    Delete { reply: oneshot::Sender<()> },
-}
-
 /// What the writers of all storages share.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) config: Arc<EngineConfig>,
-    pub(crate) door: Door,
+    pub(crate) io_thread: IoThread,
     pub(crate) serializers: SerializerPool,
     pub(crate) agents: Arc<Agents>,
     pub(crate) catalog: Arc<Catalog>,
@@ -109,20 +88,20 @@ struct Job {
     stream: usize,
     leaf: LeafId,
     headers: Vec<FrameHeader>,
-    result: Option<Result<Appended, DoorError>>,
+    result: Option<Result<Appended, IoThreadError>>,
 }
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Serialized = (usize, LeafId, Option<Vec<Frame>>, Option<Arc<str>>);
-type Appending = (LeafId, u64, Result<Appended, DoorError>);
+type Appending = (LeafId, u64, Result<Appended, IoThreadError>);
 type FoundRepeat = (u64, usize, Result<Option<Found>, StorageError>);
 
 /// The leaf as the writer uses it.
 struct WriterLeaf {
     spec: Arc<ChannelSpec>,
-    /// Jobs with the door, in order.
+    /// Jobs with the I/O thread, in order.
     jobs: VecDeque<Job>,
-    /// Whether the door refuses this leaf until it is told to resume.
+    /// Whether the I/O thread refuses this leaf until it is told to resume.
     needs_resume: bool,
 }
 
@@ -287,7 +266,7 @@ impl Writer {
         self.next_id
     }
 
-    /// Lets the door forget every data file.
+    /// Lets the I/O thread forget every data file.
     async fn forget_files(&mut self) {
         self.leaves.clear();
         let leaves: Vec<_> = match &*self.storage.tree.read() {
@@ -298,12 +277,12 @@ impl Writer {
             let (reply, done) = oneshot::channel();
             if self
                 .services
-                .door
-                .send(DoorRequest::Forget { leaf, reply })
+                .io_thread
+                .send(IoThreadRequest::Forget { leaf, reply })
                 .await
                 .is_ok()
             {
-                // A door that is gone has let go of the file, too.
+                // An I/O thread that is gone has let go of the file, too.
                 let _ = done.await;
             }
         }
@@ -323,8 +302,10 @@ impl Writer {
             file.failure.get_or_insert_with(|| reason.to_owned());
             Ok(())
         };
-        let Services { door, catalog, .. } = &self.services;
-        if let Err(error) = self.storage.change(door, catalog, fail).await {
+        let Services {
+            io_thread, catalog, ..
+        } = &self.services;
+        if let Err(error) = self.storage.change(io_thread, catalog, fail).await {
             tracing::error!(%error, "the failure cannot be noted on disk");
         }
     }

@@ -6,7 +6,7 @@ use storage_format::{
     AgentId, LeafId, StreamId, StreamPosition, agent_file::StreamSpec, data_file::Bucket,
 };
 
-use super::push::Arriving;
+use super::group::Arriving;
 use crate::tree::IndexTree;
 
 /// A packet on its way to the disk, and who waits for it.

@@ -9,15 +9,16 @@ use storage_format::{
 };
 
 use super::{
-    Arriving, Boxed, FoundRepeat, Gaps, Group, NewPacket, Push, Serialized, Writer, WriterLeaf,
-    push::Reply,
+    Arriving, Boxed, FoundRepeat, Group, Serialized, Writer, WriterLeaf,
+    group::Reply,
     stream::{InFlight, Stream},
 };
 use crate::{
-    StorageError,
+    NewPacket, Push, StorageError,
     clock::{now_ns, random_u64},
-    door::{ChannelSpec, Tail},
     droppable::Handed,
+    io_thread::{ChannelSpec, Tail},
+    push::{Gaps, check_size},
     serializer::{Numbered, serialize},
     state::takes_packets,
     storage::StorageReader,
@@ -58,14 +59,14 @@ impl Writer {
         let Handed {
             push,
             gaps,
-            under_way,
+            in_writer,
         } = handed;
         let arriving = Arriving {
             push,
             gaps,
             // It was answered already.
             request: None,
-            reply: Reply::Counted(under_way),
+            reply: Reply::Counted(in_writer),
         };
         self.submit(arriving).await;
     }
@@ -362,7 +363,7 @@ impl Writer {
     }
 }
 
-/// The data file of a leaf as the door is told of it.
+/// The data file of a leaf as the I/O thread is told of it.
 pub(super) fn channel_spec(
     storage: &crate::storage::Storage,
     leaf: &crate::tree::Leaf,
@@ -379,17 +380,6 @@ pub(super) fn channel_spec(
         },
         recovered: (leaf.tail != Tail::default()).then_some(leaf.tail),
         poison: Arc::clone(&storage.poison),
-    }
-}
-
-/// Refuses a packet that is empty or too large.
-pub(crate) fn check_size(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
-    let size = packet.payload.len() as u64;
-    let max = u64::from(max);
-    match size {
-        0 => Err(StorageError::PacketEmpty),
-        size if size > max => Err(StorageError::PacketTooLarge { size, max }),
-        _ => Ok(()),
     }
 }
 

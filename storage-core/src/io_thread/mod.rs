@@ -1,4 +1,4 @@
-//! The door task: owns the tails of all data files and alone picks the offsets of frames.
+//! The I/O thread: owns the tails of all data files and alone picks the offsets of frames.
 //!
 //! One thread with one runtime. Requests arrive over a bounded queue; each open data file is a
 //! channel with a task of its own (see [`channel`]) that gathers what waits into one write, and
@@ -30,12 +30,12 @@ use crate::{
     poison::Poison,
 };
 
-/// Requests that may wait for the door.
+/// Requests that may wait for the I/O thread.
 const REQUEST_COUNT_MAX: usize = 1024;
 
-/// What the door is built with.
+/// What the I/O thread is built with.
 #[derive(Debug, Clone)]
-pub(crate) struct DoorConfig {
+pub(crate) struct IoThreadConfig {
     pub(crate) choice: IoChoice,
     pub(crate) buffer_count: usize,
     pub(crate) commit_window: Duration,
@@ -89,7 +89,7 @@ pub(crate) struct Appended {
 
 /// Why frames were not written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DoorError {
+pub(crate) enum IoThreadError {
     /// No space left; nothing is lost, and it may go on when there is space again.
     #[error("no space is left on the device of {path}")]
     Full { path: PathBuf },
@@ -99,13 +99,13 @@ pub(crate) enum DoorError {
     /// The disk failed; the storage is read-only from now on.
     #[error("{0}")]
     Poisoned(String),
-    /// The door is closed.
+    /// The I/O thread is closed.
     #[error("the server is stopping")]
     Stopped,
 }
 
-/// What the door is asked to do.
-pub(crate) enum DoorRequest {
+/// What the I/O thread is asked to do.
+pub(crate) enum IoThreadRequest {
     /// Append frames and make them durable.
     Append {
         spec: Arc<ChannelSpec>,
@@ -146,38 +146,38 @@ pub(crate) enum DoorRequest {
     Stop,
 }
 
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, DoorError>>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, IoThreadError>>;
 
-/// A handle to the door.
+/// A handle to the I/O thread.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
-    requests: mpsc::Sender<DoorRequest>,
+pub(crate) struct IoThread {
+    requests: mpsc::Sender<IoThreadRequest>,
     /// Name of the implementation in use.
     pub(crate) io_name: &'static str,
 }
 
-impl Door {
-    /// Starts the door on a thread of its own; the handle of the thread ends after
-    /// [`DoorRequest::Stop`].
+impl IoThread {
+    /// Starts the I/O thread on a thread of its own; the handle of the thread ends after
+    /// [`IoThreadRequest::Stop`].
     pub(crate) fn start(
-        config: DoorConfig,
+        config: IoThreadConfig,
         counters: Arc<Counters>,
     ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (requests, inbox) = mpsc::channel(REQUEST_COUNT_MAX);
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
-            .name("door".into())
+            .name("io-thread".into())
             .spawn(move || run(&config, counters, inbox, &ready))?;
         let io_name = is_ready.recv().map_err(io::Error::other)??;
         Ok((Self { requests, io_name }, thread))
     }
 
-    /// Sends a request; waits while the queue of the door is full.
-    pub(crate) async fn send(&self, request: DoorRequest) -> Result<(), DoorError> {
+    /// Sends a request; waits while the queue of the I/O thread is full.
+    pub(crate) async fn send(&self, request: IoThreadRequest) -> Result<(), IoThreadError> {
         self.requests
             .send(request)
             .await
-            .map_err(|_| DoorError::Stopped)
+            .map_err(|_| IoThreadError::Stopped)
     }
 
     /// Puts a small file into place under its name, durably.
@@ -188,7 +188,7 @@ impl Door {
         bytes: Bytes,
     ) -> io::Result<()> {
         let (reply, done) = oneshot::channel();
-        let request = DoorRequest::Publish {
+        let request = IoThreadRequest::Publish {
             folder,
             name,
             bytes,
@@ -202,7 +202,7 @@ impl Door {
     /// Makes the names in a folder durable.
     pub(crate) async fn sync_folder(&self, folder: PathBuf) -> io::Result<()> {
         let (reply, done) = oneshot::channel();
-        let request = DoorRequest::SyncFolder {
+        let request = IoThreadRequest::SyncFolder {
             folder,
             scope: current(),
             reply,
@@ -212,19 +212,19 @@ impl Door {
     }
 
     /// Finishes a channel and gives its tail.
-    pub(crate) async fn finish(&self, spec: Arc<ChannelSpec>) -> Result<Tail, DoorError> {
+    pub(crate) async fn finish(&self, spec: Arc<ChannelSpec>) -> Result<Tail, IoThreadError> {
         let (reply, done) = oneshot::channel();
-        self.send(DoorRequest::Finish { spec, reply }).await?;
-        done.await.map_err(|_| DoorError::Stopped)?
+        self.send(IoThreadRequest::Finish { spec, reply }).await?;
+        done.await.map_err(|_| IoThreadError::Stopped)?
     }
 }
 
 type Ready = std::sync::mpsc::SyncSender<io::Result<&'static str>>;
 
 fn run(
-    config: &DoorConfig,
+    config: &IoThreadConfig,
     counters: Arc<Counters>,
-    inbox: mpsc::Receiver<DoorRequest>,
+    inbox: mpsc::Receiver<IoThreadRequest>,
     ready: &Ready,
 ) {
     #[cfg(test)]
@@ -253,12 +253,12 @@ fn run(
     run_blocking(config, counters, inbox, ready);
 }
 
-type Refused = (mpsc::Receiver<DoorRequest>, io::Error);
+type Refused = (mpsc::Receiver<IoThreadRequest>, io::Error);
 
 fn run_uring(
-    config: &DoorConfig,
+    config: &IoThreadConfig,
     counters: &Arc<Counters>,
-    inbox: mpsc::Receiver<DoorRequest>,
+    inbox: mpsc::Receiver<IoThreadRequest>,
     ready: &Ready,
 ) -> Result<(), Refused> {
     if let Err(error) = uring::probe() {
@@ -278,9 +278,9 @@ fn run_uring(
 }
 
 fn run_blocking(
-    config: &DoorConfig,
+    config: &IoThreadConfig,
     counters: Arc<Counters>,
-    inbox: mpsc::Receiver<DoorRequest>,
+    inbox: mpsc::Receiver<IoThreadRequest>,
     ready: &Ready,
 ) {
     let io = BlockingIo::new(config.buffer_count);
@@ -289,23 +289,23 @@ fn run_blocking(
     });
 }
 
-/// Runs the door over any implementation on a runtime of this thread.
+/// Runs the I/O thread over any implementation on a runtime of this thread.
 pub(crate) fn run_current_thread<B: BlockIo>(
     io: B,
-    config: &DoorConfig,
+    config: &IoThreadConfig,
     counters: Arc<Counters>,
-    inbox: mpsc::Receiver<DoorRequest>,
+    inbox: mpsc::Receiver<IoThreadRequest>,
     started: impl FnOnce(),
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .max_blocking_threads(16)
-        .thread_name("door-io")
+        .thread_name("io-blocking")
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(%error, "no runtime for the door");
+            tracing::error!(%error, "no runtime for the I/O thread");
             return;
         }
     };

@@ -11,7 +11,7 @@ use storage_format::{
 };
 use tokio::time::Instant;
 
-use super::{Appended, ChannelSpec, DoorConfig, DoorError, Frame, Tail, request::Append};
+use super::{Appended, ChannelSpec, Frame, IoThreadConfig, IoThreadError, Tail, request::Append};
 use crate::{
     counters::Counters,
     io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
@@ -70,7 +70,7 @@ fn block_floor(length: usize) -> usize {
 /// What a write needs, apart from the state of the file.
 pub(super) struct Writer<B: BlockIo> {
     pub(super) io: Rc<B>,
-    pub(super) config: Rc<DoorConfig>,
+    pub(super) config: Rc<IoThreadConfig>,
     pub(super) counters: Arc<Counters>,
     pub(super) spec: Arc<ChannelSpec>,
 }
@@ -79,7 +79,7 @@ impl<B: BlockIo> Writer<B> {
     pub(super) async fn open(
         &self,
         known: Option<Tail>,
-    ) -> Result<OpenFile<Rc<B::File>>, DoorError> {
+    ) -> Result<OpenFile<Rc<B::File>>, IoThreadError> {
         let path = self
             .spec
             .folder
@@ -133,7 +133,7 @@ impl<B: BlockIo> Writer<B> {
         &self,
         state: &mut OpenFile<Rc<B::File>>,
         batch: &[Append],
-    ) -> Result<Vec<Appended>, DoorError> {
+    ) -> Result<Vec<Appended>, IoThreadError> {
         let bytes: u64 = batch.iter().map(Append::bytes).sum();
         self.allocate(state, state.tail.length + bytes).await?;
         let mut staging = Staging::new(self, state);
@@ -153,7 +153,11 @@ impl<B: BlockIo> Writer<B> {
         Ok(appended)
     }
 
-    async fn allocate(&self, state: &mut OpenFile<Rc<B::File>>, end: u64) -> Result<(), DoorError> {
+    async fn allocate(
+        &self,
+        state: &mut OpenFile<Rc<B::File>>,
+        end: u64,
+    ) -> Result<(), IoThreadError> {
         let max = self.config.preallocation_bytes_max;
         if !state.can_allocate || max == 0 || end <= state.allocated {
             return Ok(());
@@ -326,7 +330,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
 }
 
 /// The error for a failed operation on the data file of a channel.
-pub(super) fn failure(spec: &ChannelSpec, operation: &str, error: &io::Error) -> DoorError {
+pub(super) fn failure(spec: &ChannelSpec, operation: &str, error: &io::Error) -> IoThreadError {
     let path = spec.folder.join(FileName::Data(spec.leaf()).to_string());
     let is_full = |errno| {
         [Errno::NOSPC, Errno::DQUOT, Errno::FBIG]
@@ -334,7 +338,7 @@ pub(super) fn failure(spec: &ChannelSpec, operation: &str, error: &io::Error) ->
             .any(|full| full.raw_os_error() == errno)
     };
     if operation != "sync" && error.raw_os_error().is_some_and(is_full) {
-        return DoorError::Full { path };
+        return IoThreadError::Full { path };
     }
-    DoorError::Poisoned(format!("{operation} of {} failed: {error}", path.display()))
+    IoThreadError::Poisoned(format!("{operation} of {} failed: {error}", path.display()))
 }

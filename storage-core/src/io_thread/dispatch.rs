@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    ChannelSpec, DoorConfig, DoorError, DoorRequest, Tail,
+    ChannelSpec, IoThreadConfig, IoThreadError, IoThreadRequest, Tail,
     channel::Channel,
     publish::publish,
     request::{Append, ChannelRequest, Ended},
@@ -28,7 +28,7 @@ struct Open {
 
 struct Dispatcher<B: BlockIo> {
     io: Rc<B>,
-    config: Rc<DoorConfig>,
+    config: Rc<IoThreadConfig>,
     counters: Arc<Counters>,
     open: HashMap<LeafId, Open>,
     /// Tails of channels whose file is closed.
@@ -36,12 +36,12 @@ struct Dispatcher<B: BlockIo> {
     channels: JoinSet<()>,
 }
 
-/// Serves requests until [`DoorRequest::Stop`] or until every handle is gone.
+/// Serves requests until [`IoThreadRequest::Stop`] or until every handle is gone.
 pub(super) async fn run<B: BlockIo>(
     io: B,
-    config: &DoorConfig,
+    config: &IoThreadConfig,
     counters: Arc<Counters>,
-    mut inbox: mpsc::Receiver<DoorRequest>,
+    mut inbox: mpsc::Receiver<IoThreadRequest>,
 ) {
     let mut dispatcher = Dispatcher {
         io: Rc::new(io),
@@ -57,7 +57,7 @@ pub(super) async fn run<B: BlockIo>(
     loop {
         tokio::select! {
             request = inbox.recv() => match request {
-                None | Some(DoorRequest::Stop) => break,
+                None | Some(IoThreadRequest::Stop) => break,
                 Some(request) => dispatcher.serve(request).await,
             },
             _ = ticks.tick() => dispatcher.close_idle(idle).await,
@@ -72,9 +72,9 @@ pub(super) async fn run<B: BlockIo>(
 }
 
 impl<B: BlockIo> Dispatcher<B> {
-    async fn serve(&mut self, request: DoorRequest) {
+    async fn serve(&mut self, request: IoThreadRequest) {
         match request {
-            DoorRequest::Append {
+            IoThreadRequest::Append {
                 spec,
                 frames,
                 request,
@@ -90,17 +90,17 @@ impl<B: BlockIo> Dispatcher<B> {
                 // A channel only ends on our word, so it is there.
                 debug_assert!(sent.is_ok(), "an open channel takes requests");
             }
-            DoorRequest::Resume { leaf } => {
+            IoThreadRequest::Resume { leaf } => {
                 if let Some(open) = self.open.get(&leaf) {
                     let _ = open.requests.send(ChannelRequest::Resume).await;
                 }
             }
-            DoorRequest::Finish { spec, reply } => {
+            IoThreadRequest::Finish { spec, reply } => {
                 let tail = self.finish(&spec).await;
                 // Whoever asked may have gone away.
                 let _ = reply.send(tail);
             }
-            DoorRequest::Forget { leaf, reply } => {
+            IoThreadRequest::Forget { leaf, reply } => {
                 if let Some(open) = self.open.remove(&leaf) {
                     let _ = open.requests.send(ChannelRequest::Forget).await;
                 }
@@ -108,7 +108,7 @@ impl<B: BlockIo> Dispatcher<B> {
                 let _ = reply.send(());
             }
             // Published beside the channels, so that a big index part delays nobody.
-            DoorRequest::Publish {
+            IoThreadRequest::Publish {
                 folder,
                 name,
                 bytes,
@@ -123,7 +123,7 @@ impl<B: BlockIo> Dispatcher<B> {
                     let _ = reply.send(result);
                 });
             }
-            DoorRequest::SyncFolder {
+            IoThreadRequest::SyncFolder {
                 folder,
                 scope,
                 reply,
@@ -133,7 +133,7 @@ impl<B: BlockIo> Dispatcher<B> {
                     let _ = reply.send(io.sync_folder(&folder).await);
                 });
             }
-            DoorRequest::Stop => {}
+            IoThreadRequest::Stop => {}
         }
     }
 
@@ -209,7 +209,7 @@ impl<B: BlockIo> Dispatcher<B> {
         Some(ended)
     }
 
-    async fn finish(&mut self, spec: &Arc<ChannelSpec>) -> Result<Tail, DoorError> {
+    async fn finish(&mut self, spec: &Arc<ChannelSpec>) -> Result<Tail, IoThreadError> {
         let leaf = spec.leaf();
         if !self.open.contains_key(&leaf) && !self.closed.contains_key(&leaf) {
             // Not written to since the start: a torn tail may still be there to be cut.
@@ -222,6 +222,6 @@ impl<B: BlockIo> Dispatcher<B> {
             .get(&leaf)
             .copied()
             .or(spec.recovered)
-            .ok_or(DoorError::Stopped)
+            .ok_or(IoThreadError::Stopped)
     }
 }

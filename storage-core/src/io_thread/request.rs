@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Appended, DoorError, Frame, Reply, Tail};
+use super::{Appended, Frame, IoThreadError, Reply, Tail};
 
 /// A request to the task of a channel.
 pub(super) enum ChannelRequest {
@@ -22,7 +22,7 @@ pub(super) enum ChannelRequest {
 pub(super) struct Ended {
     /// The durable tail; `None` when the file was never made.
     pub(super) tail: Option<Tail>,
-    pub(super) result: Result<(), DoorError>,
+    pub(super) result: Result<(), IoThreadError>,
 }
 
 /// Frames to be written behind those that came before.

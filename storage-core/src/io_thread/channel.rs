@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    Appended, ChannelSpec, DoorConfig, DoorError, Reply, Tail,
+    Appended, ChannelSpec, IoThreadConfig, IoThreadError, Reply, Tail,
     request::{Append, ChannelRequest, Ended},
     staging::{OpenFile, Writer, failure},
 };
@@ -42,12 +42,12 @@ type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
 type WriteDone<F> = (
     Option<OpenFile<F>>,
     Vec<Append>,
-    Result<Vec<Appended>, DoorError>,
+    Result<Vec<Appended>, IoThreadError>,
 );
 
 pub(super) struct Channel<B: BlockIo> {
     io: Rc<B>,
-    config: Rc<DoorConfig>,
+    config: Rc<IoThreadConfig>,
     counters: Arc<Counters>,
     spec: Arc<ChannelSpec>,
     known: Option<Tail>,
@@ -61,14 +61,14 @@ pub(super) struct Channel<B: BlockIo> {
 
 enum Step {
     Request(Option<ChannelRequest>),
-    Synced(Result<(), DoorError>),
+    Synced(Result<(), IoThreadError>),
     SyncDue,
 }
 
 impl<B: BlockIo> Channel<B> {
     pub(super) fn new(
         io: Rc<B>,
-        config: Rc<DoorConfig>,
+        config: Rc<IoThreadConfig>,
         counters: Arc<Counters>,
         spec: Arc<ChannelSpec>,
         known: Option<Tail>,
@@ -92,7 +92,7 @@ impl<B: BlockIo> Channel<B> {
         let mut file: Option<Rc<B::File>> = None;
         let mut state: Option<OpenFile<Rc<B::File>>> = None;
         let mut write: Option<Pending<WriteDone<Rc<B::File>>>> = None;
-        let mut sync: Option<Pending<Result<(), DoorError>>> = None;
+        let mut sync: Option<Pending<Result<(), IoThreadError>>> = None;
         let mut syncing: Vec<Written> = Vec::new();
         let mut ending: Option<(oneshot::Sender<Ended>, bool)> = None;
         loop {
@@ -185,10 +185,10 @@ impl<B: BlockIo> Channel<B> {
 
     fn take_append(&mut self, append: Append) {
         if let Some(reason) = self.spec.poison.reason() {
-            return refuse(append, DoorError::Poisoned(reason));
+            return refuse(append, IoThreadError::Poisoned(reason));
         }
         if self.is_refusing {
-            return refuse(append, DoorError::Aborted);
+            return refuse(append, IoThreadError::Aborted);
         }
         self.waiting.push_back(append);
     }
@@ -247,7 +247,7 @@ impl<B: BlockIo> Channel<B> {
         })
     }
 
-    fn after_write(&mut self, batch: Vec<Append>, result: Result<Vec<Appended>, DoorError>) {
+    fn after_write(&mut self, batch: Vec<Append>, result: Result<Vec<Appended>, IoThreadError>) {
         match result {
             Ok(appended) => {
                 let pairs = batch.into_iter().zip(appended);
@@ -260,13 +260,13 @@ impl<B: BlockIo> Channel<B> {
             }
             Err(error) => {
                 self.counters.write_errors.add(1);
-                if let DoorError::Poisoned(reason) = &error {
+                if let IoThreadError::Poisoned(reason) = &error {
                     self.spec.poison.set(reason);
                 }
                 self.is_refusing = true;
                 let behind = match &error {
-                    DoorError::Poisoned(_) => error.clone(),
-                    _ => DoorError::Aborted,
+                    IoThreadError::Poisoned(_) => error.clone(),
+                    _ => IoThreadError::Aborted,
                 };
                 batch
                     .into_iter()
@@ -284,7 +284,7 @@ impl<B: BlockIo> Channel<B> {
         (due > Instant::now()).then_some(due)
     }
 
-    fn start_sync(&self, file: &Rc<B::File>) -> Pending<Result<(), DoorError>> {
+    fn start_sync(&self, file: &Rc<B::File>) -> Pending<Result<(), IoThreadError>> {
         let (io, file) = (Rc::clone(&self.io), Rc::clone(file));
         let (counters, spec) = (Arc::clone(&self.counters), Arc::clone(&self.spec));
         Box::pin(async move {
@@ -295,9 +295,9 @@ impl<B: BlockIo> Channel<B> {
         })
     }
 
-    fn after_sync(&mut self, synced: Vec<Written>, result: Result<(), DoorError>) {
+    fn after_sync(&mut self, synced: Vec<Written>, result: Result<(), IoThreadError>) {
         let result = result.and_then(|()| match self.spec.poison.reason() {
-            Some(reason) => Err(DoorError::Poisoned(reason)),
+            Some(reason) => Err(IoThreadError::Poisoned(reason)),
             None => Ok(()),
         });
         match result {
@@ -311,7 +311,7 @@ impl<B: BlockIo> Channel<B> {
                 }
             }
             Err(error) => {
-                if let DoorError::Poisoned(reason) = &error {
+                if let IoThreadError::Poisoned(reason) = &error {
                     self.spec.poison.set(reason);
                 }
                 self.is_refusing = true;
@@ -326,10 +326,13 @@ impl<B: BlockIo> Channel<B> {
     }
 
     /// Cuts what was preallocated and makes the length durable.
-    async fn close_file(&mut self, state: Option<OpenFile<Rc<B::File>>>) -> Result<(), DoorError> {
+    async fn close_file(
+        &mut self,
+        state: Option<OpenFile<Rc<B::File>>>,
+    ) -> Result<(), IoThreadError> {
         let Some(state) = state else { return Ok(()) };
         let mut result = match self.spec.poison.reason() {
-            Some(reason) => Err(DoorError::Poisoned(reason)),
+            Some(reason) => Err(IoThreadError::Poisoned(reason)),
             None => Ok(()),
         };
         if result.is_ok() {
@@ -341,7 +344,7 @@ impl<B: BlockIo> Channel<B> {
             };
             result = cut.map_err(|error| failure(&self.spec, "cut", &error));
         }
-        if let Err(DoorError::Poisoned(reason)) = &result {
+        if let Err(IoThreadError::Poisoned(reason)) = &result {
             self.spec.poison.set(reason);
         }
         if let Ok(file) = Rc::try_unwrap(state.file)
@@ -367,7 +370,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-fn refuse(append: Append, error: DoorError) {
+fn refuse(append: Append, error: IoThreadError) {
     // Whoever waited may have gone away; the refusal is then nobody's.
     let _ = append.reply.send(Err(error));
 }

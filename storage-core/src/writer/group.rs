@@ -1,0 +1,97 @@
+//! A push that waits for its packets.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    BytePermit, StorageError,
+    droppable::InWriter,
+    push::{Gaps, Push, PushOutcome, Receipt},
+};
+
+/// A push and who waits for it.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    pub(super) push: Push,
+    pub(super) gaps: Gaps,
+    /// The request that it is part of, while I/O is traced.
+    pub(super) request: Option<Arc<str>>,
+    pub(super) reply: Reply,
+}
+
+/// Who is told what became of a push.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// Somebody waits for it.
+    To(oneshot::Sender<PushOutcome>),
+    /// Nobody waits; what is not kept is counted.
+    Counted(InWriter),
+}
+
+/// A push that is under way.
+#[derive(Debug)]
+pub(super) struct Group {
+    slots: Vec<Option<Receipt>>,
+    missing: usize,
+    refused: Option<(usize, StorageError)>,
+    reply: Reply,
+    _permit: BytePermit,
+}
+
+impl Group {
+    /// A group of which nothing is known; `count` packets will each be settled once.
+    pub(super) fn new(count: usize, reply: Reply, permit: BytePermit) -> Self {
+        Self {
+            slots: vec![None; count],
+            missing: count,
+            refused: None,
+            reply,
+            _permit: permit,
+        }
+    }
+
+    /// Settles one packet.
+    pub(super) fn settle(&mut self, slot: usize, result: Result<Receipt, StorageError>) {
+        assert!(self.missing > 0, "every packet is settled once");
+        self.missing -= 1;
+        match result {
+            Ok(receipt) => self.slots[slot] = Some(receipt),
+            Err(error) if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) => {
+                self.refused = Some((slot, error));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Refuses the packets from `slot` to the end at once.
+    pub(super) fn refuse_from(&mut self, slot: usize, error: StorageError) {
+        self.missing -= self.slots.len() - slot;
+        if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) {
+            self.refused = Some((slot, error));
+        }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// Answers.
+    pub(super) fn finish(self) {
+        let reply = match self.reply {
+            Reply::To(reply) => reply,
+            Reply::Counted(in_writer) => {
+                in_writer.ended(self.slots.iter().map(Option::is_some));
+                return;
+            }
+        };
+        let accepted = self
+            .refused
+            .as_ref()
+            .map_or(self.slots.len(), |(first, _)| *first);
+        let receipts = self.slots.into_iter().take(accepted).flatten().collect();
+        let refused = self.refused.map(|(_, error)| error);
+        // An agent that hung up asks again.
+        let _ = reply.send(PushOutcome { receipts, refused });
+    }
+}
