@@ -33,14 +33,14 @@ async fn fill(folder: &Path) {
         host: "node-1".into(),
         attributes: BTreeMap::from([("arch".into(), "x86_64".into())]),
     };
-    engine.register_agent(spec).await.unwrap();
+    engine.agents().register(spec).await.unwrap();
     for (is_finalized, name) in [(true, "finalized"), (false, "open")] {
         let new = NewStorage {
             name: name.into(),
             ..NewStorage::default()
         };
-        let storage = engine.create_storage(new).await.unwrap().0.id;
-        engine.open_storage(storage).await.unwrap();
+        let storage = engine.storages().create(new).await.unwrap().0.id;
+        engine.storages().open(storage).await.unwrap();
         for (stream, leaf_type) in [("array", LeafType::Array), ("plain", LeafType::Plain)] {
             let id: storage_format::StreamId = stream.parse().unwrap();
             let (kind, codec) = (Kind::Dft, Codec::Zstd);
@@ -50,7 +50,7 @@ async fn fill(folder: &Path) {
                 leaf_type,
                 codec,
             };
-            engine.declare_stream(&agent, spec).await.unwrap();
+            engine.agents().declare_stream(&agent, spec).await.unwrap();
             let packets = (0..6).map(|sequence| {
                 let facts = Facts {
                     events: Some(sequence as u32 + 1),
@@ -66,11 +66,11 @@ async fn fill(folder: &Path) {
                 packets,
                 permit,
             };
-            let outcome = engine.submit(storage, push).await.unwrap().await;
+            let outcome = engine.ingest().submit(storage, push).await.unwrap().await;
             assert!(outcome.refused.is_none(), "{outcome:?}");
         }
         if is_finalized {
-            engine.finalize_storage(storage).await.unwrap();
+            engine.storages().finalize(storage).await.unwrap();
         }
     }
     engine.shutdown().await.unwrap();
@@ -82,7 +82,7 @@ async fn fill(folder: &Path) {
 
 async fn check(folder: &Path) {
     let engine = Engine::open(config(folder)).await.unwrap();
-    let storages = engine.storages(&StorageFilter::default());
+    let storages = engine.storages().list(&StorageFilter::default());
     let names: Vec<_> = storages
         .iter()
         .map(|storage| storage.name.as_str())
@@ -93,16 +93,25 @@ async fn check(folder: &Path) {
             limit: 100,
             ..Selection::default()
         };
-        let page = engine.descriptors(storage.id, selection).await.unwrap();
+        let page = engine
+            .reading()
+            .descriptors(storage.id, selection)
+            .await
+            .unwrap();
         assert_eq!(page.items.len(), 12);
         for packet in page.items {
             let bytes = engine
+                .reading()
                 .read_packet(storage.id, packet.entry.number)
                 .await
                 .unwrap();
             assert_eq!(bytes, payload(packet.entry.position.sequence));
         }
-        let report = engine.verify(storage.id, Arc::default()).await.unwrap();
+        let report = engine
+            .reading()
+            .verify(storage.id, Arc::default())
+            .await
+            .unwrap();
         assert_eq!(report.damage, []);
     }
     engine.shutdown().await.unwrap();

@@ -127,11 +127,13 @@ async fn copy_storage(
         contexts: HashMap::new(),
         declared: HashSet::new(),
         pending: VecDeque::new(),
-        began: engine.now_ns(),
+        began: storage_core::clock::now_ns(),
         report: CopyReport::default(),
         listener,
     };
-    engine.watch_copy(spec.source, spec.target, progress)?;
+    engine
+        .transfer()
+        .watch_copy(spec.source, spec.target, progress)?;
     let mut wanted = Selection {
         from: spec.selection.from,
         to: spec.selection.to,
@@ -140,7 +142,10 @@ async fn copy_storage(
         ..Selection::default()
     };
     loop {
-        let page = engine.descriptors(spec.source, wanted.clone()).await?;
+        let page = engine
+            .reading()
+            .descriptors(spec.source, wanted.clone())
+            .await?;
         for packet in page.items {
             progress.check()?;
             let bytes = u64::from(packet.entry.raw_size);
@@ -162,7 +167,10 @@ impl Copying<'_> {
         let stream = (info.agent.clone(), info.stream.clone());
         let from = CopiedFrom::of(&info);
         if !self.declared.contains(&stream) {
-            self.engine.adopt_stream(self.source, &info).await?;
+            self.engine
+                .transfer()
+                .adopt_stream(self.source, &info)
+                .await?;
             self.declared.insert(stream);
         }
         let size = u64::from(info.entry.raw_size);
@@ -178,7 +186,11 @@ impl Copying<'_> {
             position: None,
             facts,
             arrival: self.began,
-            payload: self.engine.read_payload(self.source, info).await?,
+            payload: self
+                .engine
+                .reading()
+                .read_payload(self.source, info)
+                .await?,
             context,
         };
         let out = self.work(move |chain| chain.take(&packet)).await?;
@@ -285,7 +297,7 @@ async fn procedure(
     source: StorageId,
     agent: &AgentId,
 ) -> Result<Option<Arc<Procedure>>, StorageError> {
-    let metadata = engine.storage_metadata(source, agent).await?;
+    let metadata = engine.reading().metadata(source, agent).await?;
     Ok(metadata.and_then(|metadata| {
         let trace = ctf::parse_metadata(&metadata).ok()?;
         Procedure::new(trace).ok().map(Arc::new)
@@ -305,11 +317,11 @@ async fn unit(
         limit: 1,
         ..Selection::default()
     };
-    let first = engine.descriptors(source, first).await?;
+    let first = engine.reading().descriptors(source, first).await?;
     let Some(first) = first.items.into_iter().next() else {
         return Ok(TimeUnit::default());
     };
-    let payload = engine.read_payload(source, first).await?;
+    let payload = engine.reading().read_payload(source, first).await?;
     let table = FieldTable::new();
     let mut decoder = PacketDecoder::new(&table, Names::default(), TimeUnit::default());
     // A damaged packet tells what stands in front of the damage.

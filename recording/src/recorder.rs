@@ -49,6 +49,8 @@ impl Default for RecorderConfig {
 
 /// Recordings that ended and are still listed.
 const ENDED_MAX: usize = 100;
+/// The document in the data folder that describes the recordings.
+const RECORDINGS_FILE: &str = "recordings.json";
 /// Streams whose place is remembered.
 const STREAMS_MAX: usize = 65_536;
 
@@ -121,7 +123,7 @@ impl Recorder {
                 stopping: watch::Sender::new(false),
             }),
         };
-        if let Some(text) = engine.kept_recordings().await? {
+        if let Some(text) = engine.documents().read(RECORDINGS_FILE).await? {
             let wrong = |problem: String| ConfigError::new("recordings.json", problem);
             let kept: Kept =
                 serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
@@ -184,7 +186,7 @@ impl Recorder {
     pub async fn record(&self, spec: RecordingSpec) -> Result<RecordingInfo, RecordingError> {
         use storage_format::storage_file::StorageState;
         spec.check()?;
-        let storage = self.inner.engine.storage(spec.storage)?;
+        let storage = self.inner.engine.storages().get(spec.storage)?;
         if !matches!(storage.state, StorageState::Created | StorageState::Open) {
             return Err(StorageError::WrongState {
                 storage: storage.id,
@@ -194,7 +196,7 @@ impl Recorder {
             }
             .into());
         }
-        let now = self.inner.engine.now_ns();
+        let now = storage_core::clock::now_ns();
         let start = end_of(now, spec.delay_seconds);
         let recording = Arc::new(Recording::new(RecordingInfo {
             id: clock::new_id(),
@@ -309,7 +311,8 @@ impl Recorder {
             what: "recordings",
             problem: error.to_string(),
         })?;
-        self.inner.engine.keep_recordings(text.into()).await
+        let documents = self.inner.engine.documents();
+        documents.write(RECORDINGS_FILE, text.into()).await
     }
 
     pub(crate) async fn keep_or_log(&self) {
@@ -372,7 +375,7 @@ impl Recorder {
             };
             recorded.push(Recorded {
                 storage,
-                pending: engine.submit_repeat(storage, push).await?,
+                pending: engine.ingest().submit_repeat(storage, push).await?,
                 is_repeat: true,
             });
         }
@@ -391,7 +394,9 @@ impl Recorder {
             let mut before = Vec::new();
             for storage in self.filled() {
                 let engine = &self.inner.engine;
-                let next = engine.next_position(storage, &packet.agent, &packet.stream);
+                let next = engine
+                    .ingest()
+                    .next_position(storage, &packet.agent, &packet.stream);
                 let next = next.await?;
                 before.push((storage, next));
             }
@@ -433,7 +438,7 @@ impl Recorder {
         stream: &StreamId,
     ) -> Result<StreamPosition, RecordingError> {
         let engine = &self.inner.engine;
-        if engine.agent(agent)?.stream(stream).is_none() {
+        if engine.agents().get(agent)?.stream(stream).is_none() {
             return Err(StorageError::StreamNotFound {
                 agent: agent.clone(),
                 stream: stream.clone(),
@@ -449,7 +454,12 @@ impl Recorder {
         }
         let mut next = StreamPosition::default();
         for storage in self.filled() {
-            next = next.max(engine.next_position(storage, agent, stream).await?);
+            next = next.max(
+                engine
+                    .ingest()
+                    .next_position(storage, agent, stream)
+                    .await?,
+            );
         }
         Ok(next)
     }

@@ -36,7 +36,7 @@ impl Sink {
         Self {
             engine: engine.clone(),
             storage,
-            began: engine.now_ns().unsigned_abs(),
+            began: storage_core::clock::now_ns().unsigned_abs(),
             next_positions: HashMap::new(),
         }
     }
@@ -57,7 +57,7 @@ impl Sink {
         permit: BytePermit,
     ) -> Result<PendingPush, StorageError> {
         let push = self.push(packet, permit).await?;
-        self.engine.submit_part(self.storage, push).await
+        self.engine.ingest().submit_part(self.storage, push).await
     }
 
     /// Hands over a packet for which nobody waits: it is dropped when its room is needed before the
@@ -71,7 +71,10 @@ impl Sink {
         permit: BytePermit,
     ) -> Result<(), StorageError> {
         let push = self.push(packet, permit).await?;
-        let accepted = self.engine.submit_droppable(self.storage, push, true)?;
+        let accepted = self
+            .engine
+            .ingest()
+            .submit_droppable(self.storage, push, true)?;
         accepted.refused.map_or(Ok(()), Err)
     }
 
@@ -97,10 +100,14 @@ impl Sink {
         }
         if packet.derived.is_some() {
             let spec = stream_spec(packet.stream.clone(), packet.kind);
-            self.engine.declare_stream(&packet.agent, spec).await?;
+            self.engine
+                .agents()
+                .declare_stream(&packet.agent, spec)
+                .await?;
         }
         let last = self
             .engine
+            .ingest()
             .next_position(self.storage, &packet.agent, &packet.stream)
             .await?;
         // The clock may have gone back since the storage was written last.

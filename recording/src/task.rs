@@ -57,7 +57,7 @@ pub(crate) async fn live(
 ) {
     // Held to the end: whoever stops the recording waits until it is let go.
     let mut stop = recording.stop.subscribe();
-    let end = match wait_for_start(&recorder, &recording, &mut stop, &mut stopping).await {
+    let end = match wait_for_start(&recording, &mut stop, &mut stopping).await {
         Some(end) => end,
         None => match Running::begin(&recorder, &recording).await {
             Err(error) => End::Over(error.to_string()),
@@ -73,17 +73,17 @@ pub(crate) async fn live(
         recording.close();
         let storage = recording.spec.storage;
         if was_on {
-            if let Err(error) = engine.end_recording(storage).await {
+            if let Err(error) = engine.storages().end_recording(storage).await {
                 tracing::warn!(%error, %storage, "the storage does not leave RECORDING");
             }
             if recording.spec.auto_finalize
-                && let Err(error) = engine.finalize_storage(storage).await
+                && let Err(error) = engine.storages().finalize(storage).await
             {
                 reason = format!("{reason}; it could not be finalized: {error}");
             }
         }
         tracing::info!(recording = %recording.id, %storage, reason, "a recording ended");
-        recording.end(engine.now_ns(), reason);
+        recording.end(storage_core::clock::now_ns(), reason);
         recorder.keep_or_log().await;
     }
     drop(stop);
@@ -97,7 +97,6 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 
 /// Waits until the recording is to be on; gives an end that comes before.
 async fn wait_for_start(
-    recorder: &Recorder,
     recording: &Recording,
     stop: &mut watch::Receiver<Option<String>>,
     stopping: &mut watch::Receiver<bool>,
@@ -110,7 +109,7 @@ async fn wait_for_start(
             return None;
         }
         let start = recording.times().0;
-        let left = start.map(|start| start.saturating_sub(recorder.inner.engine.now_ns()));
+        let left = start.map(|start| start.saturating_sub(storage_core::clock::now_ns()));
         if left.is_some_and(|left| left <= 0) {
             return None;
         }
@@ -132,7 +131,10 @@ impl Running {
         let inner = &recorder.inner;
         let engine = inner.engine.clone();
         let chain = Chain::new(&recording.spec.processors, recorder.waiting())?;
-        engine.begin_recording(recording.spec.storage).await?;
+        engine
+            .storages()
+            .begin_recording(recording.spec.storage)
+            .await?;
         let running = Self {
             sink: Sink::new(&engine, recording.spec.storage),
             recording: Arc::clone(recording),
@@ -141,7 +143,7 @@ impl Running {
             failure: None,
             engine,
         };
-        let pulled = recording.begin(running.engine.now_ns());
+        let pulled = recording.begin(storage_core::clock::now_ns());
         Ok((running, pulled))
     }
 
@@ -179,7 +181,7 @@ impl Running {
                 }
                 _ = ticks.tick() => {
                     self.tick().await;
-                    if ends.is_some_and(|ends| self.engine.now_ns() >= ends) {
+                    if ends.is_some_and(|ends| storage_core::clock::now_ns() >= ends) {
                         break End::Over("its time is over".to_owned());
                     }
                 }
@@ -198,7 +200,7 @@ impl Running {
             self.failure = Some("the disk is low".to_owned());
             return;
         }
-        match self.engine.storage(self.recording.spec.storage) {
+        match self.engine.storages().get(self.recording.spec.storage) {
             Ok(info) if info.state == StorageState::Recording => {}
             Ok(info) => {
                 self.failure = Some(format!("its storage is {}", info.state));
@@ -209,7 +211,7 @@ impl Running {
                 return;
             }
         }
-        let now = self.engine.now_ns();
+        let now = storage_core::clock::now_ns();
         let out = self.chain.as_mut().map(|chain| chain.tick(now));
         self.write_derived(out.unwrap_or_default()).await;
     }
@@ -438,7 +440,7 @@ impl Recorder {
         };
         let mut chosen = self.buffered(&selection);
         chosen.retain(|packet| spec.agents.is_empty() || spec.agents.contains(&packet.agent));
-        engine.open_storage(spec.storage).await?;
+        engine.storages().open(spec.storage).await?;
         let mut sink = Sink::new(engine, spec.storage);
         let mut copied = Copied {
             chosen_packets: chosen.len() as u64,
@@ -456,7 +458,7 @@ impl Recorder {
         }
         write_all(engine, &mut sink, chain.finish(), &mut copied).await?;
         if spec.auto_finalize {
-            engine.finalize_storage(spec.storage).await?;
+            engine.storages().finalize(spec.storage).await?;
         }
         Ok(copied)
     }

@@ -113,7 +113,7 @@ pub(crate) async fn keep(maker: IndexMaker, mut stage: watch::Receiver<Stage>) {
 }
 
 async fn look_at_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
-    for storage in maker.engine.storages(&StorageFilter::default()) {
+    for storage in maker.engine.storages().list(&StorageFilter::default()) {
         let id = storage.id;
         let is_final = match storage.state {
             StorageState::Finalized => true,
@@ -200,7 +200,11 @@ async fn index_leaf(
         return Ok(());
     };
     let name = FileName::ChunkIndex(leaf);
-    maker.engine.publish_derived(id, name, bytes).await?;
+    maker
+        .engine
+        .derived_files()
+        .publish(id, name, bytes)
+        .await?;
     // A reader may hold the one that was there before.
     maker.served.forget(id);
     Ok(())

@@ -30,7 +30,7 @@ pub(crate) async fn check_derived(
     id: StorageId,
 ) -> Result<Vec<NotTaken>, StorageError> {
     let stored = stored_leaves(engine, id, Cause::Import).await?;
-    let found = engine.leaves(id).await?;
+    let found = engine.reading().leaves(id).await?;
     let check = move || {
         let mut unfit: BTreeMap<FileName, String> = BTreeMap::new();
         for leaf in &stored {
@@ -57,7 +57,7 @@ pub(crate) async fn check_derived(
     let mut not_taken = Vec::new();
     for (name, reason) in unfit {
         tracing::warn!(storage = %id, file = %name, %reason, "a file of an archive is not used");
-        engine.remove_derived(id, name.clone()).await?;
+        engine.derived_files().remove(id, name.clone()).await?;
         not_taken.push(NotTaken { name, reason });
     }
     Ok(not_taken)

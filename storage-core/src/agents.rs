@@ -70,9 +70,9 @@ impl Agent {
     }
 }
 
-/// All agents of the server.
+/// The agents of an engine.
 #[derive(Debug)]
-pub(crate) struct Agents {
+pub struct Agents {
     folder: PathBuf,
     known: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     /// One change of a file at a time.
@@ -115,7 +115,11 @@ impl Agents {
         })
     }
 
-    pub(crate) fn get(&self, id: &AgentId) -> Result<Arc<Agent>, StorageError> {
+    /// The agent with this id.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn get(&self, id: &AgentId) -> Result<Arc<Agent>, StorageError> {
         let known = self.known.read();
         known
             .get(id)
@@ -123,7 +127,9 @@ impl Agents {
             .ok_or_else(|| StorageError::AgentNotFound(id.clone()))
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Agent>> {
+    /// All agents, sorted by id.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Agent>> {
         self.known.read().values().cloned().collect()
     }
 
@@ -141,7 +147,15 @@ impl Agents {
             })
     }
 
-    /// The whole agent file.
+    /// The trace metadata of an agent, if it sent any.
+    ///
+    /// # Errors
+    /// When there is no such agent, or its file cannot be read.
+    pub async fn metadata(&self, id: &AgentId) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(self.file(id).await?.metadata)
+    }
+
+    /// The complete agent file.
     pub(crate) async fn file(&self, id: &AgentId) -> Result<AgentFile, StorageError> {
         self.get(id)?;
         let path = self.path(id);
@@ -149,7 +163,11 @@ impl Agents {
         read.map_err(|_| StorageError::Stopping)?
     }
 
-    pub(crate) async fn register(&self, spec: AgentSpec) -> Result<Arc<Agent>, StorageError> {
+    /// Registers an agent, or updates its description.
+    ///
+    /// # Errors
+    /// When the description exceeds a limit or cannot be written.
+    pub async fn register(&self, spec: AgentSpec) -> Result<Arc<Agent>, StorageError> {
         check_spec(&spec)?;
         let _changing = self.changing.lock().await;
         let known = self.get(&spec.id).ok();
@@ -181,11 +199,11 @@ impl Agents {
         self.put(&file).await
     }
 
-    pub(crate) async fn set_metadata(
-        &self,
-        id: &AgentId,
-        metadata: Bytes,
-    ) -> Result<(), StorageError> {
+    /// Stores the trace metadata of an agent as it was sent.
+    ///
+    /// # Errors
+    /// When there is no such agent, or the metadata is too long or cannot be written.
+    pub async fn set_metadata(&self, id: &AgentId, metadata: Bytes) -> Result<(), StorageError> {
         if metadata.len() > AGENT_METADATA_BYTES_MAX {
             let problem = format!("has more than {AGENT_METADATA_BYTES_MAX} bytes");
             return Err(StorageError::Invalid {
@@ -202,7 +220,11 @@ impl Agents {
         self.put(&file).await.map(drop)
     }
 
-    pub(crate) async fn declare(
+    /// Declares a stream, or changes its leaf type and codec for later packets.
+    ///
+    /// # Errors
+    /// When there is no such agent, or the stream has another kind.
+    pub async fn declare_stream(
         &self,
         id: &AgentId,
         spec: StreamSpec,

@@ -17,10 +17,16 @@ use std::{
 use parking_lot::Mutex;
 
 use self::turns::Turns;
-use crate::{StorageError, counters::Counters, droppable::Droppable};
+use crate::{StorageError, counters::Counters};
 
 /// Requests that may wait for room at once; beyond it they are refused.
 const WAITING_COUNT_MAX: usize = 16_384;
+
+/// Bytes of the budget that can be taken back from those who have them.
+pub(crate) trait Reclaim: std::fmt::Debug + Send + Sync {
+    /// Frees at least `bytes` of the budget; `false` when nothing could be freed.
+    fn reclaim(&self, bytes: u64) -> bool;
+}
 
 /// A bound in bytes from which permits are taken.
 #[derive(Debug, Clone)]
@@ -35,7 +41,7 @@ struct Shared {
     /// How many wait; while nobody does, no lock is taken.
     waiting: AtomicUsize,
     turns: Mutex<Turns>,
-    droppable: Arc<Droppable>,
+    reclaim: Arc<dyn Reclaim>,
     counters: Arc<Counters>,
 }
 
@@ -47,14 +53,14 @@ pub struct BytePermit {
 }
 
 impl ByteBudget {
-    pub(crate) fn new(max: u64, droppable: Arc<Droppable>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(max: u64, reclaim: Arc<dyn Reclaim>, counters: Arc<Counters>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 used: AtomicU64::new(0),
                 max,
                 waiting: AtomicUsize::new(0),
                 turns: Mutex::default(),
-                droppable,
+                reclaim,
                 counters,
             }),
         }
@@ -202,7 +208,7 @@ impl Shared {
                 Err(used) => used,
             };
             let lacking = used.saturating_add(bytes).saturating_sub(self.max);
-            if !self.droppable.make_room(lacking.min(used)) {
+            if !self.reclaim.reclaim(lacking.min(used)) {
                 return false;
             }
         }
@@ -254,6 +260,7 @@ mod tests {
     use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 
     use super::*;
+    use crate::droppable::Droppable;
 
     fn budget(max: u64) -> ByteBudget {
         let counters = Arc::<Counters>::default();

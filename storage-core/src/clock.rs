@@ -4,12 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
-/// Now, in ns since the epoch.
+/// Now, in ns since the epoch; arrivals are measured with it.
+#[must_use]
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the I/O thread to the clock"
 )]
-pub(crate) fn now_ns() -> i64 {
+pub fn now_ns() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

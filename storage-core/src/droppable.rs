@@ -21,7 +21,7 @@ use serde::Serialize;
 use storage_format::{AgentId, Arrival, OutOfOrder, StorageId, StreamId, StreamPosition};
 use tokio::sync::Notify;
 
-use crate::{NewPacket, Push, StorageError, counters::Counters, push::Gaps};
+use crate::{NewPacket, Push, StorageError, budget::Reclaim, counters::Counters, push::Gaps};
 
 /// Share of the budget that writers hold of droppable packets: all of them, and each.
 const ALL_WRITERS_SHARE: u64 = 2;
@@ -230,25 +230,6 @@ impl Droppable {
         Ok(accepted)
     }
 
-    /// Drops the oldest packets until `bytes` of the budget came back; nothing when that is more
-    /// than all that may be dropped.
-    pub(crate) fn make_room(&self, bytes: u64) -> bool {
-        if self.waiting_bytes.load(Ordering::SeqCst) < bytes.max(1) {
-            return false;
-        }
-        let mut state = self.state.lock();
-        let mut freed = 0;
-        while freed < bytes.max(1) {
-            let Some((ordinal, entry)) = state.queue.pop_first() else {
-                break;
-            };
-            let push = self.drop_entry(&mut state, ordinal, entry);
-            freed += push.permit.bytes();
-            push.permit.give_back_quietly();
-        }
-        freed > 0
-    }
-
     /// Counts an entry that is out of the queue as dropped.
     fn drop_entry(&self, state: &mut State, ordinal: u64, entry: Entry) -> Push {
         let key = (entry.push.agent.clone(), entry.push.stream.clone());
@@ -430,6 +411,27 @@ impl Droppable {
                 bytes + entry.bytes,
             )
         })
+    }
+}
+
+impl Reclaim for Droppable {
+    /// Drops the oldest packets until `bytes` of the budget came back; nothing when that is more
+    /// than all that may be dropped.
+    fn reclaim(&self, bytes: u64) -> bool {
+        if self.waiting_bytes.load(Ordering::SeqCst) < bytes.max(1) {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let mut freed = 0;
+        while freed < bytes.max(1) {
+            let Some((ordinal, entry)) = state.queue.pop_first() else {
+                break;
+            };
+            let push = self.drop_entry(&mut state, ordinal, entry);
+            freed += push.permit.bytes();
+            push.permit.give_back_quietly();
+        }
+        freed > 0
     }
 }
 

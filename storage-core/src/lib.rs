@@ -26,7 +26,7 @@ mod agents;
 mod archive;
 mod budget;
 mod catalog;
-mod clock;
+pub mod clock;
 mod codec;
 mod config;
 mod counters;
@@ -52,16 +52,17 @@ mod tree;
 mod verify;
 mod writer;
 
-pub use agents::{Agent, AgentSpec};
+pub use agents::{Agent, AgentSpec, Agents};
 pub use budget::{ByteBudget, BytePermit};
 pub use config::{DiskLow, EngineConfig, IoChoice};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
-    Created, Engine, Export, FileInfo, LabelTypeInfo, LeafInfo, LeafPackets, NewStorage,
-    PacketInfo, Page, PendingPush, ServedFile, StorageFilter, StorageInfo, StorageLabel,
-    StorageLeaves, StoragePatch, check_archive,
+    Created, DerivedFiles, Documents, Engine, Export, FileInfo, Ingest, LabelTypeInfo, Labels,
+    LeafInfo, LeafPackets, NewStorage, PacketInfo, Page, PendingPush, QueryCache, Reading, Rings,
+    ServedFile, StorageFilter, StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages,
+    Transfer, check_archive,
 };
 pub use error::StorageError;
 pub use io::ring::{Kept, Ring, RingPacket};

@@ -41,7 +41,7 @@ async fn prepare(engine: &Engine, streams: &[(&str, LeafType)]) -> StorageId {
         host: "here".into(),
         attributes: BTreeMap::new(),
     };
-    engine.register_agent(spec).await.unwrap();
+    engine.agents().register(spec).await.unwrap();
     for &(id, leaf_type) in streams {
         let spec = StreamSpec {
             id: stream(id),
@@ -49,14 +49,18 @@ async fn prepare(engine: &Engine, streams: &[(&str, LeafType)]) -> StorageId {
             leaf_type,
             codec: Codec::Zstd,
         };
-        engine.declare_stream(&agent(), spec).await.unwrap();
+        engine
+            .agents()
+            .declare_stream(&agent(), spec)
+            .await
+            .unwrap();
     }
     let new = NewStorage {
         name: "s".into(),
         ..NewStorage::default()
     };
-    let (info, _) = engine.create_storage(new).await.unwrap();
-    engine.open_storage(info.id).await.unwrap();
+    let (info, _) = engine.storages().create(new).await.unwrap();
+    engine.storages().open(info.id).await.unwrap();
     info.id
 }
 
@@ -99,7 +103,7 @@ async fn push(
         packets,
         permit,
     };
-    match engine.submit(storage, push).await {
+    match engine.ingest().submit(storage, push).await {
         Ok(pending) => pending.await,
         Err(error) => PushOutcome {
             receipts: Vec::new(),
@@ -124,9 +128,14 @@ async fn check_packets(engine: &Engine, storage: StorageId, count: u64) {
             limit: 7,
             ..Selection::default()
         };
-        let page = engine.descriptors(storage, selection).await.unwrap();
+        let page = engine
+            .reading()
+            .descriptors(storage, selection)
+            .await
+            .unwrap();
         for packet in &page.items {
             let bytes = engine
+                .reading()
                 .read_packet(storage, packet.entry.number)
                 .await
                 .unwrap();
@@ -154,6 +163,7 @@ async fn check_packets(engine: &Engine, storage: StorageId, count: u64) {
 
 async fn check_intact(engine: &Engine, storage: StorageId, packets: u64) {
     let report = engine
+        .reading()
         .verify(storage, Arc::new(Progress::default()))
         .await
         .unwrap();
@@ -170,7 +180,7 @@ async fn whole_life(io: IoChoice) {
     push_all(&engine, storage, "array", 0..60).await;
     push_all(&engine, storage, "plain", 0..60).await;
     check_packets(&engine, storage, 60).await;
-    let info = engine.finalize_storage(storage).await.unwrap();
+    let info = engine.storages().finalize(storage).await.unwrap();
     assert_eq!(info.state, StorageState::Finalized);
     assert_eq!(info.totals.packets, 120);
     check_packets(&engine, storage, 60).await;
@@ -185,8 +195,12 @@ async fn whole_life(io: IoChoice) {
     let engine = open(folder.path(), io).await;
     check_packets(&engine, storage, 60).await;
     check_intact(&engine, storage, 120).await;
-    for file in engine.files(storage).await.unwrap() {
-        let served = engine.open_file(storage, &file.name).await.unwrap();
+    for file in engine.reading().files(storage).await.unwrap() {
+        let served = engine
+            .reading()
+            .open_file(storage, &file.name)
+            .await
+            .unwrap();
         assert_eq!(served.length, file.length, "{}", file.name);
     }
     engine.shutdown().await.unwrap();
@@ -229,10 +243,14 @@ async fn acknowledged_packets_survive_a_crash() {
     let engine = Engine::open(config(copy.path(), IoChoice::Auto))
         .await
         .unwrap();
-    assert_eq!(engine.storage(storage).unwrap().state, StorageState::Open);
+    assert_eq!(
+        engine.storages().get(storage).unwrap().state,
+        StorageState::Open
+    );
     check_packets(&engine, storage, 80).await;
     for (name, _) in BOTH {
         let next = engine
+            .ingest()
             .next_position(storage, &agent(), &stream(name))
             .await
             .unwrap();
@@ -242,7 +260,7 @@ async fn acknowledged_packets_survive_a_crash() {
         push_all(&engine, storage, name, 80..90).await;
     }
     check_packets(&engine, storage, 90).await;
-    engine.finalize_storage(storage).await.unwrap();
+    engine.storages().finalize(storage).await.unwrap();
     check_intact(&engine, storage, 180).await;
     engine.shutdown().await.unwrap();
 }
@@ -316,7 +334,7 @@ async fn parts_of_the_index_are_combined_with_the_live_tree() {
         limit: 100,
         ..Selection::default()
     };
-    let found = engine.descriptors(storage, time).await.unwrap();
+    let found = engine.reading().descriptors(storage, time).await.unwrap();
     let found: Vec<_> = found
         .items
         .iter()
@@ -324,7 +342,7 @@ async fn parts_of_the_index_are_combined_with_the_live_tree() {
         .collect();
     assert_eq!(found, (20..30).collect::<Vec<_>>());
     let copy = copy_of_running(folder.path());
-    engine.finalize_storage(storage).await.unwrap();
+    engine.storages().finalize(storage).await.unwrap();
     check_packets(&engine, storage, 60).await;
     check_intact(&engine, storage, 120).await;
     engine.shutdown().await.unwrap();
@@ -332,7 +350,7 @@ async fn parts_of_the_index_are_combined_with_the_live_tree() {
     config.data_dir = copy.path().to_owned();
     let engine = Engine::open(config).await.unwrap();
     check_packets(&engine, storage, 60).await;
-    engine.finalize_storage(storage).await.unwrap();
+    engine.storages().finalize(storage).await.unwrap();
     check_intact(&engine, storage, 120).await;
     engine.shutdown().await.unwrap();
 }
@@ -344,7 +362,7 @@ async fn a_missing_index_is_rebuilt_from_the_frames() {
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..20).await;
     push_all(&engine, storage, "plain", 0..20).await;
-    engine.finalize_storage(storage).await.unwrap();
+    engine.storages().finalize(storage).await.unwrap();
     engine.shutdown().await.unwrap();
     let files = folder.path().join("storages").join(storage.to_string());
     for name in std::fs::read_dir(&files).unwrap() {
@@ -379,7 +397,7 @@ async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
             .refused
             .is_none()
     );
-    engine.finalize_storage(storage).await.unwrap();
+    engine.storages().finalize(storage).await.unwrap();
     engine.shutdown().await.unwrap();
     let files = folder.path().join("storages").join(storage.to_string());
     for name in std::fs::read_dir(&files).unwrap() {
@@ -397,7 +415,10 @@ async fn every_flipped_byte_of_a_finalized_storage_is_noticed_and_named() {
                 continue;
             }
             let engine = open(folder.path(), IoChoice::Blocking).await;
-            let report = engine.verify(storage, Arc::new(Progress::default())).await;
+            let report = engine
+                .reading()
+                .verify(storage, Arc::new(Progress::default()))
+                .await;
             // A damaged index is rebuilt from the frames; that is its being noticed.
             let is_rebuilt = name.ends_with(".index") && !path.exists();
             let is_named = report
@@ -425,9 +446,9 @@ async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
     let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..5).await;
-    engine.delete_storage(storage).await.unwrap();
+    engine.storages().delete(storage).await.unwrap();
     assert_eq!(
-        engine.storage(storage).unwrap_err().code(),
+        engine.storages().get(storage).unwrap_err().code(),
         "storage_not_found"
     );
     assert_eq!(storages_left(folder.path()), 0);
@@ -449,13 +470,13 @@ async fn long_work_tells_how_far_it_is_and_stops_when_told() {
     let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
     push_all(&engine, storage, "array", 0..20).await;
-    engine.finalize_storage(storage).await.unwrap();
+    engine.storages().finalize(storage).await.unwrap();
     let new = NewStorage {
         name: "target".to_owned(),
         ..NewStorage::default()
     };
-    let target = engine.create_storage(new).await.unwrap().0.id;
-    engine.open_storage(target).await.unwrap();
+    let target = engine.storages().create(new).await.unwrap().0.id;
+    engine.storages().open(target).await.unwrap();
     let cancelled = || {
         let progress = Arc::new(Progress::default());
         progress.cancel();
@@ -474,20 +495,25 @@ async fn long_work_tells_how_far_it_is_and_stops_when_told() {
     let is_cancelled =
         |error: storage_core::StorageError| assert_eq!(error.code(), "job_cancelled");
 
-    let stopped = engine.verify(storage, cancelled()).await.unwrap();
+    let stopped = engine.reading().verify(storage, cancelled()).await.unwrap();
     assert!(stopped.is_cancelled && stopped.packets < 20);
     let progress = Arc::new(Progress::default());
-    engine.verify(storage, Arc::clone(&progress)).await.unwrap();
+    engine
+        .reading()
+        .verify(storage, Arc::clone(&progress))
+        .await
+        .unwrap();
     far(&progress);
 
     let all = storage_core::CopySelection::default();
     let told = cancelled();
-    let stopped = engine.copy_storage(storage, target, &all, &told, None);
+    let stopped = engine.transfer().copy(storage, target, &all, &told, None);
     is_cancelled(stopped.await.unwrap_err());
-    assert_eq!(engine.storage(target).unwrap().totals.packets, 0);
+    assert_eq!(engine.storages().get(target).unwrap().totals.packets, 0);
     let progress = Arc::new(Progress::default());
     let copied = engine
-        .copy_storage(storage, target, &all, &progress, None)
+        .transfer()
+        .copy(storage, target, &all, &progress, None)
         .await;
     assert_eq!(copied.unwrap().packets, 20);
     far(&progress);
@@ -506,7 +532,7 @@ async fn packets_that_compress_well_are_cut_into_runs_by_what_they_expand_to() {
         let outcome = push(&engine, storage, "zeros", vec![packet]).await;
         assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
     }
-    let leaves = engine.leaves(storage).await.unwrap().leaves;
+    let leaves = engine.reading().leaves(storage).await.unwrap().leaves;
     let [leaf] = &leaves[..] else {
         panic!("one stream has one leaf: {leaves:?}");
     };
@@ -545,7 +571,7 @@ async fn a_deletion_ends_pushes_that_are_under_way() {
         })
         .collect();
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    engine.delete_storage(storage).await.unwrap();
+    engine.storages().delete(storage).await.unwrap();
     for pushing in pushing {
         assert_eq!(pushing.await.unwrap().code(), "storage_not_found");
     }

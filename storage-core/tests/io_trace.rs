@@ -30,20 +30,24 @@ async fn storage(engine: &Engine) -> StorageId {
         host: "here".into(),
         attributes: BTreeMap::new(),
     };
-    engine.register_agent(spec).await.unwrap();
+    engine.agents().register(spec).await.unwrap();
     let spec = StreamSpec {
         id: "s".parse().unwrap(),
         kind: Kind::Raw,
         leaf_type: LeafType::Array,
         codec: Codec::None,
     };
-    engine.declare_stream(&agent(), spec).await.unwrap();
+    engine
+        .agents()
+        .declare_stream(&agent(), spec)
+        .await
+        .unwrap();
     let new = NewStorage {
         name: "s".into(),
         ..NewStorage::default()
     };
-    let (info, _) = engine.create_storage(new).await.unwrap();
-    engine.open_storage(info.id).await.unwrap();
+    let (info, _) = engine.storages().create(new).await.unwrap();
+    engine.storages().open(info.id).await.unwrap();
     info.id
 }
 
@@ -61,7 +65,7 @@ async fn push(engine: &Engine, storage: StorageId, count: u64) {
             )],
             permit,
         };
-        let outcome = engine.submit(storage, push).await.unwrap().await;
+        let outcome = engine.ingest().submit(storage, push).await.unwrap().await;
         assert!(outcome.refused.is_none());
     }
 }
@@ -128,7 +132,7 @@ async fn life(io: IoChoice) {
             })
     );
 
-    engine.finalize_storage(id).await.unwrap();
+    engine.storages().finalize(id).await.unwrap();
     let finalize = records(&engine);
     for (operation, class) in [
         (Operation::SetLength, FileClass::Data),
@@ -147,7 +151,7 @@ async fn life(io: IoChoice) {
     }
 
     for hit in [false, true] {
-        engine.read_packet(id, 3).await.unwrap();
+        engine.reading().read_packet(id, 3).await.unwrap();
         let query = records(&engine);
         let look_ups = having(&query, Operation::Lookup, FileClass::Index, Cause::Query);
         let [look_up] = look_ups[..] else {
@@ -170,17 +174,25 @@ async fn life(io: IoChoice) {
         limit: 10,
         ..Selection::default()
     };
-    engine.descriptors(id, selection).await.unwrap();
+    engine.reading().descriptors(id, selection).await.unwrap();
     let listed = records(&engine);
     let look_ups = having(&listed, Operation::Lookup, FileClass::Index, Cause::Query);
     assert_eq!(look_ups[0].access.block.unwrap().found, None);
 
     let progress = Arc::new(Progress::default());
-    assert!(engine.verify(id, progress).await.unwrap().damage.is_empty());
+    assert!(
+        engine
+            .reading()
+            .verify(id, progress)
+            .await
+            .unwrap()
+            .damage
+            .is_empty()
+    );
     let verify = records(&engine);
     assert!(!having(&verify, Operation::Read, FileClass::Data, Cause::Verify).is_empty());
 
-    engine.delete_storage(id).await.unwrap();
+    engine.storages().delete(id).await.unwrap();
     let deleted = records(&engine);
     for operation in [Operation::Rename, Operation::Unlink] {
         assert!(
@@ -208,14 +220,17 @@ async fn rebuilding_an_index_is_recovery() {
     let engine = engine(folder.path(), IoChoice::Blocking).await;
     let id = storage(&engine).await;
     push(&engine, id, 3).await;
-    let info = engine.finalize_storage(id).await.unwrap();
+    let info = engine.storages().finalize(id).await.unwrap();
     engine.shutdown().await.unwrap();
     let index = info.files.iter().find(|file| file.name.ends_with(".index"));
     let path = folder.path().join("storages").join(id.to_string());
     std::fs::remove_file(path.join(&index.unwrap().name)).unwrap();
     let engine = self::engine(folder.path(), IoChoice::Blocking).await;
     engine.tracer().start(Settings::default()).unwrap();
-    assert_eq!(engine.read_packet(id, 0).await.unwrap().len(), 10_000);
+    assert_eq!(
+        engine.reading().read_packet(id, 0).await.unwrap().len(),
+        10_000
+    );
     let rebuilt = records(&engine);
     assert!(!having(&rebuilt, Operation::Read, FileClass::Data, Cause::Recovery).is_empty());
     let renamed = having(
@@ -239,7 +254,7 @@ async fn nothing_is_recorded_of_the_storage_that_holds_the_trace() {
     };
     engine.tracer().start(settings).unwrap();
     push(&engine, id, 3).await;
-    engine.finalize_storage(id).await.unwrap();
+    engine.storages().finalize(id).await.unwrap();
     engine.shutdown().await.unwrap();
     let records = records(&engine);
     assert!(
@@ -272,7 +287,12 @@ async fn writes_and_syncs_count_the_requests_they_serve() {
             )],
             permit: engine.budget().try_acquire(10_000).unwrap(),
         };
-        pending.push(scope.around(engine.submit(id, push)).await.unwrap());
+        pending.push(
+            scope
+                .around(engine.ingest().submit(id, push))
+                .await
+                .unwrap(),
+        );
     }
     for pending in pending {
         assert!(pending.await.refused.is_none());

@@ -187,7 +187,7 @@ impl TraceRequests {
             position: None,
             payload: part.payload,
             facts: part.facts,
-            arrival: self.engine.now_ns(),
+            arrival: storage_core::clock::now_ns(),
             context: Arc::clone(&self.context),
         };
         let recorded = self.recorder.push(packet, permit, waits).await?;
@@ -209,17 +209,17 @@ impl TraceRequests {
         if self.known.lock().contains(&agent.id) {
             return Ok(());
         }
-        let known = match self.engine.agent(&agent.id) {
+        let known = match self.engine.agents().get(&agent.id) {
             Ok(known) => known,
             Err(StorageError::AgentNotFound(_)) => {
-                self.engine.register_agent(agent.clone()).await?
+                self.engine.agents().register(agent.clone()).await?
             }
             Err(error) => return Err(error),
         };
         let stream = known.stream(&self.stream);
         if stream.is_none_or(|stream| stream.kind != Kind::Otlp) {
             let spec = stream_spec(self.stream.clone(), Kind::Otlp);
-            self.engine.declare_stream(&agent.id, spec).await?;
+            self.engine.agents().declare_stream(&agent.id, spec).await?;
         }
         let mut all = self.known.lock();
         if all.len() >= KNOWN_MAX {

@@ -94,7 +94,7 @@ impl Pusher {
 
     /// Kind of the stream.
     pub(super) fn kind(&self, target: &Target) -> Result<Kind, StorageError> {
-        let agent = self.engine.agent(&target.agent)?;
+        let agent = self.engine.agents().get(&target.agent)?;
         let stream = agent.stream(&target.stream);
         stream
             .map(|stream| stream.kind)
@@ -137,10 +137,13 @@ impl Pusher {
             permit,
         };
         if waits {
-            let pending = self.engine.submit(target.storage, push).await?;
+            let pending = self.engine.ingest().submit(target.storage, push).await?;
             settle(pending.await, &mut receipts)?;
         } else {
-            let accepted = self.engine.submit_droppable(target.storage, push, false)?;
+            let accepted = self
+                .engine
+                .ingest()
+                .submit_droppable(target.storage, push, false)?;
             accept(accepted, &mut receipts)?;
         }
         Ok(receipts)
@@ -287,10 +290,10 @@ impl Batch<'_> {
         };
         let (engine, storage) = (&self.pusher.engine, self.target.storage);
         if !self.waits {
-            let accepted = engine.submit_droppable(storage, push, false)?;
+            let accepted = engine.ingest().submit_droppable(storage, push, false)?;
             return accept(accepted, &mut self.receipts);
         }
-        let pending = engine.submit(storage, push).await?;
+        let pending = engine.ingest().submit(storage, push).await?;
         self.waiting.push_back(pending);
         if self.waiting.len() > GROUPS_WAITING_MAX
             && let Some(pending) = self.waiting.pop_front()

@@ -105,7 +105,7 @@ impl Pusher {
                 let position = header.position;
                 let told = facts.of(position, &payload);
                 through.note_unit(facts.unit());
-                let now = self.engine.now_ns();
+                let now = storage_core::clock::now_ns();
                 through.take(position, payload, told, now, room).await?;
             }
             Ok(())
@@ -131,7 +131,7 @@ impl Pusher {
         self.arrived(1, payload.len() as u64);
         let told = facts.of(position, &payload);
         through.note_unit(facts.unit());
-        let now = self.engine.now_ns();
+        let now = storage_core::clock::now_ns();
         let taken = through.take(position, payload, told, now, room).await;
         through.end(taken).await
     }

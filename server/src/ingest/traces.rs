@@ -60,13 +60,13 @@ impl Traces {
         if kind != Kind::Ctf {
             return Ok(Trace::default());
         }
-        let present = engine.agent(agent)?.metadata_checksum;
+        let present = engine.agents().get(agent)?.metadata_checksum;
         if let Some(trace) = self.by_agent.read().get(agent)
             && trace.checksum == present
         {
             return Ok(trace.clone());
         }
-        let metadata = engine.agent_metadata(agent).await?;
+        let metadata = engine.agents().metadata(agent).await?;
         // Metadata may have many megabytes.
         let compile = move || Trace::compile(metadata.as_deref());
         let compiled = tokio::task::spawn_blocking(compile).await;

@@ -79,7 +79,7 @@ impl Collector {
         let finalized = match self.mode {
             // What is in the ring goes into the storage at the next start.
             Mode::Ring if ended.is_err() => Ok(()),
-            _ => self.engine.finalize_storage(id).await.map(drop),
+            _ => self.engine.storages().finalize(id).await.map(drop),
         };
         let mut status = self.status.lock();
         status.state = State::Ended;
@@ -131,11 +131,11 @@ impl Collector {
             Some(ring) => ring,
             None => {
                 let room = self.bytes_max.saturating_sub(pushed);
-                self.engine.begin_ring(id, room).await?
+                self.engine.rings().begin(id, room).await?
             }
         };
         let facts = facts(&packet);
-        let kept = self.engine.append_to_ring(ring, packet.bytes, facts).await;
+        let kept = self.engine.rings().append(ring, packet.bytes, facts).await;
         let (ring, given_up) = kept?;
         self.ring = Some(ring);
         let mut status = self.status.lock();
@@ -164,7 +164,7 @@ impl Collector {
         self.push(packet).await?;
         self.count(length);
         // Nobody needs it any more: all of it is in the storage.
-        self.engine.remove_ring(self.storage.id()).await
+        self.engine.rings().remove(self.storage.id()).await
     }
 
     /// Counts a packet of so many bytes that is durable.

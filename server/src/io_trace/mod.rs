@@ -127,7 +127,7 @@ impl IoTracing {
                 problem: error.to_string(),
             })?;
         for storage in &wanted.storages {
-            self.engine.storage(*storage)?;
+            self.engine.storages().get(*storage)?;
         }
         let made = TraceStorage::make(&self.engine, &wanted.name).await?;
         let storage = made.id();

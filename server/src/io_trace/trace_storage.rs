@@ -43,8 +43,11 @@ impl TraceStorage {
             host: String::new(),
             attributes: Default::default(),
         };
-        engine.register_agent(spec).await?;
-        engine.set_agent_metadata(&agent, metadata().into()).await?;
+        engine.agents().register(spec).await?;
+        engine
+            .agents()
+            .set_metadata(&agent, metadata().into())
+            .await?;
         let spec = StreamSpec {
             id: STREAM.parse()?,
             kind: Kind::IoTrace,
@@ -52,13 +55,13 @@ impl TraceStorage {
             // Compressing would be most of what tracing costs; `bytes_max` bounds it as it is.
             codec: Codec::None,
         };
-        engine.declare_stream(&agent, spec).await?;
+        engine.agents().declare_stream(&agent, spec).await?;
         let new = NewStorage {
             name: name.to_owned(),
             ..NewStorage::default()
         };
-        let (info, _) = engine.create_storage(new).await?;
-        engine.open_storage(info.id).await?;
+        let (info, _) = engine.storages().create(new).await?;
+        engine.storages().open(info.id).await?;
         Self::of(engine, info.id, 0)
     }
 
@@ -104,7 +107,7 @@ impl TraceStorage {
             )],
             permit,
         };
-        let outcome = self.engine.submit(self.id, push).await?.await;
+        let outcome = self.engine.ingest().submit(self.id, push).await?.await;
         self.next_sequence += 1;
         outcome.refused.map_or(Ok(()), Err)
     }
@@ -113,8 +116,8 @@ impl TraceStorage {
     /// already is known again by its sequence. Gives the number of packets.
     pub(super) async fn take_ring(&mut self) -> Result<u64, StorageError> {
         let mut packets = 0;
-        for segment in self.engine.ring_segments(self.id).await? {
-            let (kept, fault) = self.engine.ring_packets(segment.clone()).await?;
+        for segment in self.engine.rings().segments(self.id).await? {
+            let (kept, fault) = self.engine.rings().packets(segment.clone()).await?;
             for packet in kept {
                 self.push(packet.payload, packet.facts).await?;
                 packets += 1;
@@ -130,12 +133,12 @@ impl TraceStorage {
 
 /// Publishes the rings that a killed server left: each into its storage, which stays open.
 pub(super) async fn take_up_rings(engine: &Engine) -> Result<(), IoTraceError> {
-    for id in engine.rings().await? {
+    for id in engine.rings().all().await? {
         // How the trace was started is the first packet, and was never in the ring.
         let mut storage = TraceStorage::of(engine, id, 1)?;
         match storage.take_ring().await {
             Ok(packets) => {
-                engine.remove_ring(id).await?;
+                engine.rings().remove(id).await?;
                 tracing::info!(storage = %id, packets, "the ring of a cut I/O trace is in its storage");
             }
             // It stays where it is, and is tried again at the next start.

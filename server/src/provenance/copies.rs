@@ -46,7 +46,7 @@ impl Provenances {
             let read = packets.iter().map(|packet| packet.from.descriptor.leaf());
             let read: BTreeSet<LeafId> = read.collect();
             let origins = known(engine, source, read.iter().copied()).await?;
-            let leaves = engine.leaves(source).await?;
+            let leaves = engine.reading().leaves(source).await?;
             let leaves = leaves
                 .leaves
                 .iter()

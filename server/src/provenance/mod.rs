@@ -87,7 +87,7 @@ impl Provenances {
         };
         let mut kept = 0;
         loop {
-            let page = engine.descriptors(id, selection.clone()).await?;
+            let page = engine.reading().descriptors(id, selection.clone()).await?;
             for packet in page.items {
                 if let Some(stretch) = told.of_packet(&packet) {
                     kept += 1;
@@ -134,7 +134,10 @@ impl Provenances {
             let bytes = tokio::task::spawn_blocking(write).await;
             let bytes = bytes.map_err(|_| StorageError::Stopping)??;
             let name = FileName::Provenance(leaf);
-            engine.publish_derived(id, name, Bytes::from(bytes)).await?;
+            engine
+                .derived_files()
+                .publish(id, name, Bytes::from(bytes))
+                .await?;
         }
         Ok(())
     }
@@ -194,7 +197,7 @@ pub(crate) async fn known(
 
 /// The files of provenance beside the data files, whether they are there or not.
 async fn files(engine: &Engine, id: StorageId) -> Result<BTreeMap<LeafId, PathBuf>, StorageError> {
-    let found = engine.leaves(id).await?;
+    let found = engine.reading().leaves(id).await?;
     let beside = |data: &Path, leaf| data.with_file_name(FileName::Provenance(leaf).to_string());
     let leaves = found.leaves.iter();
     Ok(leaves

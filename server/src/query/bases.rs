@@ -42,7 +42,7 @@ async fn of_metadata(
 ) -> Result<HashMap<LeafId, TimeBasis>, AnswerError> {
     let mut of_agents: HashMap<AgentId, TimeBasis> = HashMap::new();
     let mut bases = HashMap::new();
-    for leaf in engine.leaves(id).await?.leaves {
+    for leaf in engine.reading().leaves(id).await?.leaves {
         let agent = &leaf.path.agent;
         if leaf.path.kind != Kind::Ctf || !wanted(&leaf.path) {
             continue;
@@ -50,7 +50,7 @@ async fn of_metadata(
         let basis = match of_agents.get(agent) {
             Some(basis) => *basis,
             None => {
-                let checksum = engine.storage_metadata_checksum(id, agent).await?;
+                let checksum = engine.reading().metadata_checksum(id, agent).await?;
                 let basis = checksum.map_or(TimeBasis::Unknown, TimeBasis::Number);
                 of_agents.insert(agent.clone(), basis);
                 basis

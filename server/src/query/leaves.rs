@@ -62,7 +62,7 @@ pub(super) async fn leaves_among(
     cause: Cause,
     wanted: impl Fn(&LeafPath) -> bool,
 ) -> Result<Vec<StoredLeaf>, StorageError> {
-    let mut found = engine.leaves(id).await?;
+    let mut found = engine.reading().leaves(id).await?;
     found.leaves.retain(|leaf| wanted(&leaf.path));
     let mut traces: HashMap<AgentId, Arc<AgentTrace>> = HashMap::new();
     let mut stored = Vec::with_capacity(found.leaves.len());
@@ -70,7 +70,7 @@ pub(super) async fn leaves_among(
         let trace = match (leaf.path.kind, traces.get(&leaf.path.agent)) {
             (Kind::Ctf, Some(trace)) => Arc::clone(trace),
             (Kind::Ctf, None) => {
-                let metadata = engine.storage_metadata(id, &leaf.path.agent).await?;
+                let metadata = engine.reading().metadata(id, &leaf.path.agent).await?;
                 let trace = compile(metadata).await?;
                 traces.insert(leaf.path.agent.clone(), Arc::clone(&trace));
                 trace
@@ -98,12 +98,12 @@ fn stored_leaf(
     trace: Arc<AgentTrace>,
 ) -> StoredLeaf {
     let sidecar = leaf.chunk_index.clone().map(|(path, length)| {
-        let file = engine.leaf_file(path, true, cause);
+        let file = engine.reading().leaf_file(path, true, cause);
         let fetch: Arc<dyn Fetch> = Arc::new(StoredFile(file));
         (fetch, length)
     });
     // Open only while it is read: a query may be over very many leaves.
-    let data = StoredFile(engine.leaf_file(leaf.data.clone(), false, cause));
+    let data = StoredFile(engine.reading().leaf_file(leaf.data.clone(), false, cause));
     StoredLeaf {
         leaf: Leaf {
             storage: found.storage.id,
@@ -118,6 +118,8 @@ fn stored_leaf(
         data: Arc::new(data),
         sidecar,
         trace,
-        times: Some(Arc::new(StoredTimes(engine.leaf_packets(found, leaf.leaf)))),
+        times: Some(Arc::new(StoredTimes(
+            engine.reading().leaf_packets(found, leaf.leaf),
+        ))),
     }
 }

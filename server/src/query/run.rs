@@ -107,7 +107,7 @@ impl Queries {
     ) -> Result<Answer, AnswerError> {
         let kept = kept_key(&app.engine, &question)?;
         if let Some((storage, key)) = &kept
-            && let Some(first) = app.engine.cached(*storage, key).await?
+            && let Some(first) = app.engine.query_cache().get(*storage, key).await?
         {
             app.metrics.queries.cached.inc();
             return Ok(Answer {
@@ -169,7 +169,7 @@ fn kept_key(
     let [id] = question.storages.as_slice() else {
         return Ok(None);
     };
-    let storage = engine.storage(*id)?;
+    let storage = engine.storages().get(*id)?;
     if storage.state != StorageState::Finalized || question.explain {
         return Ok(None);
     }
@@ -221,7 +221,7 @@ impl Job {
         // Nobody may be there to hear it.
         let _ = sender.blocking_send(Message::Ended(ended));
         if let Some(((storage, key), answer)) = kept.zip(answer) {
-            let keep = app.engine.keep_cached(storage, &key, &answer);
+            let keep = app.engine.query_cache().put(storage, &key, &answer);
             if let Err(error) = handle.block_on(keep) {
                 tracing::warn!(%storage, %error, "an answer is not kept");
             }

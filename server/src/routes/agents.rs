@@ -127,7 +127,7 @@ pub(super) async fn register(
         host: told.host,
         attributes: told.attributes,
     };
-    let agent = app.engine.register_agent(spec).await?;
+    let agent = app.engine.agents().register(spec).await?;
     Ok(Json(AgentDocument::from(&*agent)))
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page<AgentDocument>>, Problem> {
     let asked: AgentsQuery = query(&uri)?;
-    let agents = app.engine.agents();
+    let agents = app.engine.agents().all();
     let after = asked.cursor.as_deref().unwrap_or("");
     let rest = agents.iter().filter(|agent| agent.spec.id.as_str() > after);
     let limit = limit_of(asked.limit)?;
@@ -165,7 +165,7 @@ pub(super) async fn show(
     State(app): State<Arc<AppState>>,
     Path(agent): Path<String>,
 ) -> Result<Json<AgentDocument>, Problem> {
-    let agent = app.engine.agent(&agent.parse()?)?;
+    let agent = app.engine.agents().get(&agent.parse()?)?;
     Ok(Json(AgentDocument::from(&*agent)))
 }
 
@@ -187,10 +187,10 @@ pub(super) async fn put_metadata(
     body: Body,
 ) -> Result<StatusCode, Problem> {
     let id: AgentId = agent.parse()?;
-    app.engine.agent(&id)?;
+    app.engine.agents().get(&id)?;
     let text = read_body(body, app.config.http.metadata_bytes_max).await?;
     ctf::parse_metadata(&text).map_err(|error| metadata_invalid(&error))?;
-    app.engine.set_agent_metadata(&id, text).await?;
+    app.engine.agents().set_metadata(&id, text).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -235,7 +235,7 @@ pub(super) async fn declare_stream(
         leaf_type: told.leaf.as_deref().map_or(Ok(LeafType::Array), word)?,
         codec: told.codec.as_deref().map_or(Ok(Codec::Zstd), word)?,
     };
-    let stream: StreamSpec = app.engine.declare_stream(&agent, spec).await?;
+    let stream: StreamSpec = app.engine.agents().declare_stream(&agent, spec).await?;
     Ok(Json(StreamDocument::from(&stream)))
 }
 

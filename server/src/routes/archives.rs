@@ -49,12 +49,12 @@ pub(super) async fn export(
     let id: StorageId = id.parse()?;
     let body = match method {
         Method::HEAD => ExportBody {
-            export: Exporting::Idle(app.engine.export_storage(id, Arc::default()).await?),
+            export: Exporting::Idle(app.engine.transfer().export(id, Arc::default()).await?),
             job: None,
         },
         _ => {
             let job = app.jobs.start(JobKind::Export, Some(id))?;
-            match app.engine.export_storage(id, job.progress()).await {
+            match app.engine.transfer().export(id, job.progress()).await {
                 Ok(export) => ExportBody {
                     export: Exporting::Idle(export),
                     job: Some(job),
@@ -223,7 +223,7 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocum
         current: Bytes::new(),
     };
     let progress: Arc<Progress> = job.progress();
-    let mut import = pin!(app.engine.import_storage(source, length, progress));
+    let mut import = pin!(app.engine.transfer().import(source, length, progress));
     let mut feed = Box::pin(feed(body, sender));
     let mut broken = None;
     let imported = tokio::select! {

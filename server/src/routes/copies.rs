@@ -118,7 +118,7 @@ pub(super) async fn copy(
     body: Body,
 ) -> Result<Response, Problem> {
     let source: StorageId = id.parse()?;
-    let info = app.engine.storage(source)?;
+    let info = app.engine.storages().get(source)?;
     let told: StorageCopy = read_json(&app, &headers, body).await?;
     let kinds = told.kinds.iter().map(|kind| {
         kind.parse::<Kind>()
@@ -184,14 +184,14 @@ async fn fill(
                 name: wanted.name.clone(),
                 ..NewStorage::default()
             };
-            let (made, _) = engine.create_storage(new).await?;
-            engine.open_storage(made.id).await?.id
+            let (made, _) = engine.storages().create(new).await?;
+            engine.storages().open(made.id).await?.id
         }
     };
     let (is_made, is_finalized) = (wanted.target.is_none(), wanted.auto_finalize);
     let copied = match run_copy(app, wanted, target, job).await {
         Ok(copied) if is_finalized => {
-            let finalized = engine.finalize_storage(target).await;
+            let finalized = engine.storages().finalize(target).await;
             finalized.map(|_| copied).map_err(RecordingError::from)
         }
         copied => copied,
@@ -205,7 +205,7 @@ async fn fill(
         Err(error) => {
             if is_made {
                 // What failed before is what the client is told.
-                let _ = engine.delete_storage(target).await;
+                let _ = engine.storages().delete(target).await;
             }
             Err(error.into())
         }
@@ -251,7 +251,8 @@ async fn copy_packets(
         let (source, selection) = (wanted.source, &wanted.selection);
         let copied = app
             .engine
-            .copy_storage(source, target, selection, &progress, listener);
+            .transfer()
+            .copy(source, target, selection, &progress, listener);
         return Ok(copied.await?);
     }
     let spec = StorageCopySpec {

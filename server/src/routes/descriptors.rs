@@ -157,9 +157,9 @@ async fn left_by_tree(
     if selection.from.is_some() || selection.to.is_some() {
         selection.bases = time_bases(engine, id, |path| selection.takes_path(path)).await?;
         let bases = selection.bases.clone();
-        return Ok((engine.descriptors(id, selection).await?, bases));
+        return Ok((engine.reading().descriptors(id, selection).await?, bases));
     }
-    let page = engine.descriptors(id, selection).await?;
+    let page = engine.reading().descriptors(id, selection).await?;
     let shown = page.items.iter();
     let streams: HashSet<_> = shown
         .map(|packet| (&packet.agent, &packet.stream))
@@ -188,7 +188,11 @@ async fn left_by_query(
     let limit = selection.limit;
     let mut items = Vec::new();
     loop {
-        let page = app.engine.descriptors(id, selection.clone()).await?;
+        let page = app
+            .engine
+            .reading()
+            .descriptors(id, selection.clone())
+            .await?;
         for packet in page.items {
             let at = packet.descriptor.offset();
             // Leaves of which nothing is known, such as those of kind raw, hold no events.

@@ -61,7 +61,7 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<FilesDocument>, Problem> {
-    let files = app.engine.files(id.parse()?).await?;
+    let files = app.engine.reading().files(id.parse()?).await?;
     Ok(Json(FilesDocument {
         files: files.into_iter().map(FileDocument::from).collect(),
     }))
@@ -112,7 +112,7 @@ async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: &HeaderV
     let Some(reader) = reader.to_str().ok().filter(|_| is_storage_file) else {
         return;
     };
-    if let Err(error) = app.engine.note_reader(id, reader.trim()).await {
+    if let Err(error) = app.engine.labels().note_reader(id, reader.trim()).await {
         tracing::debug!(%error, storage = %id, "a reader is not noted");
     }
 }
@@ -120,7 +120,7 @@ async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: &HeaderV
 /// Opens a file, and keeps it open for the next reader when it can never change.
 async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>, Problem> {
     let ticket = app.served.ticket();
-    let served = app.engine.open_file(id, name).await?;
+    let served = app.engine.reading().open_file(id, name).await?;
     // Labels change the storage file; a chunk index may be made again.
     let immutable = matches!(
         served.role,

@@ -235,7 +235,7 @@ fn unkept(problem: &str) -> Problem {
     responses((status = 200, body = Page<LabelTypeDocument>)),
 )]
 pub(super) async fn types(State(app): State<Arc<AppState>>) -> Json<Page<LabelTypeDocument>> {
-    let types = app.engine.label_types().into_iter();
+    let types = app.engine.labels().types().into_iter();
     Json(Page {
         items: types.map(LabelTypeDocument::from).collect(),
         next: None,
@@ -254,7 +254,7 @@ pub(super) async fn show_type(
     State(app): State<Arc<AppState>>,
     Path(name): Path<String>,
 ) -> Result<Json<LabelTypeDocument>, Problem> {
-    Ok(Json(app.engine.label_type(&name)?.into()))
+    Ok(Json(app.engine.labels().get_type(&name)?.into()))
 }
 
 /// Declares a type of labels, or changes one.
@@ -276,7 +276,8 @@ pub(super) async fn declare_type(
     let told: LabelTypeDeclaration = read_json(&app, &headers, body).await?;
     let known = app
         .engine
-        .label_type(&name)
+        .labels()
+        .get_type(&name)
         .ok()
         .map(|known| known.label_type);
     let value_type = told
@@ -299,7 +300,7 @@ pub(super) async fn declare_type(
         values,
     };
     Ok(Json(
-        app.engine.declare_label_type(label_type).await?.into(),
+        app.engine.labels().declare_type(label_type).await?.into(),
     ))
 }
 
@@ -320,7 +321,7 @@ pub(super) async fn forget_type(
 ) -> Result<StatusCode, Problem> {
     let LabelForgetting { remove } = query(&uri)?;
     let removes = remove.unwrap_or(false);
-    app.engine.forget_label(&name, None, removes).await?;
+    app.engine.labels().forget(&name, None, removes).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -342,7 +343,8 @@ pub(super) async fn forget_value(
     let LabelForgetting { remove } = query(&uri)?;
     let removes = remove.unwrap_or(false);
     app.engine
-        .forget_label(&name, Some(&value), removes)
+        .labels()
+        .forget(&name, Some(&value), removes)
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -363,7 +365,7 @@ pub(super) async fn list(
 }
 
 fn labels(app: &AppState, id: StorageId) -> Result<Json<Page<LabelDocument>>, Problem> {
-    let labels = app.engine.labels(id)?.into_iter();
+    let labels = app.engine.labels().of_storage(id)?.into_iter();
     Ok(Json(Page {
         items: labels.map(LabelDocument::from).collect(),
         next: None,
@@ -387,10 +389,13 @@ pub(super) async fn add(
     body: Body,
 ) -> Result<Json<Page<LabelDocument>>, Problem> {
     let id: StorageId = id.parse()?;
-    app.engine.storage(id)?;
+    app.engine.storages().get(id)?;
     let told: LabelTold = read_json(&app, &headers, body).await?;
     let values = value_texts(told.value)?;
-    app.engine.set_label(id, &told.name, &values, true).await?;
+    app.engine
+        .labels()
+        .set(id, &told.name, &values, true)
+        .await?;
     labels(&app, id)
 }
 
@@ -412,10 +417,10 @@ pub(super) async fn set(
     body: Body,
 ) -> Result<Json<Page<LabelDocument>>, Problem> {
     let id: StorageId = id.parse()?;
-    app.engine.storage(id)?;
+    app.engine.storages().get(id)?;
     let told: LabelValues = read_json(&app, &headers, body).await?;
     let values = value_texts(told.value)?;
-    app.engine.set_label(id, &name, &values, false).await?;
+    app.engine.labels().set(id, &name, &values, false).await?;
     labels(&app, id)
 }
 
@@ -435,7 +440,10 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, Problem> {
     let id: StorageId = id.parse()?;
     let LabelRemoval { value } = query(&uri)?;
-    app.engine.remove_label(id, &name, value.as_deref()).await?;
+    app.engine
+        .labels()
+        .remove(id, &name, value.as_deref())
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -76,7 +76,11 @@ pub(super) async fn next_sequence(
     Path((id, agent, stream)): Path<(String, String, String)>,
 ) -> Result<Response, Problem> {
     let (id, agent, stream) = (id.parse()?, agent.parse()?, stream.parse()?);
-    let next = app.engine.next_position(id, &agent, &stream).await?;
+    let next = app
+        .engine
+        .ingest()
+        .next_position(id, &agent, &stream)
+        .await?;
     Ok((StatusCode::OK, position_fields(next)).into_response())
 }
 
@@ -118,7 +122,7 @@ pub(super) async fn read(
         .cause("the last part of the path is something else")
         .remedy("GET /api/v1/storages/{id}/descriptors lists the numbers")
     })?;
-    let packet = app.engine.read_packet(id, number).await?;
+    let packet = app.engine.reading().read_packet(id, number).await?;
     // A packet never changes once it has its number.
     let resource = Resource::new(
         Content::Memory(packet),

@@ -172,7 +172,7 @@ pub(super) async fn of_many(
 
 /// The storages with these ids or names, each once, in the order of their ids.
 fn named_storages(app: &AppState, names: Option<Vec<String>>) -> Result<Vec<StorageId>, Problem> {
-    let all = app.engine.storages(&StorageFilter::default());
+    let all = app.engine.storages().list(&StorageFilter::default());
     let Some(names) = names else {
         return Ok(all.into_iter().map(|storage| storage.id).collect());
     };

@@ -129,7 +129,7 @@ async fn storage_for(
                 name: name.unwrap_or_else(|| "recording".to_owned()),
                 ..NewStorage::default()
             };
-            Ok(app.engine.create_storage(new).await?.0.id)
+            Ok(app.engine.storages().create(new).await?.0.id)
         }
         (Some(_), Some(_)) => Err(Problem::new(
             StatusCode::BAD_REQUEST,

@@ -156,10 +156,10 @@ pub(super) async fn create(
         labels: texts(told.labels)?,
         idempotency_key: key,
     };
-    let (info, created) = app.engine.create_storage(new).await?;
+    let (info, created) = app.engine.storages().create(new).await?;
     // Also where an earlier try with the same key was cut off between the two steps.
     let info = match info.state {
-        StorageState::Created if told.open => app.engine.open_storage(info.id).await?,
+        StorageState::Created if told.open => app.engine.storages().open(info.id).await?,
         _ => info,
     };
     let status = match created {
@@ -221,7 +221,7 @@ pub(super) async fn list(
             .map(|text| LabelFilter::parse(text))
             .collect(),
     };
-    let storages = app.engine.storages(&filter);
+    let storages = app.engine.storages().list(&filter);
     let rest = storages
         .into_iter()
         .filter(|info| after.is_none_or(|after| info.id > after));
@@ -263,7 +263,7 @@ pub(super) async fn show(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<StorageDocument>, Problem> {
-    Ok(Json(app.engine.storage(id.parse()?)?.into()))
+    Ok(Json(app.engine.storages().get(id.parse()?)?.into()))
 }
 
 /// Renames or describes a storage.
@@ -289,7 +289,7 @@ pub(super) async fn change(
         description: told.description,
         labels: told.labels.map(texts).transpose()?,
     };
-    Ok(Json(app.engine.update_storage(id, patch).await?.into()))
+    Ok(Json(app.engine.storages().update(id, patch).await?.into()))
 }
 
 /// Deletes a storage with all its files.
@@ -305,7 +305,7 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id: StorageId = id.parse()?;
-    app.engine.delete_storage(id).await?;
+    app.engine.storages().delete(id).await?;
     app.served.forget(id);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -322,7 +322,7 @@ pub(super) async fn open(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<StorageDocument>, Problem> {
-    Ok(Json(app.engine.open_storage(id.parse()?).await?.into()))
+    Ok(Json(app.engine.storages().open(id.parse()?).await?.into()))
 }
 
 /// Ends writing: drains, syncs, publishes. Answers when the storage is complete on disk.
@@ -338,7 +338,7 @@ pub(super) async fn finalize(
     Path(id): Path<String>,
 ) -> Result<Json<StorageDocument>, Problem> {
     let id: StorageId = id.parse()?;
-    let finalized = app.engine.finalize_storage(id).await?;
+    let finalized = app.engine.storages().finalize(id).await?;
     app.indexes.look_at(id);
     Ok(Json(finalized.into()))
 }
@@ -358,5 +358,5 @@ pub(super) async fn status(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<StorageStatus>, Problem> {
-    Ok(Json(app.engine.status(id.parse()?)?))
+    Ok(Json(app.engine.storages().status(id.parse()?)?))
 }

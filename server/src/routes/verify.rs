@@ -78,7 +78,7 @@ pub(super) async fn verify(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
-    app.engine.storage(id)?;
+    app.engine.storages().get(id)?;
     let job = app.jobs.start(JobKind::Verify, Some(id))?;
     if prefers_async(&headers) {
         let accepted = accepted(&app, &job)?;
@@ -97,7 +97,7 @@ pub(super) async fn verify(
 }
 
 async fn run(app: &AppState, id: StorageId, job: Running) -> Result<VerifyDocument, Problem> {
-    let verified = match app.engine.verify(id, job.progress()).await {
+    let verified = match app.engine.reading().verify(id, job.progress()).await {
         Ok(report) if report.is_cancelled => Err(StorageError::Cancelled.into()),
         Ok(report) => Ok(report.into()),
         Err(error) => Err(error.into()),

@@ -25,7 +25,11 @@ impl World {
         let counters = Arc::<Counters>::default();
         let max = 16 * PACKET as u64;
         let droppable = Arc::new(Droppable::new(max, Arc::clone(&counters)));
-        let budget = ByteBudget::new(max, Arc::clone(&droppable), Arc::clone(&counters));
+        let budget = ByteBudget::new(
+            max,
+            Arc::<Droppable>::clone(&droppable),
+            Arc::clone(&counters),
+        );
         let signals = [Arc::<LaneSignal>::default(), Arc::default()];
         signals.iter().for_each(|signal| droppable.open(signal));
         Self {

@@ -20,7 +20,7 @@ use storage_format::{
 };
 use tokio::sync::mpsc;
 
-use super::{Engine, PacketInfo, PendingPush};
+use super::{PacketInfo, PendingPush, transfer::Transfer};
 use crate::{
     AgentSpec, LeafBases, NewPacket, Progress, Push, Selection, StorageError, clock::now_ns,
     read::read_small, state::takes_packets, storage::Storage,
@@ -142,7 +142,7 @@ impl CopyPush {
 
 /// A copy under way.
 struct Copying<'a> {
-    engine: &'a Engine,
+    transfer: &'a Transfer,
     source: Arc<Storage>,
     target: StorageId,
     progress: &'a Progress,
@@ -153,7 +153,7 @@ struct Copying<'a> {
     listener: Option<CopyListener>,
 }
 
-impl Engine {
+impl Transfer {
     /// Copies the packets that `selection` takes from one storage into another, which must take
     /// packets. What was written before a failure stays in the target. The `listener` is told of
     /// each packet once it is durable.
@@ -161,7 +161,7 @@ impl Engine {
     /// # Errors
     /// When there is no such storage, both are the same, the target takes no packets, a packet
     /// cannot be read or written, or the copy was cancelled.
-    pub async fn copy_storage(
+    pub async fn copy(
         &self,
         source: StorageId,
         target: StorageId,
@@ -171,7 +171,7 @@ impl Engine {
     ) -> Result<CopyReport, StorageError> {
         let from = self.begin_copy(source, target, progress)?;
         let mut copying = Copying {
-            engine: self,
+            transfer: self,
             source: from,
             target,
             progress,
@@ -188,7 +188,7 @@ impl Engine {
             ..Selection::default()
         };
         loop {
-            let page = self.descriptors(source, wanted.clone()).await?;
+            let page = self.reading.descriptors(source, wanted.clone()).await?;
             for packet in page.items {
                 progress.check()?;
                 let bytes = u64::from(packet.entry.raw_size);
@@ -209,7 +209,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Transfer {
     /// Whether one storage can be copied into another; then `progress` begins, and a deletion of
     /// either storage stops it.
     fn begin_copy(
@@ -218,8 +218,8 @@ impl Engine {
         target: StorageId,
         progress: &Arc<Progress>,
     ) -> Result<Arc<Storage>, StorageError> {
-        let from = self.find(source)?;
-        let to = self.find(target)?;
+        let from = self.registry.find(source)?;
+        let to = self.registry.find(target)?;
         if source == target {
             return Err(StorageError::Invalid {
                 what: "target",
@@ -235,7 +235,7 @@ impl Engine {
         Ok(from)
     }
 
-    /// As [`Self::copy_storage`] begins, for who looks into packets on the way.
+    /// As [`Self::copy`] begins, for who looks into packets on the way.
     ///
     /// # Errors
     /// When there is no such storage, both are the same, or the target takes no packets.
@@ -258,7 +258,7 @@ impl Engine {
         source: StorageId,
         packet: &PacketInfo,
     ) -> Result<(), StorageError> {
-        declare(self, &*self.find(source)?, packet).await
+        declare(self, &*self.registry.find(source)?, packet).await
     }
 }
 
@@ -272,7 +272,7 @@ impl Copying<'_> {
         let size = u64::from(packet.entry.raw_size);
         // Room is made by waiting for what this copy itself has under way, then by everybody else.
         let permit = loop {
-            match self.engine.budget().try_acquire(size) {
+            match self.transfer.ingest.budget.try_acquire(size) {
                 Ok(permit) => break permit,
                 Err(_) if !self.pending.is_empty() => self.settle().await?,
                 Err(_) => {
@@ -281,7 +281,11 @@ impl Copying<'_> {
                 }
             }
         };
-        let payload = self.engine.read_payload(self.source.id, packet).await?;
+        let payload = self
+            .transfer
+            .reading
+            .read_payload(self.source.id, packet)
+            .await?;
         let packets = vec![NewPacket {
             position,
             payload,
@@ -294,7 +298,7 @@ impl Copying<'_> {
             packets,
             permit,
         };
-        let push = self.engine.submit(self.target, push).await?;
+        let push = self.transfer.ingest.submit(self.target, push).await?;
         self.pending.push_back(CopyPush { from, push });
         self.report.packets += 1;
         self.report.bytes += size;
@@ -320,10 +324,11 @@ impl Copying<'_> {
             *next = position.next();
             return Ok(position);
         }
-        declare(self.engine, &self.source, packet).await?;
+        declare(self.transfer, &self.source, packet).await?;
         let (agent, stream) = &key;
         let last = self
-            .engine
+            .transfer
+            .ingest
             .next_position(self.target, agent, stream)
             .await?;
         let epoch = now_ns().unsigned_abs().max(last.epoch.saturating_add(1));
@@ -335,13 +340,13 @@ impl Copying<'_> {
 
 /// Makes agent and stream known, where the storage came from elsewhere and they are not.
 async fn declare(
-    engine: &Engine,
+    transfer: &Transfer,
     source: &Storage,
     packet: &PacketInfo,
 ) -> Result<(), StorageError> {
-    let agents = &engine.services().agents;
+    let agents = &transfer.agents;
     if packet.kind == Kind::Ctf && agents.get(&packet.agent).is_ok() {
-        check_metadata(engine, source, &packet.agent).await?;
+        check_metadata(transfer, source, &packet.agent).await?;
     }
     if let Ok(known) = agents.stream(&packet.agent, &packet.stream) {
         // The same names may mean something else on the server that the storage came from.
@@ -355,7 +360,7 @@ async fn declare(
             }),
         };
     }
-    let file = agent_file(engine, source, &packet.agent).await?;
+    let file = agent_file(transfer, source, &packet.agent).await?;
     if agents.get(&packet.agent).is_err() {
         let spec = AgentSpec {
             id: file.id.clone(),
@@ -374,14 +379,14 @@ async fn declare(
         agent: packet.agent.clone(),
         stream: packet.stream.clone(),
     })?;
-    agents.declare(&packet.agent, spec).await?;
+    agents.declare_stream(&packet.agent, spec).await?;
     Ok(())
 }
 
 /// Packets are decoded with the metadata that their agent has in the storage they are in. A copy
 /// gets what the agent has on this server, so the two have to be the same.
 async fn check_metadata(
-    engine: &Engine,
+    transfer: &Transfer,
     source: &Storage,
     agent: &AgentId,
 ) -> Result<(), StorageError> {
@@ -389,19 +394,19 @@ async fn check_metadata(
         // It has no metadata of its own yet.
         return Ok(());
     }
-    let there = agent_file(engine, source, agent).await?.metadata;
-    let here = engine.agent_metadata(agent).await?;
+    let there = agent_file(transfer, source, agent).await?.metadata;
+    let here = transfer.agents.metadata(agent).await?;
     match (here, there) {
         (Some(here), there) if there.as_ref() != Some(&here) => {
             Err(StorageError::AgentMetadataConflict(agent.clone()))
         }
-        (None, Some(there)) => engine.set_agent_metadata(agent, there.into()).await,
+        (None, Some(there)) => transfer.agents.set_metadata(agent, there.into()).await,
         _ => Ok(()),
     }
 }
 
 async fn agent_file(
-    engine: &Engine,
+    transfer: &Transfer,
     source: &Storage,
     agent: &AgentId,
 ) -> Result<AgentFile, StorageError> {
@@ -414,5 +419,5 @@ async fn agent_file(
         let bytes = bytes.map_err(StorageError::io("read", &path))?;
         AgentFile::decode(&bytes).map_err(StorageError::damaged(&path))
     };
-    engine.blocking(Cause::Query, read).await
+    transfer.blocking.run(Cause::Query, read).await
 }

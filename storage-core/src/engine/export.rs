@@ -19,7 +19,7 @@ use storage_format::{
     storage_file::{FileEntry, StorageFile, StorageState},
 };
 
-use super::{Engine, leaves::derived_names};
+use super::{blocking::Blocking, derived::derived_names, transfer::Transfer};
 use crate::{
     Progress, StorageError,
     archive::{ArchivePlan, PlannedEntry},
@@ -40,7 +40,7 @@ pub struct Export {
     length: u64,
     /// Bytes that were not handed out yet.
     left: u64,
-    engine: Engine,
+    blocking: Blocking,
     /// `None` while a step is under way, and after the end.
     work: Option<Box<Work>>,
     progress: Arc<Progress>,
@@ -77,17 +77,17 @@ struct Current {
     expected: Option<u32>,
 }
 
-impl Engine {
+impl Transfer {
     /// Makes a ZIP archive of a finalized storage.
     ///
     /// # Errors
     /// When there is no such storage, it is not finalized, or its storage file cannot be read.
-    pub async fn export_storage(
+    pub async fn export(
         &self,
         id: StorageId,
         progress: Arc<Progress>,
     ) -> Result<Export, StorageError> {
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         if storage.state() != StorageState::Finalized {
             return Err(storage.wrong_state("an export", "FINALIZED"));
         }
@@ -95,7 +95,7 @@ impl Engine {
         let name = FileName::Storage(id);
         let path = storage.path(&name);
         let opened = Arc::clone(&storage);
-        let files = self.blocking(Cause::Export, move || {
+        let files = self.blocking.run(Cause::Export, move || {
             let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
             let bytes = read_small(&path, max).map_err(StorageError::io("read", &path))?;
             let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
@@ -123,7 +123,7 @@ impl Engine {
         Ok(Export {
             length,
             left: length,
-            engine: self.clone(),
+            blocking: self.blocking.clone(),
             work: Some(Box::new(work)),
             progress,
         })
@@ -225,7 +225,7 @@ impl Export {
         if let Err(cancelled) = self.progress.check() {
             return Some(Err(cancelled));
         }
-        let step = self.engine.blocking(Cause::Export, move || {
+        let step = self.blocking.run(Cause::Export, move || {
             let piece = work.step()?;
             Ok((work, piece))
         });

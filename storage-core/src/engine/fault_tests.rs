@@ -64,7 +64,7 @@ impl World {
             host: String::new(),
             attributes: BTreeMap::new(),
         };
-        engine.register_agent(spec).await.unwrap();
+        engine.agents().register(spec).await.unwrap();
         for id in STREAMS {
             let id: StreamId = id.parse().unwrap();
             let (kind, codec) = (Kind::Raw, Codec::None);
@@ -74,14 +74,18 @@ impl World {
                 leaf_type: LeafType::Array,
                 codec,
             };
-            engine.declare_stream(&agent(), spec).await.unwrap();
+            engine
+                .agents()
+                .declare_stream(&agent(), spec)
+                .await
+                .unwrap();
         }
         let new = NewStorage {
             name: "faulty".into(),
             ..NewStorage::default()
         };
-        let storage = engine.create_storage(new).await.unwrap().0.id;
-        engine.open_storage(storage).await.unwrap();
+        let storage = engine.storages().create(new).await.unwrap().0.id;
+        engine.storages().open(storage).await.unwrap();
         Self {
             engine,
             plan,
@@ -106,7 +110,7 @@ impl World {
             packets: packets.collect(),
             permit: self.engine.budget().try_acquire(1).unwrap(),
         };
-        let outcome = match self.engine.submit(self.storage, push).await {
+        let outcome = match self.engine.ingest().submit(self.storage, push).await {
             Ok(pending) => pending.await,
             Err(error) => PushOutcome {
                 receipts: Vec::new(),
@@ -131,7 +135,11 @@ impl World {
             limit: 10_000,
             ..Selection::default()
         };
-        let page = engine.descriptors(self.storage, selection).await.unwrap();
+        let page = engine
+            .reading()
+            .descriptors(self.storage, selection)
+            .await
+            .unwrap();
         let mut found = BTreeMap::<String, u64>::new();
         for packet in page.items {
             let next = found.entry(packet.stream.to_string()).or_default();
@@ -142,6 +150,7 @@ impl World {
             );
             *next += 1;
             let bytes = engine
+                .reading()
                 .read_packet(self.storage, packet.entry.number)
                 .await
                 .unwrap();
@@ -163,12 +172,12 @@ impl World {
         self.engine.shutdown().await.unwrap();
         let engine = Engine::open(config(self.folder.path())).await.unwrap();
         self.check(&engine).await;
-        let state = engine.storage(self.storage).unwrap().state;
+        let state = engine.storages().get(self.storage).unwrap().state;
         (Self { engine, ..self }, state)
     }
 
     fn state(&self) -> StorageState {
-        self.engine.storage(self.storage).unwrap().state
+        self.engine.storages().get(self.storage).unwrap().state
     }
 }
 
@@ -241,7 +250,12 @@ async fn a_full_disk_refuses_and_then_goes_on_without_a_gap() {
             );
             assert_eq!(world.state(), StorageState::Open);
             world.check(&world.engine).await;
-            world.engine.finalize_storage(world.storage).await.unwrap();
+            world
+                .engine
+                .storages()
+                .finalize(world.storage)
+                .await
+                .unwrap();
             world.check(&world.engine).await;
             let (world, state) = world.restart_without_faults().await;
             assert_eq!(state, StorageState::Finalized);
@@ -262,7 +276,12 @@ async fn short_writes_are_completed() {
     let outcome = world.push("one", 40).await;
     assert!(outcome.refused.is_none(), "{outcome:?}");
     world.check(&world.engine).await;
-    world.engine.finalize_storage(world.storage).await.unwrap();
+    world
+        .engine
+        .storages()
+        .finalize(world.storage)
+        .await
+        .unwrap();
     let (world, state) = world.restart_without_faults().await;
     assert_eq!(state, StorageState::Finalized);
     world.engine.shutdown().await.unwrap();
@@ -277,13 +296,18 @@ async fn a_finalization_without_space_can_be_done_again() {
             world
                 .plan
                 .inject(operation, nth..nth + 1, Fault::Fail(Errno::NOSPC));
-            let first = world.engine.finalize_storage(world.storage).await;
+            let first = world.engine.storages().finalize(world.storage).await;
             world.plan.heal();
             if let Err(error) = first {
                 assert_eq!(error.code(), "disk_full", "{operation:?} {nth}: {error}");
                 assert_eq!(world.state(), StorageState::Open, "{operation:?} {nth}");
                 world.push_some(2).await;
-                world.engine.finalize_storage(world.storage).await.unwrap();
+                world
+                    .engine
+                    .storages()
+                    .finalize(world.storage)
+                    .await
+                    .unwrap();
             }
             world.check(&world.engine).await;
             let (world, state) = world.restart_without_faults().await;
@@ -314,7 +338,12 @@ async fn a_power_cut_takes_nothing_that_was_acknowledged() {
                     .collect(),
                 permit: world.engine.budget().try_acquire(1).unwrap(),
             };
-            world.engine.submit(world.storage, push).await.unwrap()
+            world
+                .engine
+                .ingest()
+                .submit(world.storage, push)
+                .await
+                .unwrap()
         };
         if seed % 2 == 0 {
             tokio::task::yield_now().await;
@@ -332,13 +361,17 @@ async fn a_power_cut_takes_nothing_that_was_acknowledged() {
         world.engine.shutdown().await.unwrap();
         let engine = Engine::open(config(copy.path())).await.unwrap();
         assert_eq!(
-            engine.storage(world.storage).unwrap().state,
+            engine.storages().get(world.storage).unwrap().state,
             StorageState::Open
         );
         world.check(&engine).await;
-        engine.finalize_storage(world.storage).await.unwrap();
+        engine.storages().finalize(world.storage).await.unwrap();
         world.check(&engine).await;
-        let report = engine.verify(world.storage, Arc::default()).await.unwrap();
+        let report = engine
+            .reading()
+            .verify(world.storage, Arc::default())
+            .await
+            .unwrap();
         assert_eq!(report.damage, [], "a torn tail is cut");
         engine.shutdown().await.unwrap();
     }

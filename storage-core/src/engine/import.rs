@@ -13,7 +13,7 @@ use storage_format::{paths::FileName, storage_file::StorageFile};
 use tokio::sync::oneshot;
 
 use self::staging::Staging;
-use super::{Engine, StorageInfo};
+use super::{StorageInfo, folders::STAGING_PREFIX, transfer::Transfer};
 use crate::{
     Progress, StorageError,
     archive::{ArchiveSink, read_archive},
@@ -23,9 +23,6 @@ use crate::{
     traced::operation,
 };
 
-/// Folders of storages that are being taken in begin with this until they are published.
-pub(super) const STAGING_PREFIX: &str = ".import-";
-
 /// A storage that is complete on disk, and not yet where it is served.
 struct Staged {
     folder: PathBuf,
@@ -33,7 +30,7 @@ struct Staged {
     bytes: Vec<u8>,
 }
 
-impl Engine {
+impl Transfer {
     /// Takes a storage out of the ZIP archive that comes from `source`, and publishes it as it was
     /// exported: the same id, the same labels, FINALIZED. `length` is that of the archive, where it
     /// is known. The work goes on when the caller stops waiting; it ends when `source` fails.
@@ -41,46 +38,46 @@ impl Engine {
     /// # Errors
     /// When the archive is damaged, hostile or of something else, there is such a storage already,
     /// the disk is low, or a file cannot be written. Nothing is left behind then.
-    pub async fn import_storage(
+    pub async fn import(
         &self,
         source: impl Read + Send + 'static,
         length: Option<u64>,
         progress: Arc<Progress>,
     ) -> Result<StorageInfo, StorageError> {
-        self.services().space.check()?;
-        self.check_storage_count()?;
+        self.space.check()?;
+        self.registry.check_count()?;
         progress.begin(length.unwrap_or(0));
         if let Some(length) = length {
-            self.services().space.check_room(length)?;
+            self.space.check_room(length)?;
         }
         let (reply, done) = oneshot::channel();
-        let engine = self.clone();
-        self.inner.tasks.lock().spawn(async move {
-            let imported = engine.import(source, progress).await;
+        let transfer = self.clone();
+        self.tasks.spawn(async move {
+            let imported = transfer.import_archive(source, progress).await;
             // Nobody may be waiting any more; the storage is there all the same.
             let _ = reply.send(imported);
         });
         done.await.map_err(|_| StorageError::Stopping)?
     }
 
-    async fn import(
+    async fn import_archive(
         &self,
         source: impl Read + Send + 'static,
         progress: Arc<Progress>,
     ) -> Result<StorageInfo, StorageError> {
         let name = format!("{STAGING_PREFIX}{:016x}", random_u64());
-        let folder = self.inner.storages_folder.join(name);
+        let folder = self.registry.folder().join(name);
         let staged = {
-            let (engine, folder) = (self.clone(), folder.clone());
-            let scope = self.scope(Cause::Import);
-            on_thread(scope, move || stage(&engine, folder, source, progress)).await
+            let (transfer, folder) = (self.clone(), folder.clone());
+            let scope = self.blocking.scope(Cause::Import);
+            on_thread(scope, move || stage(&transfer, folder, source, progress)).await
         };
         let published = match staged {
             Ok(staged) => self.publish_staged(staged).await,
             Err(error) => Err(error),
         };
         if published.is_err() {
-            let remove = self.blocking(Cause::Import, move || {
+            let remove = self.blocking.run(Cause::Import, move || {
                 operation(Operation::Unlink, &folder, || {
                     std::fs::remove_dir_all(&folder)
                 })
@@ -99,12 +96,12 @@ impl Engine {
             bytes,
         } = staged;
         let id = file.id;
-        let _creating = self.inner.creating.lock().await;
-        self.check_storage_count()?;
-        if self.find(id).is_ok() {
+        let _creating = self.registry.creating.lock().await;
+        self.registry.check_count()?;
+        if self.registry.find(id).is_ok() {
             return Err(StorageError::StorageExists(id));
         }
-        let place = self.inner.storages_folder.join(id.to_string());
+        let place = self.registry.folder().join(id.to_string());
         let rename = {
             let place = place.clone();
             // A folder of this name that is no known storage, such as a damaged one, is kept.
@@ -116,42 +113,40 @@ impl Engine {
                 .map_err(StorageError::io("move", folder)),
             }
         };
-        self.blocking(Cause::Import, rename).await?;
-        let root = self.inner.storages_folder.clone();
-        if let Err(error) = self.services().io_thread.sync_folder(root.clone()).await {
+        self.blocking.run(Cause::Import, rename).await?;
+        let root = self.registry.folder().to_owned();
+        if let Err(error) = self.io_thread.sync_folder(root.clone()).await {
             let remove = move || std::fs::remove_dir_all(place);
             // Where this fails, too, the next start finds a complete storage.
             let _ = tokio::task::spawn_blocking(remove).await;
             return Err(StorageError::io("sync", root)(error));
         }
-        let catalog = Arc::clone(&self.services().catalog);
+        let catalog = Arc::clone(&self.catalog);
         let path = place.join(FileName::Storage(id).to_string());
-        self.blocking(Cause::Import, move || {
-            catalog.remember(id, &path, &bytes);
-            Ok(())
-        })
-        .await?;
-        if let Some(key) = &file.idempotency_key {
-            let mut keys = self.inner.by_idempotency_key.lock();
-            keys.entry(key.clone()).or_insert(id);
-        }
-        let storage = Storage::new(place, file, None, Arc::clone(&self.inner.cache));
+        self.blocking
+            .run(Cause::Import, move || {
+                catalog.remember(id, &path, &bytes);
+                Ok(())
+            })
+            .await?;
+        let key = file.idempotency_key.clone();
+        let storage = Storage::new(place, file, None, Arc::clone(&self.block_cache));
         let storage = Arc::new(storage);
         let info = storage.info();
-        self.inner.storages.write().insert(id, storage);
+        self.registry.insert(storage, key);
         Ok(info)
     }
 }
 
 /// Takes every file of the archive into `folder`; blocks.
 fn stage(
-    engine: &Engine,
+    transfer: &Transfer,
     folder: PathBuf,
     source: impl Read,
     progress: Arc<Progress>,
 ) -> Result<Staged, StorageError> {
     std::fs::create_dir(&folder).map_err(StorageError::io("create", &folder))?;
-    let mut staging = Staging::new(engine, folder.clone(), &progress);
+    let mut staging = Staging::new(transfer, folder.clone(), &progress);
     let counted = Counted {
         source,
         progress: &progress,

@@ -10,9 +10,9 @@ use std::{
 use storage_format::{AgentId, StorageId, StreamId, StreamPosition, storage_file::StorageState};
 use tokio::sync::oneshot;
 
-use super::Engine;
+use super::{registry::Registry, trees::TreeLoader};
 use crate::{
-    Accepted, Push, PushOutcome, StorageError,
+    Accepted, ByteBudget, Push, PushOutcome, StorageError,
     push::{Gaps, check_size},
     state::takes_packets,
     storage::Storage,
@@ -50,7 +50,16 @@ fn not_taken(storage: &Storage) -> StorageError {
     }
 }
 
-impl Engine {
+/// Pushing packets into storages.
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    pub(super) registry: Arc<Registry>,
+    pub(super) services: Services,
+    pub(super) budget: ByteBudget,
+    pub(super) trees: Arc<TreeLoader>,
+}
+
+impl Ingest {
     /// Hands packets to the writer of a storage, in order; waits while its queue is full.
     ///
     /// Pushes of one caller are taken in the order of these calls, so a caller may submit several
@@ -101,7 +110,7 @@ impl Engine {
         push: Push,
         part: bool,
     ) -> Result<Accepted, StorageError> {
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         if let Some(reason) = storage.poison.reason() {
             let storage = id;
             return Err(StorageError::Failed { storage, reason });
@@ -115,7 +124,7 @@ impl Engine {
             droppable,
             config,
             ..
-        } = self.services();
+        } = &self.services;
         space.check()?;
         agents.stream(&push.agent, &push.stream)?;
         for packet in &push.packets {
@@ -128,7 +137,7 @@ impl Engine {
         let accepted = droppable.offer((id, &storage.lane), push, durable, part);
         let accepted = accepted.map_err(|_| not_taken(&storage))?;
         // These bytes can make room for others now.
-        self.budget().admit_waiting();
+        self.budget.admit_waiting();
         Ok(accepted)
     }
 
@@ -138,7 +147,7 @@ impl Engine {
         push: Push,
         gaps: Gaps,
     ) -> Result<PendingPush, StorageError> {
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         let writer = storage.writer.read().clone();
         let Some(writer) = writer.filter(|_| takes_packets(storage.state())) else {
             return Err(not_taken(&storage));
@@ -167,10 +176,10 @@ impl Engine {
         agent: &AgentId,
         stream: &StreamId,
     ) -> Result<StreamPosition, StorageError> {
-        let storage = self.find(id)?;
-        self.services().agents.stream(agent, stream)?;
+        let storage = self.registry.find(id)?;
+        self.services.agents.stream(agent, stream)?;
         if storage.state() != StorageState::Created {
-            self.load_tree(&storage).await?;
+            self.trees.load(&storage).await?;
         }
         let tree = storage.tree.read();
         let next = tree.as_ref().map(|tree| tree.next_position(agent, stream));

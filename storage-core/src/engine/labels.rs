@@ -1,21 +1,24 @@
 //! Labels of storages, and the types that they have.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use storage_format::{
     StorageId,
     label_file::{LabelType, ValueType},
     limits::{LABEL_TYPE_COUNT_MAX, STORAGE_LABEL_COUNT_MAX},
-    storage_file::{StorageFile, StorageState},
+    storage_file::StorageFile,
 };
 
-use super::{Engine, StorageInfo, lifecycle::check_label_texts};
+use super::{
+    StorageInfo, label_values::derived_labels, registry::Registry, texts::check_label_texts,
+};
 use crate::{
-    LabelFilter, LabelValue, StorageError,
-    labels::{
-        CREATION_DATE, DATA_TIME_FRAME, EXPLORED_BY, invalid, is_predefined, is_told, joined,
-        values,
-    },
+    LabelValue, StorageError,
+    catalog::Catalog,
+    io_thread::IoThread,
+    labels::{EXPLORED_BY, LabelTypes, invalid, is_predefined, is_told, joined, values},
+    storage::Storage,
+    writer::Services,
 };
 
 /// Values in use that are listed of one type.
@@ -51,51 +54,40 @@ pub struct StorageLabel {
     pub values: Vec<LabelValue>,
 }
 
-/// What the server itself can say of a storage.
-fn told(info: &StorageInfo) -> impl Iterator<Item = (&'static str, LabelValue)> {
-    let frame = info
-        .totals
-        .time_span
-        .filter(|_| info.state == StorageState::Finalized);
-    let frame = frame.map(|(begin, end)| (DATA_TIME_FRAME, LabelValue::TimeFrame(begin, end)));
-    std::iter::once((CREATION_DATE, LabelValue::Date(info.created))).chain(frame)
+/// The labels of storages, and the types of labels.
+#[derive(Debug, Clone)]
+pub struct Labels {
+    registry: Arc<Registry>,
+    label_types: Arc<LabelTypes>,
+    io_thread: IoThread,
+    catalog: Arc<Catalog>,
 }
 
-impl Engine {
-    /// Whether a storage has a label as `filter` wants it.
-    pub(super) fn has_label(&self, info: &StorageInfo, filter: &LabelFilter) -> bool {
-        let value_type = self.services().labels.value_type(&filter.name);
-        let holds = |text: &str| {
-            filter
-                .value
-                .as_ref()
-                .is_none_or(|(how, wanted)| how.compare(value_type, text, wanted).unwrap_or(false))
-        };
-        let own = info.labels.get(&filter.name);
-        own.is_some_and(|text| values(text).any(holds))
-            || told(info).any(|(name, value)| name == filter.name && holds(&value.text()))
+impl Labels {
+    pub(super) fn new(registry: &Arc<Registry>, services: &Services) -> Self {
+        Self {
+            registry: Arc::clone(registry),
+            label_types: Arc::clone(&services.labels),
+            io_thread: services.io_thread.clone(),
+            catalog: Arc::clone(&services.catalog),
+        }
     }
 
     /// All types of labels, by name: predefined, declared, and merely used.
     #[must_use]
-    pub fn label_types(&self) -> Vec<LabelTypeInfo> {
-        let declared = self
-            .services()
-            .labels
-            .all()
-            .into_values()
-            .map(|label_type| {
-                let info = LabelTypeInfo {
-                    is_predefined: is_predefined(&label_type.name),
-                    is_declared: true,
-                    storages: 0,
-                    in_use: BTreeMap::new(),
-                    label_type,
-                };
-                (info.label_type.name.clone(), info)
-            });
+    pub fn types(&self) -> Vec<LabelTypeInfo> {
+        let declared = self.label_types.all().into_values().map(|label_type| {
+            let info = LabelTypeInfo {
+                is_predefined: is_predefined(&label_type.name),
+                is_declared: true,
+                storages: 0,
+                in_use: BTreeMap::new(),
+                label_type,
+            };
+            (info.label_type.name.clone(), info)
+        });
         let mut types: BTreeMap<String, LabelTypeInfo> = declared.collect();
-        for storage in self.inner.storages.read().values() {
+        for storage in self.registry.all() {
             for (name, text) in storage.info().labels {
                 let info = types.entry(name.clone()).or_insert_with(|| LabelTypeInfo {
                     label_type: LabelType {
@@ -126,8 +118,8 @@ impl Engine {
     ///
     /// # Errors
     /// When nobody declared it and no storage has such a label.
-    pub fn label_type(&self, name: &str) -> Result<LabelTypeInfo, StorageError> {
-        let mut types = self.label_types().into_iter();
+    pub fn get_type(&self, name: &str) -> Result<LabelTypeInfo, StorageError> {
+        let mut types = self.types().into_iter();
         let found = types.find(|info| info.label_type.name == name);
         found.ok_or_else(|| StorageError::LabelNotFound(name.chars().take(64).collect()))
     }
@@ -137,10 +129,7 @@ impl Engine {
     /// # Errors
     /// When it exceeds a limit, its suggested values are none of its type, it would change what a
     /// predefined type is, a storage has values that would be none of it, or it cannot be written.
-    pub async fn declare_label_type(
-        &self,
-        mut told: LabelType,
-    ) -> Result<LabelTypeInfo, StorageError> {
+    pub async fn declare_type(&self, mut told: LabelType) -> Result<LabelTypeInfo, StorageError> {
         check_label_texts(
             std::iter::once(&told.name)
                 .chain(&told.values)
@@ -165,7 +154,7 @@ impl Engine {
         told.values = parsed.collect::<Result<_, _>>()?;
         told.values.sort();
         told.values.dedup();
-        let used = self.label_type(&told.name).ok();
+        let used = self.get_type(&told.name).ok();
         if let Some(used) = &used {
             let is_other = (used.label_type.value_type, used.label_type.several)
                 != (told.value_type, told.several);
@@ -186,14 +175,14 @@ impl Engine {
             known.insert(told.name.clone(), told);
             Ok(())
         };
-        self.services().labels.change(declare).await?;
-        self.label_type(&name)
+        self.label_types.change(declare).await?;
+        self.get_type(&name)
     }
 
     fn has_several(&self, name: &str) -> bool {
-        let storages = self.inner.storages.read();
+        let storages = self.registry.all();
         let mut labels = storages
-            .values()
+            .iter()
             .filter_map(|storage| storage.info().labels.remove(name));
         labels.any(|text| values(&text).nth(1).is_some())
     }
@@ -203,13 +192,13 @@ impl Engine {
     ///
     /// # Errors
     /// When there is none, it is predefined, or a storage has it and it shall not be removed.
-    pub async fn forget_label(
+    pub async fn forget(
         &self,
         name: &str,
         value: Option<&str>,
         removes: bool,
     ) -> Result<(), StorageError> {
-        let known = self.label_type(name)?;
+        let known = self.get_type(name)?;
         if is_told(name) || (known.is_predefined && value.is_none()) {
             return Err(StorageError::LabelTypeFixed(name.to_owned()));
         }
@@ -227,9 +216,8 @@ impl Engine {
                 storages,
             });
         }
-        let all: Vec<_> = self.inner.storages.read().keys().copied().collect();
-        for id in all {
-            match self.remove_label(id, name, value).await {
+        for storage in self.registry.all() {
+            match self.remove(storage.id, name, value).await {
                 // It may have been deleted, or have no such label.
                 Ok(_) | Err(StorageError::StorageNotFound(_) | StorageError::LabelNotFound(_)) => {}
                 Err(error) => return Err(error),
@@ -242,20 +230,20 @@ impl Engine {
             }
             Ok(())
         };
-        self.services().labels.change(forget).await
+        self.label_types.change(forget).await
     }
 
     /// The labels of a storage, also those that the server tells.
     ///
     /// # Errors
     /// When there is no such storage.
-    pub fn labels(&self, id: StorageId) -> Result<Vec<StorageLabel>, StorageError> {
-        let info = self.storage(id)?;
-        let told = told(&info).map(|(name, value)| (name.to_owned(), value.text()));
+    pub fn of_storage(&self, id: StorageId) -> Result<Vec<StorageLabel>, StorageError> {
+        let info = self.registry.find(id)?.info();
+        let told = derived_labels(&info).map(|(name, value)| (name.to_owned(), value.text()));
         let told: Vec<_> = told.collect();
         let all = told.into_iter().chain(info.labels);
         let labels = all.map(|(name, text)| {
-            let known = self.services().labels.get(&name);
+            let known = self.label_types.get(&name);
             let value_type = known
                 .as_ref()
                 .map_or(ValueType::String, |known| known.value_type);
@@ -281,7 +269,7 @@ impl Engine {
     /// # Errors
     /// When there is no such storage, a value is none of the type, there would be too many, or it
     /// cannot be written.
-    pub async fn set_label(
+    pub async fn set(
         &self,
         id: StorageId,
         name: &str,
@@ -292,9 +280,9 @@ impl Engine {
         if told.is_empty() {
             return Err(invalid(format!("`{name}` has no value")));
         }
-        let types = &self.services().labels;
+        let types = &self.label_types;
         let keeps = adds && types.get(name).is_some_and(|known| known.several);
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         let change = |file: &mut StorageFile| {
             let before = file.labels.get(name).filter(|_| keeps);
             let before = before.into_iter().flat_map(|text| values(text));
@@ -308,24 +296,20 @@ impl Engine {
                 false => Ok(()),
             }
         };
-        let services = self.services();
-        storage
-            .change(&services.io_thread, &services.catalog, change)
-            .await?;
-        Ok(storage.info())
+        self.change(&storage, change).await
     }
 
     /// Takes a label from a storage, or one value of it.
     ///
     /// # Errors
     /// When there is no such storage, it has no such label, or it cannot be written.
-    pub async fn remove_label(
+    pub async fn remove(
         &self,
         id: StorageId,
         name: &str,
         value: Option<&str>,
     ) -> Result<StorageInfo, StorageError> {
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         let not_found = || StorageError::LabelNotFound(name.chars().take(64).collect());
         let has =
             storage.info().labels.get(name).is_some_and(|text| {
@@ -348,11 +332,7 @@ impl Engine {
             }
             Ok(())
         };
-        let services = self.services();
-        storage
-            .change(&services.io_thread, &services.catalog, change)
-            .await?;
-        Ok(storage.info())
+        self.change(&storage, change).await
     }
 
     /// Notes on a storage that a reader who named himself looks into it.
@@ -360,13 +340,23 @@ impl Engine {
     /// # Errors
     /// When there is no such storage, the name cannot be kept, or it cannot be written.
     pub async fn note_reader(&self, id: StorageId, reader: &str) -> Result<(), StorageError> {
-        let info = self.storage(id)?;
+        let info = self.registry.find(id)?.info();
         let known = info.labels.get(EXPLORED_BY);
         if known.is_some_and(|text| values(text).any(|known| known == reader)) {
             return Ok(());
         }
-        self.set_label(id, EXPLORED_BY, &[reader.to_owned()], true)
+        self.set(id, EXPLORED_BY, &[reader.to_owned()], true)
             .await?;
         Ok(())
+    }
+
+    async fn change(
+        &self,
+        storage: &Storage,
+        change: impl FnOnce(&mut StorageFile) -> Result<(), StorageError>,
+    ) -> Result<StorageInfo, StorageError> {
+        let changed = storage.change(&self.io_thread, &self.catalog, change);
+        changed.await?;
+        Ok(storage.info())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use io_trace::{Cause, Scope};
 use storage_format::{LeafId, index_part::PacketEntry};
 
-use super::{Engine, StorageLeaves};
+use super::{Reading, StorageLeaves};
 use crate::{
     StorageError,
     storage::{Storage, StorageReader},
@@ -25,15 +25,15 @@ enum Entries {
     Part(Arc<IndexPart>),
 }
 
-impl Engine {
+impl Reading {
     /// The packets of a leaf of a storage.
     #[must_use]
     pub fn leaf_packets(&self, found: &StorageLeaves, leaf: LeafId) -> LeafPackets {
         LeafPackets {
             // One that was deleted meanwhile knows nothing.
-            storage: self.find(found.storage.id).ok(),
+            storage: self.registry.find(found.storage.id).ok(),
             leaf,
-            scope: self.scope(Cause::Query),
+            scope: self.blocking.scope(Cause::Query),
         }
     }
 }

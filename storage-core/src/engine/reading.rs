@@ -3,30 +3,31 @@
 use std::{fs::File, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use io_trace::{Cause, FileTag, Operation, Scope};
+use io_trace::{Cause, FileTag, Operation};
 use storage_format::{
-    AgentId, Descriptor, Kind, StorageId, StreamId,
+    AgentId, Descriptor, FormatError, FormatErrorKind, Kind, StorageId, StreamId,
     index_part::PacketEntry,
     paths::{FileName, FileRole},
-    storage_file::{FileEntry, StorageFile, StorageState},
+    storage_file::StorageState,
 };
 
-use super::{Engine, start::remove_leftovers};
+use super::{
+    FileInfo,
+    blocking::Blocking,
+    derived::{DerivedFiles, derived_files},
+    registry::Registry,
+    trees::TreeLoader,
+};
 use crate::{
     Progress, Selection, StorageError, VerifyReport,
-    clock::{now_ns, random_u64},
+    agents::Agents,
     codec,
     read::{read_at, read_whole},
-    recovery::{load_parts, recover},
     storage::{Storage, StorageReader},
     traced::{operation, tag},
-    tree::{Found, IndexPart, IndexTree, merge, resolve},
+    tree::{Found, merge, resolve},
     verify::verify,
-    writer::Services,
 };
-
-/// Finalized storages whose tree is kept in memory for readers.
-const LOADED_TREE_COUNT_MAX: usize = 256;
 
 /// What is known of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,19 +53,6 @@ pub struct Page<T> {
     pub next: Option<u64>,
 }
 
-/// A file of a storage.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileInfo {
-    /// Name in the folder of the storage.
-    pub name: String,
-    /// What it is.
-    pub role: FileRole,
-    /// Durable length in bytes.
-    pub length: u64,
-    /// CRC32C of the whole file; known once the storage is finalized.
-    pub checksum: Option<u32>,
-}
-
 /// A file of a finalized storage, open for reading.
 #[derive(Debug, Clone)]
 pub struct ServedFile {
@@ -82,107 +70,26 @@ pub struct ServedFile {
     pub modified: i64,
 }
 
-impl Engine {
-    /// Loads the tree of a storage unless it is in memory.
-    pub(super) async fn load_tree(&self, storage: &Arc<Storage>) -> Result<(), StorageError> {
-        if storage.tree.read().is_some() {
-            return Ok(());
-        }
-        let _loading = storage.loading.lock().await;
-        if storage.tree.read().is_some() {
-            return Ok(());
-        }
-        let file = storage.info();
-        let parts = file
-            .files
-            .iter()
-            .filter(|file| file.role == FileRole::Index);
-        let names: Vec<_> = parts.map(|file| file.name.clone()).collect();
-        let (folder, id) = (storage.folder.clone(), storage.id);
-        let is_listed = !names.is_empty();
-        let loaded = self
-            .blocking(Cause::Query, move || Ok(load_parts(&folder, id, &names)))
-            .await?;
-        let tree = match loaded {
-            Some(tree) if is_listed => tree,
-            _ => {
-                let scope = Scope::within(self.tracer(), Cause::Recovery);
-                scope.around(self.rebuild_index(storage)).await?
-            }
-        };
-        *storage.tree.write() = Some(tree);
-        self.forget_oldest_tree(id);
-        Ok(())
-    }
+/// Reading the packets, leaves and files of storages.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    pub(super) registry: Arc<Registry>,
+    pub(super) agents: Arc<Agents>,
+    pub(super) trees: Arc<TreeLoader>,
+    pub(super) derived: DerivedFiles,
+    pub(super) blocking: Blocking,
+}
 
-    fn forget_oldest_tree(&self, newest: StorageId) {
-        let oldest = {
-            let mut loaded = self.inner.loaded.lock();
-            loaded.push_back(newest);
-            (loaded.len() > LOADED_TREE_COUNT_MAX)
-                .then(|| loaded.pop_front())
-                .flatten()
-        };
-        if let Some(storage) = oldest.and_then(|id| self.find(id).ok()) {
-            *storage.tree.write() = None;
-        }
-    }
-
-    /// Rebuilds the index of a finalized storage from its frames, and puts it into place.
-    async fn rebuild_index(&self, storage: &Arc<Storage>) -> Result<IndexTree, StorageError> {
-        let (folder, id) = (storage.folder.clone(), storage.id);
-        let recovered = self
-            .blocking(Cause::Recovery, move || recover(&folder, id, 0))
-            .await?;
-        if let Some(damage) = recovered.damage {
-            return Err(damage);
-        }
-        let mut tree = recovered.tree;
-        let mut written = None;
-        if let Some(sealed) = tree.seal(now_ns()) {
-            let header = sealed.header();
-            let (bytes, footer, bases) = self
-                .blocking(Cause::Recovery, move || Ok(sealed.encode()))
-                .await?;
-            let bytes = Bytes::from(bytes);
-            let name = FileName::Index(random_u64()).to_string();
-            let path = storage.folder.join(&name);
-            written = Some((name.clone(), bytes.clone()));
-            let folder = storage.folder.clone();
-            let published = self.services().io_thread.publish(folder, name, bytes).await;
-            published.map_err(StorageError::io("write", &path))?;
-            tree.part_written(&Arc::new(IndexPart::written(path, header, footer, bases)));
-        }
-        let names: Vec<_> = tree.parts().iter().map(|part| part.path.clone()).collect();
-        let change = |file: &mut StorageFile| {
-            let is_kept = |name: &str| names.iter().any(|path| path.ends_with(name));
-            file.files
-                .retain(|file| file.role != FileRole::Index || is_kept(&file.name));
-            file.files.extend(written.map(|(name, bytes)| FileEntry {
-                name,
-                role: FileRole::Index,
-                length: bytes.len() as u64,
-                checksum: storage_format::checksum::crc32c(&bytes),
-            }));
-            file.files.sort_by(|a, b| a.name.cmp(&b.name));
-            Ok(())
-        };
-        let Services {
-            io_thread, catalog, ..
-        } = self.services();
-        storage.change(io_thread, catalog, change).await?;
-        remove_leftovers(recovered.leftovers).await;
-        Ok(tree)
-    }
-
+impl Reading {
     /// What is known of the packet with this number.
     ///
     /// # Errors
     /// When there is no such storage or packet, or the index cannot be read.
     pub async fn packet(&self, id: StorageId, number: u64) -> Result<PacketInfo, StorageError> {
-        let storage = self.find(id)?;
-        self.load_tree(&storage).await?;
-        self.blocking(Cause::Query, move || find_packet(&storage, number))
+        let storage = self.registry.find(id)?;
+        self.trees.load(&storage).await?;
+        self.blocking
+            .run(Cause::Query, move || find_packet(&storage, number))
             .await
     }
 
@@ -191,13 +98,14 @@ impl Engine {
     /// # Errors
     /// When there is no such storage or packet, or its bytes cannot be read or are damaged.
     pub async fn read_packet(&self, id: StorageId, number: u64) -> Result<Bytes, StorageError> {
-        let storage = self.find(id)?;
-        self.load_tree(&storage).await?;
-        self.blocking(Cause::Query, move || {
-            let packet = find_packet(&storage, number)?;
-            read_payload(&storage, &packet)
-        })
-        .await
+        let storage = self.registry.find(id)?;
+        self.trees.load(&storage).await?;
+        self.blocking
+            .run(Cause::Query, move || {
+                let packet = find_packet(&storage, number)?;
+                read_payload(&storage, &packet)
+            })
+            .await
     }
 
     /// The bytes of a packet that was found before.
@@ -209,8 +117,9 @@ impl Engine {
         id: StorageId,
         packet: PacketInfo,
     ) -> Result<Bytes, StorageError> {
-        let storage = self.find(id)?;
-        self.blocking(Cause::Query, move || read_payload(&storage, &packet))
+        let storage = self.registry.find(id)?;
+        self.blocking
+            .run(Cause::Query, move || read_payload(&storage, &packet))
             .await
     }
 
@@ -223,31 +132,32 @@ impl Engine {
         id: StorageId,
         selection: Selection,
     ) -> Result<Page<PacketInfo>, StorageError> {
-        let storage = self.find(id)?;
-        self.load_tree(&storage).await?;
-        self.blocking(Cause::Query, move || {
-            let runs = storage
-                .tree
-                .read()
-                .as_ref()
-                .map(|tree| tree.select(&selection));
-            let found = merge(
-                runs.unwrap_or_default(),
-                &selection,
-                &StorageReader(&storage),
-            )?;
-            let is_full = found.len() >= selection.limit;
-            let next = found
-                .last()
-                .filter(|_| is_full)
-                .map(|found| found.entry.number);
-            let items = found.into_iter().map(|found| packet_info(&storage, found));
-            Ok(Page {
-                items: items.collect::<Result<_, _>>()?,
-                next,
+        let storage = self.registry.find(id)?;
+        self.trees.load(&storage).await?;
+        self.blocking
+            .run(Cause::Query, move || {
+                let runs = storage
+                    .tree
+                    .read()
+                    .as_ref()
+                    .map(|tree| tree.select(&selection));
+                let found = merge(
+                    runs.unwrap_or_default(),
+                    &selection,
+                    &StorageReader(&storage),
+                )?;
+                let is_full = found.len() >= selection.limit;
+                let next = found
+                    .last()
+                    .filter(|_| is_full)
+                    .map(|found| found.entry.number);
+                let items = found.into_iter().map(|found| packet_info(&storage, found));
+                Ok(Page {
+                    items: items.collect::<Result<_, _>>()?,
+                    next,
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// The files of a storage.
@@ -255,10 +165,10 @@ impl Engine {
     /// # Errors
     /// When there is no such storage.
     pub async fn files(&self, id: StorageId) -> Result<Vec<FileInfo>, StorageError> {
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         let file = storage.info();
         let own_path = storage.path(&FileName::Storage(id));
-        let own = self.blocking(Cause::Query, move || {
+        let own = self.blocking.run(Cause::Query, move || {
             let bytes = read_whole(&own_path).map_err(StorageError::io("read", own_path))?;
             Ok((bytes.len() as u64, storage_format::checksum::crc32c(&bytes)))
         });
@@ -276,8 +186,8 @@ impl Engine {
                 length: file.length,
                 checksum: Some(file.checksum),
             }));
-            let find = move || Self::derived_files(&storage);
-            files.extend(self.blocking(Cause::Range, find).await?);
+            let find = move || derived_files(&storage);
+            files.extend(self.blocking.run(Cause::Range, find).await?);
         } else if let Some(tree) = &*storage.tree.read() {
             let written = tree.leaves().filter(|leaf| leaf.tail.length > 0);
             files.extend(written.map(|leaf| FileInfo {
@@ -295,7 +205,7 @@ impl Engine {
     /// # Errors
     /// When there is no such storage or file, or the storage is not finalized.
     pub async fn open_file(&self, id: StorageId, name: &str) -> Result<ServedFile, StorageError> {
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         let not_found = || StorageError::FileNotFound {
             storage: id,
             name: name.chars().take(64).collect(),
@@ -307,12 +217,13 @@ impl Engine {
         }
         let modified = info.finalized.unwrap_or(info.created);
         let path = storage.folder.join(name);
-        let tag = tag(self.tracer(), &path);
+        let tag = tag(self.blocking.tracer(), &path);
         let role = parsed.role();
         if parsed == FileName::Storage(id) {
             // Labels may change, so the storage file itself is summed each time; it is small.
             return self
-                .blocking(Cause::Range, move || {
+                .blocking
+                .run(Cause::Range, move || {
                     let bytes = read_whole(&path).map_err(StorageError::io("read", &path))?;
                     let file = open_served(&path)?;
                     let checksum = storage_format::checksum::crc32c(&bytes);
@@ -332,38 +243,25 @@ impl Engine {
         let (length, checksum) = match listed {
             Some(file) => (file.length, file.checksum),
             None => self
-                .derived(&storage, parsed)
+                .derived
+                .find(&storage, parsed)
                 .await?
                 .ok_or_else(not_found)?,
         };
-        self.blocking(Cause::Range, move || {
-            let file = open_served(&path)?;
-            let found = file
-                .metadata()
-                .map_err(StorageError::io("look at", &path))?
-                .len();
-            if found != length {
-                let kind = storage_format::FormatErrorKind::Truncated {
-                    needed: length,
-                    available: found,
-                };
-                let source = storage_format::FormatError {
-                    what: "file",
-                    offset: found.min(length),
-                    kind,
-                };
-                return Err(StorageError::Damaged { path, source });
-            }
-            Ok(ServedFile {
-                file: Arc::new(file),
-                tag,
-                role,
-                length,
-                checksum,
-                modified,
+        self.blocking
+            .run(Cause::Range, move || {
+                let file = open_served(&path)?;
+                check_length(&file, &path, length)?;
+                Ok(ServedFile {
+                    file: Arc::new(file),
+                    tag,
+                    role,
+                    length,
+                    checksum,
+                    modified,
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Re-reads everything of a storage.
@@ -375,13 +273,32 @@ impl Engine {
         id: StorageId,
         progress: Arc<Progress>,
     ) -> Result<VerifyReport, StorageError> {
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         progress.begin(0);
         storage.watch(&progress);
-        self.load_tree(&storage).await?;
-        self.blocking(Cause::Verify, move || verify(&storage, &progress))
+        self.trees.load(&storage).await?;
+        self.blocking
+            .run(Cause::Verify, move || verify(&storage, &progress))
             .await
     }
+}
+
+/// Refuses a file whose length differs from the one that its storage file or its content says.
+fn check_length(file: &File, path: &Path, length: u64) -> Result<(), StorageError> {
+    let metadata = file.metadata();
+    let found = metadata.map_err(StorageError::io("get the length of", path))?;
+    let found = found.len();
+    if found == length {
+        return Ok(());
+    }
+    Err(StorageError::damaged(path)(FormatError {
+        what: "file",
+        offset: found.min(length),
+        kind: FormatErrorKind::Truncated {
+            needed: length,
+            available: found,
+        },
+    }))
 }
 
 fn open_served(path: &Path) -> Result<File, StorageError> {

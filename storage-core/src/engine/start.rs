@@ -1,23 +1,30 @@
 //! Starting and stopping the engine.
 
 use std::{
-    collections::{HashMap, VecDeque},
     fs::File,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use io_trace::{Cause, Operation, Scope, Tracer, current};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock, syncfs};
 use storage_format::{
     StorageId,
     paths::{AGENTS_FOLDER, CATALOG_FOLDER, FileName, STORAGES_FOLDER},
     storage_file::{StorageFile, StorageState},
 };
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::sync::oneshot;
 
-use super::{Engine, Inner, import::STAGING_PREFIX};
+use super::{
+    DerivedFiles, Documents, Engine, Ingest, Inner, Labels, QueryCache, Reading, Rings, Storages,
+    Transfer,
+    blocking::Blocking,
+    folders::{DELETED_PREFIX, STAGING_PREFIX, remove_leftovers},
+    registry::Registry,
+    tasks::Tasks,
+    trees::TreeLoader,
+};
 use crate::{
     ByteBudget, Counters, EngineConfig, StorageError,
     agents::Agents,
@@ -32,11 +39,8 @@ use crate::{
     storage::{Storage, publish_file},
     traced::{on_thread, operation},
     tree::{BlockCache, IndexTree},
-    writer::{Services, Writer, WriterMessage},
+    writer::{Services, WriterMessage},
 };
-
-/// Folders of deleted storages begin with this until they are gone.
-pub(super) const DELETED_PREFIX: &str = ".deleted-";
 
 /// A storage that was found in the data folder.
 struct OnDisk {
@@ -84,31 +88,83 @@ impl Engine {
             io_thread_join,
             found,
         } = prepared.map_err(|_| StorageError::Stopping)??;
-        let cache = BlockCache::new(config.index_cache_bytes_max, Arc::clone(&counters));
-        let engine = Self {
-            inner: Arc::new(Inner {
-                budget: ByteBudget::new(
-                    config.in_flight_bytes_max,
-                    Arc::clone(&services.droppable),
-                    counters,
-                ),
-                cache: Arc::new(cache),
-                storages_folder: config.data_dir.join(STORAGES_FOLDER),
-                services,
-                storages: RwLock::new(HashMap::with_capacity(found.len())),
-                by_idempotency_key: Mutex::default(),
-                loaded: Mutex::new(VecDeque::new()),
-                creating: tokio::sync::Mutex::default(),
-                tasks: Mutex::new(JoinSet::new()),
-                io_thread_join: Mutex::new(Some(io_thread_join)),
-                lock: Mutex::new(Some(lock)),
-            }),
-        };
+        let registry = Registry::new(
+            config.data_dir.join(STORAGES_FOLDER),
+            config.storage_count_max,
+        );
+        let engine = Self::assemble(Arc::new(registry), services, lock, io_thread_join);
         for on_disk in found {
             engine.adopt(on_disk).await?;
         }
         engine.watch_space();
         Ok(engine)
+    }
+
+    /// Builds the handles, each from what it needs.
+    fn assemble(
+        registry: Arc<Registry>,
+        services: Services,
+        lock: File,
+        io_thread_join: std::thread::JoinHandle<()>,
+    ) -> Self {
+        let blocking = Blocking::new(&services.tracer);
+        let tasks = Arc::<Tasks>::default();
+        let config = &services.config;
+        let counters = Arc::clone(&services.counters);
+        let block_cache = BlockCache::new(config.index_cache_bytes_max, Arc::clone(&counters));
+        let block_cache = Arc::new(block_cache);
+        let trees = Arc::new(TreeLoader::new(&registry, &services, &blocking));
+        let droppable = Arc::clone(&services.droppable);
+        let ingest = Ingest {
+            registry: Arc::clone(&registry),
+            services: services.clone(),
+            budget: ByteBudget::new(config.in_flight_bytes_max, droppable, counters),
+            trees: Arc::clone(&trees),
+        };
+        let derived_files = DerivedFiles::new(&registry, &services, &blocking);
+        let reading = Reading {
+            registry: Arc::clone(&registry),
+            agents: Arc::clone(&services.agents),
+            trees,
+            derived: derived_files.clone(),
+            blocking: blocking.clone(),
+        };
+        let transfer = Transfer {
+            registry: Arc::clone(&registry),
+            agents: Arc::clone(&services.agents),
+            reading: reading.clone(),
+            ingest: ingest.clone(),
+            io_thread: services.io_thread.clone(),
+            catalog: Arc::clone(&services.catalog),
+            space: Arc::clone(&services.space),
+            block_cache: Arc::clone(&block_cache),
+            blocking: blocking.clone(),
+            tasks: Arc::clone(&tasks),
+        };
+        let inner = Inner {
+            storages: Storages {
+                registry: Arc::clone(&registry),
+                services: services.clone(),
+                blocking: blocking.clone(),
+                tasks: Arc::clone(&tasks),
+                block_cache,
+            },
+            labels: Labels::new(&registry, &services),
+            rings: Rings::new(&registry, &blocking),
+            query_cache: QueryCache::new(&registry, &services, &blocking),
+            documents: Documents::new(&services, blocking),
+            transfer,
+            ingest,
+            reading,
+            derived_files,
+            services,
+            tasks,
+            io_thread_join: Mutex::new(Some(io_thread_join)),
+            lock: Mutex::new(Some(lock)),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Takes a storage from disk, with what recovery found.
@@ -140,13 +196,11 @@ impl Engine {
         if is_changed {
             let Services {
                 io_thread, catalog, ..
-            } = self.services();
+            } = &self.inner.services;
             publish_file(&folder, &file, io_thread, catalog).await?;
         }
         let (id, state) = (file.id, file.state);
-        if let Some(key) = &file.idempotency_key {
-            self.inner.by_idempotency_key.lock().insert(key.clone(), id);
-        }
+        let key = file.idempotency_key.clone();
         if let Some(failure) = &file.failure {
             tracing::error!(storage = %id, failure, "this storage is read-only");
         }
@@ -154,27 +208,23 @@ impl Engine {
             folder,
             file,
             tree,
-            Arc::clone(&self.inner.cache),
+            Arc::clone(&self.inner.storages.block_cache),
         ));
         if matches!(state, StorageState::Open | StorageState::Recording) {
-            self.start_writer(&storage);
+            self.inner
+                .tasks
+                .start_writer(&storage, &self.inner.services);
         }
-        self.inner.storages.write().insert(id, storage);
+        self.inner.storages.registry.insert(storage, key);
         Ok(())
     }
 
-    pub(super) fn start_writer(&self, storage: &Arc<Storage>) {
-        let mut tasks = self.inner.tasks.lock();
-        while tasks.try_join_next().is_some() {}
-        Writer::start(storage, self.services(), &mut tasks);
-    }
-
     fn watch_space(&self) {
-        let space = Arc::clone(&self.services().space);
-        let interval = self.services().config.disk_low.check_interval;
+        let space = Arc::clone(&self.inner.services.space);
+        let interval = self.inner.services.config.disk_low.check_interval;
         let mut ticks = tokio::time::interval(interval.max(std::time::Duration::from_millis(10)));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        self.inner.tasks.lock().spawn(async move {
+        self.inner.tasks.spawn(async move {
             loop {
                 ticks.tick().await;
                 let space = Arc::clone(&space);
@@ -191,7 +241,7 @@ impl Engine {
     /// # Errors
     /// When the I/O thread ended by itself, which would be a fault of this program.
     pub async fn shutdown(&self) -> Result<(), StorageError> {
-        let storages: Vec<_> = self.inner.storages.read().values().cloned().collect();
+        let storages = self.inner.storages.registry.all();
         let mut stopped = Vec::new();
         for storage in storages {
             let writer = storage.writer.read().clone();
@@ -206,16 +256,20 @@ impl Engine {
             // A writer that ended meanwhile has drained as well.
             let _ = done.await;
         }
-        let _ = self.services().io_thread.send(IoThreadRequest::Stop).await;
+        let _ = self
+            .inner
+            .services
+            .io_thread
+            .send(IoThreadRequest::Stop)
+            .await;
         let thread = self.inner.io_thread_join.lock().take();
-        let catalog = Arc::clone(&self.services().catalog);
+        let catalog = Arc::clone(&self.inner.services.catalog);
         let ended = tokio::task::spawn_blocking(move || {
             let ended = thread.is_none_or(|thread| thread.join().is_ok());
             catalog.flush();
             ended
         });
-        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock());
-        tasks.shutdown().await;
+        self.inner.tasks.shutdown().await;
         let ended = ended.await;
         drop(self.inner.lock.lock().take());
         match ended {
@@ -396,18 +450,4 @@ fn is_unpublished_only(folder: &Path) -> bool {
             .to_str()
             .is_some_and(|text| text.ends_with(storage_format::paths::UNPUBLISHED_ENDING))
     })
-}
-
-/// Removes files that hold nothing of a storage.
-pub(super) async fn remove_leftovers(paths: Vec<PathBuf>) {
-    let remove = move || {
-        for path in paths {
-            let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
-            if let Err(error) = removed {
-                tracing::warn!(%error, path = %path.display(), "a leftover stays");
-            }
-        }
-    };
-    // A panic in there would have been logged; what stays is found again at the next start.
-    let _ = on_thread(current(), remove).await;
 }

@@ -24,7 +24,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("migrations", 2),
     ("query-engine", 13),
     ("recording", 4),
-    ("storage-core", 9),
     ("storage-format", 3),
     ("trace-kinds", 2),
 ];

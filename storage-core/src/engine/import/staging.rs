@@ -12,8 +12,8 @@ use storage_format::{
     storage_file::{FileEntry, StorageFile, StorageState},
 };
 
-use super::super::{Engine, lifecycle::check_texts};
-use crate::{Progress, StorageError, archive::ArchiveSink, io::StagedFile};
+use super::super::{registry::Registry, texts::check_texts, transfer::Transfer};
+use crate::{Progress, StorageError, archive::ArchiveSink, io::StagedFile, space::Space};
 
 /// Longest storage file that is taken in, in bytes: it is held in memory.
 const STORAGE_FILE_BYTES_MAX: usize = 32 << 20;
@@ -23,7 +23,8 @@ const UNTOLD_BYTES_MAX: u64 = 1 << 30;
 
 /// The folder of an import and what is known so far.
 pub(super) struct Staging<'a> {
-    engine: &'a Engine,
+    registry: &'a Registry,
+    space: &'a Space,
     folder: PathBuf,
     progress: &'a Arc<Progress>,
     description: Option<(StorageFile, Vec<u8>)>,
@@ -52,9 +53,14 @@ enum Current {
 }
 
 impl<'a> Staging<'a> {
-    pub(super) fn new(engine: &'a Engine, folder: PathBuf, progress: &'a Arc<Progress>) -> Self {
+    pub(super) fn new(
+        transfer: &'a Transfer,
+        folder: PathBuf,
+        progress: &'a Arc<Progress>,
+    ) -> Self {
         Self {
-            engine,
+            registry: &transfer.registry,
+            space: &transfer.space,
             folder,
             progress,
             description: None,
@@ -107,7 +113,7 @@ impl<'a> Staging<'a> {
             Some(&file.labels),
         )
         .map_err(|error| refused(&name, error.to_string()))?;
-        if self.engine.find(id).is_ok() {
+        if self.registry.find(id).is_ok() {
             return Err(StorageError::StorageExists(id));
         }
         let names = file.files.iter().map(|listed| listed.name.parse());
@@ -138,7 +144,7 @@ impl<'a> Staging<'a> {
         if let Some(name) = self.early.keys().min() {
             return Err(refused(name, "is not named by the storage file"));
         }
-        self.engine.services().space.check_room(to_come)?;
+        self.space.check_room(to_come)?;
         self.description = Some((file, bytes));
         Ok(())
     }
@@ -217,14 +223,14 @@ impl ArchiveSink for Staging<'_> {
                 if max.is_some_and(|max| file.length() + bytes.len() as u64 > max) {
                     return Err(refused(name, "is longer than the storage file says"));
                 }
-                self.engine.services().space.check()?;
+                self.space.check()?;
                 file.write(bytes)?;
                 if max.is_none() {
                     self.untold(bytes.len())?;
                 }
             }
             Current::Derived(file) => {
-                self.engine.services().space.check()?;
+                self.space.check()?;
                 file.write(bytes)?;
                 self.untold(bytes.len())?;
             }

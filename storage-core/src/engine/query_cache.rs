@@ -1,6 +1,6 @@
 //! Stored answers of finalized storages: derived, bounded, and worth nothing when damaged.
 
-use std::{path::Path, time::SystemTime};
+use std::{path::Path, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use io_trace::{Access, Block, BlockType, Cause, FileTag, Operation};
@@ -8,8 +8,11 @@ use storage_format::{
     StorageId, cached_file, checksum::crc32c, paths::CACHE_FOLDER, storage_file::StorageState,
 };
 
-use super::Engine;
-use crate::{StorageError, read::read_small, traced::tag_in_scope};
+use super::{blocking::Blocking, registry::Registry};
+use crate::{
+    StorageError, io_thread::IoThread, read::read_small, space::Space, traced::tag_in_scope,
+    writer::Services,
+};
 
 /// Longest answer that is kept, in bytes.
 pub const CACHED_BYTES_MAX: usize = 1 << 20;
@@ -19,76 +22,87 @@ const CACHED_COUNT_MAX: usize = 64;
 /// Ending of their files.
 const ENDING: &str = "cached";
 
-impl Engine {
+/// Cached results of aggregated queries of finalized storages.
+#[derive(Debug, Clone)]
+pub struct QueryCache {
+    registry: Arc<Registry>,
+    io_thread: IoThread,
+    space: Arc<Space>,
+    blocking: Blocking,
+}
+
+impl QueryCache {
+    pub(super) fn new(registry: &Arc<Registry>, services: &Services, blocking: &Blocking) -> Self {
+        Self {
+            registry: Arc::clone(registry),
+            io_thread: services.io_thread.clone(),
+            space: Arc::clone(&services.space),
+            blocking: blocking.clone(),
+        }
+    }
+
     /// The answer that was kept under this key, while the storage is finalized.
     ///
     /// # Errors
     /// When there is no such storage.
-    pub async fn cached(&self, id: StorageId, key: &str) -> Result<Option<Bytes>, StorageError> {
-        let storage = self.find(id)?;
+    pub async fn get(&self, id: StorageId, key: &str) -> Result<Option<Bytes>, StorageError> {
+        let storage = self.registry.find(id)?;
         if storage.state() != StorageState::Finalized {
             return Ok(None);
         }
         let path = storage.folder.join(CACHE_FOLDER).join(name_of(key));
         let key = key.to_owned();
-        self.blocking(Cause::Query, move || {
-            let max = (cached_file::HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
-            let tag = tag_in_scope(&path);
-            let started = tag.as_ref().map(FileTag::begin);
-            // One that cannot be read is as good as none.
-            let answer = read_small(&path, max)
-                .ok()
-                .and_then(|file| answer_in(file.into(), &key));
-            if let (Some(tag), Some(started)) = (&tag, started) {
-                let length = answer.as_ref().map_or(0, |answer| answer.len() as u64);
-                tag.end(started, Operation::Lookup, || Access {
-                    offset: Some(0),
-                    asked: length,
-                    done: length,
-                    errno: 0,
-                    cache_hit: Some(answer.is_some()),
-                    block: Some(Block::of(tag, BlockType::Answer, length)),
-                });
-            }
-            Ok(answer)
-        })
-        .await
+        self.blocking
+            .run(Cause::Query, move || {
+                let max = (cached_file::HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
+                let tag = tag_in_scope(&path);
+                let started = tag.as_ref().map(FileTag::begin);
+                // One that cannot be read is as good as none.
+                let answer = read_small(&path, max)
+                    .ok()
+                    .and_then(|file| answer_in(file.into(), &key));
+                if let (Some(tag), Some(started)) = (&tag, started) {
+                    let length = answer.as_ref().map_or(0, |answer| answer.len() as u64);
+                    tag.end(started, Operation::Lookup, || Access {
+                        offset: Some(0),
+                        asked: length,
+                        done: length,
+                        errno: 0,
+                        cache_hit: Some(answer.is_some()),
+                        block: Some(Block::of(tag, BlockType::Answer, length)),
+                    });
+                }
+                Ok(answer)
+            })
+            .await
     }
 
     /// Keeps an answer of a finalized storage; longer ones than [`CACHED_BYTES_MAX`] are not kept.
     ///
     /// # Errors
     /// When there is no such storage, the disk is low, or it cannot be written.
-    pub async fn keep_cached(
-        &self,
-        id: StorageId,
-        key: &str,
-        answer: &[u8],
-    ) -> Result<(), StorageError> {
-        let storage = self.find(id)?;
+    pub async fn put(&self, id: StorageId, key: &str, answer: &[u8]) -> Result<(), StorageError> {
+        let storage = self.registry.find(id)?;
         if storage.state() != StorageState::Finalized || answer.len() > CACHED_BYTES_MAX {
             return Ok(());
         }
-        self.services().space.check()?;
+        self.space.check()?;
         let folder = storage.folder.join(CACHE_FOLDER);
         let (name, bytes) = (name_of(key), cached_file::encode(key, answer));
         let prepared = folder.clone();
-        self.blocking(Cause::Query, move || {
-            match std::fs::create_dir(&prepared) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(StorageError::io("create", prepared)(error));
+        self.blocking
+            .run(Cause::Query, move || {
+                match std::fs::create_dir(&prepared) {
+                    Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                        return Err(StorageError::io("create", prepared)(error));
+                    }
+                    _ => {}
                 }
-                _ => {}
-            }
-            make_room(&prepared).map_err(StorageError::io("make room in", prepared))
-        })
-        .await?;
+                make_room(&prepared).map_err(StorageError::io("make room in", prepared))
+            })
+            .await?;
         let path = folder.join(&name);
-        let published = self
-            .services()
-            .io_thread
-            .publish(folder, name, bytes.into())
-            .await;
+        let published = self.io_thread.publish(folder, name, bytes.into()).await;
         published.map_err(StorageError::io("write", path))
     }
 }

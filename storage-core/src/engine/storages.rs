@@ -1,4 +1,4 @@
-//! Making, changing, finalizing and deleting storages.
+//! Creating, listing, changing, finalizing and deleting storages.
 
 use std::{
     collections::BTreeMap,
@@ -8,22 +8,27 @@ use std::{
 use io_trace::{Cause, Operation};
 use storage_format::{
     StorageId,
-    limits::{
-        LABEL_BYTES_MAX, STORAGE_DESCRIPTION_BYTES_MAX, STORAGE_LABEL_COUNT_MAX,
-        STORAGE_NAME_BYTES_MAX,
-    },
+    limits::LABEL_BYTES_MAX,
     storage_file::{StorageFile, StorageState, Totals},
 };
 use tokio::sync::oneshot;
 
-use super::{Engine, StorageInfo, start::DELETED_PREFIX};
+use super::{
+    StorageFilter, StorageInfo,
+    blocking::Blocking,
+    folders::DELETED_PREFIX,
+    label_values::has_label,
+    registry::Registry,
+    tasks::Tasks,
+    texts::{check_length, check_texts},
+};
 use crate::{
     StorageError,
     clock::{now_ns, random_10},
     state::may_move,
-    storage::{Storage, publish_file},
+    storage::{Storage, StorageStatus, publish_file},
     traced::operation,
-    tree::IndexTree,
+    tree::{BlockCache, IndexTree},
     writer::{Services, WriterMessage},
 };
 
@@ -60,53 +65,80 @@ pub struct StoragePatch {
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-impl Engine {
+/// The storages of an engine: creating, listing, changing and deleting them.
+#[derive(Debug, Clone)]
+pub struct Storages {
+    pub(super) registry: Arc<Registry>,
+    pub(super) services: Services,
+    pub(super) blocking: Blocking,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) block_cache: Arc<BlockCache>,
+}
+
+impl Storages {
+    /// The description of a storage.
+    ///
+    /// # Errors
+    /// When there is none with this id.
+    pub fn get(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
+        Ok(self.registry.find(id)?.info())
+    }
+
+    /// How writing to a storage goes.
+    ///
+    /// # Errors
+    /// When there is none with this id.
+    pub fn status(&self, id: StorageId) -> Result<StorageStatus, StorageError> {
+        Ok(self.registry.find(id)?.status(&self.services.droppable))
+    }
+
+    /// The storages that match `filter`, sorted by id, which is the order of creation.
+    #[must_use]
+    pub fn list(&self, filter: &StorageFilter) -> Vec<StorageInfo> {
+        let storages = self.registry.all();
+        let infos = storages.iter().map(|storage| storage.info());
+        let has_labels = |info: &StorageInfo| {
+            let mut labels = filter.labels.iter();
+            labels.all(|label| has_label(&self.services.labels, info, label))
+        };
+        let mut infos: Vec<_> = infos
+            .filter(|info| filter.matches(info) && has_labels(info))
+            .collect();
+        infos.sort_by_key(|info| info.id);
+        infos
+    }
+
     /// Makes a storage in state CREATED.
     ///
     /// # Errors
     /// When a value exceeds its limit, the server has too many storages, or it cannot be written.
-    pub async fn create_storage(
-        &self,
-        new: NewStorage,
-    ) -> Result<(StorageInfo, Created), StorageError> {
+    pub async fn create(&self, new: NewStorage) -> Result<(StorageInfo, Created), StorageError> {
         check_texts(Some(&new.name), Some(&new.description), Some(&new.labels))?;
-        let labels = self.services().labels.checked(new.labels)?;
+        let labels = self.services.labels.checked(new.labels)?;
         let new = NewStorage { labels, ..new };
-        let _creating = self.inner.creating.lock().await;
+        let _creating = self.registry.creating.lock().await;
         if let Some(key) = &new.idempotency_key {
             check_length("idempotency key", key, LABEL_BYTES_MAX)?;
-            let known = self.inner.by_idempotency_key.lock().get(key).copied();
-            if let Some(storage) = known.and_then(|id| self.find(id).ok()) {
+            if let Some(storage) = self.registry.find_created(key) {
                 return Ok((storage.info(), Created::Before));
             }
         }
-        self.services().space.check()?;
-        self.check_storage_count()?;
+        self.services.space.check()?;
+        self.registry.check_count()?;
         let storage = self.make_storage(new).await?;
         Ok((storage.info(), Created::New))
-    }
-
-    pub(super) fn check_storage_count(&self) -> Result<(), StorageError> {
-        let max = self.services().config.storage_count_max;
-        match self.inner.storages.read().len() >= max {
-            true => Err(StorageError::LimitReached {
-                what: "storages",
-                max,
-            }),
-            false => Ok(()),
-        }
     }
 
     async fn make_storage(&self, new: NewStorage) -> Result<Arc<Storage>, StorageError> {
         let created = now_ns();
         let id = StorageId::new(created.unsigned_abs() / 1_000_000, random_10());
-        let folder = self.inner.storages_folder.join(id.to_string());
+        let folder = self.registry.folder().join(id.to_string());
         let Services {
             io_thread,
             catalog,
             config,
             ..
-        } = self.services();
+        } = &self.services;
         let file = StorageFile {
             id,
             name: new.name,
@@ -126,13 +158,13 @@ impl Engine {
             let folder = folder.clone();
             move || std::fs::create_dir(&folder).map_err(StorageError::io("create", folder))
         };
-        self.blocking(Cause::Manage, make).await?;
+        self.blocking.run(Cause::Manage, make).await?;
         let published = match publish_file(&folder, &file, io_thread, catalog).await {
             Ok(()) => {
                 let synced = io_thread
-                    .sync_folder(self.inner.storages_folder.clone())
+                    .sync_folder(self.registry.folder().to_owned())
                     .await;
-                synced.map_err(StorageError::io("sync", &self.inner.storages_folder))
+                synced.map_err(StorageError::io("sync", self.registry.folder()))
             }
             Err(error) => Err(error),
         };
@@ -148,12 +180,10 @@ impl Engine {
             folder,
             file,
             tree,
-            Arc::clone(&self.inner.cache),
+            Arc::clone(&self.block_cache),
         ));
-        self.inner.storages.write().insert(id, Arc::clone(&storage));
-        if let Some(key) = new.idempotency_key {
-            self.inner.by_idempotency_key.lock().insert(key, id);
-        }
+        self.registry
+            .insert(Arc::clone(&storage), new.idempotency_key);
         Ok(storage)
     }
 
@@ -161,8 +191,8 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such storage, or it is finalized or failed.
-    pub async fn open_storage(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
-        let storage = self.find(id)?;
+    pub async fn open(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
+        let storage = self.registry.find(id)?;
         let mut was_open = false;
         let change = |file: &mut StorageFile| {
             match file.state {
@@ -177,10 +207,10 @@ impl Engine {
         };
         let Services {
             io_thread, catalog, ..
-        } = self.services();
+        } = &self.services;
         storage.change(io_thread, catalog, change).await?;
         if !was_open {
-            self.start_writer(&storage);
+            self.tasks.start_writer(&storage, &self.services);
         }
         Ok(storage.info())
     }
@@ -189,8 +219,8 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such storage, its state does not allow it, or a file cannot be written.
-    pub async fn finalize_storage(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
-        let storage = self.find(id)?;
+    pub async fn finalize(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
+        let storage = self.registry.find(id)?;
         let mut was_created = false;
         let change = |file: &mut StorageFile| {
             if !may_move(file.state, StorageState::Finalizing) {
@@ -202,10 +232,10 @@ impl Engine {
         };
         let Services {
             io_thread, catalog, ..
-        } = self.services();
+        } = &self.services;
         storage.change(io_thread, catalog, change).await?;
         if was_created {
-            self.start_writer(&storage);
+            self.tasks.start_writer(&storage, &self.services);
         }
         let writer = storage
             .writer
@@ -222,7 +252,7 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such storage, a value exceeds its limit, or it cannot be written.
-    pub async fn update_storage(
+    pub async fn update(
         &self,
         id: StorageId,
         patch: StoragePatch,
@@ -233,9 +263,9 @@ impl Engine {
             labels,
         } = patch;
         check_texts(name.as_deref(), description.as_deref(), labels.as_ref())?;
-        let types = &self.services().labels;
+        let types = &self.services.labels;
         let labels = labels.map(|labels| types.checked(labels)).transpose()?;
-        let storage = self.find(id)?;
+        let storage = self.registry.find(id)?;
         let change = |file: &mut StorageFile| {
             file.name = name.unwrap_or_else(|| std::mem::take(&mut file.name));
             file.description = description.unwrap_or_else(|| std::mem::take(&mut file.description));
@@ -244,7 +274,7 @@ impl Engine {
         };
         let Services {
             io_thread, catalog, ..
-        } = self.services();
+        } = &self.services;
         storage.change(io_thread, catalog, change).await?;
         Ok(storage.info())
     }
@@ -253,13 +283,8 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such storage, or its folder cannot be moved away.
-    pub async fn delete_storage(&self, id: StorageId) -> Result<(), StorageError> {
-        let storage = {
-            let mut storages = self.inner.storages.write();
-            storages
-                .remove(&id)
-                .ok_or(StorageError::StorageNotFound(id))?
-        };
+    pub async fn delete(&self, id: StorageId) -> Result<(), StorageError> {
+        let storage = self.registry.remove(id)?;
         storage.is_deleted.store(true, Ordering::Relaxed);
         storage.cancel_jobs();
         let writer = storage.writer.read().clone();
@@ -270,13 +295,13 @@ impl Engine {
             // A writer that ended meanwhile has let go as well.
             let _ = done.await;
         }
-        self.services().droppable.close(&storage.lane);
-        self.services().droppable.clear(id, true);
-        let (from, root) = (storage.folder.clone(), self.inner.storages_folder.clone());
+        self.services.droppable.close(&storage.lane);
+        self.services.droppable.clear(id, true);
+        let (from, root) = (storage.folder.clone(), self.registry.folder().to_owned());
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
         let moved = {
             let (from, to) = (from.clone(), to.clone());
-            self.blocking(Cause::Manage, move || {
+            self.blocking.run(Cause::Manage, move || {
                 operation(Operation::Rename, &to, || std::fs::rename(&from, &to))
                     .map_err(StorageError::io("move", from))
             })
@@ -284,12 +309,12 @@ impl Engine {
         if let Err(error) = moved.await {
             // It is still there, and the next start serves it again.
             storage.is_deleted.store(false, Ordering::Relaxed);
-            self.inner.storages.write().insert(id, storage);
+            self.registry.insert(storage, None);
             return Err(error);
         }
-        let synced = self.services().io_thread.sync_folder(root.clone()).await;
-        let catalog = Arc::clone(&self.services().catalog);
-        let removed = self.blocking(Cause::Manage, move || {
+        let synced = self.services.io_thread.sync_folder(root.clone()).await;
+        let catalog = Arc::clone(&self.services.catalog);
+        let removed = self.blocking.run(Cause::Manage, move || {
             catalog.forget(id);
             operation(Operation::Unlink, &to, || std::fs::remove_dir_all(&to))
                 .map_err(StorageError::io("remove", to))
@@ -297,67 +322,51 @@ impl Engine {
         if let Err(error) = removed.await {
             tracing::warn!(%error, "the next start removes the rest of a deleted storage");
         }
-        self.inner
-            .by_idempotency_key
-            .lock()
-            .retain(|_, storage| *storage != id);
+        self.registry.forget_key(id);
         synced.map_err(StorageError::io("sync", root))
     }
-}
 
-fn check_length(what: &'static str, text: &str, max: usize) -> Result<(), StorageError> {
-    if text.len() > max {
-        let problem = format!("has {} bytes, the limit is {max}", text.len());
-        return Err(StorageError::Invalid { what, problem });
-    }
-    if text
-        .chars()
-        .any(|c| c.is_control() && c != '\n' && c != '\t')
-    {
-        let problem = "has control characters".to_owned();
-        return Err(StorageError::Invalid { what, problem });
-    }
-    Ok(())
-}
-
-pub(super) fn check_texts(
-    name: Option<&str>,
-    description: Option<&str>,
-    labels: Option<&BTreeMap<String, String>>,
-) -> Result<(), StorageError> {
-    if let Some(name) = name {
-        check_length("name", name, STORAGE_NAME_BYTES_MAX)?;
-        if name.trim().is_empty() {
-            let problem = "is empty".to_owned();
-            return Err(StorageError::Invalid {
-                what: "name",
-                problem,
-            });
+    /// Moves a storage from OPEN to RECORDING; opens it when it is not open yet.
+    ///
+    /// # Errors
+    /// When there is no such storage, or it is being recorded into, finalized or failed.
+    pub async fn begin_recording(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
+        let storage = self.registry.find(id)?;
+        if storage.state() == StorageState::Created {
+            self.open(id).await?;
         }
+        let change = |file: &mut StorageFile| match file.state {
+            StorageState::Open => {
+                file.state = StorageState::Recording;
+                Ok(())
+            }
+            _ => Err(storage.wrong_state("a recording", "CREATED or OPEN")),
+        };
+        let Services {
+            io_thread, catalog, ..
+        } = &self.services;
+        storage.change(io_thread, catalog, change).await?;
+        Ok(storage.info())
     }
-    check_length(
-        "description",
-        description.unwrap_or(""),
-        STORAGE_DESCRIPTION_BYTES_MAX,
-    )?;
-    let Some(labels) = labels else { return Ok(()) };
-    if labels.len() > STORAGE_LABEL_COUNT_MAX {
-        let problem = format!(
-            "are {}, the limit is {STORAGE_LABEL_COUNT_MAX}",
-            labels.len()
-        );
-        return Err(StorageError::Invalid {
-            what: "labels",
-            problem,
-        });
-    }
-    let names = labels.keys().map(String::as_str);
-    check_label_texts(names.chain(labels.values().flat_map(|text| crate::labels::values(text))))
-}
 
-/// Whether names and single values of labels can be kept.
-pub(super) fn check_label_texts<'a>(
-    mut texts: impl Iterator<Item = &'a str>,
-) -> Result<(), StorageError> {
-    texts.try_for_each(|text| check_length("label", text, LABEL_BYTES_MAX))
+    /// Moves a storage from RECORDING back to OPEN; nothing to do in any other state.
+    ///
+    /// # Errors
+    /// When there is no such storage, or its storage file cannot be written.
+    pub async fn end_recording(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
+        let storage = self.registry.find(id)?;
+        if storage.state() == StorageState::Recording {
+            let change = |file: &mut StorageFile| {
+                if file.state == StorageState::Recording {
+                    file.state = StorageState::Open;
+                }
+                Ok(())
+            };
+            let Services {
+                io_thread, catalog, ..
+            } = &self.services;
+            storage.change(io_thread, catalog, change).await?;
+        }
+        Ok(storage.info())
+    }
 }

@@ -1,0 +1,56 @@
+//! Small named files in the data folder that other crates own.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use io_trace::Cause;
+use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
+
+use super::blocking::Blocking;
+use crate::{StorageError, io_thread::IoThread, read::read_small, writer::Services};
+
+/// Named documents in the data folder: each is replaced completely or not at all.
+#[derive(Debug, Clone)]
+pub struct Documents {
+    folder: Arc<PathBuf>,
+    io_thread: IoThread,
+    blocking: Blocking,
+}
+
+impl Documents {
+    pub(super) fn new(services: &Services, blocking: Blocking) -> Self {
+        Self {
+            folder: Arc::new(services.config.data_dir.clone()),
+            io_thread: services.io_thread.clone(),
+            blocking: blocking,
+        }
+    }
+
+    /// The document with this name; `None` when it was never written.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn read(&self, name: &'static str) -> Result<Option<Vec<u8>>, StorageError> {
+        let path = self.folder.join(name);
+        self.blocking
+            .run(Cause::Manage, move || {
+                match read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX)) {
+                    Ok(bytes) => Ok(Some(bytes)),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(StorageError::io("read", path)(error)),
+                }
+            })
+            .await
+    }
+
+    /// Replaces a document, durably.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub async fn write(&self, name: &'static str, content: Bytes) -> Result<(), StorageError> {
+        let folder = PathBuf::clone(&self.folder);
+        let path = folder.join(name);
+        let published = self.io_thread.publish(folder, name.to_owned(), content);
+        published.await.map_err(StorageError::io("write", path))
+    }
+}

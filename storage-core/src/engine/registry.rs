@@ -1,0 +1,93 @@
+//! The storages of the data folder, by id.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use parking_lot::{Mutex, RwLock};
+use storage_format::StorageId;
+
+use crate::{StorageError, storage::Storage};
+
+/// The storages that are served.
+#[derive(Debug)]
+pub(super) struct Registry {
+    folder: PathBuf,
+    count_max: usize,
+    storages: RwLock<HashMap<StorageId, Arc<Storage>>>,
+    by_idempotency_key: Mutex<HashMap<String, StorageId>>,
+    /// One creation at a time, so that a repeated key finds the first storage.
+    pub(super) creating: tokio::sync::Mutex<()>,
+}
+
+impl Registry {
+    /// An empty registry of the storages in `folder`.
+    pub(super) fn new(folder: PathBuf, count_max: usize) -> Self {
+        Self {
+            folder,
+            count_max,
+            storages: RwLock::default(),
+            by_idempotency_key: Mutex::default(),
+            creating: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The folder that contains the folders of all storages.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn find(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {
+        let storages = self.storages.read();
+        storages
+            .get(&id)
+            .cloned()
+            .ok_or(StorageError::StorageNotFound(id))
+    }
+
+    /// The storage that was created with this idempotency key.
+    pub(super) fn find_created(&self, key: &str) -> Option<Arc<Storage>> {
+        let id = self.by_idempotency_key.lock().get(key).copied();
+        self.find(id?).ok()
+    }
+
+    /// All storages, in no particular order.
+    pub(super) fn all(&self) -> Vec<Arc<Storage>> {
+        self.storages.read().values().cloned().collect()
+    }
+
+    /// Refuses one more storage when there are as many as there may be.
+    pub(super) fn check_count(&self) -> Result<(), StorageError> {
+        if self.storages.read().len() >= self.count_max {
+            return Err(StorageError::LimitReached {
+                what: "storages",
+                max: self.count_max,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds a storage; the idempotency key keeps naming the storage that had it first.
+    pub(super) fn insert(&self, storage: Arc<Storage>, idempotency_key: Option<String>) {
+        let id = storage.id;
+        self.storages.write().insert(id, storage);
+        if let Some(key) = idempotency_key {
+            self.by_idempotency_key.lock().entry(key).or_insert(id);
+        }
+    }
+
+    /// Removes a storage, so that no request finds it any more.
+    pub(super) fn remove(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {
+        let removed = self.storages.write().remove(&id);
+        removed.ok_or(StorageError::StorageNotFound(id))
+    }
+
+    /// Forgets the idempotency key of a storage that is deleted.
+    pub(super) fn forget_key(&self, id: StorageId) {
+        self.by_idempotency_key
+            .lock()
+            .retain(|_, storage| *storage != id);
+    }
+}

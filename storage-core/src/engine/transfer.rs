@@ -1,0 +1,25 @@
+//! Moving packets and storages: copies between storages, exports and imports.
+
+use std::sync::Arc;
+
+use super::{
+    blocking::Blocking, ingest::Ingest, reading::Reading, registry::Registry, tasks::Tasks,
+};
+use crate::{
+    agents::Agents, catalog::Catalog, io_thread::IoThread, space::Space, tree::BlockCache,
+};
+
+/// Copies of storages, exports and imports.
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    pub(super) registry: Arc<Registry>,
+    pub(super) agents: Arc<Agents>,
+    pub(super) reading: Reading,
+    pub(super) ingest: Ingest,
+    pub(super) io_thread: IoThread,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) space: Arc<Space>,
+    pub(super) block_cache: Arc<BlockCache>,
+    pub(super) blocking: Blocking,
+    pub(super) tasks: Arc<Tasks>,
+}
