@@ -105,6 +105,7 @@ pub fn group_by(
     if full {
         return Err(ReadError::TooManyGroups {
             field: field.to_string(),
+            max: GROUPS_MAX,
         });
     }
     let mut rows = groups.rows;

@@ -100,10 +100,12 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// A field has too many values to group by.
-    #[error("{field} has more than {} values; narrow the query", crate::GROUPS_MAX)]
+    #[error("{field} has more than {max} values; narrow the query")]
     TooManyGroups {
         /// The field.
         field: String,
+        /// Values that a result may have.
+        max: usize,
     },
     /// Groups cannot be written.
     #[error(transparent)]

@@ -7,7 +7,7 @@ use chunk_index::{
     Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, SidecarError, Tier,
 };
 
-use crate::look_up::{LookUps, told};
+use crate::lookups::{Lookups, told};
 use crate::{Fetch, ReadError};
 
 /// What a source knows of its chunks.
@@ -111,14 +111,14 @@ impl Evidence {
             cache.filter(|_| block.kind == BlockKind::Filters)
         };
         let traced = fetch.traced();
-        let look_ups = LookUps::of(traced.as_ref());
+        let lookups = Lookups::of(traced.as_ref());
         let mut missing = Vec::with_capacity(blocks.len());
         for block in blocks {
-            let started = look_ups.begin();
+            let started = lookups.begin();
             match cache(block).and_then(|cache| cache.get(key, block)) {
                 Some(filters) => {
                     sidecar.put_filters(block, filters);
-                    look_ups.end(started, &block.range(), Some(true), |tag| {
+                    lookups.end(started, &block.range(), Some(true), |tag| {
                         told(tag, sidecar, block, true)
                     });
                 }
@@ -152,7 +152,7 @@ impl Evidence {
             let was_kept = cached.map(|(cache, filters)| cache.put(key, block, filters));
             // Filters were not in their cache; others are in that of the system, or were not.
             let was_cached = was_kept.map_or(part.was_cached, |_| Some(false));
-            look_ups.end(*started, &block.range(), was_cached, |tag| {
+            lookups.end(*started, &block.range(), was_cached, |tag| {
                 told(tag, sidecar, block, was_kept.unwrap_or(true))
             });
         }

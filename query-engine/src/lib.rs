@@ -17,8 +17,6 @@
 //! cannot hold a match, and a sidecar that does not belong to its file, or is damaged, is not used.
 
 mod aggregate;
-mod beside;
-mod chunker;
 mod dft;
 mod engine;
 mod error;
@@ -27,30 +25,30 @@ mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod indexing;
-mod look_up;
+mod lookups;
+mod open_sidecar;
 mod order;
 mod packet_files;
 mod request;
 mod rows;
-mod sidecar;
+mod run;
+mod sidecar_file;
 mod source;
 mod spill;
 mod stored;
 
 pub use aggregate::{GROUPS_MAX, count, group_by};
-pub use beside::{identity, sidecar_path, write_sidecar};
-pub use dft::{
-    BuildOptions, Built, BuiltColumns, DftFile, DftSet, build, columns_path, update_sidecar,
-};
+pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
-pub use indexing::{IndexFile, IndexOptions, Indexed, Update, index_files};
+pub use indexing::{
+    BuildOptions, Built, BuiltColumns, IndexFile, IndexOptions, Indexed, IndexedLeaf,
+    LeafIndexOptions, Update, build, index_files, index_leaf, update_sidecar, write_sidecar,
+};
 pub use packet_files::open_paths;
 pub use request::{Cancel, Limits, Report, Request};
 pub use rows::write_rows;
+pub use sidecar_file::{identity, sidecar_path};
 pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
-pub use stored::{
-    AgentTrace, IndexedLeaf, Leaf, LeafIndexOptions, LeafRanges, LeafSource, PacketTimes,
-    StorageSet, StoredLeaf, index_leaf,
-};
+pub use stored::{AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, StorageSet, StoredLeaf};

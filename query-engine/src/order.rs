@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::ReadError;
+use crate::run::{RowKey, Run};
 use crate::spill::{SpillWriter, SpilledRun};
 
 /// Runs in files of one level that are merged into one of the next: each has a buffer and an open
@@ -18,62 +19,6 @@ const FAN_IN: usize = 16;
 /// Levels of runs in files. Each row is written at most this often until the last level holds
 /// `FAN_IN` runs, which is 65,536 times the budget.
 const LEVELS: usize = 4;
-
-/// Where a row stands among all rows. Rows without a time come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RowKey {
-    /// Start in nanoseconds; `i64::MIN` where there is none.
-    pub ts: i64,
-    /// Number of the task that read it, in the order of sources and their bytes.
-    pub task: u32,
-    /// Its number among the rows of the task.
-    pub row: u32,
-}
-
-/// Rows of one task, sorted on delivery.
-#[derive(Debug, Default)]
-pub(crate) struct Run {
-    rows: Vec<(RowKey, u32, u32)>,
-    bytes: Vec<u8>,
-}
-
-/// A run is delivered at about this size, well below where offsets would not fit.
-pub(crate) const RUN_BYTES: usize = 256 << 10;
-
-impl Run {
-    /// Appends a row whose bytes `write` appends.
-    pub(crate) fn push(&mut self, key: RowKey, write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.bytes.len();
-        write(&mut self.bytes);
-        let narrow = |value: usize| u32::try_from(value).expect("a run is cut far below 4 GiB");
-        self.rows
-            .push((key, narrow(start), narrow(self.bytes.len() - start)));
-    }
-
-    /// Bytes of memory that the run takes while it waits.
-    pub(crate) fn size(&self) -> usize {
-        size_of::<Source>() + self.bytes.len() + self.rows.len() * size_of::<(RowKey, u32, u32)>()
-    }
-
-    /// Whether it has no row.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Puts the rows in order, for a run that gets no more of them.
-    pub(crate) fn sort(&mut self) {
-        self.rows.sort_unstable_by_key(|row| row.0);
-        // Runs wait for each other; room for rows that do not come would wait with them.
-        self.rows.shrink_to_fit();
-        self.bytes.shrink_to_fit();
-    }
-
-    fn row(&self, index: usize) -> Option<(RowKey, &[u8])> {
-        let (key, start, len) = *self.rows.get(index)?;
-        let (start, len) = (start as usize, len as usize);
-        Some((key, &self.bytes[start..start + len]))
-    }
-}
 
 enum Source {
     Memory { run: Run, next: usize },

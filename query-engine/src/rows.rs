@@ -9,7 +9,8 @@ use row_formats::{Columns, Out, RowFormat};
 use trace_kinds::Event;
 
 use crate::engine::{Planned, Shortcut, TaskRef, Worker, plan, read, tasks};
-use crate::order::{Merge, RUN_BYTES, RowKey, Run};
+use crate::order::Merge;
+use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::source::{ChunkSource, Counters};
 use crate::{Cancel, Limits, ReadError, Report, Request};
 

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
-use crate::order::RowKey;
+use crate::run::RowKey;
 
 const RECORD_BYTES: usize = 8 + 4 + 4 + 4;
 

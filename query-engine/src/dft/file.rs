@@ -14,9 +14,10 @@ use super::attachment::TextLimits;
 use super::columns::OpenColumns;
 use super::head::{Head, begins_as_gzip, head_of};
 use super::localize::localize;
+use super::scan::{self, Text, fetch_text};
 use super::visit::Events;
-use crate::beside::Unusable;
-use crate::sidecar::OpenSidecar;
+use crate::open_sidecar::OpenSidecar;
+use crate::sidecar_file::Unusable;
 use crate::source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task, first_ts};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
@@ -101,19 +102,18 @@ impl DftFile {
         &self.path
     }
 
-    fn failed(&self, error: std::io::Error) -> ReadError {
-        if error.kind() == std::io::ErrorKind::UnexpectedEof {
-            return ReadError::Shrunk {
-                place: self.fetch.place(),
-            };
-        }
-        ReadError::fetch(self.fetch.place(), error)
+    pub(super) fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+        fetch_text(&*self.fetch, range)
     }
 
-    pub(super) fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
-        self.fetch
-            .fetch_one(range)
-            .map_err(|error| self.failed(error))
+    /// The file, to be read from its start.
+    pub(super) fn text(&self) -> Text<'_> {
+        Text {
+            fetch: &*self.fetch,
+            len: self.len,
+            gzip: self.gzip,
+            unit: self.unit,
+        }
     }
 
     fn decoder(&self, fields: &FieldTable) -> DftDecoder {
@@ -301,7 +301,7 @@ impl DftFile {
                 }
             }
             (None, _) if self.gzip => {
-                super::scan::read_all(self, &mut scratch.scanner, &mut events)?;
+                scan::read_all(self.text(), &mut scratch.scanner, &mut events)?;
             }
             (None, slices) => {
                 for slice in slices {

@@ -16,23 +16,23 @@ const HEAD_TEXT_BYTES: usize = 256 << 10;
 
 /// What the start of a file says about all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) gzip: bool,
-    pub(super) unit: TimeUnit,
+pub(crate) struct Head {
+    pub(crate) gzip: bool,
+    pub(crate) unit: TimeUnit,
 }
 
 /// Bytes by which a compressed file is known.
 const MAGIC_BYTES: u64 = 10;
 
 /// Whether a file of `len` bytes is compressed.
-pub(super) fn begins_as_gzip(fetch: &dyn Fetch, len: u64) -> Result<bool, ReadError> {
+pub(crate) fn begins_as_gzip(fetch: &dyn Fetch, len: u64) -> Result<bool, ReadError> {
     let start = fetch.fetch_one(0..len.min(MAGIC_BYTES));
     let start = start.map_err(|error| ReadError::fetch(fetch.place(), error))?;
     Ok(is_gzip(&start))
 }
 
 /// Reads the start of a file of `len` bytes.
-pub(super) fn head_of(
+pub(crate) fn head_of(
     fetch: &dyn Fetch,
     len: u64,
     scanner: &mut Scanner,

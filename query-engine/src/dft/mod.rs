@@ -1,25 +1,23 @@
 //! DFTracer files: plain or gzip, with or without a sidecar.
 
 pub(crate) mod attachment;
-mod build;
 mod columns;
 mod file;
 mod head;
+mod index_contents;
 mod localize;
 mod pieces;
 mod scan;
 mod set;
-mod sidecar;
-mod update;
 mod visit;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use columns::columns_of;
+pub(crate) use head::head_of;
 pub(crate) use localize::{asks_for_names, localize};
 
-pub use build::{BuildOptions, Built, build};
-pub use columns::{BuiltColumns, columns_path};
+pub use columns::columns_path;
 pub use file::DftFile;
 pub use set::DftSet;
-pub use update::update_sidecar;

@@ -8,7 +8,7 @@ use trace_kinds::gzip::{Entry, Piece, PieceEnd};
 use super::file::DftFile;
 use super::visit::Events;
 use crate::ReadError;
-use crate::sidecar::OpenSidecar;
+use crate::open_sidecar::OpenSidecar;
 use crate::source::Scratch;
 
 impl DftFile {
@@ -69,13 +69,18 @@ impl DftFile {
             });
         };
         if piece.raw.end - piece.raw.start > PIECE_BYTES_MAX {
-            return super::scan::read_ranges(self, &ranges, &mut scratch.scanner, events);
+            return super::scan::read_ranges(self.text(), &ranges, &mut scratch.scanner, events);
         }
         match self.inflate_lines(sidecar, (piece, behind), last.end, scratch, events) {
             // Without the history of the piece the text is reached from the begin of the file.
             Err(error) if error.is_of_index() => {
                 events.counters.damaged.push(error.line());
-                return super::scan::read_ranges(self, &ranges, &mut scratch.scanner, events);
+                return super::scan::read_ranges(
+                    self.text(),
+                    &ranges,
+                    &mut scratch.scanner,
+                    events,
+                );
             }
             done => done?,
         }

@@ -8,9 +8,17 @@ use trace_kinds::Event;
 use trace_kinds::dft::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
 use trace_kinds::gzip::{Entry, ScanOptions, Scanned, Scanner, TextSink};
 
-use super::file::DftFile;
 use super::visit::Events;
 use crate::{Fetch, ReadError};
+
+/// A trace file that is read from its start.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'f> {
+    pub(super) fetch: &'f dyn Fetch,
+    pub(super) len: u64,
+    pub(super) gzip: bool,
+    pub(super) unit: TimeUnit,
+}
 
 /// Bytes of one fetch.
 const FETCH_BYTES: u64 = 1 << 20;
@@ -37,11 +45,11 @@ impl Read for Bytes<'_> {
 
 fn scan_text(
     scanner: &mut Scanner,
-    (fetch, len): (&dyn Fetch, u64),
+    file: Text<'_>,
     each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
 ) -> Result<Scanned, ReadError> {
-    struct Text<'e>(&'e mut dyn FnMut(&[u8]) -> ControlFlow<()>);
-    impl TextSink for Text<'_> {
+    struct Sink<'e>(&'e mut dyn FnMut(&[u8]) -> ControlFlow<()>);
+    impl TextSink for Sink<'_> {
         fn entry(&mut self, _: Entry) {}
         fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
             (self.0)(text)
@@ -50,9 +58,10 @@ fn scan_text(
     let options = ScanOptions {
         spacing_bytes: None,
     };
+    let Text { fetch, len, .. } = file;
     let bytes = Bytes { fetch, at: 0, len };
     scanner
-        .scan(bytes, options, &mut Text(each))
+        .scan(bytes, options, &mut Sink(each))
         .map_err(|source| ReadError::Gzip {
             place: fetch.place(),
             source,
@@ -61,12 +70,12 @@ fn scan_text(
 
 /// Gives all events of a compressed file that has no index.
 pub(super) fn read_all(
-    file: &DftFile,
+    file: Text<'_>,
     scanner: &mut Scanner,
     events: &mut Events<'_, '_>,
 ) -> Result<(), ReadError> {
     let mut lines = Lines::default();
-    let scanned = scan_text(scanner, (&*file.fetch, file.len), &mut |text| {
+    let scanned = scan_text(scanner, file, &mut |text| {
         lines.feed(text, |part| events.part(part))
     })?;
     let _whole = lines.finish(|part| events.part(part));
@@ -83,7 +92,7 @@ pub(super) fn read_all(
 /// Gives the events of ranges of text, sorted and whole lines each, without entering the file in
 /// the middle.
 pub(super) fn read_ranges(
-    file: &DftFile,
+    file: Text<'_>,
     ranges: &[Range<u64>],
     scanner: &mut Scanner,
     events: &mut Events<'_, '_>,
@@ -93,7 +102,7 @@ pub(super) fn read_ranges(
     };
     let mut lines: Vec<Lines> = ranges.iter().map(|_| Lines::default()).collect();
     let mut at = 0_u64;
-    let scanned = scan_text(scanner, (&*file.fetch, file.len), &mut |text| {
+    let scanned = scan_text(scanner, file, &mut |text| {
         let here = at..at + text.len() as u64;
         at = here.end;
         for (range, lines) in ranges.iter().zip(&mut lines) {
@@ -118,7 +127,7 @@ pub(super) fn read_ranges(
 }
 
 /// What the hashes of a file that has no index stand for.
-pub(super) fn names_of(file: &DftFile) -> Result<HashNames, ReadError> {
+pub(super) fn names_of(file: Text<'_>) -> Result<HashNames, ReadError> {
     struct Declared(HashNames);
     impl DftVisitor for Declared {
         fn event<E: Event>(&mut self, _: &E, _: Range<usize>) -> ControlFlow<()> {
@@ -138,19 +147,27 @@ pub(super) fn names_of(file: &DftFile) -> Result<HashNames, ReadError> {
         ControlFlow::Continue(())
     };
     if file.gzip {
-        scan_text(
-            &mut Scanner::default(),
-            (&*file.fetch, file.len),
-            &mut |text| lines.feed(text, &mut take),
-        )?;
+        scan_text(&mut Scanner::default(), file, &mut |text| {
+            lines.feed(text, &mut take)
+        })?;
     } else {
         let mut at = 0;
         while at < file.len {
             let end = file.len.min(at + FETCH_BYTES);
-            let _whole = lines.feed(&file.fetch(at..end)?, &mut take);
+            let _whole = lines.feed(&fetch_text(file.fetch, at..end)?, &mut take);
             at = end;
         }
     }
     let _whole = lines.finish(&mut take);
     Ok(declared.0)
+}
+
+/// Fetches bytes that the file had when it was opened.
+pub(super) fn fetch_text(fetch: &dyn Fetch, range: Range<u64>) -> Result<Vec<u8>, ReadError> {
+    fetch.fetch_one(range).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => ReadError::Shrunk {
+            place: fetch.place(),
+        },
+        _ => ReadError::fetch(fetch.place(), error),
+    })
 }

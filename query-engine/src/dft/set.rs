@@ -9,8 +9,8 @@ use trace_kinds::dft::{HASH_FIELDS, HashKind, HashNames, HashValue, Names};
 
 use super::attachment::{StoredName, StoredNames};
 use super::file::DftFile;
+use super::index_contents::PackedNames;
 use super::localize::{NamesAsked, names_asked};
-use super::sidecar::PackedNames;
 use crate::{ChunkSource, ReadError, Request};
 
 /// The files of one query. A hash may be declared in any of them.
@@ -195,7 +195,7 @@ impl<'f> Declared<'f> {
         };
         let form = match kept {
             Some(packed) => Form::Packed(packed),
-            None => Form::Read(super::scan::names_of(file)?),
+            None => Form::Read(super::scan::names_of(file.text())?),
         };
         Ok(Declared { file, form })
     }
@@ -214,7 +214,7 @@ impl<'f> Declared<'f> {
                 return Ok(names);
             }
             // Another version wrote them.
-            self.form = Form::Read(super::scan::names_of(self.file)?);
+            self.form = Form::Read(super::scan::names_of(self.file.text())?);
         }
         if let Form::Read(read) = &self.form {
             read.iter()

@@ -14,9 +14,9 @@ use row_formats::{Columns, Csv, Ndjson, RowFormat, Text};
 use trace_kinds::Decoder;
 use trace_kinds::dft::{DftDecoder, Names};
 
-use super::{BuildOptions, Built, DftSet};
-use crate::beside::{sidecar_path, write_sidecar};
-use crate::indexing::{Indexed, Update};
+use super::DftSet;
+use crate::indexing::{self, BuildOptions, Built, Indexed, Update, write_sidecar};
+use crate::sidecar_file::sidecar_path;
 use crate::{Limits, ReadError, Report, Request, Scratch, count, group_by, write_rows};
 
 mod columns;
@@ -27,11 +27,11 @@ mod summaries;
 mod updates;
 
 fn build(path: &Path, options: &BuildOptions) -> Result<Built, ReadError> {
-    super::build(path, options, &mut Scratch::default())
+    indexing::build(path, options, &mut Scratch::default())
 }
 
 fn update_sidecar(path: &Path, options: &BuildOptions, anew: bool) -> Result<Indexed, ReadError> {
-    super::update_sidecar(path, options, anew, &mut Scratch::default())
+    indexing::update_sidecar(path, options, anew, &mut Scratch::default())
 }
 
 /// Small enough that every file has many chunks and entries.

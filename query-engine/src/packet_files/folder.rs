@@ -9,23 +9,23 @@ use storage_format::Kind;
 use trace_kinds::StreamContext;
 
 use super::facts::{PacketAt, Stamp};
-use super::kept::Kept;
+use super::packet_index::Kept;
 use super::source::PacketFile;
 use super::{choose, is_io_trace_file};
 use crate::ReadError;
 use crate::source::ChunkSource;
 
 /// A file of packets in a folder.
-pub(super) struct StreamPart {
-    pub(super) path: PathBuf,
-    pub(super) kind: Kind,
-    pub(super) context: StreamContext,
-    pub(super) stamp: Stamp,
-    pub(super) packets: Vec<PacketAt>,
+pub(crate) struct StreamPart {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+    pub(crate) context: StreamContext,
+    pub(crate) stamp: Stamp,
+    pub(crate) packets: Vec<PacketAt>,
 }
 
 /// The traces in and below a folder.
-pub(super) fn traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+pub(crate) fn traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let traces = find_traces(path)?;
     match traces.is_empty() {
         false => Ok(traces),
@@ -37,7 +37,7 @@ pub(super) fn traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
 }
 
 /// Opens the traces in and below a folder, a source a file of packets.
-pub(super) fn open(
+pub(crate) fn open(
     path: &Path,
     use_sidecars: bool,
     sources: &mut Vec<Box<dyn ChunkSource>>,
@@ -117,7 +117,7 @@ fn context_of(parts: &FolderParts) -> StreamContext {
 }
 
 /// The files of a trace in the order of its streams, with the packets that are read of each.
-pub(super) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadError> {
+pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadError> {
     let context = context_of(&parts);
     let (metadata, folder) = (parts.metadata_checksum, parts.checksum());
     let trace = parts.find_packets()?;

@@ -6,14 +6,12 @@
 //! | what a path is, and opening it for a query | here, [`folder`] |
 //! | packets of which the places are known, as a source | [`source`] |
 //! | a RocksDB trace without an index, as a source | [`rocksdb`] |
-//! | what a sidecar keeps besides its index, and whether it is used | [`facts`], [`kept`] |
-//! | making sidecars | [`build`] |
+//! | what a sidecar keeps besides its index, and whether it is used | [`facts`], [`packet_index`] |
 
-mod build;
 pub(crate) mod facts;
-mod folder;
-mod kept;
-mod rocksdb;
+pub(crate) mod folder;
+pub(crate) mod packet_index;
+pub(crate) mod rocksdb;
 mod source;
 
 #[cfg(test)]
@@ -31,13 +29,11 @@ use trace_kinds::io_trace::{PREAMBLE_BYTES, is_io_trace, packet_bytes};
 use trace_kinds::rocksdb::{HEADER_BYTES, is_trace};
 
 use self::facts::{PacketAt, Stamp};
-use self::kept::{Kept, unused};
+use self::packet_index::{Kept, unused};
 use self::source::PacketFile;
 use crate::dft::DftSet;
 use crate::source::ChunkSource;
 use crate::{ReadError, Request};
-
-pub(crate) use build::{PacketInput, inputs, update_packets};
 
 /// What a path is, as far as its first bytes tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +118,7 @@ fn open_io_trace(path: &Path, use_sidecars: bool) -> Result<PacketFile, ReadErro
 }
 
 /// The stamp of a file that is a trace of its own.
-const ALONE: Stamp = Stamp {
+pub(crate) const ALONE: Stamp = Stamp {
     metadata: 0,
     folder: 0,
     place: 0,
@@ -166,7 +162,7 @@ fn is_io_trace_file(path: &Path) -> Result<bool, ReadError> {
 
 /// The packets of such a stream. What is behind the last whole one is a packet as well: a crash cut
 /// it, and it is read up to the cut.
-fn io_trace_packets(path: &Path) -> Result<Vec<PacketAt>, ReadError> {
+pub(crate) fn io_trace_packets(path: &Path) -> Result<Vec<PacketAt>, ReadError> {
     let failed = |error| ReadError::fetch(path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();

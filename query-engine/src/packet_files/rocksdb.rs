@@ -9,7 +9,7 @@ use storage_format::Kind;
 use trace_kinds::rocksdb::{PacketReader, TraceKind};
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
-use super::kept::{Kept, unused};
+use super::packet_index::{Kept, unused};
 use super::source::{PacketFile, localize, origin};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 use crate::stored::PacketEvents;
@@ -17,10 +17,10 @@ use crate::{Evidence, ReadError};
 
 /// Bytes of a RocksDB trace that are decoded at once. What is damaged ends such a packet and not
 /// the trace, so those of an index are the same.
-pub(super) const PACKET_BYTES: usize = 64 << 10;
+pub(crate) const PACKET_BYTES: usize = 64 << 10;
 
 /// Opens a RocksDB trace with the sidecar beside it, if there is one that is used.
-pub(super) fn open(path: &Path, use_sidecars: bool) -> Result<Box<dyn ChunkSource>, ReadError> {
+pub(crate) fn open(path: &Path, use_sidecars: bool) -> Result<Box<dyn ChunkSource>, ReadError> {
     let kept = match use_sidecars {
         true => Kept::open(path),
         false => Ok(None),
@@ -42,7 +42,7 @@ fn is_rocksdb(kind: Kind) -> bool {
 }
 
 /// The kind of a RocksDB trace. The header is the same for both kinds; the first record tells.
-pub(super) fn kind_of(path: &Path) -> Result<Kind, ReadError> {
+pub(crate) fn kind_of(path: &Path) -> Result<Kind, ReadError> {
     let file = File::open(path);
     let file = file.map_err(|error| ReadError::fetch(path.display().to_string(), error))?;
     let mut reader = PacketReader::new(file, PACKET_BYTES);

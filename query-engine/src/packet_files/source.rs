@@ -10,8 +10,8 @@ use trace_kinds::rocksdb::TraceHeader;
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::facts::PacketAt;
-use super::kept::Kept;
-use crate::sidecar::OpenSidecar;
+use super::packet_index::Kept;
+use crate::open_sidecar::OpenSidecar;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
 use crate::stored::{PacketEvents, answer_origin};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
@@ -21,7 +21,7 @@ const TASK_BYTES: u64 = 4 << 20;
 
 /// A file of which it is known where its packets lie: a stream of a CTF folder or of a trace of a
 /// server's own I/O, or any file that was indexed.
-pub(super) struct PacketFile {
+pub(crate) struct PacketFile {
     fetch: Arc<dyn Fetch>,
     kind: Kind,
     context: StreamContext,
@@ -41,7 +41,7 @@ enum ReadBy {
 
 impl PacketFile {
     /// A file without an index; `unused` says why one that is there is not used.
-    pub(super) fn plain(
+    pub(crate) fn plain(
         path: &Path,
         kind: Kind,
         context: StreamContext,
@@ -67,7 +67,7 @@ impl PacketFile {
     }
 
     /// A file with the index that was kept of it.
-    pub(super) fn indexed(
+    pub(crate) fn indexed(
         path: &Path,
         context: StreamContext,
         kept: Kept,
@@ -137,14 +137,14 @@ impl PacketFile {
 }
 
 /// Where events of files come from.
-pub(super) fn origin(kind: Kind) -> Origin {
+pub(crate) fn origin(kind: Kind) -> Origin {
     Origin {
         kind: kind.as_str(),
         ..Origin::default()
     }
 }
 
-pub(super) fn localize(filter: &Filter, origin: &Origin) -> LocalFilter {
+pub(crate) fn localize(filter: &Filter, origin: &Origin) -> LocalFilter {
     let filter = answer_origin(filter, origin);
     LocalFilter {
         evaluate: filter.clone(),

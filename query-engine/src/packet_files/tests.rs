@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use trace_kinds::io_trace::{Anchor, Begin, Encoder};
 
 use super::open_paths;
-use crate::beside::sidecar_path;
+use crate::sidecar_file::sidecar_path;
 use crate::{
     IndexOptions, Limits, Report, Request, Scratch, Update, count, group_by, index_files,
     write_rows,

@@ -14,7 +14,7 @@ const WINDOW_BYTES: u64 = 4 << 20;
 
 /// Expands packets, in space that it keeps.
 #[derive(Default)]
-pub(super) struct Expander {
+pub(crate) struct Expander {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
     raw: Vec<u8>,
 }
@@ -50,22 +50,22 @@ impl Expander {
 }
 
 /// What is shown each packet with the header of its frame and the offset of that.
-pub(super) type EachPacket<'f> =
+pub(crate) type EachPacket<'f> =
     dyn FnMut(&FrameHeader, u64, &[u8]) -> Result<ControlFlow<()>, ReadError> + 'f;
 
 /// Reads the frames of one leaf.
-pub(super) struct Frames<'l> {
-    pub(super) leaf: &'l Leaf,
-    pub(super) data: &'l dyn Fetch,
-    pub(super) expander: Expander,
+pub(crate) struct Frames<'l> {
+    pub(crate) leaf: &'l Leaf,
+    pub(crate) data: &'l dyn Fetch,
+    pub(crate) expander: Expander,
     /// Bytes fetched so far.
-    pub(super) fetched_bytes: u64,
+    pub(crate) fetched_bytes: u64,
     /// CRC32C of the frames of the runs read so far, behind what it was set to.
-    pub(super) checksum: u32,
+    pub(crate) checksum: u32,
 }
 
 impl<'l> Frames<'l> {
-    pub(super) fn new(leaf: &'l Leaf, data: &'l dyn Fetch) -> Frames<'l> {
+    pub(crate) fn new(leaf: &'l Leaf, data: &'l dyn Fetch) -> Frames<'l> {
         Frames {
             leaf,
             data,
@@ -76,7 +76,7 @@ impl<'l> Frames<'l> {
     }
 
     /// Fetches ranges of whole frames at once and gives their packets.
-    pub(super) fn read_ranges(
+    pub(crate) fn read_ranges(
         &mut self,
         ranges: &[Range<u64>],
         each: &mut EachPacket<'_>,
@@ -95,7 +95,7 @@ impl<'l> Frames<'l> {
     }
 
     /// Gives the packets of a run of any length, a window of it in memory at a time.
-    pub(super) fn read_run(
+    pub(crate) fn read_run(
         &mut self,
         run: Range<u64>,
         each: &mut EachPacket<'_>,

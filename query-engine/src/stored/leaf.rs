@@ -13,7 +13,7 @@ use super::localize::answer_origin;
 use super::packets::PacketEvents;
 use super::times;
 use super::{Leaf, StoredLeaf};
-use crate::sidecar::OpenSidecar;
+use crate::open_sidecar::OpenSidecar;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
 use crate::{Evidence, Fetch, ReadError};
 
@@ -142,13 +142,24 @@ impl LeafSource {
 }
 
 /// Where the events of a leaf came from.
-pub(super) fn origin_of(leaf: &Leaf) -> Origin {
+pub(crate) fn origin_of(leaf: &Leaf) -> Origin {
     Origin {
         agent: Some(leaf.path.agent.to_string()),
         stream: Some(leaf.path.stream.to_string()),
         storage: Some(leaf.storage_name.clone()),
         kind: leaf.path.kind.as_str(),
     }
+}
+
+/// A stream, for messages.
+pub(crate) fn place_of(origin: &Origin) -> String {
+    let word = |word: &Option<String>| word.clone().unwrap_or_default();
+    format!(
+        "stream {} of agent {} in storage {}",
+        word(&origin.stream),
+        word(&origin.agent),
+        word(&origin.storage)
+    )
 }
 
 /// The bytes of chunks, neighbours as one range.

@@ -7,12 +7,11 @@
 //! that their events are at other times.
 
 pub(crate) mod attachment;
-mod build;
-mod frames;
-mod leaf;
+pub(crate) mod frames;
+pub(crate) mod leaf;
 mod localize;
 mod packets;
-mod set;
+pub(crate) mod set;
 mod times;
 
 #[cfg(test)]
@@ -30,7 +29,6 @@ use crate::Fetch;
 pub(crate) use localize::answer_origin;
 pub(crate) use packets::PacketEvents;
 
-pub use build::{IndexedLeaf, LeafIndexOptions, index_leaf};
 pub use leaf::LeafSource;
 pub use set::{LeafRanges, StorageSet};
 pub use times::PacketTimes;

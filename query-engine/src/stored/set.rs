@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use chunk_index::{FilterCache, Index, Sidecar};
+use chunk_index::{FilterCache, Index};
 use query_language::{BareUnit, FieldPath, FieldTable, Filter};
 use storage_format::{AgentId, Kind, LeafId, StorageId, StreamId, TimeBasis};
 use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
@@ -12,24 +12,24 @@ use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
 use super::attachment::{self, LeafFacts};
 use super::frames::Frames;
-use super::leaf::{LeafSource, origin_of};
-use super::{IndexedLeaf, Leaf, LeafIndexOptions, StoredLeaf, build, index_leaf, times};
+use super::leaf::{LeafSource, origin_of, place_of};
+use super::{Leaf, StoredLeaf, times};
 use crate::dft::{asks_for_names, attachment as names};
-use crate::sidecar::OpenSidecar;
+use crate::open_sidecar::OpenSidecar;
 use crate::{ChunkSource, ReadError, Request};
 
 /// The leaves of one or more storages, opened for one query.
 pub struct StorageSet {
-    leaves: Vec<OpenLeaf>,
+    pub(crate) leaves: Vec<OpenLeaf>,
     left_out: Vec<String>,
     cache: Option<Arc<FilterCache>>,
 }
 
-struct OpenLeaf {
-    stored: StoredLeaf,
+pub(crate) struct OpenLeaf {
+    pub(crate) stored: StoredLeaf,
     sidecar: Option<Arc<OpenSidecar>>,
     unused: Option<String>,
-    context: StreamContext,
+    pub(crate) context: StreamContext,
 }
 
 /// Parts of a data file.
@@ -136,29 +136,6 @@ impl StorageSet {
             let leaf = &open.stored.leaf;
             (leaf, leaf.length - open.covered())
         })
-    }
-
-    /// The index of the leaf with this place in [`StorageSet::leaves`], complete: from the one
-    /// that is there, as far as it goes. `None` for kinds without events.
-    ///
-    /// # Errors
-    ///
-    /// As [`index_leaf`].
-    pub fn index(
-        &self,
-        place: usize,
-        options: &LeafIndexOptions,
-        goes_on: &dyn Fn() -> bool,
-    ) -> Result<Option<IndexedLeaf>, ReadError> {
-        let Some(open) = self.leaves.get(place) else {
-            return Ok(None);
-        };
-        // One that cannot be read is made anew.
-        let old = open.stored.sidecar.as_ref().and_then(|(fetch, length)| {
-            let bytes = fetch.fetch_one(0..*length).ok()?;
-            index_of(&open.stored, open.context.unit, &bytes)
-        });
-        index_leaf(&open.stored, &open.context, old, options, goes_on)
     }
 
     /// The leaves as sources of the engine, with what hashes stand for where the query or its rows
@@ -275,7 +252,7 @@ fn undecodable(stored: &StoredLeaf) -> Option<String> {
     };
     Some(format!(
         "{} is left out: {reason}",
-        build::place_of(&origin_of(&stored.leaf))
+        place_of(&origin_of(&stored.leaf))
     ))
 }
 
@@ -312,7 +289,11 @@ fn reason_of(error: &ReadError) -> String {
 }
 
 /// Whether an index is one of this leaf as it is now.
-fn belongs(stored: &StoredLeaf, index: &Index, facts: &LeafFacts) -> Result<(), &'static str> {
+pub(crate) fn belongs(
+    stored: &StoredLeaf,
+    index: &Index,
+    facts: &LeafFacts,
+) -> Result<(), &'static str> {
     let leaf = &stored.leaf;
     let covered = index.identity();
     if (facts.storage, facts.leaf) != (leaf.storage, leaf.leaf) {
@@ -337,24 +318,6 @@ fn belongs(stored: &StoredLeaf, index: &Index, facts: &LeafFacts) -> Result<(), 
         true => Ok(()),
         false => Err("a chunk lies outside of what it covers"),
     }
-}
-
-/// The whole index in `bytes`, to be gone on with, when it belongs to the leaf as far as it covers
-/// it.
-fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> {
-    let index = Sidecar::read(bytes).ok()?;
-    let facts = attachment::decode(index.attachment(attachment::FACTS)?)?;
-    // What it covers may have become longer since.
-    let leaf = Leaf {
-        checksum: None,
-        ..stored.leaf.clone()
-    };
-    let growing = StoredLeaf {
-        leaf,
-        ..stored.clone()
-    };
-    let same = facts.unit == unit && belongs(&growing, &index, &facts).is_ok();
-    same.then_some(index)
 }
 
 /// Bytes at the start of a stream in whose packets its unit is looked for, as in files.

@@ -15,7 +15,7 @@ use storage_format::frame::{Facts, FrameHeader, FrameLocation};
 use storage_format::{Codec, Kind, LeafId, LeafType, StorageId, StreamPosition};
 
 use super::*;
-use crate::{ChunkSource, Limits, Report, Request, count, group_by, write_rows};
+use crate::{ChunkSource, LeafIndexOptions, Limits, Report, Request, count, group_by, write_rows};
 
 mod times;
 

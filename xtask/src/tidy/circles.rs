@@ -22,7 +22,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("io-analysis", 4),
     ("io-trace", 7),
     ("migrations", 2),
-    ("query-engine", 13),
     ("recording", 4),
     ("storage-format", 3),
     ("trace-kinds", 2),

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use chunk_index::{ChunkSummary, Index, IndexConfig, Work};
 
-use super::build::{BuildOptions, Built, pass};
-use super::columns::{columns_of, remove_columns};
+use super::columns::remove_columns;
+use super::dft_file::{BuildOptions, Built, build, pass};
+use super::sidecar_writer::write_sidecar;
+use super::update::{Indexed, Update, summary};
 use crate::ReadError;
-use crate::beside::{usable, write_sidecar};
-use crate::indexing::{Indexed, Update, summary};
+use crate::dft::columns_of;
+use crate::sidecar_file::usable;
 use crate::source::Scratch;
 
 /// Makes the sidecar of the DFTracer file at `path` have what `options` ask for: not at all when it
@@ -55,7 +57,7 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
         fault,
         columns,
         ..
-    } = super::build::build(path, options, scratch)?;
+    } = build(path, options, scratch)?;
     let columns_bytes = match columns {
         Some(columns) => Some(columns.keep(path)?),
         None => {

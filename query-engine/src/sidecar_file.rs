@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use chunk_index::{Identity, Index, Sidecar};
 
-use crate::sidecar::OpenSidecar;
+use crate::open_sidecar::OpenSidecar;
 use crate::{LocalFile, ReadError};
 
 /// Where the sidecar of `path` lies: in a folder with a file `metadata` hidden, because readers of
@@ -65,44 +65,11 @@ fn checksum(path: &Path) -> io::Result<u32> {
     }
 }
 
-/// Writes the sidecar of `path`, whole or not at all: into a file beside it that is then renamed.
-///
-/// # Errors
-///
-/// When it cannot be written.
-pub fn write_sidecar(path: &Path, index: &Index) -> Result<u64, ReadError> {
-    let target = sidecar_path(path);
-    let place = target.display().to_string();
-    let bytes = index.encode().map_err(|source| ReadError::Sidecar {
-        place: place.clone(),
-        source,
-    })?;
-    let write = || {
-        // Two who index one file at once write two files; the last rename wins, both are right.
-        let mut file = temporary(path, ".idx.tmp")?;
-        file.write_all(&bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(&target).map_err(|error| error.error)?;
-        File::open(folder_of(path))?.sync_all()
-    };
-    write().map_err(|error| ReadError::fetch(&*place, error))?;
-    Ok(bytes.len() as u64)
-}
-
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
-}
-
-/// A file in the folder of `path` that goes away unless it gets a name.
-pub(crate) fn temporary(path: &Path, suffix: &str) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".tracehold-")
-        .suffix(suffix)
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder_of(path))
 }
 
 /// Why a sidecar is not used.
@@ -155,45 +122,4 @@ pub(crate) fn usable(path: &Path) -> Option<(Index, u64)> {
         found.is_ok_and(|found| index.identity().check(&found).is_ok())
     };
     (same(false) || same(true)).then_some((index, bytes.len() as u64))
-}
-
-/// A file whose checksum is made while it is read.
-pub(crate) struct Checked {
-    file: File,
-    modified: Option<i64>,
-    checksum: u32,
-    len: u64,
-}
-
-impl Checked {
-    /// Opens `path`.
-    pub(crate) fn open(path: &Path) -> io::Result<Checked> {
-        let file = File::open(path)?;
-        Ok(Checked {
-            // What is written from here on makes the index one of another file.
-            modified: modified(&file.metadata()?),
-            file,
-            checksum: 0,
-            len: 0,
-        })
-    }
-
-    /// By what the file is known, once all that is left of it was read.
-    pub(crate) fn finish(mut self) -> io::Result<Identity> {
-        io::copy(&mut self, &mut io::sink())?;
-        Ok(Identity {
-            length: self.len,
-            modified: self.modified,
-            checksum: Some(u64::from(self.checksum)),
-        })
-    }
-}
-
-impl Read for Checked {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(room)?;
-        self.checksum = crc32c::crc32c_append(self.checksum, &room[..read]);
-        self.len += read as u64;
-        Ok(read)
-    }
 }

@@ -5,7 +5,7 @@ use query_language::FieldPath;
 
 use super::attachment::{self, FileFacts};
 use crate::ReadError;
-use crate::sidecar::OpenSidecar;
+use crate::open_sidecar::OpenSidecar;
 
 /// What the hashes of a file stand for, as its sidecar has it.
 pub(super) struct PackedNames {

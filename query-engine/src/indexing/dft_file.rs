@@ -16,10 +16,10 @@ use trace_kinds::dft::{
 use trace_kinds::gzip::{Entry, ScanOptions, TextSink};
 use trace_kinds::{Decoded, Event};
 
-use super::attachment::{self, FileFacts};
 use super::columns::{BuiltColumns, ColumnsSink};
-use super::head::head_of;
-use crate::beside::Checked;
+use super::sidecar_writer::Checked;
+use crate::dft::attachment::{self, FileFacts};
+use crate::dft::head_of;
 use crate::source::Scratch;
 use crate::{LocalFile, ReadError};
 

@@ -8,12 +8,12 @@ use io_trace::{Access, Block as Told, BlockType, FileTag, Guard, Operation, Star
 use crate::fetch::TracedFile;
 
 /// Tells of look-ups in one file, on one thread; nothing while no I/O is traced.
-pub(crate) struct LookUps<'t> {
+pub(crate) struct Lookups<'t> {
     tag: Option<&'t FileTag>,
     _inside: Option<Guard>,
 }
 
-impl<'t> LookUps<'t> {
+impl<'t> Lookups<'t> {
     pub(crate) fn of(file: Option<&'t TracedFile>) -> Self {
         Self {
             tag: file.map(|file| &file.tag),

@@ -11,16 +11,18 @@ use storage_format::Kind;
 use trace_kinds::rocksdb::{self, PacketReader, TraceHeader};
 use trace_kinds::{Decoded, StreamContext};
 
-use super::facts::{FACTS, Facts, PACKETS, PacketAt, Stamp, encode_facts, encode_packets};
-use super::folder::{stream_parts, traces};
-use super::kept::Whole;
-use super::rocksdb::{PACKET_BYTES, kind_of};
-use super::{ALONE, Form, io_trace_packets};
+use super::chunker::Chunker;
+use super::leaf::LeafIndexOptions;
+use super::sidecar_writer::{Checked, write_sidecar};
+use super::update::{Indexed, Update, summary};
 use crate::ReadError;
-use crate::beside::{Checked, write_sidecar};
-use crate::chunker::Chunker;
-use crate::indexing::{Indexed, Update, summary};
-use crate::stored::LeafIndexOptions;
+use crate::packet_files::facts::{
+    FACTS, Facts, PACKETS, PacketAt, Stamp, encode_facts, encode_packets,
+};
+use crate::packet_files::folder::{stream_parts, traces};
+use crate::packet_files::packet_index::Whole;
+use crate::packet_files::rocksdb::{PACKET_BYTES, kind_of};
+use crate::packet_files::{ALONE, Form, io_trace_packets};
 
 /// What is known of a file of packets before it is indexed.
 pub(crate) struct PacketInput {

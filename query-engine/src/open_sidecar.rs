@@ -9,7 +9,7 @@ use io_trace::BlockType;
 use query_language::FieldPath;
 
 use crate::fetch::InMemory;
-use crate::look_up::{LookUps, told};
+use crate::lookups::{Lookups, told};
 use crate::{Fetch, ReadError};
 
 /// A sidecar that belongs to its file, opened as far as every query needs it.
@@ -112,14 +112,14 @@ impl OpenSidecar {
     ) -> Result<T, ReadError> {
         let place = self.fetch.place();
         let traced = self.fetch.traced();
-        let look_ups = LookUps::of(traced.as_ref());
-        let (started, range) = (look_ups.begin(), block.range());
+        let lookups = Lookups::of(traced.as_ref());
+        let (started, range) = (lookups.begin(), block.range());
         let parts = self.fetch.fetch_parts(std::slice::from_ref(&range));
         let part = parts.and_then(|mut parts| parts.pop().ok_or_else(ended));
         let part = part.map_err(|error| ReadError::fetch(&*place, error))?;
         let unpacked =
             unpack(block, &part.bytes).map_err(|source| ReadError::Sidecar { place, source })?;
-        look_ups.end(started, &range, part.was_cached, |tag| {
+        lookups.end(started, &range, part.was_cached, |tag| {
             told(tag, &self.footer, block, true)
         });
         Ok(unpacked)
@@ -130,12 +130,12 @@ impl OpenSidecar {
 /// memory.
 fn fetch_tail(fetch: &dyn Fetch, range: Range<u64>) -> io::Result<(Vec<u8>, Option<bool>)> {
     let traced = fetch.traced();
-    let look_ups = LookUps::of(traced.as_ref());
-    let started = look_ups.begin();
+    let lookups = Lookups::of(traced.as_ref());
+    let started = lookups.begin();
     let mut parts = fetch.fetch_parts(std::slice::from_ref(&range))?;
     let part = parts.pop().ok_or_else(ended)?;
     let size = range.end - range.start;
-    look_ups.end(started, &range, part.was_cached, |tag| {
+    lookups.end(started, &range, part.was_cached, |tag| {
         io_trace::Block::of(tag, BlockType::Index, size)
     });
     Ok((part.bytes, part.was_cached))

@@ -5,20 +5,20 @@ use std::path::Path;
 use chunk_index::Index;
 
 use super::facts::{FACTS, Facts, PACKETS, PacketAt, decode_facts, decode_packets};
-use crate::beside::{Unusable, sidecar_path, usable};
-use crate::sidecar::OpenSidecar;
+use crate::open_sidecar::OpenSidecar;
+use crate::sidecar_file::{Unusable, sidecar_path, usable};
 
 /// A sidecar that belongs to its file, and what it says of that.
-pub(super) struct Kept {
-    pub(super) sidecar: OpenSidecar,
-    pub(super) facts: Facts,
-    pub(super) packets: Vec<PacketAt>,
+pub(crate) struct Kept {
+    pub(crate) sidecar: OpenSidecar,
+    pub(crate) facts: Facts,
+    pub(crate) packets: Vec<PacketAt>,
 }
 
 impl Kept {
     /// The sidecar of `path`: `None` where there is none, and why it is not used when it is damaged
     /// or another file's.
-    pub(super) fn open(path: &Path) -> Result<Option<Kept>, String> {
+    pub(crate) fn open(path: &Path) -> Result<Option<Kept>, String> {
         let sidecar = match OpenSidecar::open(path) {
             Ok(sidecar) => sidecar,
             Err(Unusable::Missing) => return Ok(None),
@@ -46,21 +46,21 @@ impl Kept {
 }
 
 /// Why the sidecar of `path` is not used.
-pub(super) fn unused(path: &Path, reason: &str) -> String {
+pub(crate) fn unused(path: &Path, reason: &str) -> String {
     format!("{}: {reason}", sidecar_path(path).display())
 }
 
 /// The whole index of `path`, to be gone on with.
-pub(super) struct Whole {
-    pub(super) index: Index,
-    pub(super) sidecar_bytes: u64,
-    pub(super) facts: Facts,
-    pub(super) packets: Vec<PacketAt>,
+pub(crate) struct Whole {
+    pub(crate) index: Index,
+    pub(crate) sidecar_bytes: u64,
+    pub(crate) facts: Facts,
+    pub(crate) packets: Vec<PacketAt>,
 }
 
 impl Whole {
     /// The index in the sidecar of `path` when it belongs to the file.
-    pub(super) fn read(path: &Path) -> Option<Whole> {
+    pub(crate) fn read(path: &Path) -> Option<Whole> {
         let (index, sidecar_bytes) = usable(path)?;
         let facts = decode_facts(index.attachment(FACTS)?)?;
         let length = index.identity().length;

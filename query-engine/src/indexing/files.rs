@@ -3,14 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use chunk_index::Index;
 use query_language::FieldPath;
 
+use super::dft_file::BuildOptions;
+use super::dft_sidecar::update_sidecar;
+use super::leaf::LeafIndexOptions;
+use super::packet_file::{PacketInput, inputs, update_packets};
+use super::update::Indexed;
 use crate::ReadError;
-use crate::dft::{BuildOptions, update_sidecar};
-use crate::packet_files::{PacketInput, inputs, update_packets};
 use crate::source::Scratch;
-use crate::stored::LeafIndexOptions;
 
 /// Bytes of packets of a chunk: finer than of text, because any packet can be entered.
 const PACKET_CHUNK_BYTES: u64 = 512 << 10;
@@ -35,40 +36,6 @@ pub struct IndexFile {
     path: PathBuf,
     /// `None` for DFTracer files.
     packets: Option<PacketInput>,
-}
-
-/// What was done for a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Update {
-    /// The sidecar has all that is asked for.
-    Fresh,
-    /// These dimensions were added; the rest was kept.
-    Extended(Vec<String>),
-    /// The sidecar was made anew.
-    Built,
-}
-
-/// A file whose sidecar is up to date.
-#[derive(Debug)]
-pub struct Indexed {
-    /// What was done.
-    pub update: Update,
-    /// Chunks of the file.
-    pub chunks: usize,
-    /// Events of the file.
-    pub events: u64,
-    /// Lines and records that cannot be read; `None` when the file was not read.
-    pub broken: Option<u64>,
-    /// Bytes of text or of packets.
-    pub text_bytes: u64,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// Bytes of the sidecar.
-    pub sidecar_bytes: u64,
-    /// Bytes of the columns beside it, where they were asked for.
-    pub columns_bytes: Option<u64>,
-    /// Where and why the file cannot be read to its end, when it was read.
-    pub fault: Option<String>,
 }
 
 /// The files behind `path`: the file itself, or of a folder the files of packets of all CTF traces
@@ -136,23 +103,5 @@ impl IndexFile {
             fields: options.fields.clone(),
         };
         update_packets(&self.path, input, &build, options.anew)
-    }
-}
-
-/// What an index tells of its file.
-pub(crate) fn summary(update: Update, index: &Index, sidecar_bytes: u64) -> Indexed {
-    let chunks = index.chunks();
-    Indexed {
-        update,
-        chunks: chunks.len(),
-        events: chunks.iter().map(|chunk| chunk.events).sum(),
-        broken: None,
-        text_bytes: chunks
-            .last()
-            .map_or(0, |chunk| chunk.raw_offset + chunk.raw_length),
-        file_bytes: index.identity().length,
-        sidecar_bytes,
-        columns_bytes: None,
-        fault: None,
     }
 }

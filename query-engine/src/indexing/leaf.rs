@@ -2,19 +2,21 @@
 
 use std::ops::ControlFlow;
 
-use chunk_index::{Identity, Index, IndexConfig, Work};
+use chunk_index::{Identity, Index, IndexConfig, Sidecar, Work};
 use storage_format::checksum::crc32c;
 use storage_format::frame::FrameHeader;
 use storage_format::{Kind, data_file};
-use trace_kinds::dft::HashNames;
-use trace_kinds::{Decoded, Origin, StreamContext, dimensions};
+use trace_kinds::dft::{HashNames, TimeUnit};
+use trace_kinds::{Decoded, StreamContext, dimensions};
 
-use super::attachment::{self, LeafFacts};
-use super::frames::Frames;
-use super::{Leaf, StoredLeaf, leaf};
+use super::chunker::Chunker;
 use crate::ReadError;
-use crate::chunker::Chunker;
 use crate::dft::attachment as names;
+use crate::stored::attachment::{self, LeafFacts};
+use crate::stored::frames::Frames;
+use crate::stored::leaf::{origin_of, place_of};
+use crate::stored::set::belongs;
+use crate::stored::{Leaf, StorageSet, StoredLeaf};
 
 /// How leaves are indexed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +133,7 @@ impl Build {
         let raw_offset = last.map_or(0, |chunk| chunk.raw_offset + chunk.raw_length);
         let chunker = Chunker::new(leaf.path.kind, context, config, chunk_bytes, raw_offset);
         let chunker = chunker.map_err(|source| ReadError::Decode {
-            place: place_of(&leaf::origin_of(leaf)),
+            place: place_of(&origin_of(leaf)),
             source,
         })?;
         Ok(chunker.map(|chunker| Build {
@@ -183,13 +185,45 @@ impl Build {
     }
 }
 
-/// A stream, for messages.
-pub(super) fn place_of(origin: &Origin) -> String {
-    let word = |word: &Option<String>| word.clone().unwrap_or_default();
-    format!(
-        "stream {} of agent {} in storage {}",
-        word(&origin.stream),
-        word(&origin.agent),
-        word(&origin.storage)
-    )
+impl StorageSet {
+    /// The index of the leaf with this place in [`StorageSet::leaves`], complete: from the one
+    /// that is there, as far as it goes. `None` for kinds without events.
+    ///
+    /// # Errors
+    ///
+    /// As [`index_leaf`].
+    pub fn index(
+        &self,
+        place: usize,
+        options: &LeafIndexOptions,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<IndexedLeaf>, ReadError> {
+        let Some(open) = self.leaves.get(place) else {
+            return Ok(None);
+        };
+        // One that cannot be read is made anew.
+        let old = open.stored.sidecar.as_ref().and_then(|(fetch, length)| {
+            let bytes = fetch.fetch_one(0..*length).ok()?;
+            index_of(&open.stored, open.context.unit, &bytes)
+        });
+        index_leaf(&open.stored, &open.context, old, options, goes_on)
+    }
+}
+
+/// The whole index in `bytes`, to be gone on with, when it belongs to the leaf as far as it covers
+/// it.
+fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> {
+    let index = Sidecar::read(bytes).ok()?;
+    let facts = attachment::decode(index.attachment(attachment::FACTS)?)?;
+    // What it covers may have become longer since.
+    let leaf = Leaf {
+        checksum: None,
+        ..stored.leaf.clone()
+    };
+    let growing = StoredLeaf {
+        leaf,
+        ..stored.clone()
+    };
+    let same = facts.unit == unit && belongs(&growing, &index, &facts).is_ok();
+    same.then_some(index)
 }

@@ -1,0 +1,91 @@
+//! Writing the columns of a file next to it while it is indexed.
+
+use std::fs;
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use chunk_index::{Chunk, ChunkColumns, ColumnsWriter, Identity, IndexConfig};
+use tempfile::NamedTempFile;
+
+use super::sidecar_writer::temporary;
+use crate::ReadError;
+use crate::dft::columns_path;
+
+/// The columns of a file while it is indexed.
+pub(super) struct ColumnsSink {
+    writer: ColumnsWriter<BufWriter<NamedTempFile>>,
+    /// The first write that failed; nothing is written behind it.
+    failed: Option<io::Error>,
+    place: String,
+}
+
+impl ColumnsSink {
+    /// Columns of the file at `path` for all that is indexed.
+    pub(super) fn new(path: &Path, config: &IndexConfig) -> Result<ColumnsSink, ReadError> {
+        let place = columns_path(path).display().to_string();
+        let dimensions = config.dimensions().iter().map(|field| field.as_str());
+        let begin = || {
+            let out = BufWriter::new(temporary(path, ".cidx.tmp")?);
+            ColumnsWriter::new(out, dimensions)
+        };
+        Ok(ColumnsSink {
+            writer: begin().map_err(|error| ReadError::fetch(&*place, error))?,
+            failed: None,
+            place,
+        })
+    }
+
+    /// Takes the columns of the next chunk.
+    pub(super) fn chunk(&mut self, chunk: &Chunk, columns: ChunkColumns) {
+        if self.failed.is_none() {
+            self.failed = self.writer.chunk(chunk, columns).err();
+        }
+    }
+
+    /// Ends the columns, which are those of a file of this identity.
+    pub(super) fn finish(self, identity: &Identity) -> Result<BuiltColumns, ReadError> {
+        let end = || {
+            if let Some(error) = self.failed {
+                return Err(error);
+            }
+            let out = self.writer.finish(identity)?;
+            out.into_inner().map_err(|error| error.into_error())
+        };
+        match end() {
+            Ok(file) => Ok(BuiltColumns(file)),
+            Err(error) => Err(ReadError::fetch(self.place, error)),
+        }
+    }
+}
+
+/// Columns that were written and are nowhere yet: they go with this value unless they are kept.
+#[derive(Debug)]
+pub struct BuiltColumns(NamedTempFile);
+
+impl BuiltColumns {
+    /// Puts them beside the file at `path`; gives how many bytes they are.
+    ///
+    /// # Errors
+    ///
+    /// When that fails.
+    pub fn keep(self, path: &Path) -> Result<u64, ReadError> {
+        let target = columns_path(path);
+        let put = || {
+            self.0.as_file().sync_all()?;
+            let file = self.0.persist(&target).map_err(|error| error.error)?;
+            Ok(file.metadata()?.len())
+        };
+        put().map_err(|error| ReadError::fetch(target.display().to_string(), error))
+    }
+}
+
+/// Takes away the columns of `path`, which are of another index than it gets.
+pub(super) fn remove_columns(path: &Path) -> Result<(), ReadError> {
+    let target = columns_path(path);
+    match fs::remove_file(&target) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(ReadError::fetch(target.display().to_string(), error))
+        }
+        _ => Ok(()),
+    }
+}
