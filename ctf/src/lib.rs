@@ -64,20 +64,20 @@
 
 pub mod class;
 mod ctf2;
+mod decoding;
 mod element;
 mod event;
-mod machine;
 mod metadata;
 mod procedure;
 pub mod text;
 mod tsdl;
 pub mod write;
 
+pub use decoding::{DecodeError, DecodeFault};
 pub use element::{Element, ElementReader, ElementText, Field, PacketInfo, Position, StreamInfo};
 pub use event::{
-    Candidate, Datum, Event, EventPosition, EventReader, Fields, Lost, PacketFacts, Plan, Value,
+    Candidate, Datum, Event, EventPosition, EventReader, Fields, Lost, Packet, Plan, Value,
 };
-pub use machine::{DecodeError, DecodeFault};
 pub use metadata::{
     Leniency, MetadataError, MetadataErrorKind, MetadataFrame, MetadataWarning, PacketizedMetadata,
     ParsedMetadata, TextLocation, is_packetized, metadata_text, parse_metadata,

@@ -1,6 +1,6 @@
 //! Collecting the classes of a trace: fields first, then clocks, streams and events.
 
-use super::nested::{children, for_each_child};
+use super::children::{children, for_each_child};
 use super::{
     Attributes, BuildError, ByteOrder, ClockClass, ClockId, Encoding, EnvironmentValue, EventClass,
     FieldClass, FieldId, FieldKind, Identity, MajorVersion, Roles, StreamClass,

@@ -11,19 +11,19 @@
 //! the same slot. Values are stored as the 64 bits of the unsigned or (two's complement) signed
 //! integer, booleans as 0 or 1.
 
-mod build;
+mod assembly;
 mod builder;
+mod children;
 mod clock;
 mod error;
 mod field;
 mod integer;
 mod location;
-mod nested;
-mod resolve;
+mod resolution;
+mod rules;
 mod stream;
 mod trace;
 mod value;
-mod verify;
 
 pub use builder::{FIELD_COUNT_BASE, FIELD_DEPTH_MAX, TraceClassBuilder};
 pub use clock::{ClockClass, ClockOrigin};

@@ -5,7 +5,7 @@ use super::names::{
     BIT_ORDERS, BITS, BLOB_ROLES, BYTE_ORDERS, ENCODINGS, INTEGER, INTEGER_ROLES, KINDS, Kind,
     LENGTH_LOCATION, SCOPES, SELECTOR_LOCATION,
 };
-use super::shape::{self, COMMON, Object};
+use super::object::{self, COMMON, Object};
 use crate::class::{
     ArrayClass, BitMapClass, BlobClass, BoolClass, BuildError, Dependency, DisplayBase, Encoding,
     FieldId, FieldKind, FixedBits, Flag, FloatClass, IntRange, IntegerClass, Length, Location,
@@ -31,7 +31,7 @@ impl Fields {
 
     /// Adds an alias.
     pub(super) fn declare(&mut self, name: &Json, class: FieldId) -> Result<(), BuildError> {
-        let key = shape::string(name)?;
+        let key = object::string(name)?;
         if self.aliases.insert(key.to_owned(), class).is_some() {
             return fault(name.at, format!("duplicate field class alias `{key}`"));
         }
@@ -73,7 +73,7 @@ impl Fields {
             return self.builder.copy_field(*class);
         }
         let object = Object::any(json)?;
-        let kind = shape::choice(object.required("type")?, &KINDS)?;
+        let kind = object::choice(object.required("type")?, &KINDS)?;
         self.class_of(kind, object).map_err(|error| {
             let name = KINDS
                 .iter()
@@ -94,20 +94,20 @@ impl Fields {
                     &[&COMMON, &BITS, &INTEGER, &["roles"]],
                 )?;
                 roles = self::roles(object, &INTEGER_ROLES)?;
-                FieldKind::Unsigned(bits(object)?, integer(object, shape::unsigned)?)
+                FieldKind::Unsigned(bits(object)?, integer(object, object::unsigned)?)
             }
             Kind::Signed => {
                 object.check(&["length", "byte-order"], &[&COMMON, &BITS, &INTEGER])?;
-                FieldKind::Signed(bits(object)?, integer(object, shape::signed)?)
+                FieldKind::Signed(bits(object)?, integer(object, object::signed)?)
             }
             Kind::VariableUnsigned => {
                 object.check(&[], &[&COMMON, &INTEGER, &["roles"]])?;
                 roles = self::roles(object, &INTEGER_ROLES)?;
-                FieldKind::VariableUnsigned(integer(object, shape::unsigned)?)
+                FieldKind::VariableUnsigned(integer(object, object::unsigned)?)
             }
             Kind::VariableSigned => {
                 object.check(&[], &[&COMMON, &INTEGER])?;
-                FieldKind::VariableSigned(integer(object, shape::signed)?)
+                FieldKind::VariableSigned(integer(object, object::signed)?)
             }
             Kind::NullTerminatedString => {
                 object.check(&[], &[&COMMON, &["encoding"]])?;
@@ -261,7 +261,7 @@ fn unique_name<'j>(
     let Some(json) = object.get("name") else {
         return Ok(None);
     };
-    let name = shape::string(json)?;
+    let name = object::string(json)?;
     if names.insert(name) {
         return Ok(Some(name));
     }
@@ -295,7 +295,7 @@ fn bit_map(object: Object<'_>) -> Result<FieldKind, BuildError> {
         return fault(json.at, "expecting at least one flag");
     }
     let flag = |(name, json): &(String, Json)| {
-        let bits = RangeSet::new(named_ranges(name, json, shape::unsigned)?);
+        let bits = RangeSet::new(named_ranges(name, json, object::unsigned)?);
         Ok(Flag {
             name: name.as_str().into(),
             bits,
@@ -306,13 +306,13 @@ fn bit_map(object: Object<'_>) -> Result<FieldKind, BuildError> {
 }
 
 fn bits(object: Object<'_>) -> Result<FixedBits, BuildError> {
-    let length = shape::within(object.required("length")?, 1, 64)?;
-    let byte_order = shape::choice(object.required("byte-order")?, &BYTE_ORDERS)?;
+    let length = object::within(object.required("length")?, 1, 64)?;
+    let byte_order = object::choice(object.required("byte-order")?, &BYTE_ORDERS)?;
     let bit_order = match object.get("bit-order") {
-        Some(json) => shape::choice(json, &BIT_ORDERS)?,
+        Some(json) => object::choice(json, &BIT_ORDERS)?,
         None => byte_order.natural_bit_order(),
     };
-    let alignment = object.get("alignment").map_or(Ok(1), shape::alignment)?;
+    let alignment = object.get("alignment").map_or(Ok(1), object::alignment)?;
     Ok(FixedBits {
         length: length as u8,
         alignment,
@@ -327,7 +327,7 @@ fn integer<T: Copy + Ord>(
 ) -> Result<IntegerClass<T>, BuildError> {
     let base = match object.get("preferred-display-base") {
         None => DisplayBase::Decimal,
-        Some(json) => match shape::unsigned(json)? {
+        Some(json) => match object::unsigned(json)? {
             2 => DisplayBase::Binary,
             8 => DisplayBase::Octal,
             10 => DisplayBase::Decimal,
@@ -356,18 +356,18 @@ fn named_ranges<T: Copy>(
     json: &Json,
     bound: fn(&Json) -> Result<T, BuildError>,
 ) -> Result<Vec<IntRange<T>>, BuildError> {
-    shape::ranges(json, bound)
+    object::ranges(json, bound)
         .map_err(|error| error.within(Subject::Origin(json.at), format!("in `{name}`")))
 }
 
 fn selector_ranges(json: &Json) -> Result<RangeSet<u64>, BuildError> {
-    shape::ranges(json, shape::raw_integer).map(RangeSet::new)
+    object::ranges(json, object::raw_integer).map(RangeSet::new)
 }
 
 fn roles(object: Object<'_>, known: &[(&str, Role)]) -> Result<Roles, BuildError> {
     let mut roles = Roles::NONE;
     for json in object.array("roles")? {
-        roles = roles.with(shape::choice(json, known)?);
+        roles = roles.with(object::choice(json, known)?);
     }
     Ok(roles)
 }
@@ -375,13 +375,13 @@ fn roles(object: Object<'_>, known: &[(&str, Role)]) -> Result<Roles, BuildError
 fn encoding(object: Object<'_>) -> Result<Encoding, BuildError> {
     object
         .get("encoding")
-        .map_or(Ok(Encoding::Utf8), |json| shape::choice(json, &ENCODINGS))
+        .map_or(Ok(Encoding::Utf8), |json| object::choice(json, &ENCODINGS))
 }
 
 fn min_alignment(object: Object<'_>) -> Result<u32, BuildError> {
     object
         .get("minimum-alignment")
-        .map_or(Ok(1), shape::alignment)
+        .map_or(Ok(1), object::alignment)
 }
 
 fn blob(object: Object<'_>) -> Result<FieldKind, BuildError> {
@@ -417,10 +417,10 @@ fn location(json: &Json) -> Result<Location, BuildError> {
     let object = Object::new(json, &["path"], &[&["origin"]])?;
     let scope = object
         .get("origin")
-        .map(|json| shape::choice(json, &SCOPES))
+        .map(|json| object::choice(json, &SCOPES))
         .transpose()?;
     let path_json = object.required("path")?;
-    let steps = shape::array(path_json)?;
+    let steps = object::array(path_json)?;
     let step = |json: &Json| match &json.value {
         JsonValue::Null => Ok(PathStep::Parent),
         JsonValue::String(name) => Ok(PathStep::Member(name.as_str().into())),

@@ -3,7 +3,7 @@
 mod fields;
 mod json;
 mod names;
-mod shape;
+mod object;
 
 use crate::class::{
     BuildError, ClockClass, ClockOrigin, EnvironmentValue, EventClass, FIELD_COUNT_BASE,
@@ -12,7 +12,7 @@ use crate::class::{
 use crate::metadata::error::RECORD_SEPARATOR;
 use fields::Fields;
 use json::{Json, JsonValue, fault};
-use shape::{COMMON, Object};
+use object::{COMMON, Object};
 use uuid::Uuid;
 
 const IDENTITY: [&str; 3] = ["namespace", "name", "uid"];
@@ -85,7 +85,7 @@ struct Parser {
 impl Parser {
     fn fragment(&mut self, json: &Json) -> Result<(), BuildError> {
         let object = Object::any(json)?;
-        let kind = shape::choice(object.required("type")?, &FRAGMENTS)?;
+        let kind = object::choice(object.required("type")?, &FRAGMENTS)?;
         let is_first = std::mem::replace(&mut self.is_first, false);
         if is_first != (kind == Fragment::Preamble) {
             return fault(
@@ -113,14 +113,14 @@ impl Parser {
     fn preamble(&mut self, object: Object<'_>) -> Result<(), BuildError> {
         object.check(&["version"], &[&COMMON, &["uuid"]])?;
         let version = object.required("version")?;
-        if shape::unsigned(version)? != 2 {
+        if object::unsigned(version)? != 2 {
             return fault(version.at, "unsupported version: expecting 2");
         }
         if let Some(json) = object.get("uuid") {
-            let values = shape::array(json)?;
+            let values = object::array(json)?;
             let bytes = values
                 .iter()
-                .map(|value| shape::within(value, 0, 255).map(|v| v as u8));
+                .map(|value| object::within(value, 0, 255).map(|v| v as u8));
             let bytes = bytes.collect::<Result<Vec<u8>, _>>()?;
             let Ok(uuid) = Uuid::from_slice(&bytes) else {
                 return fault(json.at, "expecting 16 bytes");
@@ -132,7 +132,7 @@ impl Parser {
 
     fn alias(&mut self, object: Object<'_>) -> Result<(), BuildError> {
         object.check(&["name", "field-class"], &[&COMMON])?;
-        shape::string(object.required("name")?)?;
+        object::string(object.required("name")?)?;
         let class = self.fields.class(object.required("field-class")?)?;
         self.fields.declare(object.required("name")?, class)
     }
@@ -174,13 +174,13 @@ impl Parser {
         ];
         object.check(&["id", "frequency"], &[&COMMON, &IDENTITY, &optional])?;
         self.trace.get_or_insert(Trace::Implicit);
-        let id = shape::string(object.required("id")?)?;
+        let id = object::string(object.required("id")?)?;
         let mut clock = ClockClass::new(id);
         let identity = object.identity()?;
         clock.namespace = identity.namespace;
         clock.name = identity.name;
         clock.uid = identity.uid;
-        clock.frequency = shape::within(object.required("frequency")?, 1, u64::MAX)?;
+        clock.frequency = object::within(object.required("frequency")?, 1, u64::MAX)?;
         clock.description = object.string("description")?.map(Into::into);
         clock.precision = object.unsigned("precision")?;
         clock.accuracy = object.unsigned("accuracy")?;
@@ -214,7 +214,7 @@ impl Parser {
         }
         let mut stream = StreamClass::new(id);
         if let Some(json) = object.get("default-clock-class-id") {
-            let clock = shape::string(json)?;
+            let clock = object::string(json)?;
             stream.default_clock = self.fields.builder.find_clock(clock);
             if stream.default_clock.is_none() {
                 return fault(json.at, format!("there is no clock class `{clock}`"));
@@ -276,7 +276,7 @@ impl Parser {
 fn environment_entry(json: &Json) -> Result<EnvironmentValue, BuildError> {
     match &json.value {
         JsonValue::String(text) => Ok(EnvironmentValue::String(text.as_str().into())),
-        JsonValue::Integer(_) => shape::signed(json).map(EnvironmentValue::Integer),
+        JsonValue::Integer(_) => object::signed(json).map(EnvironmentValue::Integer),
         _ => fault(json.at, "expecting an integer or a string"),
     }
 }
@@ -298,9 +298,9 @@ fn clock_origin(json: &Json) -> Result<ClockOrigin, BuildError> {
 
 fn clock_offset(clock: &mut ClockClass, json: &Json) -> Result<(), BuildError> {
     let object = Object::new(json, &[], &[&["seconds", "cycles"]])?;
-    clock.offset_seconds = object.get("seconds").map_or(Ok(0), shape::signed)?;
+    clock.offset_seconds = object.get("seconds").map_or(Ok(0), object::signed)?;
     if let Some(json) = object.get("cycles") {
-        clock.offset_cycles = shape::unsigned(json)?;
+        clock.offset_cycles = object::unsigned(json)?;
         if clock.offset_cycles >= clock.frequency {
             return fault(json.at, "the cycles of the offset are a second or more");
         }

@@ -2,7 +2,7 @@
 
 use super::position::Position;
 use super::{Element, StreamInfo};
-use crate::machine::DecodeError;
+use crate::decoding::DecodeError;
 use crate::procedure::{Instr, Procedure};
 
 /// An element and its bit offset in the data.

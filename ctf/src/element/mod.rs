@@ -1,12 +1,12 @@
 //! Face (a) of the machine: every datum and every boundary of a packet as an element.
 
-mod datum;
-mod fill;
+mod batch;
+mod execution;
+mod fast_path;
+mod fields;
 mod machine;
 mod position;
 mod reader;
-mod run;
-mod step;
 mod text;
 
 use uuid::Uuid;

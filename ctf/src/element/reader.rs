@@ -1,10 +1,10 @@
 //! The reader of elements: batches, positions, and the way to other packets.
 
-use super::fill::BATCH;
+use super::batch::BATCH;
 use super::machine::{Entry, Machine, Stop};
 use super::position::{Position, UNKNOWN};
 use super::{Element, PacketInfo};
-use crate::machine::DecodeError;
+use crate::decoding::DecodeError;
 use crate::procedure::Procedure;
 
 /// Elements after which a saved position need not be replayed from further back.
@@ -31,7 +31,7 @@ pub struct ElementReader<'a> {
     batch: Box<[Entry<'a>; BATCH]>,
     /// How many elements of the batch are there, and how many of them were given.
     filled: usize,
-    given: usize,
+    returned: usize,
     /// What comes after the elements of the batch.
     stop: Option<Stop>,
     /// A state of the machine, and the elements it made since then up to the end of the batch.
@@ -54,7 +54,7 @@ impl<'a> ElementReader<'a> {
             machine,
             batch: Box::new([none; BATCH]),
             filled: 0,
-            given: 0,
+            returned: 0,
             stop: None,
             since_anchor: 0,
             last_offset: 0,
@@ -81,14 +81,14 @@ impl<'a> ElementReader<'a> {
     /// [`Self::skip_packet`] or [`Self::restore`].
     #[inline]
     pub fn next_element(&mut self) -> Result<Option<&Element<'a>>, DecodeError> {
-        if self.given == self.filled {
+        if self.returned == self.filled {
             self.fill()?;
             if self.filled == 0 {
                 return Ok(None);
             }
         }
-        let entry = &self.batch[self.given];
-        self.given += 1;
+        let entry = &self.batch[self.returned];
+        self.returned += 1;
         Ok(Some(&entry.element))
     }
 
@@ -103,7 +103,7 @@ impl<'a> ElementReader<'a> {
         }
         self.last_offset = self.offset();
         let (filled, stop) = self.machine.fill(&mut self.batch[..]);
-        (self.filled, self.given, self.stop) = (filled, 0, stop);
+        (self.filled, self.returned, self.stop) = (filled, 0, stop);
         self.since_anchor += filled;
         match stop {
             Some(Stop::Error(error)) if filled == 0 => Err(error),
@@ -113,7 +113,7 @@ impl<'a> ElementReader<'a> {
 
     /// Offset of the element that was given last, in bits from the beginning of the data.
     pub fn offset(&self) -> u64 {
-        self.given
+        self.returned
             .checked_sub(1)
             .map_or(self.last_offset, |last| self.batch[last].offset)
     }
@@ -129,7 +129,7 @@ impl<'a> ElementReader<'a> {
     /// Costs up to a thousand elements' time: the reader works ahead, and the state is made again
     /// from the last one it kept.
     pub fn position(&self) -> Position {
-        let mut position = if self.given == self.filled && self.stop.is_none() {
+        let mut position = if self.returned == self.filled && self.stop.is_none() {
             self.machine.position.clone()
         } else {
             self.replay()
@@ -141,7 +141,7 @@ impl<'a> ElementReader<'a> {
     fn replay(&self) -> Position {
         let mut machine = self.machine.clone();
         machine.move_to(&self.anchor);
-        let mut left = self.since_anchor - (self.filled - self.given);
+        let mut left = self.since_anchor - (self.filled - self.returned);
         let mut batch = *self.batch;
         while left > 0 {
             let (filled, _) = machine.fill(&mut batch[..left.min(BATCH)]);
@@ -157,7 +157,7 @@ impl<'a> ElementReader<'a> {
         self.anchor.clone_from(position);
         self.since_anchor = 0;
         self.last_offset = position.offset;
-        (self.filled, self.given, self.stop) = (0, 0, None);
+        (self.filled, self.returned, self.stop) = (0, 0, None);
     }
 
     /// Goes to the packet that begins `offset` bytes from the beginning of the data.

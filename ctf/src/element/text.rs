@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{Element, ElementReader, Field, PacketInfo};
 use crate::class::ByteOrder;
-use crate::machine::{DecodeError, DecodeFault};
+use crate::decoding::{DecodeError, DecodeFault};
 
 /// Writes elements as text.
 ///

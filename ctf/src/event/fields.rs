@@ -1,6 +1,6 @@
 //! Walks over decoded values.
 
-use super::compiled::Inner;
+use super::compiled_plan::CompiledPlan;
 use super::token::{Item, Packing, Token, TokenKind};
 use crate::element::Field;
 use crate::procedure::NodeId;
@@ -107,7 +107,7 @@ impl<'a> Elements<'a> {
 /// Fields at known places of a run are loaded here, when they are looked at.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
-    plan: &'a Inner,
+    plan: &'a CompiledPlan,
     bytes: &'a [u8],
     tokens: std::slice::Iter<'a, Token>,
     /// What is left of the run that is walked, and the bit offset of the run in the packet.
@@ -117,7 +117,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(plan: &'a Inner, bytes: &'a [u8], tokens: &'a [Token]) -> Self {
+    pub(super) fn new(plan: &'a CompiledPlan, bytes: &'a [u8], tokens: &'a [Token]) -> Self {
         Self {
             plan,
             bytes,

@@ -5,22 +5,22 @@
 //! event record. Any number of [`EventReader`]s share a plan without locks, each over its own
 //! slice of data, so packets can be read in parallel.
 
-mod compiled;
-mod dynamic;
-mod engine;
+mod compiled_plan;
+mod containers;
 mod fields;
-mod lower;
+mod interpreter;
+mod lowering;
 mod op;
 mod packet;
 mod plan;
 mod reader;
-mod run;
+mod runs;
 mod token;
 
 use crate::class::{EventClass, EventClassIndex, Scope, StreamClass};
 pub use fields::{Datum, Fields, Value};
-pub use lower::Candidate;
-pub use packet::PacketFacts;
+pub use lowering::Candidate;
+pub use packet::Packet;
 pub use plan::Plan;
 use reader::scope_of;
 pub use reader::{EventPosition, EventReader, Lost};
@@ -37,7 +37,7 @@ impl<'r> Event<'r> {
     pub fn stream_class(&self) -> &'r StreamClass {
         let reader = self.reader;
         let classes = reader.plan().procedure.trace_class().stream_classes();
-        &classes[reader.engine().stream as usize]
+        &classes[reader.interpreter().stream as usize]
     }
 
     /// Its class.
@@ -49,7 +49,7 @@ impl<'r> Event<'r> {
     /// The index of its class in its stream class.
     #[inline]
     pub fn class_index(&self) -> EventClassIndex {
-        EventClassIndex(self.reader.engine().event)
+        EventClassIndex(self.reader.interpreter().event)
     }
 
     /// The name of its class.
@@ -61,8 +61,8 @@ impl<'r> Event<'r> {
     /// Cycles of the default clock; none before the first timestamp of the packet.
     #[inline]
     pub fn clock(&self) -> Option<u64> {
-        let engine = self.reader.engine();
-        engine.has_clock.then_some(engine.clock)
+        let interpreter = self.reader.interpreter();
+        interpreter.has_clock.then_some(interpreter.clock)
     }
 
     /// Nanoseconds from the origin of the default clock; none without a clock or a timestamp, or
@@ -81,24 +81,24 @@ impl<'r> Event<'r> {
     /// The wanted values of a scope: the event header, a context, or the payload.
     #[inline]
     pub fn fields(&self, scope: Scope) -> Fields<'r> {
-        scope_of(self.reader.engine(), self.reader.plan(), scope)
+        scope_of(self.reader.interpreter(), self.reader.plan(), scope)
     }
 
     /// True when it has this scope and the plan wants something of it.
     #[inline]
     pub fn has_scope(&self, scope: Scope) -> bool {
-        self.reader.engine().scopes[scope.index()] != engine::NO_SCOPE
+        self.reader.interpreter().scopes[scope.index()] != interpreter::NO_SCOPE
     }
 
     /// The wanted values of all scopes, one scope after the other.
     #[inline]
     pub fn all_fields(&self) -> Fields<'r> {
-        let engine = self.reader.engine();
-        Fields::new(self.reader.plan(), engine.bytes, &engine.tokens)
+        let interpreter = self.reader.interpreter();
+        Fields::new(self.reader.plan(), interpreter.bytes, &interpreter.tokens)
     }
 
     /// The packet it is in.
-    pub fn packet(&self) -> &'r PacketFacts {
+    pub fn packet(&self) -> &'r Packet {
         self.reader.packet()
     }
 

@@ -6,7 +6,7 @@ use crate::class::{ClockClass, StreamClass, StreamClassIndex};
 
 /// The facts of a packet: all that its header and context say about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PacketFacts {
+pub struct Packet {
     /// Offset of the packet in the data, in bytes.
     pub offset: usize,
     /// Its stream class; none when the trace class has none.
@@ -37,7 +37,7 @@ pub struct PacketFacts {
     pub is_truncated: bool,
 }
 
-impl PacketFacts {
+impl Packet {
     /// The class of its stream in `trace`.
     pub fn class<'c>(&self, trace: &'c crate::class::TraceClass) -> Option<&'c StreamClass> {
         self.stream_class.map(|index| trace.stream_class(index))

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::compiled::Inner;
-use super::lower::{Candidate, Lowering};
+use super::compiled_plan::CompiledPlan;
+use super::lowering::{Candidate, Lowering};
 use crate::procedure::Procedure;
 
 /// What to decode of event records, compiled for one trace class. Cheap to clone; readers share it
 /// without locks.
 #[derive(Clone, Debug)]
-pub struct Plan(Arc<Inner>);
+pub struct Plan(Arc<CompiledPlan>);
 
 impl Plan {
     /// Decodes every field.
@@ -36,7 +36,7 @@ impl Plan {
         &self.0.procedure
     }
 
-    pub(super) fn inner(&self) -> &Inner {
+    pub(super) fn inner(&self) -> &CompiledPlan {
         &self.0
     }
 }

@@ -2,14 +2,14 @@
 
 use uuid::Uuid;
 
-use super::compiled::Inner;
-use super::engine::{Engine, NO_SCOPE, Stuck, TOKENS_MAX, UNKNOWN};
-use super::packet::PacketFacts;
+use super::compiled_plan::CompiledPlan;
+use super::interpreter::{Interpreter, NO_SCOPE, TOKENS_MAX, UNKNOWN, Undecodable};
+use super::packet::Packet;
 use super::plan::Plan;
 use super::{Event, Fields};
 use crate::class::{ByteOrder, ClockClass, Scope, StreamClass, StreamClassIndex};
+use crate::decoding::{DecodeError, DecodeFault, align_up};
 use crate::element::ElementReader;
-use crate::machine::{DecodeError, DecodeFault, align_up};
 
 /// Event records without a bit that a packet may have in a row.
 const IDLE_MAX: u32 = 1 << 16;
@@ -88,13 +88,13 @@ enum State {
 /// ```
 #[derive(Clone, Debug)]
 pub struct EventReader<'a> {
-    plan: &'a Inner,
+    plan: &'a CompiledPlan,
     data: &'a [u8],
-    engine: Engine<'a>,
+    interpreter: Interpreter<'a>,
     state: State,
-    facts: PacketFacts,
+    facts: Packet,
     /// Decoded values of the packet's header and context.
-    preamble: Engine<'a>,
+    preamble: Interpreter<'a>,
     /// Where the current event record begins in the packet, in bits.
     record: u64,
     idle: u32,
@@ -108,10 +108,10 @@ impl<'a> EventReader<'a> {
         Self {
             plan,
             data,
-            engine: Engine::new(plan),
+            interpreter: Interpreter::new(plan),
             state: State::Before(0),
             facts: facts(0),
-            preamble: Engine::new(plan),
+            preamble: Interpreter::new(plan),
             record: 0,
             idle: 0,
             error: None,
@@ -127,7 +127,7 @@ impl<'a> EventReader<'a> {
     /// # Errors
     ///
     /// A [`DecodeError`] of the header or context.
-    pub fn next_packet(&mut self) -> Result<Option<&PacketFacts>, DecodeError> {
+    pub fn next_packet(&mut self) -> Result<Option<&Packet>, DecodeError> {
         let offset = match self.state {
             State::Before(offset) => offset,
             State::Inside | State::After => self.facts.end(),
@@ -140,48 +140,49 @@ impl<'a> EventReader<'a> {
         self.facts = facts(offset);
         (self.record, self.idle, self.error) = (0, 0, None);
         let bytes = &self.data[offset..];
-        self.engine.begin_packet(bytes);
+        self.interpreter.begin_packet(bytes);
         let preamble = self.read_preamble();
         self.gather();
         match preamble {
             Ok(()) => {
-                self.preamble.clone_from(&self.engine);
+                self.preamble.clone_from(&self.interpreter);
                 self.state = State::Inside;
                 Ok(Some(&self.facts))
             }
-            Err(Stuck) => Err(self.explain()),
+            Err(Undecodable) => Err(self.explain()),
         }
     }
 
-    fn read_preamble(&mut self) -> Result<(), Stuck> {
-        self.engine.execute(self.plan.header)?;
+    fn read_preamble(&mut self) -> Result<(), Undecodable> {
+        self.interpreter.execute(self.plan.header)?;
         let class = self.plan.procedure.trace_class();
         if class.stream_classes().is_empty() {
             return Ok(());
         }
-        let id = self.engine.id;
+        let id = self.interpreter.id;
         let index = match self.plan.dynamic_stream {
-            true => class.find_stream_class(id).ok_or(Stuck)?,
+            true => class.find_stream_class(id).ok_or(Undecodable)?,
             false => StreamClassIndex(0),
         };
-        self.engine.stream = index.0;
+        self.interpreter.stream = index.0;
         self.facts.stream_class = Some(index);
-        let clock = std::mem::take(&mut self.engine.has_clock);
+        let clock = std::mem::take(&mut self.interpreter.has_clock);
         let result = self
-            .engine
+            .interpreter
             .execute(self.plan.streams[index.0 as usize].packet);
-        self.facts.begin_clock = self.engine.has_clock.then_some(self.engine.clock);
-        self.engine.has_clock |= clock;
+        self.facts.begin_clock = self.interpreter.has_clock.then_some(self.interpreter.clock);
+        self.interpreter.has_clock |= clock;
         result
     }
 
     /// Takes what the engine read of the preamble, complete or not.
     fn gather(&mut self) {
-        let engine = &self.engine;
+        let interpreter = &self.interpreter;
         let known = |length: u64| (length != UNKNOWN).then_some(length);
-        let available = engine.bytes.len();
-        let total = known(engine.total).map(|bits| usize::try_from(bits / 8).unwrap_or(usize::MAX));
-        let content = known(engine.content).map(|bits| bits.div_ceil(8));
+        let available = interpreter.bytes.len();
+        let total =
+            known(interpreter.total).map(|bits| usize::try_from(bits / 8).unwrap_or(usize::MAX));
+        let content = known(interpreter.content).map(|bits| bits.div_ceil(8));
         let content = content.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         // Without a total length the packet ends with its content, and without that with the data.
         // A packet of no content and no header cannot be one of several.
@@ -190,15 +191,15 @@ impl<'a> EventReader<'a> {
             .filter(|length| *length > 0)
             .unwrap_or(available);
         let facts = &mut self.facts;
-        facts.stream_id = engine.stream_id;
-        facts.magic = engine.magic;
-        facts.uuid = engine.uuid.map(Uuid::from_bytes);
-        facts.total_length = known(engine.total);
-        facts.content_length = known(engine.content);
-        facts.preamble_length = engine.head;
-        facts.end_clock = engine.end_clock;
-        facts.discarded_events = engine.discarded;
-        facts.sequence = engine.sequence;
+        facts.stream_id = interpreter.stream_id;
+        facts.magic = interpreter.magic;
+        facts.uuid = interpreter.uuid.map(Uuid::from_bytes);
+        facts.total_length = known(interpreter.total);
+        facts.content_length = known(interpreter.content);
+        facts.preamble_length = interpreter.head;
+        facts.end_clock = interpreter.end_clock;
+        facts.discarded_events = interpreter.discarded;
+        facts.sequence = interpreter.sequence;
         facts.bytes = length.min(available);
         facts.is_truncated = length > available;
     }
@@ -221,34 +222,34 @@ impl<'a> EventReader<'a> {
                 self.state = State::After;
                 Ok(None)
             }
-            Err(Stuck) => Err(self.explain()),
+            Err(Undecodable) => Err(self.explain()),
         }
     }
 
     #[inline]
-    fn read_event(&mut self) -> Result<bool, Stuck> {
-        let engine = &mut self.engine;
-        let Some(stream) = self.plan.streams.get(engine.stream as usize) else {
+    fn read_event(&mut self) -> Result<bool, Undecodable> {
+        let interpreter = &mut self.interpreter;
+        let Some(stream) = self.plan.streams.get(interpreter.stream as usize) else {
             return Ok(false);
         };
         if stream.events.is_empty() {
             return Ok(false);
         }
-        if engine.head >= engine.limit {
+        if interpreter.head >= interpreter.limit {
             return Ok(false);
         }
-        let begin = align_up(engine.head, stream.alignment);
-        if begin > engine.limit {
-            return Err(Stuck);
+        let begin = align_up(interpreter.head, stream.alignment);
+        if begin > interpreter.limit {
+            return Err(Undecodable);
         }
-        engine.begin_record();
-        engine.head = begin;
+        interpreter.begin_record();
+        interpreter.head = begin;
         self.record = begin;
-        engine.execute(stream.record)?;
-        if engine.head == begin {
+        interpreter.execute(stream.record)?;
+        if interpreter.head == begin {
             self.idle += 1;
             if self.idle > IDLE_MAX {
-                return Err(Stuck);
+                return Err(Undecodable);
             }
         }
         Ok(true)
@@ -261,14 +262,14 @@ impl<'a> EventReader<'a> {
         let offset = self.facts.offset;
         let mut elements = ElementReader::new(&self.plan.procedure, self.data);
         elements.seek_packet(offset);
-        let fault = match self.engine.tokens.len() > TOKENS_MAX {
+        let fault = match self.interpreter.tokens.len() > TOKENS_MAX {
             true => DecodeFault::TooManyValues {
                 limit: TOKENS_MAX as u64,
             },
             false => DecodeFault::NoProgress,
         };
         let mut error = DecodeError {
-            offset: offset as u64 * 8 + self.engine.head,
+            offset: offset as u64 * 8 + self.interpreter.head,
             fault,
         };
         if matches!(fault, DecodeFault::NoProgress) {
@@ -300,7 +301,7 @@ impl<'a> EventReader<'a> {
     }
 
     /// The facts of the current packet.
-    pub fn packet(&self) -> &PacketFacts {
+    pub fn packet(&self) -> &Packet {
         &self.facts
     }
 
@@ -315,11 +316,11 @@ impl<'a> EventReader<'a> {
     pub fn position(&self) -> Option<EventPosition> {
         (self.state == State::Inside).then(|| EventPosition {
             packet: self.facts.offset,
-            head: self.engine.head,
-            clock: self.engine.clock,
-            has_clock: self.engine.has_clock,
-            order: self.engine.order,
-            saved: self.engine.saved.as_slice().into(),
+            head: self.interpreter.head,
+            clock: self.interpreter.clock,
+            has_clock: self.interpreter.has_clock,
+            order: self.interpreter.order,
+            saved: self.interpreter.saved.as_slice().into(),
             idle: self.idle,
         })
     }
@@ -333,11 +334,11 @@ impl<'a> EventReader<'a> {
     pub fn restore(&mut self, position: &EventPosition) -> Result<(), DecodeError> {
         self.seek(position.packet);
         self.next_packet()?;
-        let engine = &mut self.engine;
-        engine.head = position.head.min(engine.limit);
-        (engine.clock, engine.has_clock) = (position.clock, position.has_clock);
-        engine.order = position.order;
-        for (slot, value) in engine.saved.iter_mut().zip(&position.saved) {
+        let interpreter = &mut self.interpreter;
+        interpreter.head = position.head.min(interpreter.limit);
+        (interpreter.clock, interpreter.has_clock) = (position.clock, position.has_clock);
+        interpreter.order = position.order;
+        for (slot, value) in interpreter.saved.iter_mut().zip(&position.saved) {
             *slot = *value;
         }
         self.idle = position.idle;
@@ -370,11 +371,11 @@ impl<'a> EventReader<'a> {
             .default_clock(self.facts.stream_class?)
     }
 
-    pub(super) fn engine(&self) -> &Engine<'a> {
-        &self.engine
+    pub(super) fn interpreter(&self) -> &Interpreter<'a> {
+        &self.interpreter
     }
 
-    pub(super) fn plan(&self) -> &'a Inner {
+    pub(super) fn plan(&self) -> &'a CompiledPlan {
         self.plan
     }
 
@@ -384,20 +385,27 @@ impl<'a> EventReader<'a> {
 }
 
 /// The values of a scope, or nothing when it has none.
-pub(super) fn scope_of<'r>(engine: &'r Engine<'_>, plan: &'r Inner, scope: Scope) -> Fields<'r> {
-    let begin = engine.scopes[scope.index()];
+pub(super) fn scope_of<'r>(
+    interpreter: &'r Interpreter<'_>,
+    plan: &'r CompiledPlan,
+    scope: Scope,
+) -> Fields<'r> {
+    let begin = interpreter.scopes[scope.index()];
     if begin == NO_SCOPE {
-        return Fields::new(plan, engine.bytes, &[]);
+        return Fields::new(plan, interpreter.bytes, &[]);
     }
-    let later = &engine.scopes[scope.index() + 1..];
+    let later = &interpreter.scopes[scope.index() + 1..];
     let end = later.iter().find(|begin| **begin != NO_SCOPE);
-    let end = end.map_or(engine.tokens.len(), |end| *end as usize);
-    let tokens = engine.tokens.get(begin as usize..end).unwrap_or_default();
-    Fields::new(plan, engine.bytes, tokens)
+    let end = end.map_or(interpreter.tokens.len(), |end| *end as usize);
+    let tokens = interpreter
+        .tokens
+        .get(begin as usize..end)
+        .unwrap_or_default();
+    Fields::new(plan, interpreter.bytes, tokens)
 }
 
-fn facts(offset: usize) -> PacketFacts {
-    PacketFacts {
+fn facts(offset: usize) -> Packet {
+    Packet {
         offset,
         stream_class: None,
         stream_id: None,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::{EventReader, Fields, PacketFacts, Plan, Value};
+use super::{EventReader, Fields, Packet, Plan, Value};
 use crate::class::Scope;
 use crate::element::{Element, ElementReader, Field};
 use crate::{DecodeError, DecodeFault, Leniency, Procedure, parse_metadata, parse_metadata_with};
@@ -152,7 +152,7 @@ fn tell(lines: &mut Vec<String>, fields: Fields<'_>) {
     }));
 }
 
-fn packet_line(facts: &PacketFacts) -> String {
+fn packet_line(facts: &Packet) -> String {
     let info = crate::PacketInfo {
         total_length: facts.total_length,
         content_length: facts.content_length,

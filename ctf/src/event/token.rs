@@ -1,7 +1,7 @@
 //! Decoded values as a flat list.
 
 use crate::class::ByteOrder;
-use crate::machine::bits;
+use crate::decoding::bits;
 use crate::procedure::{FixedKind, FixedRead, NodeId};
 
 /// What a token is.

@@ -2,13 +2,13 @@
 
 pub(crate) mod error;
 pub(crate) mod leniency;
-mod packetized;
+mod packets;
 #[cfg(test)]
 mod tests;
 
 pub use error::{MetadataError, MetadataErrorKind, MetadataFrame, MetadataWarning, TextLocation};
 pub use leniency::Leniency;
-pub use packetized::{PacketizedMetadata, is_packetized, metadata_text};
+pub use packets::{PacketizedMetadata, is_packetized, metadata_text};
 
 use crate::class::{BuildError, Subject, TraceClass};
 
@@ -51,7 +51,7 @@ pub fn parse_metadata_with(
         return Err(MetadataError::in_text(&[], error));
     }
     if is_packetized(bytes) {
-        let stream = packetized::text_with(bytes, leniency)?;
+        let stream = packets::text_with(bytes, leniency)?;
         return parse_text(&stream.text, leniency);
     }
     parse_text(bytes, leniency)

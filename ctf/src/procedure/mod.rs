@@ -36,7 +36,7 @@
 //! program, lowered for one projection, in which runs of fixed-size fields are fused and fields
 //! that nobody asked for are skipped.
 
-mod build;
+mod compiler;
 mod instr;
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ use std::sync::Arc;
 use crate::class::{
     FieldClass, FieldId, IntRange, RangeSet, Scope, SlotId, TraceClass, VariantOptions,
 };
-use build::Builder;
+use compiler::Compiler;
 pub use instr::NodeId;
 pub(crate) use instr::{Address, Count, FixedKind, FixedRead, Instr, SelectorKind};
 
@@ -229,18 +229,18 @@ impl Procedure {
     /// this crate makes.
     pub fn new(class: impl Into<Arc<TraceClass>>) -> Result<Self, ProcedureError> {
         let class = class.into();
-        let mut builder = Builder::new(&class);
-        builder.packet()?;
-        let packet_end = builder.packet_end()?;
+        let mut compiler = Compiler::new(&class);
+        compiler.packet()?;
+        let packet_end = compiler.packet_end()?;
         let streams = class.stream_classes().iter();
-        let streams = streams.map(|stream| builder.stream(stream, packet_end));
+        let streams = streams.map(|stream| compiler.stream(stream, packet_end));
         let streams = streams.collect::<Result<_, _>>()?;
-        let Builder {
+        let Compiler {
             code,
             nodes,
             tables,
             ..
-        } = builder;
+        } = compiler;
         Ok(Self(Arc::new(Inner {
             code: code.into(),
             nodes: nodes.into(),

@@ -3,7 +3,7 @@
 use super::attribute::fault;
 use super::parser::{Parser, context};
 use super::scope::FrameKind;
-use super::types::Place;
+use super::types::TypePosition;
 use crate::class::{BuildError, Dependency, FieldId, FieldKind};
 
 const TYPE_EXPECTED: &str = "expecting a type (`integer`, `floating_point`, `enum`, `string`, \
@@ -52,7 +52,7 @@ impl Parser<'_> {
         if !before.is_at_nameable() {
             return Ok(false);
         }
-        if self.full_type(Place::Declaration)?.is_some() && self.scanner.punctuation(";") {
+        if self.full_type(TypePosition::Declaration)?.is_some() && self.scanner.punctuation(";") {
             return Ok(true);
         }
         self.scanner = before;
@@ -83,7 +83,7 @@ impl Parser<'_> {
         &mut self,
         typealias: bool,
     ) -> Result<(String, FieldId), BuildError> {
-        let class = match self.full_type(Place::Value)? {
+        let class = match self.full_type(TypePosition::Value)? {
             Some(class) => class,
             None => match self.alias_reference_or_name()? {
                 Some(class) => class,

@@ -2,7 +2,7 @@
 
 use super::attribute::fault;
 use super::parser::Parser;
-use super::types::Place;
+use super::types::TypePosition;
 use crate::class::{BuildError, FieldId, FieldKind, IntRange, Mapping, Mappings, RangeSet};
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ impl Parser<'_> {
     pub(super) fn enumeration(
         &mut self,
         at: u32,
-        place: Place,
+        position: TypePosition,
     ) -> Result<Option<FieldId>, BuildError> {
         let name = self.scanner.identifier().map(|name| format!("enum {name}"));
         let class = if self.scanner.punctuation(":") {
@@ -69,7 +69,7 @@ impl Parser<'_> {
         };
         self.expect("{")?;
         self.enumerators(class, at)?;
-        self.declare_named(place, name, class).map(Some)
+        self.declare_named(position, name, class).map(Some)
     }
 
     pub(super) fn enumeration_integer(&mut self, at: u32) -> Result<FieldId, BuildError> {

@@ -10,7 +10,7 @@ mod constants;
 mod enumerators;
 mod parser;
 mod roles;
-mod scan;
+mod scanner;
 mod scope;
 mod types;
 

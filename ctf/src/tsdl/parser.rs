@@ -1,7 +1,7 @@
 //! Root blocks: `trace`, `env`, `clock`, `stream`, `event`, `callsite` and aliases.
 
 use super::attribute::{Attribute, AttributeValue, check_duplicates, fault};
-use super::scan::Scanner;
+use super::scanner::Scanner;
 use super::scope::{FrameKind, Frames};
 use crate::class::{
     BuildError, ByteOrder, ClockClass, ClockOrigin, EnvironmentValue, EventClass, FieldId,

@@ -32,7 +32,7 @@ pub(super) fn assign(builder: &mut TraceClassBuilder) -> Result<(), BuildError> 
         map_implicitly(builder, stream.packet_context, "timestamp_end");
     }
     if let Some(header) = builder.packet_header {
-        let fields = Named::all(builder, header);
+        let fields = NamedField::all(builder, header);
         give_roles(builder, &fields, &PACKET_HEADER_ROLES);
         for field in fields.iter().filter(|field| field.is("uuid")) {
             if is_uuid(builder, field.id) {
@@ -54,7 +54,7 @@ pub(super) fn assign(builder: &mut TraceClassBuilder) -> Result<(), BuildError> 
 
 fn assign_in_stream(builder: &mut TraceClassBuilder, stream: &StreamClass) {
     if let Some(root) = stream.packet_context {
-        let fields = Named::all(builder, root);
+        let fields = NamedField::all(builder, root);
         give_roles(builder, &fields, &PACKET_CONTEXT_ROLES);
         for field in &fields {
             if builder.mapped_clock(field.id).is_some() {
@@ -69,7 +69,7 @@ fn assign_in_stream(builder: &mut TraceClassBuilder, stream: &StreamClass) {
         }
     }
     if let Some(root) = stream.event_header {
-        let fields = Named::all(builder, root);
+        let fields = NamedField::all(builder, root);
         give_roles(builder, &fields, &[("id", Role::EventClassId)]);
         for field in &fields {
             if builder.mapped_clock(field.id).is_some() {
@@ -92,7 +92,7 @@ fn default_clock(
     for (root, scope) in scopes {
         let Some(root) = root else { continue };
         let within = |e| context(e, builder.origin(root), format!("in the {scope}"));
-        for field in Named::all(builder, root) {
+        for field in NamedField::all(builder, root) {
             let Some(name) = builder.mapped_clock(field.id) else {
                 continue;
             };
@@ -117,7 +117,7 @@ fn default_clock(
 /// none.
 fn map_implicitly(builder: &mut TraceClassBuilder, root: Option<FieldId>, name: &str) {
     let Some(root) = root else { return };
-    for field in Named::all(builder, root) {
+    for field in NamedField::all(builder, root) {
         let is_free = field.is(name) && builder.mapped_clock(field.id).is_none();
         if !is_free || !is_unsigned(builder, field.id) {
             continue;
@@ -140,7 +140,7 @@ fn map_implicitly(builder: &mut TraceClassBuilder, root: Option<FieldId>, name: 
     }
 }
 
-fn give_roles(builder: &mut TraceClassBuilder, fields: &[Named], roles: &[(&str, Role)]) {
+fn give_roles(builder: &mut TraceClassBuilder, fields: &[NamedField], roles: &[(&str, Role)]) {
     for field in fields {
         let role = roles.iter().find(|(name, _)| field.is(name));
         if let (Some((_, role)), true) = (role, is_unsigned(builder, field.id)) {
@@ -170,12 +170,12 @@ fn is_uuid(builder: &TraceClassBuilder, id: FieldId) -> bool {
 }
 
 /// A field and the member name it is under, if it is directly under one.
-struct Named {
+struct NamedField {
     id: FieldId,
     name: Option<Box<str>>,
 }
 
-impl Named {
+impl NamedField {
     fn is(&self, name: &str) -> bool {
         self.name.as_deref() == Some(name)
     }

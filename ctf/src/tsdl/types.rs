@@ -11,14 +11,14 @@ use crate::class::{
 use std::collections::HashSet;
 
 /// A member of a structure or an option of a variant.
-pub(super) struct Named {
+pub(super) struct NamedType {
     name: String,
     class: FieldId,
 }
 
 /// Where a type stands decides what its name does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TypePosition {
     /// In a body or block, where it may be a declaration of its own.
     Declaration,
     /// After `:=`, `typealias` or `typedef`.
@@ -30,12 +30,15 @@ impl Parser<'_> {
     pub(super) fn any_type(&mut self) -> Result<Option<FieldId>, BuildError> {
         match self.alias_reference()? {
             Some(class) => Ok(Some(class)),
-            None => self.full_type(Place::Value),
+            None => self.full_type(TypePosition::Value),
         }
     }
 
     /// A type by its keyword.
-    pub(super) fn full_type(&mut self, place: Place) -> Result<Option<FieldId>, BuildError> {
+    pub(super) fn full_type(
+        &mut self,
+        position: TypePosition,
+    ) -> Result<Option<FieldId>, BuildError> {
         let before = self.scanner;
         self.scanner.skip();
         let at = self.scanner.offset();
@@ -53,9 +56,9 @@ impl Parser<'_> {
             "integer" => self.integer(at).map(Some),
             "string" => self.string(at).map(Some),
             "floating_point" => self.float(at).map(Some),
-            "enum" => self.enumeration(at, place),
-            "struct" => self.structure(at, place),
-            "variant" => self.variant(at, place),
+            "enum" => self.enumeration(at, position),
+            "struct" => self.structure(at, position),
+            "variant" => self.variant(at, position),
             _ => Ok(None),
         };
         self.depth -= 1;
@@ -207,12 +210,12 @@ impl Parser<'_> {
     /// it, the closing `;` belongs before the name takes effect.
     pub(super) fn declare_named(
         &mut self,
-        place: Place,
+        position: TypePosition,
         name: Option<String>,
         class: FieldId,
     ) -> Result<FieldId, BuildError> {
         let ahead = self.scanner;
-        if place == Place::Declaration && !self.scanner.punctuation(";") {
+        if position == TypePosition::Declaration && !self.scanner.punctuation(";") {
             self.scanner = ahead;
         }
         self.declare(name, class)?;
@@ -220,7 +223,11 @@ impl Parser<'_> {
         Ok(class)
     }
 
-    fn structure(&mut self, at: u32, place: Place) -> Result<Option<FieldId>, BuildError> {
+    fn structure(
+        &mut self,
+        at: u32,
+        position: TypePosition,
+    ) -> Result<Option<FieldId>, BuildError> {
         let name = self
             .scanner
             .identifier()
@@ -228,7 +235,7 @@ impl Parser<'_> {
         if !self.scanner.punctuation("{") {
             return Ok(None);
         }
-        let members = self.body(FrameKind::Struct, name.is_some(), place)?;
+        let members = self.body(FrameKind::Struct, name.is_some(), position)?;
         check_names(&members, at)?;
         let mut min_alignment = 1;
         if self.scanner.word("align") {
@@ -242,7 +249,7 @@ impl Parser<'_> {
             min_alignment = alignment(value, self.scanner.offset())?;
             self.expect(")")?;
         }
-        let member = |named: Named| Member {
+        let member = |named: NamedType| Member {
             display_name: display_name(&named.name).into(),
             name: named.name.into(),
             class: named.class,
@@ -254,15 +261,15 @@ impl Parser<'_> {
             min_alignment,
         });
         let class = self.builder.add_field(kind, at)?;
-        self.declare_named(place, name, class).map(Some)
+        self.declare_named(position, name, class).map(Some)
     }
 
-    fn variant(&mut self, at: u32, place: Place) -> Result<Option<FieldId>, BuildError> {
+    fn variant(&mut self, at: u32, position: TypePosition) -> Result<Option<FieldId>, BuildError> {
         let name = self
             .scanner
             .identifier()
             .map(|name| format!("variant {name}"));
-        let crosses = name.is_some() && place == Place::Declaration;
+        let crosses = name.is_some() && position == TypePosition::Declaration;
         if crosses {
             self.frames.push(FrameKind::Alias);
         }
@@ -273,12 +280,12 @@ impl Parser<'_> {
         if !self.scanner.punctuation("{") {
             return Ok(None);
         }
-        let options = self.body(FrameKind::Variant, name.is_some(), place)?;
+        let options = self.body(FrameKind::Variant, name.is_some(), position)?;
         if options.is_empty() {
             return fault(at, "a variant needs at least one option");
         }
         check_names(&options, at)?;
-        let option = |named: Named| VariantOption {
+        let option = |named: NamedType| VariantOption {
             display_name: Some(display_name(&named.name).into()),
             name: Some(named.name.into()),
             ranges: RangeSet::default(),
@@ -289,7 +296,7 @@ impl Parser<'_> {
         let selector = Dependency::new(selector.unwrap_or_else(no_selector));
         let kind = FieldKind::Variant(VariantClass { selector, options });
         let class = self.builder.add_field(kind, at)?;
-        self.declare_named(place, name, class).map(Some)
+        self.declare_named(position, name, class).map(Some)
     }
 
     /// `<location>`
@@ -313,9 +320,9 @@ impl Parser<'_> {
         &mut self,
         kind: FrameKind,
         named: bool,
-        place: Place,
-    ) -> Result<Vec<Named>, BuildError> {
-        let crosses = named && place == Place::Declaration;
+        position: TypePosition,
+    ) -> Result<Vec<NamedType>, BuildError> {
+        let crosses = named && position == TypePosition::Declaration;
         if crosses {
             self.frames.push(FrameKind::Alias);
         }
@@ -345,7 +352,7 @@ impl Parser<'_> {
     }
 
     /// `ALIAS name[…];`, `TYPE name[…];` or a declaration of an alias.
-    fn member_or_alias(&mut self, members: &mut Vec<Named>) -> Result<bool, BuildError> {
+    fn member_or_alias(&mut self, members: &mut Vec<NamedType>) -> Result<bool, BuildError> {
         self.scanner.skip_semicolons();
         let before = self.scanner;
         let at = self.scanner.offset();
@@ -360,7 +367,7 @@ impl Parser<'_> {
         if self.generic_alias()? {
             return Ok(true);
         }
-        let Some(class) = self.full_type(Place::Declaration)? else {
+        let Some(class) = self.full_type(TypePosition::Declaration)? else {
             return Ok(false);
         };
         if before.is_at_nameable() && self.scanner.punctuation(";") {
@@ -379,7 +386,7 @@ impl Parser<'_> {
 
     fn add_member(
         &mut self,
-        members: &mut Vec<Named>,
+        members: &mut Vec<NamedType>,
         name: &str,
         class: FieldId,
         at: u32,
@@ -388,7 +395,7 @@ impl Parser<'_> {
             return fault(at, "the variant needs a selector here");
         }
         self.expect(";")?;
-        members.push(Named {
+        members.push(NamedType {
             name: name.to_owned(),
             class,
         });
@@ -429,7 +436,7 @@ fn display_name(name: &str) -> &str {
     name.strip_prefix('_').unwrap_or(name)
 }
 
-fn check_names(members: &[Named], at: u32) -> Result<(), BuildError> {
+fn check_names(members: &[NamedType], at: u32) -> Result<(), BuildError> {
     let mut names = HashSet::new();
     match members.iter().find(|member| !names.insert(&member.name)) {
         Some(member) => fault(at, format!("duplicate member or option `{}`", member.name)),

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::machine::Machine;
 use super::position::UNKNOWN;
 use super::{Element, Field};
-use crate::machine::{DecodeFault, bits};
+use crate::decoding::{DecodeFault, bits};
 use crate::procedure::{Instr, NodeId, SelectorKind, StreamCode};
 
 /// Array elements or event records without a bit that a packet may have in a row.
@@ -15,7 +15,7 @@ const IDLE_MAX: u32 = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// `element` is the next element.
-    Given,
+    Element,
     /// The data is at its end.
     End,
 }
@@ -26,7 +26,7 @@ pub(super) type Executed = Result<Option<Step>, DecodeFault>;
 impl<'a> Machine<'a> {
     /// Gives `element`, which begins at the head; goes on after this instruction.
     #[inline]
-    pub(super) fn give(&mut self, element: Element<'a>) {
+    pub(super) fn emit(&mut self, element: Element<'a>) {
         self.mark();
         self.element = element;
     }
@@ -77,14 +77,14 @@ impl<'a> Machine<'a> {
             }
             Instr::BeginStruct { node, alignment } => {
                 self.align(*alignment)?;
-                self.give(Element::StructBegin(self.field(*node)));
+                self.emit(Element::StructBegin(self.field(*node)));
             }
-            Instr::EndStruct { node } => self.give(Element::StructEnd(self.field(*node))),
+            Instr::EndStruct { node } => self.emit(Element::StructEnd(self.field(*node))),
             Instr::BeginScope { scope, alignment } => {
                 self.align(*alignment)?;
-                self.give(Element::ScopeBegin(*scope));
+                self.emit(Element::ScopeBegin(*scope));
             }
-            Instr::EndScope { scope } => self.give(Element::ScopeEnd(*scope)),
+            Instr::EndScope { scope } => self.emit(Element::ScopeEnd(*scope)),
             Instr::Save { slot } => {
                 self.position.saved[slot.0 as usize] = self.position.integer;
                 self.position.at += 1;
@@ -96,7 +96,7 @@ impl<'a> Machine<'a> {
             }
             instr => return self.rare(instr),
         }
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 
     fn rare(&mut self, instr: &Instr) -> Executed {
@@ -167,7 +167,7 @@ impl<'a> Machine<'a> {
                 table,
             } => {
                 self.begin_optional(node, slot, kind, table);
-                return Ok(Some(Step::Given));
+                return Ok(Some(Step::Element));
             }
             Instr::EndOptional { node, kind } => match kind {
                 SelectorKind::Bool => Element::BoolOptionalEnd(self.field(node)),
@@ -183,8 +183,8 @@ impl<'a> Machine<'a> {
             }
             ref effect => return self.effect(effect).map(|()| None),
         };
-        self.give(element);
-        Ok(Some(Step::Given))
+        self.emit(element);
+        Ok(Some(Step::Element))
     }
 
     /// What the last integer means for the packet.
@@ -306,17 +306,17 @@ impl<'a> Machine<'a> {
                 return Ok(None);
             }
             Instr::EndRecord => {
-                self.give(Element::RecordEnd);
+                self.emit(Element::RecordEnd);
                 let code = self.stream_code().expect("event records are in a stream");
                 self.position.at = code.record;
-                return Ok(Some(Step::Given));
+                return Ok(Some(Step::Element));
             }
             Instr::EndContent => Element::ContentEnd,
             Instr::EndPacket => return self.end_packet(),
             ref other => unreachable!("{other:?} is not of the frame"),
         };
-        self.give(element);
-        Ok(Some(Step::Given))
+        self.emit(element);
+        Ok(Some(Step::Element))
     }
 
     fn stream_code(&self) -> Option<&'a StreamCode> {
@@ -372,8 +372,8 @@ impl<'a> Machine<'a> {
         self.align(alignment)?;
         self.progress(self.position.record)?;
         self.position.record = self.position.head;
-        self.give(Element::RecordBegin);
-        Ok(Some(Step::Given))
+        self.emit(Element::RecordBegin);
+        Ok(Some(Step::Element))
     }
 
     /// Refuses to go round without reading anything for ever.
@@ -410,6 +410,6 @@ impl<'a> Machine<'a> {
         self.element = Element::PacketEnd;
         self.position.next_packet = self.position.packet.saturating_add(bytes);
         self.position.at = 0;
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 }

@@ -4,7 +4,7 @@ use super::machine::{Entry, Machine};
 use super::position::Position;
 use super::{Element, Field};
 use crate::class::{ByteOrder, EventClass, SlotId, StreamClass};
-use crate::machine::{align_up, bits};
+use crate::decoding::{align_up, bits};
 use crate::procedure::{Count, FixedKind, FixedRead, Instr, NodeId, Procedure};
 
 /// What came of an instruction.
@@ -69,7 +69,7 @@ impl<'a> Run<'_, 'a> {
         while let Some(entry) = batch.get_mut(filled)
             && let Some(instr) = code.get(self.at as usize)
         {
-            let is_given = match *instr {
+            let done = match *instr {
                 Instr::Unsigned(ref read) => self.unsigned(entry, read),
                 Instr::Signed(ref read) => self.signed(entry, read),
                 Instr::UnsignedElements(ref read) => {
@@ -126,7 +126,7 @@ impl<'a> Run<'_, 'a> {
                 Instr::EnterEvent => self.enter_event(),
                 _ => Done::Stop,
             };
-            match is_given {
+            match done {
                 Done::Element => filled += 1,
                 Done::Nothing => {}
                 Done::Stop => break,
@@ -142,7 +142,7 @@ impl<'a> Run<'_, 'a> {
 
     /// Gives an element that begins `head` bits from the beginning of the packet.
     #[inline(always)]
-    fn give(&self, entry: &mut Entry<'a>, head: u64, element: Element<'a>) -> Done {
+    fn emit(&self, entry: &mut Entry<'a>, head: u64, element: Element<'a>) -> Done {
         entry.offset = self.base + head;
         entry.element = element;
         Done::Element
@@ -151,7 +151,7 @@ impl<'a> Run<'_, 'a> {
     #[inline(always)]
     fn mark(&mut self, entry: &mut Entry<'a>, element: Element<'a>) -> Done {
         self.at += 1;
-        self.give(entry, self.head, element)
+        self.emit(entry, self.head, element)
     }
 
     #[inline(always)]
@@ -191,7 +191,7 @@ impl<'a> Run<'_, 'a> {
         let value = top >> (64 - u32::from(read.length));
         self.integer = value;
         self.at += 1;
-        self.give(
+        self.emit(
             entry,
             begin,
             Element::FixedUnsigned(self.field(read.node), value),
@@ -206,7 +206,7 @@ impl<'a> Run<'_, 'a> {
         let value = top.cast_signed() >> (64 - u32::from(read.length));
         self.integer = value.cast_unsigned();
         self.at += 1;
-        self.give(
+        self.emit(
             entry,
             begin,
             Element::FixedSigned(self.field(read.node), value),
@@ -262,7 +262,7 @@ impl<'a> Run<'_, 'a> {
             };
             let value = top >> (64 - u32::from(read.length));
             let element = Element::FixedUnsigned(self.field(read.node), value);
-            self.give(entry, begin, element);
+            self.emit(entry, begin, element);
             given += 1;
         }
         given
@@ -283,7 +283,7 @@ impl<'a> Run<'_, 'a> {
             true => f64::from_bits(top),
             false => f64::from(f32::from_bits((top >> 32) as u32)),
         };
-        self.give(
+        self.emit(
             entry,
             begin,
             Element::FixedFloat(self.field(read.node), value),
@@ -334,7 +334,7 @@ impl<'a> Run<'_, 'a> {
         };
         self.at = table.addresses[option as usize];
         let element = Element::UnsignedVariantBegin(self.field(node), raw);
-        self.give(entry, self.head, element)
+        self.emit(entry, self.head, element)
     }
 
     #[inline(always)]
@@ -519,6 +519,6 @@ impl<'a> Run<'_, 'a> {
             return Done::Stop;
         };
         self.at = code.record;
-        self.give(entry, self.head, Element::RecordEnd)
+        self.emit(entry, self.head, Element::RecordEnd)
     }
 }

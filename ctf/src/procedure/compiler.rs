@@ -11,7 +11,7 @@ use crate::class::{
 /// 2,000 event classes needs about 60,000).
 const INSTRUCTIONS_MAX: usize = 1 << 22;
 
-pub(super) struct Builder<'c> {
+pub(super) struct Compiler<'c> {
     class: &'c TraceClass,
     pub(super) code: Vec<Instr>,
     pub(super) nodes: Vec<Node>,
@@ -21,7 +21,7 @@ pub(super) struct Builder<'c> {
     reads_id: bool,
 }
 
-impl<'c> Builder<'c> {
+impl<'c> Compiler<'c> {
     pub(super) fn new(class: &'c TraceClass) -> Self {
         Self {
             class,

@@ -1,10 +1,10 @@
 //! Executes the instructions that read fields and what is around them.
 
 use super::Element;
+use super::execution::{Executed, Step};
 use super::machine::Machine;
-use super::step::{Executed, Step};
 use crate::class::{ByteOrder, SlotId};
-use crate::machine::{DecodeFault, align_up, bits};
+use crate::decoding::{DecodeFault, align_up, bits};
 use crate::procedure::{Count, FixedKind, FixedRead, NodeId, SelectorKind, SelectorTable};
 
 impl<'a> Machine<'a> {
@@ -100,7 +100,7 @@ impl<'a> Machine<'a> {
             FixedKind::BitMap => Element::FixedBitMap(field, value),
             _ => Element::FixedBitArray(field, value),
         };
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 
     pub(super) fn variable(&mut self, node: NodeId, signed: bool) -> Executed {
@@ -131,7 +131,7 @@ impl<'a> Machine<'a> {
             self.position.integer = integer.unsigned();
             Element::VariableUnsigned(field, integer.unsigned())
         };
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 
     pub(super) fn update_clock(&mut self, length: u8) -> Element<'a> {
@@ -200,14 +200,14 @@ impl<'a> Machine<'a> {
         let block = self.block()?;
         let wanted = usize::try_from(self.position.remaining).unwrap_or(usize::MAX);
         let bytes = &block[..block.len().min(wanted)];
-        self.give_raw(bytes)?;
+        self.emit_raw(bytes)?;
         let at = &mut self.position;
         at.remaining -= bytes.len() as u64;
         if at.remaining == 0 {
             at.at += 1;
         }
         self.element = Element::RawData(bytes);
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 
     pub(super) fn uuid_of_blob(&mut self) {
@@ -216,7 +216,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Marks and consumes `bytes` at the head; goes on at this instruction again.
-    fn give_raw(&mut self, bytes: &[u8]) -> Result<(), DecodeFault> {
+    fn emit_raw(&mut self, bytes: &[u8]) -> Result<(), DecodeFault> {
         let length = bytes.len() as u64 * 8;
         let remaining = self.position.content - self.position.head;
         if length > remaining {
@@ -246,12 +246,12 @@ impl<'a> Machine<'a> {
             _ => null_unit(block, unit, &mut at.unit, &mut at.unit_bytes),
         };
         let bytes = end.map_or(block, |end| &block[..=end]);
-        self.give_raw(bytes)?;
+        self.emit_raw(bytes)?;
         if end.is_some() {
             self.position.at += 1;
         }
         self.element = Element::RawData(bytes);
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 
     pub(super) fn begin_array(
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
         self.align(alignment)?;
         let length = self.count(count);
         let field = self.field(node);
-        self.give(match count {
+        self.emit(match count {
             Count::Static(_) => Element::StaticArrayBegin(field, length),
             Count::Saved(_) => Element::DynamicArrayBegin(field, length),
         });
@@ -272,7 +272,7 @@ impl<'a> Machine<'a> {
             0 => self.position.at = after,
             _ => self.position.arrays.push((length, self.position.head)),
         }
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 
     pub(super) fn next_array_element(&mut self, body: u32) -> Executed {
@@ -305,12 +305,12 @@ impl<'a> Machine<'a> {
             });
         };
         let field = self.field(node);
-        self.give(match table.is_signed() {
+        self.emit(match table.is_signed() {
             true => Element::SignedVariantBegin(field, value),
             false => Element::UnsignedVariantBegin(field, raw),
         });
         self.position.at = table.addresses[option as usize];
-        Ok(Some(Step::Given))
+        Ok(Some(Step::Element))
     }
 
     pub(super) fn begin_optional(
@@ -335,7 +335,7 @@ impl<'a> Machine<'a> {
                 Element::SignedOptionalBegin(field, selected, raw.cast_signed()),
             ),
         };
-        self.give(element);
+        self.emit(element);
         if !there {
             self.position.at = table.end;
         }

@@ -1,8 +1,8 @@
 //! Lowers a procedure to a plan: fuses runs, drops what nobody wants.
 
-use super::compiled::{Inner, StreamPlan};
+use super::compiled_plan::{CompiledPlan, StreamPlan};
 use super::op::{Effect, Op, Uses};
-use super::run::{Known, Runs};
+use super::runs::{Known, Runs};
 use super::token::{Packing, TokenKind};
 use crate::class::{EventClass, Scope, StreamClass, StreamClassIndex};
 use crate::procedure::{
@@ -64,7 +64,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         }
     }
 
-    pub(super) fn plan(mut self) -> Inner {
+    pub(super) fn plan(mut self) -> CompiledPlan {
         // A packet begins at bit 0 of itself, which is a multiple of everything.
         let header = self.region(0, true, Known::aligned(1 << 31));
         let selects = |instr: &Instr| matches!(instr, Instr::SelectStream { dynamic: true });
@@ -94,7 +94,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             });
         }
         let (ops, items) = self.runs.into_parts();
-        Inner {
+        CompiledPlan {
             procedure: self.procedure.clone(),
             ops,
             items,

@@ -4,11 +4,11 @@
 //! registers and does only what is frequent and cannot fail; everything else goes through
 //! [`Machine::execute`], which alone knows all instructions and all faults.
 
+use super::execution::Step;
 use super::machine::{Entry, Machine, Stop};
 use super::position::Position;
-use super::step::Step;
 use super::{Element, StreamInfo};
-use crate::machine::{DecodeError, DecodeFault};
+use crate::decoding::{DecodeError, DecodeFault};
 
 /// Elements of a batch: enough to forget the cost of a call, few enough for the first-level cache.
 pub(super) const BATCH: usize = 32;
@@ -27,7 +27,7 @@ impl<'a> Machine<'a> {
             }
             let instr = &self.code[self.position.at as usize];
             match self.execute(instr) {
-                Ok(Some(Step::Given)) => {
+                Ok(Some(Step::Element)) => {
                     let offset = self.position.offset;
                     batch[filled] = Entry {
                         offset,

@@ -1,9 +1,9 @@
 //! Lowers what is there several times, or not always: arrays, variants, optionals.
 
-use super::lower::Candidate;
-use super::lower::{Lowering, RUN_BYTES_MAX};
+use super::lowering::Candidate;
+use super::lowering::{Lowering, RUN_BYTES_MAX};
 use super::op::Op;
-use super::run::Known;
+use super::runs::Known;
 use super::token::{Load, Packing, TokenKind};
 use crate::procedure::{Count, Instr, NodeId};
 

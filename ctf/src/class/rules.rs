@@ -1,7 +1,7 @@
 //! The rules of CTF that concern classes as a whole: roles in their scopes, ids, emptiness.
 
 use super::builder::EventDraft;
-use super::nested::children;
+use super::children::children;
 use super::{
     BuildError, FieldId, FieldKind, Length, Role, Scope, StreamClass, Subject, TraceClassBuilder,
 };

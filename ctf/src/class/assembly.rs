@@ -1,9 +1,9 @@
 //! From the classes that were collected to a trace class.
 
 use super::builder::Draft;
-use super::nested::for_each_child;
-use super::resolve::resolve;
-use super::verify::verify_trace;
+use super::children::for_each_child;
+use super::resolution::resolve;
+use super::rules::verify_trace;
 use super::{BuildError, FieldId, TraceClass, TraceClassBuilder};
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ pub(super) struct StreamPlan {
 
 /// What all clones of a plan share.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct CompiledPlan {
     pub(super) procedure: Procedure,
     pub(super) ops: Box<[Op]>,
     pub(super) items: Box<[Item]>,

@@ -1,10 +1,10 @@
 //! Executes the operations of a plan over the bytes of a packet.
 
-use super::compiled::Inner;
+use super::compiled_plan::CompiledPlan;
 use super::op::{Effect, Op, Uses};
 use super::token::{Load, Token, TokenKind};
 use crate::class::{ByteOrder, Scope};
-use crate::machine::{align_up, bits};
+use crate::decoding::{align_up, bits};
 use crate::procedure::{Count, FixedKind, NodeId};
 
 /// Values of an event record, boundaries included; packed arrays count as one.
@@ -18,12 +18,12 @@ pub(super) const NO_SCOPE: u32 = u32::MAX;
 
 /// The operations cannot go on; the element face knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stuck;
+pub(super) struct Undecodable;
 
 /// What packet preambles and event records leave behind.
 #[derive(Clone, Debug)]
-pub(super) struct Engine<'a> {
-    plan: &'a Inner,
+pub(super) struct Interpreter<'a> {
+    plan: &'a CompiledPlan,
     /// The data from the packet on.
     pub(super) bytes: &'a [u8],
     /// Bits of the packet that may be read.
@@ -56,8 +56,8 @@ pub(super) struct Engine<'a> {
     idle: u32,
 }
 
-impl<'a> Engine<'a> {
-    pub(super) fn new(plan: &'a Inner) -> Self {
+impl<'a> Interpreter<'a> {
+    pub(super) fn new(plan: &'a CompiledPlan) -> Self {
         let slots = plan.procedure.trace_class().slot_count() as usize;
         Self {
             plan,
@@ -108,13 +108,13 @@ impl<'a> Engine<'a> {
     }
 
     /// Executes from `at` to the end of the preamble or event record.
-    pub(super) fn execute(&mut self, at: u32) -> Result<(), Stuck> {
+    pub(super) fn execute(&mut self, at: u32) -> Result<(), Undecodable> {
         let plan = self.plan;
         let ops = &*plan.ops;
         let mut at = at as usize;
         let mut run = self.head;
         loop {
-            let op = ops.get(at).ok_or(Stuck)?;
+            let op = ops.get(at).ok_or(Undecodable)?;
             at += 1;
             match *op {
                 Op::Run { alignment, bits } => run = self.run(alignment, bits)?,
@@ -180,7 +180,7 @@ impl<'a> Engine<'a> {
                 } => {
                     let table = &plan.tables[table as usize];
                     let raw = self.saved[slot.0 as usize];
-                    let option = table.select(raw).ok_or(Stuck)?;
+                    let option = table.select(raw).ok_or(Undecodable)?;
                     if wanted {
                         self.push(TokenKind::VariantBegin, node, raw, option.into());
                     }
@@ -228,7 +228,7 @@ impl<'a> Engine<'a> {
                 Op::CheckOrder { order, at } => {
                     let inside_byte = (run + u64::from(at)) & 7 != 0;
                     if inside_byte && self.order.is_some_and(|before| before != order) {
-                        return Err(Stuck);
+                        return Err(Undecodable);
                     }
                 }
                 Op::SetOrder { order } => self.order = Some(order),
@@ -238,7 +238,7 @@ impl<'a> Engine<'a> {
     }
 
     #[inline(never)]
-    fn rare(&mut self, op: &Op, run: u64) -> Result<(), Stuck> {
+    fn rare(&mut self, op: &Op, run: u64) -> Result<(), Undecodable> {
         match *op {
             Op::Variable {
                 node,
@@ -248,11 +248,11 @@ impl<'a> Engine<'a> {
             Op::Data { node, count, kind } => self.data(node, count, kind)?,
             Op::Effect(Effect::UuidBlob { end }) => {
                 let end = (run + u64::from(end)) / 8;
-                let before = self.bytes.get(..end as usize).ok_or(Stuck)?;
-                self.uuid = Some(*before.last_chunk().ok_or(Stuck)?);
+                let before = self.bytes.get(..end as usize).ok_or(Undecodable)?;
+                self.uuid = Some(*before.last_chunk().ok_or(Undecodable)?);
             }
             Op::Effect(effect) => self.effect(effect)?,
-            _ => return Err(Stuck),
+            _ => return Err(Undecodable),
         }
         Ok(())
     }
@@ -276,11 +276,11 @@ impl<'a> Engine<'a> {
 
     /// Aligns the head and moves it over a run; gives where the run begins.
     #[inline(always)]
-    fn run(&mut self, alignment: u32, bits: u32) -> Result<u64, Stuck> {
+    fn run(&mut self, alignment: u32, bits: u32) -> Result<u64, Undecodable> {
         let run = align_up(self.head, alignment);
         let end = run + u64::from(bits);
         if end > self.limit {
-            return Err(Stuck);
+            return Err(Undecodable);
         }
         self.head = end;
         Ok(run)
@@ -315,18 +315,18 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn enter_event(&mut self, dynamic: bool) -> Result<u32, Stuck> {
+    fn enter_event(&mut self, dynamic: bool) -> Result<u32, Undecodable> {
         let class = self.plan.procedure.trace_class();
         let stream = class
             .stream_classes()
             .get(self.stream as usize)
-            .ok_or(Stuck)?;
+            .ok_or(Undecodable)?;
         self.event = match dynamic {
-            true => stream.find_event_class(self.id).ok_or(Stuck)?.0,
+            true => stream.find_event_class(self.id).ok_or(Undecodable)?.0,
             false => 0,
         };
         let events = &self.plan.streams[self.stream as usize].events;
-        events.get(self.event as usize).copied().ok_or(Stuck)
+        events.get(self.event as usize).copied().ok_or(Undecodable)
     }
 
     fn count(&self, count: Count) -> u64 {
@@ -337,21 +337,21 @@ impl<'a> Engine<'a> {
     }
 
     #[inline]
-    fn align(&self, alignment: u32) -> Result<u64, Stuck> {
+    fn align(&self, alignment: u32) -> Result<u64, Undecodable> {
         let begin = align_up(self.head, alignment);
         if begin <= self.limit {
             Ok(begin)
         } else {
-            Err(Stuck)
+            Err(Undecodable)
         }
     }
 
-    fn text(&mut self, node: NodeId, unit: u8, wanted: bool) -> Result<(), Stuck> {
+    fn text(&mut self, node: NodeId, unit: u8, wanted: bool) -> Result<(), Undecodable> {
         let begin = self.align(8)? / 8;
         let content = self
             .bytes
             .get(begin as usize..(self.limit / 8) as usize)
-            .ok_or(Stuck)?;
+            .ok_or(Undecodable)?;
         let length = match unit {
             1 => memchr::memchr(0, content),
             unit => {
@@ -362,7 +362,7 @@ impl<'a> Engine<'a> {
                     .map(|at| at * unit)
             }
         };
-        let length = length.ok_or(Stuck)? as u64;
+        let length = length.ok_or(Undecodable)? as u64;
         if wanted {
             self.push(TokenKind::Text, node, begin, length);
         }
@@ -370,11 +370,16 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn data(&mut self, node: NodeId, count: Count, kind: Option<TokenKind>) -> Result<(), Stuck> {
+    fn data(
+        &mut self,
+        node: NodeId,
+        count: Count,
+        kind: Option<TokenKind>,
+    ) -> Result<(), Undecodable> {
         let begin = self.align(8)?;
         let length = self.count(count);
         if length > (self.limit - begin) / 8 {
-            return Err(Stuck);
+            return Err(Undecodable);
         }
         if let Some(kind) = kind {
             self.push(kind, node, begin / 8, length);
@@ -383,18 +388,18 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn packed(&mut self, index: u32, count: Count, wanted: bool) -> Result<(), Stuck> {
+    fn packed(&mut self, index: u32, count: Count, wanted: bool) -> Result<(), Undecodable> {
         let packing = &self.plan.packings[index as usize];
         let begin = self.align(packing.alignment)?;
         let count = self.count(count);
-        let length = packing.bits(count).ok_or(Stuck)?;
+        let length = packing.bits(count).ok_or(Undecodable)?;
         if length > self.limit - begin {
-            return Err(Stuck);
+            return Err(Undecodable);
         }
         if count > 0 {
             let order = packing.load.order;
             if begin & 7 != 0 && self.order.is_some_and(|before| before != order) {
-                return Err(Stuck);
+                return Err(Undecodable);
             }
             self.order = Some(order);
         }
@@ -405,15 +410,15 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    fn variable(&mut self, node: NodeId, signed: bool, wanted: bool) -> Result<(), Stuck> {
+    fn variable(&mut self, node: NodeId, signed: bool, wanted: bool) -> Result<(), Undecodable> {
         let begin = self.align(8)? / 8;
         let content = self
             .bytes
             .get(begin as usize..(self.limit / 8) as usize)
-            .ok_or(Stuck)?;
+            .ok_or(Undecodable)?;
         let mut integer = bits::Leb128::default();
         for (&byte, length) in content.iter().zip(1..) {
-            if !integer.push(byte, signed).ok_or(Stuck)? {
+            if !integer.push(byte, signed).ok_or(Undecodable)? {
                 continue;
             }
             self.head = (begin + length) * 8;
@@ -428,7 +433,7 @@ impl<'a> Engine<'a> {
             }
             return Ok(());
         }
-        Err(Stuck)
+        Err(Undecodable)
     }
 
     /// False when the array is empty.
@@ -438,7 +443,7 @@ impl<'a> Engine<'a> {
         alignment: u32,
         count: Count,
         wanted: bool,
-    ) -> Result<bool, Stuck> {
+    ) -> Result<bool, Undecodable> {
         self.head = self.align(alignment)?;
         let count = self.count(count);
         if wanted {
@@ -451,8 +456,8 @@ impl<'a> Engine<'a> {
     }
 
     /// True when there is another element.
-    fn next_element(&mut self) -> Result<bool, Stuck> {
-        let array = self.arrays.last_mut().ok_or(Stuck)?;
+    fn next_element(&mut self) -> Result<bool, Undecodable> {
+        let array = self.arrays.last_mut().ok_or(Undecodable)?;
         array.0 -= 1;
         if array.0 == 0 {
             self.arrays.pop();
@@ -465,12 +470,12 @@ impl<'a> Engine<'a> {
         }
         array.1 = self.head;
         if self.idle > IDLE_MAX || self.tokens.len() > TOKENS_MAX {
-            return Err(Stuck);
+            return Err(Undecodable);
         }
         Ok(true)
     }
 
-    fn effect(&mut self, effect: Effect) -> Result<(), Stuck> {
+    fn effect(&mut self, effect: Effect) -> Result<(), Undecodable> {
         let value = self.integer;
         match effect {
             Effect::PacketEndClock => self.end_clock = Some(value),
@@ -481,7 +486,7 @@ impl<'a> Engine<'a> {
             Effect::TotalLength => {
                 let below_content = self.content != UNKNOWN && value < self.content;
                 if value & 7 != 0 || below_content || value < self.head {
-                    return Err(Stuck);
+                    return Err(Undecodable);
                 }
                 self.total = value;
                 if self.content == UNKNOWN {
@@ -490,7 +495,7 @@ impl<'a> Engine<'a> {
             }
             Effect::ContentLength => {
                 if self.total < value || value < self.head {
-                    return Err(Stuck);
+                    return Err(Undecodable);
                 }
                 self.set_content(value);
             }
@@ -500,7 +505,7 @@ impl<'a> Engine<'a> {
             }
             Effect::Uuid => self.uuid = Some(self.uuid_bytes),
             // Done where the begin of its run is known.
-            Effect::UuidBlob { .. } => return Err(Stuck),
+            Effect::UuidBlob { .. } => return Err(Undecodable),
         }
         Ok(())
     }

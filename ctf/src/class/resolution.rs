@@ -4,8 +4,8 @@
 //! by name, arrays and optionals only from inside, variants by the option the dependent field is in
 //! or, from outside, through all options at once.
 
-use super::nested::{children, dependency_mut};
-use super::verify::{verify_event, verify_stream};
+use super::children::{children, dependency_mut};
+use super::rules::{verify_event, verify_stream};
 use super::{
     BuildError, EventClass, FieldId, FieldKind, Location, MajorVersion, Mappings, PathStep,
     RangeSet, Scope, SelectorRanges, SlotId, StreamClass, TraceClassBuilder, VariantOption,
