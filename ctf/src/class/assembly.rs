@@ -1,4 +1,4 @@
-//! From the classes that were collected to a trace class.
+//! Assembly of a trace class from collected classes.
 
 use super::builder::Draft;
 use super::children::for_each_child;
@@ -8,11 +8,11 @@ use super::{BuildError, FieldId, TraceClass, TraceClassBuilder};
 use std::collections::BTreeMap;
 
 impl TraceClassBuilder {
-    /// Checks everything, resolves the locations of lengths and selectors, and makes the trace
+    /// Checks all rules, resolves the locations of lengths and selectors, and returns the trace
     /// class.
     ///
     /// # Errors
-    /// The first thing that breaks a rule of CTF, with its origin.
+    /// The first violation of a rule of CTF, with its origin.
     pub fn build(mut self) -> Result<TraceClass, BuildError> {
         self.compact();
         verify_trace(&self)?;
@@ -20,8 +20,8 @@ impl TraceClassBuilder {
         let streams = std::mem::take(&mut self.streams);
         let mut events = std::mem::take(&mut self.events);
         let finished = streams.into_values().map(|mut stream| {
-            let own = events.remove(&stream.id).unwrap_or_default();
-            stream.set_events(own.into_values().map(|draft| draft.class).collect());
+            let events = events.remove(&stream.id).unwrap_or_default();
+            stream.set_events(events.into_values().map(|draft| draft.class).collect());
             stream
         });
         Ok(TraceClass {
@@ -39,37 +39,37 @@ impl TraceClassBuilder {
         })
     }
 
-    /// Keeps only the field classes that a scope reaches, children before their parents.
+    /// Removes field classes that no scope reaches, and sorts children before their parents.
     fn compact(&mut self) {
         let old = std::mem::take(&mut self.drafts);
-        let mut kept = Kept {
+        let mut compaction = Compaction {
             ids: vec![None; old.len()],
             old,
             new: Vec::new(),
         };
-        kept.keep(&mut self.packet_header);
+        compaction.root(&mut self.packet_header);
         for stream in self.streams.values_mut() {
-            kept.keep(&mut stream.packet_context);
-            kept.keep(&mut stream.event_header);
-            kept.keep(&mut stream.event_common_context);
+            compaction.root(&mut stream.packet_context);
+            compaction.root(&mut stream.event_header);
+            compaction.root(&mut stream.event_common_context);
         }
         for event in self.events.values_mut().flat_map(BTreeMap::values_mut) {
-            kept.keep(&mut event.class.specific_context);
-            kept.keep(&mut event.class.payload);
+            compaction.root(&mut event.class.specific_context);
+            compaction.root(&mut event.class.payload);
         }
-        self.drafts = kept.new;
+        self.drafts = compaction.new;
     }
 }
 
-/// Drafts on their way from the old table to the new one.
-struct Kept {
+/// A move of the reachable drafts from the old table to a new one.
+struct Compaction {
     old: Vec<Draft>,
     ids: Vec<Option<FieldId>>,
     new: Vec<Draft>,
 }
 
-impl Kept {
-    fn keep(&mut self, root: &mut Option<FieldId>) {
+impl Compaction {
+    fn root(&mut self, root: &mut Option<FieldId>) {
         if let Some(id) = root {
             *id = self.moved(*id);
         }

@@ -1,4 +1,4 @@
-//! Collecting the classes of a trace: fields first, then clocks, streams and events.
+//! Collection of the classes of a trace: fields first, then clocks, streams and events.
 
 use super::children::{children, for_each_child};
 use super::{
@@ -8,18 +8,18 @@ use super::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// How deep field classes may nest: decoders and walks keep a stack of this many levels at most.
+/// Maximum nesting of field classes, which bounds the stacks of decoders and of recursive functions.
 pub const FIELD_DEPTH_MAX: u32 = 128;
 
-/// Field classes a trace class may have whatever the length of its metadata. Aliases multiply
-/// fields, so parsers allow more only in proportion to the length of their input.
+/// Number of field classes that a trace class can have regardless of the length of its metadata.
+/// Aliases multiply fields, so parsers allow more only in proportion to the length of their input.
 pub const FIELD_COUNT_BASE: usize = 1 << 16;
 
 /// A field class before it is part of a trace class.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) class: FieldClass,
-    /// Byte of the metadata text where it began.
+    /// Offset of its beginning in the metadata text.
     pub(super) origin: u32,
     /// Clock that TSDL maps the integer to.
     pub(super) mapped_clock: Option<Box<str>>,
@@ -36,17 +36,17 @@ pub(super) struct EventDraft {
     pub(super) origin: u32,
 }
 
-/// Collects classes and makes a [`TraceClass`] of them.
+/// Collects classes and builds a [`TraceClass`].
 ///
-/// Every method takes an `origin`: the byte of the metadata text where the thing began, for errors.
-/// Without a text, pass 0.
+/// `origin` is the offset in the metadata text at which an item begins, for errors; 0 when there is
+/// no text.
 #[derive(Clone, Debug)]
 pub struct TraceClassBuilder {
-    /// Version whose rules hold.
+    /// Version whose rules apply.
     pub version: MajorVersion,
     /// Names of the trace.
     pub identity: Identity,
-    /// UUID that packets repeat.
+    /// UUID that packets contain.
     pub uuid: Option<Uuid>,
     /// Native byte order.
     pub byte_order: Option<ByteOrder>,
@@ -67,7 +67,7 @@ pub struct TraceClassBuilder {
 }
 
 impl TraceClassBuilder {
-    /// Nothing yet.
+    /// An empty builder.
     pub fn new(version: MajorVersion) -> Self {
         Self {
             version,
@@ -92,10 +92,10 @@ impl TraceClassBuilder {
         self.field_count_max = count;
     }
 
-    /// Adds a field class; the fields it contains are there already.
+    /// Adds a field class, after the field classes that it contains.
     ///
     /// # Errors
-    /// When there are too many field classes or they nest too deep.
+    /// When there are too many field classes or they nest too deeply.
     pub fn add_field(&mut self, kind: FieldKind, origin: u32) -> Result<FieldId, BuildError> {
         let alignment = self.effective_alignment(&kind);
         let depth = 1 + children(&kind)
@@ -118,7 +118,7 @@ impl TraceClassBuilder {
         })
     }
 
-    /// Adds a copy of `id` and of all it contains, as the use of an alias does.
+    /// Adds a copy of `id` and of everything it contains, for a use of an alias.
     ///
     /// # Errors
     /// When there are too many field classes.
@@ -178,28 +178,28 @@ impl TraceClassBuilder {
         }
     }
 
-    /// The field class `id` as it is so far.
+    /// The current state of the field class `id`.
     pub fn field(&self, id: FieldId) -> &FieldClass {
         &self.draft(id).class
     }
 
-    /// The field class `id`, to give it roles or attributes. Changing what decides on alignment
-    /// after a container was made of it has no effect on the container.
+    /// The field class `id`, to set roles or attributes. A change of alignment after the field class
+    /// was added to a container has no effect on the container.
     pub fn field_mut(&mut self, id: FieldId) -> &mut FieldClass {
         &mut self.drafts[id.index()].class
     }
 
-    /// Where the field class `id` began.
+    /// The origin of the field class `id`.
     pub fn origin(&self, id: FieldId) -> u32 {
         self.draft(id).origin
     }
 
-    /// Says where the field class `id` began, for the use of an alias.
+    /// Sets the origin of the field class `id`, for a use of an alias.
     pub fn set_origin(&mut self, id: FieldId, origin: u32) {
         self.drafts[id.index()].origin = origin;
     }
 
-    /// Says that metadata maps the integer `id` to the clock called `clock`.
+    /// Maps the integer `id` to the clock named `clock`.
     pub fn map_clock(&mut self, id: FieldId, clock: &str) {
         self.drafts[id.index()].mapped_clock = Some(clock.into());
     }
@@ -209,12 +209,12 @@ impl TraceClassBuilder {
         self.draft(id).mapped_clock.as_deref()
     }
 
-    /// Says that metadata gives the integer `id` a text encoding.
+    /// Sets the text encoding of the integer `id`.
     pub fn set_encoding(&mut self, id: FieldId, encoding: Option<Encoding>) {
         self.drafts[id.index()].encoding = encoding;
     }
 
-    /// The text encoding that metadata gives the integer `id`.
+    /// The text encoding of the integer `id`.
     pub fn encoding(&self, id: FieldId) -> Option<Encoding> {
         self.draft(id).encoding
     }
@@ -229,35 +229,35 @@ impl TraceClassBuilder {
         ClockId(self.clocks.len() as u32 - 1)
     }
 
-    /// The clock class that metadata calls `id`.
+    /// The clock class with the metadata id `id`.
     pub fn find_clock(&self, id: &str) -> Option<ClockId> {
         let index = self.clocks.iter().position(|clock| &*clock.id == id)?;
         u32::try_from(index).ok().map(ClockId)
     }
 
-    /// The clock classes so far.
+    /// The clock classes added so far.
     pub fn clocks(&self) -> &[ClockClass] {
         &self.clocks
     }
 
-    /// Adds the stream class 0 when there are events for it and there is no stream class at all.
+    /// Adds the stream class 0 when there are events for it and no stream classes.
     pub(crate) fn add_implicit_stream(&mut self) {
         if self.streams.is_empty() && self.events.contains_key(&0) {
             self.streams.insert(0, StreamClass::new(0));
         }
     }
 
-    /// Takes all stream classes, to change them; put them back with [`Self::put_streams`].
+    /// Removes and returns all stream classes, to be changed and returned with [`Self::put_streams`].
     pub(crate) fn take_streams(&mut self) -> BTreeMap<u64, StreamClass> {
         std::mem::take(&mut self.streams)
     }
 
-    /// Puts back what [`Self::take_streams`] took.
+    /// Sets the stream classes that [`Self::take_streams`] removed.
     pub(crate) fn put_streams(&mut self, streams: BTreeMap<u64, StreamClass>) {
         self.streams = streams;
     }
 
-    /// Adds a stream class; false when there is one with its numeric id already.
+    /// Adds a stream class; false when its numeric id is in use.
     #[must_use]
     pub fn add_stream(&mut self, stream: StreamClass) -> bool {
         let free = !self.streams.contains_key(&stream.id);
@@ -277,8 +277,8 @@ impl TraceClassBuilder {
         !self.streams.is_empty()
     }
 
-    /// Adds an event class to the stream class with the numeric id `stream`, which may come later;
-    /// false when that stream class has an event class with its numeric id already.
+    /// Adds an event class to the stream class with the numeric id `stream`, which can be added
+    /// later; false when its numeric id is in use in that stream class.
     #[must_use]
     pub fn add_event(&mut self, stream: u64, class: EventClass, origin: u32) -> bool {
         let events = self.events.entry(stream).or_default();

@@ -1,8 +1,8 @@
-//! What lies directly inside a field class, and what it depends on.
+//! The children of a field class, and its dependency.
 
 use super::{Dependency, FieldId, FieldKind, Length, VariantOptions};
 
-/// Shows the ids of the fields directly inside a field class, to be changed.
+/// Calls `change` with the id of every child of a field class.
 pub(super) fn for_each_child(kind: &mut FieldKind, change: &mut dyn FnMut(&mut FieldId)) {
     match kind {
         FieldKind::Array(class) => change(&mut class.element),
@@ -29,7 +29,7 @@ pub(super) fn for_each_child(kind: &mut FieldKind, change: &mut dyn FnMut(&mut F
     }
 }
 
-/// The fields directly inside a field class.
+/// The children of a field class.
 pub(super) fn children(kind: &FieldKind) -> impl Iterator<Item = FieldId> + '_ {
     let (single, members, options) = match kind {
         FieldKind::Array(class) => (Some(class.element), None, None),
@@ -45,7 +45,7 @@ pub(super) fn children(kind: &FieldKind) -> impl Iterator<Item = FieldId> + '_ {
     single.into_iter().chain(members).chain(options)
 }
 
-/// The location that a field class depends on.
+/// The dependency of a field class.
 pub(super) fn dependency_mut(kind: &mut FieldKind) -> Option<&mut Dependency> {
     match kind {
         FieldKind::String(class) => dynamic_mut(&mut class.length),

@@ -3,14 +3,14 @@
 use super::Attributes;
 use uuid::Uuid;
 
-/// What the zero of a clock is.
+/// The origin of a clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClockOrigin {
-    /// Nothing is known; only clocks with one UUID (or one identity) compare.
+    /// Unknown; only clocks with the same UUID (or identity) can be compared.
     Unknown,
     /// 1970-01-01T00:00:00Z.
     UnixEpoch,
-    /// Something that has a name.
+    /// A named origin.
     Custom {
         /// Namespace.
         namespace: Option<Box<str>>,
@@ -21,10 +21,10 @@ pub enum ClockOrigin {
     },
 }
 
-/// A clock: what the cycles of timestamps mean.
+/// A clock: the meaning of the cycles of timestamps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClockClass {
-    /// How metadata refers to it (the `name` in TSDL, the `id` in CTF 2).
+    /// The name that metadata refers to (`name` in TSDL, `id` in CTF 2).
     pub id: Box<str>,
     /// Namespace.
     pub namespace: Option<Box<str>>,
@@ -36,11 +36,11 @@ pub struct ClockClass {
     pub uuid: Option<Uuid>,
     /// Description.
     pub description: Option<Box<str>>,
-    /// Cycles in a second, at least 1.
+    /// Cycles per second, at least 1.
     pub frequency: u64,
-    /// What zero is.
+    /// The origin.
     pub origin: ClockOrigin,
-    /// Whole seconds from the origin to the clock's zero.
+    /// Whole seconds from the origin to cycle 0.
     pub offset_seconds: i64,
     /// Cycles to add to [`Self::offset_seconds`]; less than a second after normalization.
     pub offset_cycles: u64,
@@ -53,7 +53,7 @@ pub struct ClockClass {
 }
 
 impl ClockClass {
-    /// A clock of 1 GHz called `id` that counts from the Unix epoch.
+    /// A clock of 1 GHz named `id` that counts from the Unix epoch.
     pub fn new(id: impl Into<Box<str>>) -> Self {
         let id = id.into();
         Self {
@@ -73,10 +73,10 @@ impl ClockClass {
         }
     }
 
-    /// Nanoseconds from the origin at `cycles`; nothing when they do not fit 64 bits.
+    /// Nanoseconds from the origin at `cycles`; `None` when they exceed 64 bits.
     ///
-    /// The fraction of a nanosecond is cut off, separately for the offset and for the cycles' part
-    /// below one second, as Babeltrace does.
+    /// The fraction of a nanosecond is truncated, separately for the offset and for the cycles below
+    /// one second, as in Babeltrace.
     pub fn nanoseconds(&self, cycles: u64) -> Option<i64> {
         let seconds = i128::from(self.offset_seconds) * 1_000_000_000;
         let offset = self.cycles_to_ns(self.offset_cycles);
@@ -86,7 +86,7 @@ impl ClockClass {
 
     /// Moves whole seconds of the offset in cycles to the offset in seconds.
     ///
-    /// False, and nothing moved, when the offset in seconds would not fit 64 bits.
+    /// Returns false without a change when the offset in seconds would exceed 64 bits.
     #[must_use]
     pub fn normalize_offset(&mut self) -> bool {
         let frequency = self.frequency.max(1);

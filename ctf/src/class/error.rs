@@ -1,24 +1,24 @@
-//! Why classes do not make a trace class.
+//! Errors of building a trace class.
 
-/// What a [`BuildFrame`] is about.
+/// The subject of a [`BuildFrame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The trace class as a whole.
     Whole,
-    /// Something that began at this byte of the metadata text.
+    /// The item at this offset of the metadata text.
     Origin(u32),
 }
 
 /// One line of the explanation of a [`BuildError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildFrame {
-    /// What the message is about.
+    /// The subject of the message.
     pub subject: Subject,
     /// The message.
     pub message: String,
 }
 
-/// Why classes do not make a trace class; the innermost frame is the fault itself.
+/// Why a trace class cannot be built; the innermost frame is the fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .frames.first().map_or("invalid trace class", |frame| &*frame.message))]
 pub struct BuildError {

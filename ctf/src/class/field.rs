@@ -1,4 +1,4 @@
-//! Classes of fields: the shape of every datum a packet can hold.
+//! Field classes: the shape of every datum that a packet can contain.
 
 use super::{Attributes, Dependency, FixedBits, IntegerClass, RangeSet, SlotId};
 
@@ -13,7 +13,7 @@ impl FieldId {
     }
 }
 
-/// What the value of a field means for decoding.
+/// The meaning of a field's value for decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Role {
@@ -21,15 +21,15 @@ pub enum Role {
     PacketMagicNumber = 1,
     /// 16 bytes, the UUID of the metadata.
     MetadataUuid = 1 << 1,
-    /// Which stream class the packet has.
+    /// Id of the packet's stream class.
     StreamClassId = 1 << 2,
-    /// Which stream of its class the packet belongs to.
+    /// Id of the packet's stream in its class.
     StreamId = 1 << 3,
     /// Length of the packet in bits, padding included.
     PacketTotalLength = 1 << 4,
     /// Length of the packet in bits without the padding at its end.
     PacketContentLength = 1 << 5,
-    /// Cycles of the default clock, or the low bits of them: updates the clock.
+    /// Cycles of the default clock, or their low bits; updates the clock.
     ClockTimestamp = 1 << 6,
     /// Cycles of the default clock at the end of the packet; full value, does not update the clock.
     PacketEndTimestamp = 1 << 7,
@@ -37,7 +37,7 @@ pub enum Role {
     DiscardedEvents = 1 << 8,
     /// Sequence number of the packet in its stream.
     PacketSequenceNumber = 1 << 9,
-    /// Which event class the event record has.
+    /// Id of the event record's class.
     EventClassId = 1 << 10,
 }
 
@@ -49,7 +49,7 @@ impl Roles {
     /// No role.
     pub const NONE: Self = Self(0);
 
-    /// True without any role.
+    /// True when the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -65,14 +65,14 @@ impl Roles {
         self.0 & !other.0 == 0
     }
 
-    /// The set with `role` in it.
+    /// The set with `role` added.
     #[must_use]
     pub const fn with(self, role: Role) -> Self {
         Self(self.0 | role as u16)
     }
 }
 
-/// Encoding of text; the unit is what a terminator is made of.
+/// Encoding of text. A terminator is one code unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// Units of 8 bits (ASCII too).
@@ -99,7 +99,7 @@ impl Encoding {
     }
 }
 
-/// How long an array, string or BLOB is. Elements for arrays, bytes for the others.
+/// The length of an array, string or BLOB: elements for arrays, otherwise bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Length {
     /// Known from metadata.
@@ -108,12 +108,12 @@ pub enum Length {
     Dynamic(Dependency),
 }
 
-/// Some flags of a bit map.
+/// A flag of a bit map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
     /// Name.
     pub name: Box<str>,
-    /// Indexes of the bits that mean it; the flag is active when one of them is set.
+    /// Indexes of its bits; the flag is active when one of them is set.
     pub bits: RangeSet<u64>,
 }
 
@@ -163,7 +163,7 @@ pub struct StringClass {
     pub encoding: Encoding,
 }
 
-/// Bytes without meaning to the format.
+/// Bytes that the format does not interpret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobClass {
     /// Length in bytes.
@@ -172,32 +172,32 @@ pub struct BlobClass {
     pub media_type: Box<str>,
 }
 
-/// Array of equal elements.
+/// Array of elements of one class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayClass {
     /// Length in elements.
     pub length: Length,
     /// Class of every element.
     pub element: FieldId,
-    /// Least alignment of the array, in bits.
+    /// Minimum alignment of the array, in bits.
     pub min_alignment: u32,
 }
 
 /// Member of a structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Name that locations use.
+    /// Name in locations.
     pub name: Box<str>,
-    /// Name for people (TSDL: without a leading underscore).
+    /// Display name (TSDL: without a leading underscore).
     pub display_name: Box<str>,
-    /// Its class.
+    /// Field class.
     pub class: FieldId,
     /// Attributes.
     pub attributes: Attributes,
 }
 
 impl Member {
-    /// A member with one name for all.
+    /// A member whose display name is its name.
     pub fn new(name: &str, class: FieldId) -> Self {
         let attributes = Attributes::default();
         Self {
@@ -214,27 +214,27 @@ impl Member {
 pub struct StructClass {
     /// Members in decoding order.
     pub members: Box<[Member]>,
-    /// Least alignment of the structure, in bits; 0 counts as 1.
+    /// Minimum alignment of the structure, in bits; 0 means 1.
     pub min_alignment: u32,
 }
 
-/// Values of the selector with which an optional field is there.
+/// Values of the selector for which an optional field is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelectorRanges {
-    /// There when the selector is true.
+    /// Present when the selector is true.
     Bool,
-    /// There when the unsigned selector is in the set.
+    /// Present when the unsigned selector is in the set.
     Unsigned(RangeSet<u64>),
-    /// There when the signed selector is in the set.
+    /// Present when the signed selector is in the set.
     Signed(RangeSet<i64>),
 }
 
-/// A field that is there or not.
+/// A field that is present or absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionalClass {
-    /// Where the selector is.
+    /// The selector.
     pub selector: Dependency,
-    /// When the field is there.
+    /// When the field is present.
     pub enabled: SelectorRanges,
     /// The field.
     pub field: FieldId,
@@ -243,11 +243,11 @@ pub struct OptionalClass {
 /// One of the fields of a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VariantOption<T> {
-    /// Name, when it has one.
+    /// Name, if any.
     pub name: Option<Box<str>>,
-    /// Name for people (TSDL: without a leading underscore).
+    /// Display name (TSDL: without a leading underscore).
     pub display_name: Option<Box<str>>,
-    /// Values of the selector that choose it.
+    /// Values of the selector that select the option.
     pub ranges: RangeSet<T>,
     /// The field.
     pub field: FieldId,
@@ -255,7 +255,7 @@ pub struct VariantOption<T> {
     pub attributes: Attributes,
 }
 
-/// Options of a variant by the sign of its selector; no value chooses two.
+/// Options of a variant by the sign of its selector; each value selects at most one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VariantOptions {
     /// Unsigned selector.
@@ -273,7 +273,7 @@ impl VariantOptions {
         }
     }
 
-    /// True without options.
+    /// True when there are no options.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -294,7 +294,7 @@ impl VariantOptions {
         }
     }
 
-    /// The index of the option that the saved selector value `raw` chooses.
+    /// The index of the option that the saved selector value `raw` selects.
     #[inline]
     pub fn select(&self, raw: u64) -> Option<usize> {
         match self {
@@ -307,16 +307,16 @@ impl VariantOptions {
 /// One field of several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VariantClass {
-    /// Where the selector is.
+    /// The selector.
     pub selector: Dependency,
-    /// The fields to choose from.
+    /// The alternatives.
     pub options: VariantOptions,
 }
 
 /// The shape of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldKind {
-    /// Fixed-length bits without a meaning of their own.
+    /// Fixed-length bits without interpretation.
     BitArray(FixedBits),
     /// Fixed-length bit map.
     BitMap(BitMapClass),
@@ -342,7 +342,7 @@ pub enum FieldKind {
     Array(ArrayClass),
     /// Structure.
     Struct(StructClass),
-    /// Field that is there or not.
+    /// Field that is present or absent.
     Optional(OptionalClass),
     /// One field of several.
     Variant(VariantClass),
@@ -354,18 +354,18 @@ pub struct FieldClass {
     /// Shape.
     pub kind: FieldKind,
     /// Effective alignment in bits, a power of two: 8 for text, BLOBs and variable-length integers,
-    /// the largest of its parts for structures and arrays, 1 for optionals and variants.
+    /// the maximum of its parts for structures and arrays, 1 for optionals and variants.
     pub alignment: u32,
-    /// What the value means for decoding.
+    /// The meaning of the value for decoding.
     pub roles: Roles,
-    /// Where to save the value for later fields; mostly empty.
+    /// Slots in which the value is saved for later fields; usually empty.
     pub slots: Box<[SlotId]>,
     /// Attributes.
     pub attributes: Attributes,
 }
 
 impl FieldClass {
-    /// The fixed bits when this is a fixed-length field.
+    /// The bits, when this is a fixed-length field.
     #[inline]
     pub fn fixed_bits(&self) -> Option<&FixedBits> {
         match &self.kind {
@@ -379,7 +379,7 @@ impl FieldClass {
         }
     }
 
-    /// Members when this is a structure, else nothing.
+    /// The members of a structure; empty for other classes.
     pub fn members(&self) -> &[Member] {
         match &self.kind {
             FieldKind::Struct(class) => &class.members,

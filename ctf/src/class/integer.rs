@@ -1,4 +1,4 @@
-//! Integers: their bits in a packet, how people like to read them, and names of their values.
+//! Integers: their bits in a packet, their display base, and names of their values.
 
 /// Order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,7 +10,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The bit order that goes with this byte order unless metadata says otherwise.
+    /// The bit order of fields with this byte order, unless metadata specifies another one.
     pub const fn natural_bit_order(self) -> BitOrder {
         match self {
             Self::Little => BitOrder::FirstToLast,
@@ -61,7 +61,7 @@ impl FixedBits {
     }
 }
 
-/// Base in which an integer is best shown.
+/// Preferred base for the display of an integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DisplayBase {
     /// Base 2.
@@ -84,7 +84,7 @@ pub struct IntRange<T> {
     pub upper: T,
 }
 
-/// A set of integers as inclusive ranges, sorted, in the granularity metadata gave.
+/// A set of integers as sorted inclusive ranges, which are not merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RangeSet<T>(Box<[IntRange<T>]>);
 
@@ -95,7 +95,7 @@ impl<T> Default for RangeSet<T> {
 }
 
 impl<T: Copy + Ord> RangeSet<T> {
-    /// Sorts `ranges` and keeps them.
+    /// A set of `ranges`, in any order.
     pub fn new(mut ranges: Vec<IntRange<T>>) -> Self {
         ranges.sort_unstable();
         Self(ranges.into_boxed_slice())
@@ -106,7 +106,7 @@ impl<T: Copy + Ord> RangeSet<T> {
         &self.0
     }
 
-    /// True when one of the ranges holds `value`.
+    /// True when one of the ranges contains `value`.
     #[inline]
     pub fn contains(&self, value: T) -> bool {
         self.0
@@ -124,9 +124,9 @@ impl<T: Copy + Ord> RangeSet<T> {
 /// A name for some values of an integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping<T> {
-    /// The name (a *label* in Babeltrace's words).
+    /// The name (Babeltrace calls it a *label*).
     pub name: Box<str>,
-    /// The values that have it.
+    /// The values with this name.
     pub ranges: RangeSet<T>,
 }
 
@@ -142,7 +142,7 @@ impl<T> Default for Mappings<T> {
 }
 
 impl<T: Copy + Ord> Mappings<T> {
-    /// Keeps `mappings` in their order.
+    /// Mappings in metadata order.
     pub fn new(mappings: Vec<Mapping<T>>) -> Self {
         Self(mappings.into_boxed_slice())
     }
@@ -165,16 +165,16 @@ impl<T: Copy + Ord> Mappings<T> {
             .map(|m| &*m.name)
     }
 
-    /// The mapping called `name`.
+    /// The mapping named `name`.
     pub fn get(&self, name: &str) -> Option<&Mapping<T>> {
         self.0.iter().find(|m| &*m.name == name)
     }
 }
 
-/// What fixed-length and variable-length integers have in common; `T` is `u64` or `i64`.
+/// The common properties of fixed-length and variable-length integers; `T` is `u64` or `i64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntegerClass<T> {
-    /// Preferred base for people.
+    /// Preferred display base.
     pub base: DisplayBase,
     /// Names of values; not empty for an enumeration.
     pub mappings: Mappings<T>,

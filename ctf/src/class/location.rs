@@ -1,4 +1,4 @@
-//! Where a length or a selector is found.
+//! Locations of lengths and selectors.
 
 /// The root structures of a packet and of an event record, in decoding order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,7 +9,7 @@ pub enum Scope {
     PacketContext,
     /// Event record header.
     EventHeader,
-    /// Event record common context, the same for all events of a stream.
+    /// Event record common context, with the same fields for all events of a stream.
     EventCommonContext,
     /// Event record specific context.
     EventSpecificContext,
@@ -33,7 +33,7 @@ impl Scope {
         self as usize
     }
 
-    /// How people call it.
+    /// Display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PacketHeader => "packet header",
@@ -46,7 +46,7 @@ impl Scope {
     }
 }
 
-/// A place in the machine's table of saved values.
+/// An index in the decoder's table of saved values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
@@ -59,16 +59,16 @@ pub enum PathStep {
     Parent,
 }
 
-/// Where a length or selector field is, as metadata says it.
+/// The location of a length or selector field, as written in metadata.
 ///
-/// Structure members are named; arrays, optionals and variants on the way take no step (every
+/// Steps name members of structures; arrays, optionals and variants on the path have no step (every
 /// option of a variant is searched for the rest of the path).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
-    /// The root structure, or nothing when the path starts at the structure that contains the field
-    /// with this location. Always set in a finished trace class.
+    /// The root structure, or `None` when the path starts at the structure that contains the field
+    /// with this location. Always set in a trace class.
     pub scope: Option<Scope>,
-    /// Steps from there. Only members in a finished trace class.
+    /// Steps from there. Only members in a trace class.
     pub path: Vec<PathStep>,
 }
 
@@ -97,12 +97,12 @@ fn members<'n>(names: impl IntoIterator<Item = &'n str>) -> Vec<PathStep> {
         .collect()
 }
 
-/// A field's need for the value of an earlier field.
+/// The dependency of a field on the value of an earlier field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dependency {
-    /// Where the earlier field is.
+    /// The location of the earlier field.
     pub location: Location,
-    /// Where its value is saved while decoding; set by the builder.
+    /// The slot of its value during decoding; set by the builder.
     pub slot: SlotId,
 }
 

@@ -1,8 +1,8 @@
-//! From the locations of lengths and selectors to save slots.
+//! Resolution of the locations of lengths and selectors to save slots.
 //!
-//! A location is followed through the classes the way a decoder would meet the fields: structures
-//! by name, arrays and optionals only from inside, variants by the option the dependent field is in
-//! or, from outside, through all options at once.
+//! A location is followed through the classes in the order of decoding: structures by name, arrays
+//! and optionals only from inside, variants by the option that contains the dependent field or, from
+//! outside, through all options.
 
 use super::children::{children, dependency_mut};
 use super::rules::{verify_event, verify_stream};
@@ -13,7 +13,7 @@ use super::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Checks and resolves every scope, in the order in which faults are reported.
+/// Checks and resolves every scope. The order determines which fault is reported first.
 pub(super) fn resolve(builder: &mut TraceClassBuilder) -> Result<(), BuildError> {
     let mut slots = BTreeMap::new();
     let streams: Vec<StreamClass> = builder.streams.values().cloned().collect();
@@ -42,9 +42,9 @@ pub(super) fn resolve(builder: &mut TraceClassBuilder) -> Result<(), BuildError>
             saves.entry(target).or_default().push(slot);
         }
     }
-    for (id, mut own) in saves {
-        own.sort_unstable();
-        builder.field_mut(id).slots = own.into_boxed_slice();
+    for (id, mut slots) in saves {
+        slots.sort_unstable();
+        builder.field_mut(id).slots = slots.into_boxed_slice();
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ fn resolve_scope(
     walk.visit(root)
 }
 
-/// Numbers the fields of a scope in decoding order; the options of a variant run in parallel.
+/// Numbers the fields of a scope in decoding order; the options of a variant get the same numbers.
 fn number(
     builder: &TraceClassBuilder,
     id: FieldId,
@@ -108,7 +108,7 @@ struct Walk<'b> {
     scope: Scope,
     roots: [Option<FieldId>; 6],
     positions: HashMap<FieldId, u32>,
-    /// Containers the visited field is in, with the index of the option for variants.
+    /// Containers of the visited field, with the index of the option for variants.
     inside: HashMap<FieldId, usize>,
 }
 
@@ -117,8 +117,8 @@ impl Walk<'_> {
         Err(BuildError::at(self.builder.origin(at), message))
     }
 
-    /// Turns relative locations of the fields in `id` into absolute ones. `names` holds the member
-    /// names that lead to `id`, one for each structure on the way.
+    /// Turns relative locations of the fields in `id` into absolute ones. `names` contains the member
+    /// names on the path to `id`, one for each structure.
     fn make_absolute(&mut self, id: FieldId, names: &mut Vec<Box<str>>) -> Result<(), BuildError> {
         let origin = self.builder.origin(id);
         let scope = self.scope;
@@ -164,7 +164,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Fields that `location` means for the field `source`, sorted.
+    /// Fields that `location` denotes for the field `source`, sorted.
     fn targets(&self, source: FieldId, location: &Location) -> Result<Vec<FieldId>, BuildError> {
         let scope = location.scope.unwrap_or(self.scope);
         if scope > self.scope {
@@ -199,8 +199,10 @@ impl Walk<'_> {
         match &self.builder.field(id).kind {
             FieldKind::Struct(class) => {
                 let Some(PathStep::Member(name)) = location.path.get(step) else {
-                    let message =
-                        format!("location {}: a structure is no length or selector", text());
+                    let message = format!(
+                        "location {}: a structure cannot be a length or selector",
+                        text()
+                    );
                     return self.fault(id, message);
                 };
                 match class.members.iter().find(|member| member.name == *name) {
@@ -216,11 +218,17 @@ impl Walk<'_> {
             }
             FieldKind::Array(_) => self.fault(
                 id,
-                format!("location {}: the array is not around its use", text()),
+                format!(
+                    "location {}: the array does not contain the field that uses the location",
+                    text()
+                ),
             ),
             FieldKind::Optional(_) => self.fault(
                 id,
-                format!("location {}: the optional is not around its use", text()),
+                format!(
+                    "location {}: the optional does not contain the field that uses the location",
+                    text()
+                ),
             ),
             FieldKind::Variant(class) => match self.inside.get(&id) {
                 Some(option) => self.follow(class.options.field(*option), location, step, targets),
@@ -229,7 +237,7 @@ impl Walk<'_> {
             },
             _ if step < location.path.len() => self.fault(
                 id,
-                format!("location {}: nothing is inside this field", text()),
+                format!("location {}: this field contains no fields", text()),
             ),
             _ => {
                 targets.push(id);
@@ -238,8 +246,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks that the targets can be what `source` wants, and gives a variant or optional the sign
-    /// (and in CTF 1.8 the ranges) of its selector.
+    /// Checks that the targets have the type that `source` needs, and sets the sign (and in CTF 1.8
+    /// the ranges) of the selector of a variant or optional.
     fn check_targets(
         &mut self,
         source: FieldId,
@@ -312,7 +320,7 @@ impl Walk<'_> {
                     VariantOptions::Signed(options) => overlapping(options),
                 };
                 if overlap {
-                    let message = "a value of the selector chooses two options".to_owned();
+                    let message = "a value of the selector selects two options".to_owned();
                     return self.fault(source, message);
                 }
             }
@@ -322,7 +330,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// CTF 1.8: options are chosen by the labels of the selector, an enumeration.
+    /// CTF 1.8: options are selected by the labels of the selector, an enumeration.
     fn options_of_labels(
         &self,
         source: FieldId,
@@ -343,7 +351,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Gives each option the ranges of the label with its name.
+    /// Sets the ranges of each option to those of the label with its name.
     fn choose<T: Copy + Ord>(
         &self,
         source: FieldId,
@@ -398,7 +406,7 @@ fn signedness(kind: &FieldKind) -> Option<bool> {
     }
 }
 
-/// Ranges are kept as raw bits until the sign of the selector is known.
+/// Converts ranges that were stored as raw bits before the sign of the selector was known.
 fn as_signed(ranges: &RangeSet<u64>) -> RangeSet<i64> {
     let convert = |range: &super::IntRange<u64>| super::IntRange {
         lower: range.lower.cast_signed(),
@@ -417,11 +425,11 @@ fn with_ranges<A, B>(option: &VariantOption<A>, ranges: RangeSet<B>) -> VariantO
     }
 }
 
-/// Makes `location` absolute for a field in `scope` to which the member `names` lead.
+/// Makes the location of a field in `scope` absolute; the member `names` lead to the field.
 fn absolute(location: &mut Location, scope: Scope, names: &[Box<str>]) -> Result<(), String> {
     let mut path: Vec<PathStep> = Vec::new();
     if location.scope.is_none() {
-        // The last name is the member with the location itself: its siblings are found beside it.
+        // The last name is the member with the location; the path starts at the structure around it.
         let parents = &names[..names.len().saturating_sub(1)];
         path.extend(parents.iter().cloned().map(PathStep::Member));
     }
@@ -440,7 +448,7 @@ fn absolute(location: &mut Location, scope: Scope, names: &[Box<str>]) -> Result
     Ok(())
 }
 
-/// The first `steps` steps of an absolute location, for people.
+/// The first `steps` steps of an absolute location, for messages.
 fn describe(location: &Location, steps: usize) -> String {
     let mut text = location.scope.map_or("?", Scope::name).to_owned();
     for (index, step) in location.path.iter().take(steps).enumerate() {

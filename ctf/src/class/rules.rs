@@ -1,4 +1,4 @@
-//! The rules of CTF that concern classes as a whole: roles in their scopes, ids, emptiness.
+//! Rules of CTF for complete classes: roles in their scopes, ids, and emptiness.
 
 use super::builder::EventDraft;
 use super::children::children;
@@ -6,8 +6,8 @@ use super::{
     BuildError, FieldId, FieldKind, Length, Role, Scope, StreamClass, Subject, TraceClassBuilder,
 };
 
-/// Checks the packet header and that each event class has its stream class. Streams and events are
-/// checked one by one with [`verify_stream`] and [`verify_event`] as they are resolved.
+/// Checks the packet header, and that the stream class of each event class exists. Stream and event
+/// classes are checked with [`verify_stream`] and [`verify_event`] when they are resolved.
 pub(super) fn verify_trace(builder: &TraceClassBuilder) -> Result<(), BuildError> {
     for (id, events) in &builder.events {
         if let (false, Some(event)) = (builder.has_stream(*id), events.values().next()) {
@@ -223,7 +223,7 @@ fn verify_roles(
         None => Ok(()),
         Some(id) => {
             let message = format!(
-                "the field has a role that means nothing in the {}",
+                "the field has a role that is not allowed in the {}",
                 scope.name()
             );
             Err(BuildError::at(builder.origin(*id), message))
@@ -231,17 +231,17 @@ fn verify_roles(
     }
 }
 
-/// Refuses integers that are mapped to a clock where that means nothing.
+/// Refuses integers that are mapped to a clock in a scope without a clock.
 fn verify_unmapped(builder: &TraceClassBuilder, root: FieldId) -> Result<(), BuildError> {
     let mapped = find(builder, root, &mut |id| builder.mapped_clock(id).is_some());
     if mapped.is_empty() {
         return Ok(());
     }
-    let message = "an integer is mapped to a clock where that means nothing";
+    let message = "an integer cannot be mapped to a clock here";
     Err(BuildError::at(builder.origin(root), message))
 }
 
-/// True when a field never takes a bit.
+/// True when a field never has any bits.
 pub(super) fn is_empty(builder: &TraceClassBuilder, id: FieldId) -> bool {
     match &builder.field(id).kind {
         FieldKind::String(class) => class.length == Length::Static(0),

@@ -25,8 +25,8 @@ pub struct StreamClassIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventClassIndex(pub u32);
 
-/// Names of the severities, as LTTng and the attribute of Babeltrace spell them; the index is the
-/// log level of an event class.
+/// Names of the severities, as spelled by LTTng and by Babeltrace's attribute; the index is the log
+/// level of an event class.
 pub const LOG_LEVELS: [&str; 15] = [
     "emergency",
     "alert",
@@ -52,8 +52,8 @@ pub struct EventClass {
     pub id: u64,
     /// Names.
     pub identity: Identity,
-    /// Severity: 0 (emergency) to 14 (debug) as LTTng numbers them, see [`LOG_LEVELS`]; anything
-    /// else is the producer's own.
+    /// Severity: 0 (emergency) to 14 (debug) as LTTng numbers them, see [`LOG_LEVELS`]; other values
+    /// are defined by the producer.
     pub log_level: Option<i64>,
     /// URI of an Eclipse Modeling Framework model.
     pub emf_uri: Option<Box<str>>,
@@ -66,7 +66,7 @@ pub struct EventClass {
 }
 
 impl EventClass {
-    /// Name of the severity, where it is one that LTTng knows.
+    /// Name of the severity, when LTTng defines it.
     pub fn severity(&self) -> Option<&'static str> {
         let level = usize::try_from(self.log_level?).ok()?;
         LOG_LEVELS.get(level).copied()
@@ -90,7 +90,7 @@ impl EventClass {
     }
 }
 
-/// The class of a stream ("data stream type"): everything its packets have in common.
+/// The class of a stream ("data stream class"): the common properties of its packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamClass {
     /// Numeric id, unique in the trace class.
@@ -109,11 +109,11 @@ pub struct StreamClass {
     pub attributes: Attributes,
     /// Sorted by id.
     events: Vec<EventClass>,
-    /// `dense[id]` is the index + 1 of the event class with that small id, 0 for none.
+    /// `dense[id]` is the index + 1 of the event class with the small id `id`, 0 for none.
     dense: Vec<u32>,
 }
 
-/// Event class ids below this are looked up in a table.
+/// Event class ids below this are found in a table.
 const DENSE_EVENT_IDS_MAX: u64 = 1 << 16;
 
 impl StreamClass {
@@ -157,7 +157,7 @@ impl StreamClass {
         u32::try_from(index).ok().map(EventClassIndex)
     }
 
-    /// Gives the stream class its event classes, which need not be sorted.
+    /// Sets the event classes, in any order.
     pub(super) fn set_events(&mut self, mut events: Vec<EventClass>) {
         events.sort_by_key(|event| event.id);
         let small = events

@@ -1,4 +1,4 @@
-//! The trace class itself.
+//! The trace class.
 
 use super::{
     Attributes, ByteOrder, ClockClass, ClockId, FieldClass, FieldId, Identity, Scope, StreamClass,
@@ -6,7 +6,7 @@ use super::{
 };
 use uuid::Uuid;
 
-/// Major version of the metadata a trace class comes from.
+/// Major version of the metadata of a trace class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MajorVersion {
     /// CTF 1.8 (TSDL).
@@ -24,7 +24,7 @@ pub enum EnvironmentValue {
     String(Box<str>),
 }
 
-/// Everything metadata says. Immutable; share it by reference or `Arc` between readers.
+/// The content of metadata. Immutable; readers share it by reference or `Arc`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceClass {
     pub(super) version: MajorVersion,
@@ -51,7 +51,7 @@ impl TraceClass {
         &self.identity
     }
 
-    /// UUID that packets must repeat, when there is one.
+    /// UUID that packets contain, if any.
     pub fn uuid(&self) -> Option<Uuid> {
         self.uuid
     }
@@ -124,7 +124,7 @@ impl TraceClass {
         &self.fields[id.index()]
     }
 
-    /// How many values a decoder must be able to save: slots are `0..slot_count`.
+    /// Number of values that a decoder must be able to save: slots are `0..slot_count`.
     pub fn slot_count(&self) -> u32 {
         self.slot_count
     }

@@ -22,7 +22,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value called `key` when this is an object that has it.
+    /// The value of `key`, when this is an object that contains it.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(entries) => entries.iter().find(|(k, _)| &**k == key).map(|(_, v)| v),
@@ -30,7 +30,7 @@ impl Value {
         }
     }
 
-    /// The text when this is a string.
+    /// The text, when this is a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -39,12 +39,12 @@ impl Value {
     }
 }
 
-/// Attributes by namespace, as metadata gave them; mostly there are none.
+/// Attributes by namespace, as in metadata; usually empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes(Option<Box<Value>>);
 
 impl Attributes {
-    /// Keeps `value`, an object whose keys are namespaces.
+    /// Attributes from `value`, an object whose keys are namespaces.
     pub fn new(value: Value) -> Self {
         match value {
             Value::Object(entries) if entries.is_empty() => Self(None),
@@ -52,12 +52,12 @@ impl Attributes {
         }
     }
 
-    /// What is said under `namespace`.
+    /// The attributes of `namespace`.
     pub fn get(&self, namespace: &str) -> Option<&Value> {
         self.0.as_ref()?.get(namespace)
     }
 
-    /// The whole object, when there is one.
+    /// The complete object, unless it is empty.
     pub fn value(&self) -> Option<&Value> {
         self.0.as_deref()
     }

@@ -1,8 +1,8 @@
-//! The fast loop of the machine.
+//! Batches of elements.
 //!
-//! Elements are made in batches. The loop keeps the head and the address of the instruction in
-//! registers and does only what is frequent and cannot fail; everything else goes through
-//! [`Machine::execute`], which alone knows all instructions and all faults.
+//! Elements are produced in batches. The fast path executes frequent instructions that cannot fail,
+//! with the head and the instruction address in registers. All other cases go through
+//! [`Machine::execute`], which alone implements all instructions and all faults.
 
 use super::execution::Step;
 use super::machine::{Entry, Machine, Stop};
@@ -10,14 +10,15 @@ use super::position::Position;
 use super::{Element, StreamInfo};
 use crate::decoding::{DecodeError, DecodeFault};
 
-/// Elements of a batch: enough to forget the cost of a call, few enough for the first-level cache.
+/// Elements of a batch: enough to amortize a call, few enough for the first-level cache.
 pub(super) const BATCH: usize = 32;
 
 impl<'a> Machine<'a> {
-    /// Makes elements until `batch` is full; gives how many, and what stopped it before.
+    /// Produces elements until `batch` is full; returns their number, and the reason when it stopped
+    /// early.
     ///
-    /// A batch ends with the packet info and with the packet, so that what the machine knows of the
-    /// packet is so for all elements of the batch.
+    /// A batch ends at the packet info and at the end of a packet, so that the machine's packet info
+    /// applies to all elements of the batch.
     pub(super) fn fill(&mut self, batch: &mut [Entry<'a>]) -> (usize, Option<Stop>) {
         let mut filled = 0;
         while filled < batch.len() {
@@ -46,13 +47,13 @@ impl<'a> Machine<'a> {
         (filled, None)
     }
 
-    /// Goes to `position`.
+    /// Moves to `position`.
     pub(super) fn move_to(&mut self, position: &Position) {
         self.position.clone_from(position);
         self.resume();
     }
 
-    /// Makes everything that follows from the position.
+    /// Recomputes the state that is derived from the position.
     pub(super) fn resume(&mut self) {
         self.bytes = self.data.get(self.position.packet..).unwrap_or_default();
         self.limit = self.position.content.min(self.data_bits());
@@ -76,7 +77,7 @@ impl<'a> Machine<'a> {
         self.bytes.len() as u64 * 8
     }
 
-    /// The head from the beginning of the data, in bits.
+    /// Offset of the head in the data, in bits.
     pub(super) fn head_offset(&self) -> u64 {
         self.position.packet as u64 * 8 + self.position.head
     }

@@ -1,4 +1,4 @@
-//! Executes instructions until one gives an element.
+//! Execution of instructions: the complete implementation of the machine.
 
 use uuid::Uuid;
 
@@ -8,23 +8,23 @@ use super::{Element, Field};
 use crate::decoding::{DecodeFault, bits};
 use crate::procedure::{Instr, NodeId, SelectorKind, StreamCode};
 
-/// Array elements or event records without a bit that a packet may have in a row.
+/// Limit of consecutive array elements or event records without any bit in a packet.
 const IDLE_MAX: u32 = 1 << 16;
 
-/// What came of executing instructions.
+/// The result of executing instructions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// `element` is the next element.
     Element,
-    /// The data is at its end.
+    /// The end of the data is reached.
     End,
 }
 
-/// What came of one instruction: an element, or nothing yet.
+/// The result of one instruction: an element, or nothing yet.
 pub(super) type Executed = Result<Option<Step>, DecodeFault>;
 
 impl<'a> Machine<'a> {
-    /// Gives `element`, which begins at the head; goes on after this instruction.
+    /// Emits `element`, which begins at the head, and advances to the next instruction.
     #[inline]
     pub(super) fn emit(&mut self, element: Element<'a>) {
         self.mark();
@@ -45,8 +45,8 @@ impl<'a> Machine<'a> {
 
     /// Executes one instruction.
     ///
-    /// This is the whole of the machine: everything else that executes instructions only does the
-    /// frequent ones faster, and comes here when anything is unusual.
+    /// This implements all instructions. The fast path executes the frequent ones faster and falls
+    /// back to this function in all other cases.
     #[inline(never)]
     pub(super) fn execute(&mut self, instr: &Instr) -> Executed {
         match instr {
@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
         Ok(Some(Step::Element))
     }
 
-    /// What the last integer means for the packet.
+    /// Applies the effect of the last integer on the packet.
     fn effect(&mut self, instr: &Instr) -> Result<(), DecodeFault> {
         let at = &mut self.position;
         let value = at.integer;
@@ -376,7 +376,7 @@ impl<'a> Machine<'a> {
         Ok(Some(Step::Element))
     }
 
-    /// Refuses to go round without reading anything for ever.
+    /// Refuses endless repetition without reading any bit.
     pub(super) fn progress(&mut self, before: u64) -> Result<(), DecodeFault> {
         if self.position.head != before {
             self.position.idle = 0;
@@ -401,8 +401,8 @@ impl<'a> Machine<'a> {
             self.position.head = total;
         }
         self.mark();
-        // Only a packet without any field can end where it begins: nothing can be known of the
-        // rest of the data then.
+        // Only a packet without any field can end where it begins; the rest of the data then belongs
+        // to it.
         let bytes = match self.position.head.div_ceil(8) {
             0 => self.bytes.len(),
             bytes => usize::try_from(bytes).unwrap_or(usize::MAX),

@@ -1,4 +1,4 @@
-//! The fast loop: frequent instructions, as long as nothing is unusual.
+//! The fast path: frequent instructions in their usual cases.
 
 use super::machine::{Entry, Machine};
 use super::position::Position;
@@ -7,19 +7,19 @@ use crate::class::{ByteOrder, EventClass, SlotId, StreamClass};
 use crate::decoding::{align_up, bits};
 use crate::procedure::{Count, FixedKind, FixedRead, Instr, NodeId, Procedure};
 
-/// What came of an instruction.
+/// The result of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Done {
     /// An element.
     Element,
     /// No element.
     Nothing,
-    /// It was not executed.
+    /// The instruction was not executed.
     Stop,
 }
 
-/// What the loop keeps in registers, and what it reads.
-struct Run<'m, 'a> {
+/// The state of the loop: what it holds in registers, and what it reads.
+struct FastPath<'m, 'a> {
     procedure: &'a Procedure,
     bytes: &'a [u8],
     /// Bits from the beginning of the data to the packet.
@@ -34,13 +34,13 @@ struct Run<'m, 'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// Executes frequent instructions; stops before the first one that is rare or cannot be
-    /// executed, or when `batch` is full. Gives the number of elements.
+    /// Executes frequent instructions; stops before the first one that is rare or fails, or when
+    /// `batch` is full. Returns the number of elements.
     pub(super) fn run(&mut self, batch: &mut [Entry<'a>]) -> usize {
         let code = self.code;
         let base = self.position.packet as u64 * 8;
         let (at, head, integer) = (self.position.at, self.position.head, self.position.integer);
-        let mut run = Run {
+        let mut run = FastPath {
             procedure: self.procedure,
             bytes: self.bytes,
             base,
@@ -60,9 +60,9 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl<'a> Run<'_, 'a> {
-    /// One place where it is found out what an instruction is, and each element written where it
-    /// stays: both count, forty times an event record.
+impl<'a> FastPath<'_, 'a> {
+    /// Dispatches in one location and writes each element directly into the batch: both matter, with
+    /// forty elements in an event record.
     #[inline(always)]
     fn fill(&mut self, code: &[Instr], batch: &mut [Entry<'a>]) -> usize {
         let mut filled = 0;
@@ -140,7 +140,7 @@ impl<'a> Run<'_, 'a> {
         Field::new(self.procedure, node)
     }
 
-    /// Gives an element that begins `head` bits from the beginning of the packet.
+    /// Emits an element that begins `head` bits after the beginning of the packet.
     #[inline(always)]
     fn emit(&self, entry: &mut Entry<'a>, head: u64, element: Element<'a>) -> Done {
         entry.offset = self.base + head;
@@ -164,8 +164,8 @@ impl<'a> Run<'_, 'a> {
         self.mark(entry, element)
     }
 
-    /// A fixed-length field of whole bytes in natural bit order, with eight bytes to load: where
-    /// it begins, and a word with the field at the top.
+    /// Loads a byte-aligned field in natural bit order when eight bytes are available: its offset,
+    /// and a word with the field at the top.
     #[inline(always)]
     fn load(&mut self, read: &FixedRead) -> Option<(u64, u64)> {
         let length = u32::from(read.length);
@@ -213,7 +213,7 @@ impl<'a> Run<'_, 'a> {
         )
     }
 
-    /// Elements of an array of unsigned integers, as many as `batch` takes; gives how many.
+    /// Emits elements of an array of unsigned integers until `batch` is full; returns their number.
     #[inline(always)]
     fn elements(&mut self, read: &FixedRead, batch: &mut [Entry<'a>]) -> usize {
         let Some(&(left, _)) = self.position.arrays.last() else {
@@ -446,7 +446,7 @@ impl<'a> Run<'_, 'a> {
         )
     }
 
-    /// Stops when the last element had no bits, which must be counted.
+    /// Stops when the last element had no bits, which `execute` must count.
     #[inline(always)]
     fn next_element(&mut self, body: u32) -> Done {
         let Some(array) = self.position.arrays.last_mut() else {

@@ -1,4 +1,4 @@
-//! Executes the instructions that read fields and what is around them.
+//! Execution of the instructions that read fields.
 
 use super::Element;
 use super::execution::{Executed, Step};
@@ -30,7 +30,7 @@ impl<'a> Machine<'a> {
         Err(DecodeFault::EndOfData { needed: 1 })
     }
 
-    /// Sees that `needed` bits can be read at the head.
+    /// Checks that `needed` bits can be read at the head.
     #[inline]
     fn require(&self, needed: u64) -> Result<(), DecodeFault> {
         let head = self.position.head;
@@ -51,7 +51,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Aligns, reads a fixed-length field and moves the head behind it.
+    /// Aligns, reads a fixed-length field and moves the head to its end.
     #[inline]
     pub(super) fn fixed(&mut self, read: &FixedRead) -> Result<u64, DecodeFault> {
         self.align(read.alignment)?;
@@ -71,7 +71,7 @@ impl<'a> Machine<'a> {
         Ok(value.unwrap_or_default())
     }
 
-    /// A field that shares a byte with the one before must have the same byte order.
+    /// Checks that a field that shares a byte with the previous field has the same byte order.
     #[inline(never)]
     fn check_order(&mut self, head: u64, to: ByteOrder) -> Result<(), DecodeFault> {
         match self.position.order.replace(to) {
@@ -83,7 +83,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A fixed-length field that is not an integer.
+    /// Reads a fixed-length field that is not an integer.
     pub(super) fn other(&mut self, read: &FixedRead) -> Executed {
         let value = self.fixed(read)?;
         let field = self.field(read.node);
@@ -215,7 +215,7 @@ impl<'a> Machine<'a> {
         self.position.uuid = *before.last_chunk().expect("a BLOB of 16 bytes was read");
     }
 
-    /// Marks and consumes `bytes` at the head; goes on at this instruction again.
+    /// Marks and consumes `bytes` at the head; this instruction is executed again.
     fn emit_raw(&mut self, bytes: &[u8]) -> Result<(), DecodeFault> {
         let length = bytes.len() as u64 * 8;
         let remaining = self.position.content - self.position.head;
@@ -234,7 +234,7 @@ impl<'a> Machine<'a> {
     pub(super) fn text(&mut self, unit: u8) -> Executed {
         let mut block = self.block()?;
         if self.window == u64::MAX {
-            // What follows the content is not searched: the string cannot end there.
+            // The string cannot end after the content.
             let content = (self.limit - self.position.head) / 8;
             block = &block[..block
                 .len()
@@ -342,17 +342,17 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The index of the last byte of the first null code unit of `unit` bytes in `block`. What is left
-/// of a code unit at its end is kept in `partial` and `held` for the next block.
-fn null_unit(block: &[u8], unit: u8, partial: &mut u32, held: &mut u8) -> Option<usize> {
+/// The index of the last byte of the first null code unit of `unit` bytes in `block`. A code unit
+/// that is incomplete at the end is stored in `partial` and `length` for the next block.
+fn null_unit(block: &[u8], unit: u8, partial: &mut u32, length: &mut u8) -> Option<usize> {
     for (index, &byte) in block.iter().enumerate() {
         *partial |= u32::from(byte);
-        *held += 1;
-        if *held == unit {
+        *length += 1;
+        if *length == unit {
             if *partial == 0 {
                 return Some(index);
             }
-            (*partial, *held) = (0, 0);
+            (*partial, *length) = (0, 0);
         }
     }
     None

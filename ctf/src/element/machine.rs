@@ -1,4 +1,4 @@
-//! The machine of the element face: its program, its data, and where it is.
+//! The machine of the element reader: program, data and position.
 
 use super::position::Position;
 use super::{Element, StreamInfo};
@@ -12,27 +12,27 @@ pub(super) struct Entry<'a> {
     pub(super) element: Element<'a>,
 }
 
-/// What stopped a batch before it was full.
+/// Why a batch ended before it was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     End,
     Error(DecodeError),
 }
 
-/// The machine: the program, the data, and where it is.
+/// The machine: program, data and position.
 #[derive(Clone, Debug)]
 pub(super) struct Machine<'a> {
     pub(super) procedure: &'a Procedure,
     pub(super) code: &'a [Instr],
     pub(super) data: &'a [u8],
-    /// `data` from the packet on.
+    /// `data` from the beginning of the packet.
     pub(super) bytes: &'a [u8],
     /// Bits of the packet that may be read: the end of the content or of the data.
     pub(super) limit: u64,
     pub(super) window: u64,
     pub(super) position: Position,
     pub(super) stream_info: StreamInfo<'a>,
-    /// The element that `execute` gave.
+    /// The element that `execute` produced.
     pub(super) element: Element<'a>,
 }
 

@@ -1,4 +1,4 @@
-//! Face (a) of the machine: every datum and every boundary of a packet as an element.
+//! Reading elements: every datum and every boundary of a packet.
 
 mod batch;
 mod execution;
@@ -17,7 +17,7 @@ pub use position::Position;
 pub use reader::ElementReader;
 pub use text::ElementText;
 
-/// A field of a packet: which node of the procedure an element is about.
+/// A field of a packet: a node of the procedure.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
     procedure: &'a Procedure,
@@ -29,27 +29,27 @@ impl<'a> Field<'a> {
         Self { procedure, node }
     }
 
-    /// The id of its node, the same for the same place in the trace class.
+    /// The id of the node.
     pub fn id(&self) -> NodeId {
         self.node
     }
 
-    /// Its node.
+    /// The node.
     pub fn node(&self) -> &'a Node {
         self.procedure.node(self.node)
     }
 
-    /// Its class.
+    /// The class of the field.
     pub fn class(&self) -> &'a FieldClass {
         self.procedure.field_class(self.node)
     }
 
-    /// Its name when it is a member of a structure.
+    /// The name, when the field is a member of a structure.
     pub fn name(&self) -> Option<&'a str> {
         self.node().name()
     }
 
-    /// Its name for people when it is a member of a structure.
+    /// The display name, when the field is a member of a structure.
     pub fn display_name(&self) -> Option<&'a str> {
         self.node().display_name()
     }
@@ -74,35 +74,35 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What a packet says about its stream.
+/// The stream of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamInfo<'a> {
-    /// Its class; none when the trace class has no stream classes.
+    /// Its class; `None` when the trace class has no stream classes.
     pub class: Option<&'a StreamClass>,
-    /// Its id within the class.
+    /// Its id in the class.
     pub id: Option<u64>,
 }
 
-/// What a packet says about itself. Lengths in bits.
+/// Lengths (in bits), end time and counters from the context of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketInfo {
-    /// Length with the padding at its end.
+    /// Length including the padding at the end.
     pub total_length: Option<u64>,
     /// Length without the padding.
     pub content_length: Option<u64>,
-    /// Cycles of the default clock at its end.
+    /// Cycles of the default clock at the end.
     pub end_clock: Option<u64>,
-    /// Its number in the stream.
+    /// Sequence number in the stream.
     pub sequence: Option<u64>,
     /// Snapshot of the stream's counter of discarded event records.
     pub discarded_events: Option<u64>,
 }
 
-/// One thing that a packet holds, says or begins. 49 kinds; beginnings and ends are balanced.
+/// An element of a packet: a datum or a boundary. Beginnings and ends are balanced.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     missing_docs,
-    reason = "the names say it: see the table of the module `procedure`"
+    reason = "the names are those of the instructions in the module `procedure`"
 )]
 pub enum Element<'a> {
     PacketBegin,
@@ -113,17 +113,17 @@ pub enum Element<'a> {
     RecordEnd,
     ScopeBegin(Scope),
     ScopeEnd(Scope),
-    /// The number at the beginning of a packet; 0xC1FC1FC1 when it is one.
+    /// The magic number at the beginning of a packet; 0xC1FC1FC1 when it is valid.
     MagicNumber(u64),
-    /// The UUID of the metadata as the packet has it.
+    /// The UUID of the metadata in the packet header.
     MetadataUuid(Uuid),
     StreamInfo(StreamInfo<'a>),
-    /// What the packet says about itself is known:
-    /// [`ElementReader::packet_info`](super::ElementReader::packet_info) has it.
+    /// The packet context is complete; its values are in
+    /// [`ElementReader::packet_info`](super::ElementReader::packet_info).
     PacketInfo,
-    /// The class of an event record; none when the stream class has no event classes.
+    /// The class of an event record; `None` when the stream class has no event classes.
     EventInfo(Option<&'a EventClass>),
-    /// Cycles of the default clock from here on.
+    /// The new value of the default clock, in cycles.
     ClockValue(u64),
     FixedBitArray(Field<'a>, u64),
     FixedBitMap(Field<'a>, u64),
@@ -135,7 +135,7 @@ pub enum Element<'a> {
     VariableUnsigned(Field<'a>, u64),
     NullTerminatedStringBegin(Field<'a>),
     NullTerminatedStringEnd(Field<'a>),
-    /// Bytes of a string or BLOB; a long one comes in several pieces.
+    /// Bytes of a string or BLOB, which may be split into several elements.
     RawData(&'a [u8]),
     StaticArrayBegin(Field<'a>, u64),
     StaticArrayEnd(Field<'a>),
@@ -157,10 +157,10 @@ pub enum Element<'a> {
     UnsignedVariantEnd(Field<'a>),
     BoolOptionalBegin(Field<'a>, bool),
     BoolOptionalEnd(Field<'a>),
-    /// An optional field, whether it is there, and its selector.
+    /// An optional field, whether it is present, and its selector.
     SignedOptionalBegin(Field<'a>, bool, i64),
     SignedOptionalEnd(Field<'a>),
-    /// An optional field, whether it is there, and its selector.
+    /// An optional field, whether it is present, and its selector.
     UnsignedOptionalBegin(Field<'a>, bool, u64),
     UnsignedOptionalEnd(Field<'a>),
 }

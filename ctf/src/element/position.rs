@@ -1,4 +1,4 @@
-//! Where a reader is: the whole state of the machine as a plain value.
+//! The position of a reader: the complete state of the machine as a plain value.
 
 use std::cmp::Ordering;
 
@@ -6,13 +6,13 @@ use super::PacketInfo;
 use crate::class::ByteOrder;
 use crate::procedure::Address;
 
-/// A length that no packet can have: the length is not known.
+/// An unknown length; no packet has it.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// A saved position of an [`ElementReader`](super::ElementReader).
 ///
-/// It can be cloned, kept, and given back to any reader of the same procedure and data. Positions
-/// compare by where they are in the data.
+/// It can be stored and passed to any reader of the same procedure and data. Positions are ordered
+/// by their location in the data.
 #[derive(Clone, Debug)]
 pub struct Position {
     /// Offset of the packet in the data, in bytes.
@@ -34,9 +34,9 @@ pub struct Position {
     pub(super) integer_length: u32,
     /// Byte order of the last fixed-length field of the packet.
     pub(super) order: Option<ByteOrder>,
-    /// Bytes left of a string or BLOB.
+    /// Remaining bytes of a string or BLOB.
     pub(super) remaining: u64,
-    /// The code unit of a null-terminated string that the last piece ended in.
+    /// The partial code unit of a null-terminated string at the end of the last piece.
     pub(super) unit: u32,
     pub(super) unit_bytes: u8,
     pub(super) id: u64,
@@ -47,10 +47,10 @@ pub struct Position {
     pub(super) uuid: [u8; 16],
     pub(super) clock: u64,
     pub(super) info: PacketInfo,
-    /// Elements that arrays still have, and the head when the current one began.
+    /// Remaining elements of each open array, and the head when the current element began.
     pub(super) arrays: Vec<(u64, u64)>,
     pub(super) saved: Vec<u64>,
-    /// Array elements and event records in a row that had no bits.
+    /// Number of consecutive array elements and event records without any bit.
     pub(super) idle: u32,
 }
 
@@ -85,7 +85,7 @@ impl Position {
         }
     }
 
-    /// Goes to the beginning of the packet at `packet` and forgets the one before.
+    /// Moves to the beginning of the packet at `packet` and resets the state.
     pub(super) fn begin_packet(&mut self, packet: usize) {
         let mut arrays = std::mem::take(&mut self.arrays);
         let mut saved = std::mem::take(&mut self.saved);

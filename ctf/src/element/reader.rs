@@ -1,4 +1,4 @@
-//! The reader of elements: batches, positions, and the way to other packets.
+//! The reader of elements: batches, positions, and seeking.
 
 use super::batch::BATCH;
 use super::machine::{Entry, Machine, Stop};
@@ -7,7 +7,7 @@ use super::{Element, PacketInfo};
 use crate::decoding::DecodeError;
 use crate::procedure::Procedure;
 
-/// Elements after which a saved position need not be replayed from further back.
+/// Most elements that are replayed to compute a position.
 const ANCHOR_DISTANCE: usize = 1024;
 
 /// Reads the elements of the packets in `data`.
@@ -29,12 +29,12 @@ const ANCHOR_DISTANCE: usize = 1024;
 pub struct ElementReader<'a> {
     machine: Machine<'a>,
     batch: Box<[Entry<'a>; BATCH]>,
-    /// How many elements of the batch are there, and how many of them were given.
+    /// Number of elements in the batch, and how many of them were returned.
     filled: usize,
     returned: usize,
-    /// What comes after the elements of the batch.
+    /// Why the batch ended early.
     stop: Option<Stop>,
-    /// A state of the machine, and the elements it made since then up to the end of the batch.
+    /// An earlier state of the machine, and the number of elements from there to the end of the batch.
     anchor: Position,
     since_anchor: usize,
     /// Offset of the element before the batch.
@@ -61,23 +61,23 @@ impl<'a> ElementReader<'a> {
         }
     }
 
-    /// Cuts [`Element::RawData`] where `window` bytes of the data (from its beginning) end.
+    /// Splits [`Element::RawData`] at multiples of `window` bytes of the data.
     ///
-    /// A reader that gets its data in blocks sees the same elements as one that has it whole when
-    /// both are told the same window; without one, raw data is cut nowhere. A string that is not
-    /// terminated in its window is then checked against the content of the packet as a whole.
+    /// With the same window, a reader that receives its data in blocks produces the same elements as
+    /// one that has all of it; without a window, raw data is never split. A string that is not
+    /// terminated in its window is then checked against the content of the packet as one piece.
     #[must_use]
     pub fn with_window(mut self, window: u64) -> Self {
         self.machine.window = window.max(1);
         self
     }
 
-    /// The next element, or nothing at the end of the data.
+    /// The next element; `None` at the end of the data.
     ///
     /// # Errors
     ///
-    /// A [`DecodeError`] when the packet cannot be decoded any further. The reader stays where it
-    /// is: the same error comes again until it is moved by [`Self::seek_packet`],
+    /// A [`DecodeError`] when the packet cannot be decoded any further. The reader does not advance:
+    /// it returns the same error again until it is moved by [`Self::seek_packet`],
     /// [`Self::skip_packet`] or [`Self::restore`].
     #[inline]
     pub fn next_element(&mut self) -> Result<Option<&Element<'a>>, DecodeError> {
@@ -111,23 +111,23 @@ impl<'a> ElementReader<'a> {
         }
     }
 
-    /// Offset of the element that was given last, in bits from the beginning of the data.
+    /// Offset of the last element that was returned, in bits from the beginning of the data.
     pub fn offset(&self) -> u64 {
         self.returned
             .checked_sub(1)
             .map_or(self.last_offset, |last| self.batch[last].offset)
     }
 
-    /// What the current packet says about itself; complete from [`Element::PacketInfo`] up to
+    /// Lengths, end time and counters of the current packet; complete from [`Element::PacketInfo`] to
     /// [`Element::PacketEnd`].
     pub fn packet_info(&self) -> &PacketInfo {
         &self.machine.position.info
     }
 
-    /// The state of the reader after the element that was given last, as a value to keep.
+    /// The state of the reader after the last element that was returned, as a plain value.
     ///
-    /// Costs up to a thousand elements' time: the reader works ahead, and the state is made again
-    /// from the last one it kept.
+    /// This costs as much as reading up to a thousand elements: the reader decodes ahead, and the
+    /// state is recomputed from the last one that it stored.
     pub fn position(&self) -> Position {
         let mut position = if self.returned == self.filled && self.stop.is_none() {
             self.machine.position.clone()
@@ -145,13 +145,16 @@ impl<'a> ElementReader<'a> {
         let mut batch = *self.batch;
         while left > 0 {
             let (filled, _) = machine.fill(&mut batch[..left.min(BATCH)]);
-            debug_assert!(filled > 0, "what was executed once can be executed again");
+            debug_assert!(
+                filled > 0,
+                "instructions that were executed once can be executed again"
+            );
             left -= filled.clamp(1, left);
         }
         machine.position
     }
 
-    /// Goes back to a saved position; the next element is the one after it.
+    /// Moves to a saved position; the next element is the one that follows it.
     pub fn restore(&mut self, position: &Position) {
         self.machine.move_to(position);
         self.anchor.clone_from(position);
@@ -160,16 +163,16 @@ impl<'a> ElementReader<'a> {
         (self.filled, self.returned, self.stop) = (0, 0, None);
     }
 
-    /// Goes to the packet that begins `offset` bytes from the beginning of the data.
+    /// Moves to the packet at `offset` of the data, in bytes.
     pub fn seek_packet(&mut self, offset: usize) {
         let slots = self.machine.procedure.trace_class().slot_count() as usize;
         self.restore(&Position::new(offset, slots));
     }
 
-    /// Goes to the packet after the current one, past whatever is left of it.
+    /// Moves to the next packet, skipping the rest of the current one.
     ///
-    /// Gives false, and goes to the end of the data, when the length of the current packet is not
-    /// known (or not yet).
+    /// Returns false, and moves to the end of the data, when the length of the current packet is not
+    /// known (yet).
     pub fn skip_packet(&mut self) -> bool {
         let position = self.position();
         let known = position.total != UNKNOWN;

@@ -1,4 +1,4 @@
-//! The text form of elements: one line each, indented by what is open.
+//! The text form of elements: one line each, indented by nesting.
 
 use std::fmt::{self, Write};
 
@@ -8,10 +8,10 @@ use crate::decoding::{DecodeError, DecodeFault};
 
 /// Writes elements as text.
 ///
-/// A line is the bit offset, two spaces a level, a tag and, after colons, what there is to say: the
-/// member name, then the value. `{` opens a level, `}` closes it. Bytes of strings stand as they
-/// are when they are printable ASCII other than `$`, else as `$` and two hexadecimal digits; bytes
-/// of BLOBs are all hexadecimal.
+/// A line consists of the bit offset, two spaces per level, a tag and, after colons, the member name
+/// and the value. `{` opens a level, `}` closes it. Bytes of strings are written unchanged when they
+/// are printable ASCII other than `$`, otherwise as `$` and two hexadecimal digits; bytes of BLOBs
+/// are always hexadecimal.
 #[derive(Clone, Debug, Default)]
 pub struct ElementText {
     level: usize,
@@ -24,7 +24,7 @@ impl ElementText {
         Self::default()
     }
 
-    /// Writes the line of `element`, which `reader` gave last.
+    /// Writes the line of `element`, the last one that `reader` returned.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl ElementText {
             Element::UnsignedOptionalBegin(field, there, value) => {
                 datum(out, "OU", field, format_args!("{}:{value}", enabled(there)))
             }
-            // Ends are written before this.
+            // Ends were written by `element`.
             _ => Ok(()),
         }
     }
@@ -269,7 +269,7 @@ fn without_zeros(number: &str) -> &str {
     }
 }
 
-/// The fault as one sentence, in the words of the text form.
+/// The fault as one sentence, in the words that the text form prescribes.
 fn reason(out: &mut impl Write, fault: &DecodeFault) -> fmt::Result {
     let plural = |count: u64| if count == 1 { "" } else { "s" };
     match *fault {

@@ -1,10 +1,10 @@
-//! What a plan holds.
+//! The contents of a plan.
 
 use super::op::Op;
 use super::token::{Item, Packing};
 use crate::procedure::{Procedure, SelectorTable};
 
-/// Where the operations of a stream class lie.
+/// The addresses of the operations of a stream class.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPlan {
     pub(super) packet: u32,
@@ -13,7 +13,7 @@ pub(super) struct StreamPlan {
     pub(super) events: Box<[u32]>,
 }
 
-/// What all clones of a plan share.
+/// The contents of a plan, shared by all its clones.
 #[derive(Debug)]
 pub(super) struct CompiledPlan {
     pub(super) procedure: Procedure,

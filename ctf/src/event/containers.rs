@@ -1,4 +1,4 @@
-//! Lowers what is there several times, or not always: arrays, variants, optionals.
+//! Lowers fields whose content is repeated or conditional: arrays, variants and optionals.
 
 use super::lowering::Candidate;
 use super::lowering::{Lowering, RUN_BYTES_MAX};
@@ -45,8 +45,8 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         self.mark(wanted, node, TokenKind::ArrayEnd);
     }
 
-    /// How the elements lie when each of them is one fixed-length field without an effect, and the
-    /// instructions that are done then.
+    /// The layout of the elements when each of them is one fixed-length field without an effect, and
+    /// the number of instructions that this replaces.
     fn packing(&self, node: NodeId, alignment: u32) -> Option<(Packing, usize)> {
         let (read, skipped) = match self.procedure.code().get(self.at..)? {
             [Instr::UnsignedElements(read), Instr::EndArray { .. }, ..] => (read, 2),
@@ -110,8 +110,8 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let mut jumps = Vec::new();
         let mut addresses = vec![0; options.len()];
         let mut after: Option<Known> = None;
-        // The first option comes last, where it needs no jump: it is the frequent one in the event
-        // headers of every producer.
+        // The first option is written last, where it needs no jump: it is the frequent one in the
+        // event headers of all known producers.
         for (index, &from) in options.iter().enumerate().rev() {
             self.runs.begin(known);
             addresses[index] = self.runs.here();

@@ -1,4 +1,4 @@
-//! Walks over decoded values.
+//! Iteration over decoded values.
 
 use super::compiled_plan::CompiledPlan;
 use super::token::{Item, Packing, Token, TokenKind};
@@ -20,8 +20,8 @@ pub enum Value<'a> {
     BitArray(u64),
     /// Bit map.
     BitMap(u64),
-    /// Text in the encoding of its class. A null-terminated string comes without its terminator;
-    /// a string with a length comes with all of its bytes, see [`Datum::text`].
+    /// Text in the encoding of its class. A null-terminated string is given without its terminator,
+    /// a string with a length with all of its bytes; see [`Datum::text`].
     Text(&'a [u8]),
     /// Bytes of a BLOB.
     Blob(&'a [u8]),
@@ -29,7 +29,7 @@ pub enum Value<'a> {
     StructBegin,
     /// The end of a structure.
     StructEnd,
-    /// An array; so many elements follow.
+    /// An array; this number of elements follows.
     ArrayBegin(u64),
     /// The end of an array.
     ArrayEnd,
@@ -42,16 +42,16 @@ pub enum Value<'a> {
     },
     /// The end of a variant.
     VariantEnd,
-    /// An optional field; it follows when it is there.
+    /// An optional field, which follows when it is present.
     OptionalBegin(bool),
     /// The end of an optional field.
     OptionalEnd,
 }
 
-/// A value and the field it is of.
+/// A value and its field.
 #[derive(Clone, Copy, Debug)]
 pub struct Datum<'a> {
-    /// The field; for elements of an array it is the same for all of them.
+    /// The field; all elements of an array have the same.
     pub field: Field<'a>,
     /// The value.
     pub value: Value<'a>,
@@ -81,17 +81,17 @@ impl<'a> Datum<'a> {
     }
 }
 
-/// The elements of a packed array that are still to come.
+/// The remaining elements of a packed array.
 #[derive(Clone, Copy, Debug)]
 struct Elements<'a> {
     packing: &'a Packing,
-    /// Bit offset of the next one in the packet.
+    /// Bit offset of the next element in the packet.
     at: u64,
     left: u64,
 }
 
 impl<'a> Elements<'a> {
-    /// The elements when each of them is one byte without a sign.
+    /// The elements as a slice, when each of them is an unsigned byte.
     #[inline]
     fn octets(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let load = &self.packing.load;
@@ -102,15 +102,15 @@ impl<'a> Elements<'a> {
 }
 
 /// An iterator over decoded values in the order of the packet. Values inside structures, arrays,
-/// optionals and variants stand between their beginning and end.
+/// optionals and variants appear between their beginning and end.
 ///
-/// Fields at known places of a run are loaded here, when they are looked at.
+/// Fields at known offsets of a run are loaded by the iterator.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     plan: &'a CompiledPlan,
     bytes: &'a [u8],
     tokens: std::slice::Iter<'a, Token>,
-    /// What is left of the run that is walked, and the bit offset of the run in the packet.
+    /// The remaining items of the current run, and the bit offset of the run in the packet.
     items: std::slice::Iter<'a, Item>,
     run: u64,
     elements: Option<Elements<'a>>,
@@ -128,8 +128,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// All elements of the array that just began, when each of them is a byte without a sign; the
-    /// next value is the end of the array then.
+    /// All elements of the array that just began, when each of them is an unsigned byte; the next
+    /// value is then the end of the array.
     #[inline]
     pub fn take_octets(&mut self) -> Option<&'a [u8]> {
         let elements = self.elements.as_mut()?;
@@ -164,7 +164,7 @@ impl<'a> Fields<'a> {
         self.datum(load.node, scalar(load.token_kind(), value))
     }
 
-    /// A packed array with its beginning.
+    /// Folds a packed array, from its beginning to its end.
     #[inline(always)]
     fn fold_elements<B>(
         &self,
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
         self.fold_left(elements, folded, f)
     }
 
-    /// What is left of a packed array.
+    /// Folds the remaining elements of a packed array, and its end.
     #[inline(always)]
     fn fold_left<B>(
         &self,
@@ -207,7 +207,7 @@ impl<'a> Fields<'a> {
         f(folded, self.datum(packing.node, Value::ArrayEnd))
     }
 
-    /// The bytes from `bit` on; zeros when they are not there, which the engine checked.
+    /// The bytes at `bit`; zeros when they are out of range, which the interpreter has excluded.
     #[inline(always)]
     fn word<const BYTES: usize>(&self, bit: u64) -> [u8; BYTES] {
         let rest = self.bytes.get((bit >> 3) as usize..);
@@ -218,13 +218,13 @@ impl<'a> Fields<'a> {
     #[inline]
     fn slice(&self, begin: u64, length: u64) -> &'a [u8] {
         let begin = begin as usize;
-        // The engine checked it against the content.
+        // The interpreter checked the range against the content.
         self.bytes
             .get(begin..begin + length as usize)
             .unwrap_or_default()
     }
 
-    /// The elements of a packed array, of which the beginning comes first.
+    /// The elements of the packed array `index`.
     #[inline]
     fn packed(&self, index: NodeId, at: u64, left: u64) -> Elements<'a> {
         let packing = &self.plan.packings[index.index()];
@@ -284,7 +284,7 @@ impl<'a> Fields<'a> {
         self.datum(token.node, value)
     }
 
-    /// Begins a packed array.
+    /// The beginning of a packed array; its elements are next.
     #[inline]
     fn begin_packed(&mut self, elements: Elements<'a>) -> Datum<'a> {
         self.elements = Some(elements);
@@ -339,8 +339,8 @@ impl<'a> Iterator for Fields<'a> {
         }
     }
 
-    /// Faster than calling [`Self::next`] until the end: runs and arrays need no state between
-    /// their values.
+    /// Faster than repeated calls of [`Self::next`]: runs and arrays need no state between their
+    /// values.
     #[inline]
     fn fold<B, F: FnMut(B, Datum<'a>) -> B>(mut self, init: B, mut f: F) -> B {
         let mut folded = init;

@@ -1,4 +1,4 @@
-//! Executes the operations of a plan over the bytes of a packet.
+//! Executes the operations of a plan on the bytes of a packet.
 
 use super::compiled_plan::CompiledPlan;
 use super::op::{Effect, Op, Uses};
@@ -7,24 +7,24 @@ use crate::class::{ByteOrder, Scope};
 use crate::decoding::{align_up, bits};
 use crate::procedure::{Count, FixedKind, NodeId};
 
-/// Values of an event record, boundaries included; packed arrays count as one.
+/// Limit of values of an event record, boundaries included; a packed array counts as one.
 pub(super) const TOKENS_MAX: usize = 1 << 22;
-/// Array elements without a bit that an event record may have in a row.
+/// Limit of consecutive array elements without any bit in an event record.
 const IDLE_MAX: u32 = 1 << 16;
-/// A length or an index that is not known.
+/// An unknown length.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 /// The scope has no tokens.
 pub(super) const NO_SCOPE: u32 = u32::MAX;
 
-/// The operations cannot go on; the element face knows why.
+/// The bytes cannot be decoded; an element reader determines the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Undecodable;
 
-/// What packet preambles and event records leave behind.
+/// The state of the interpreter: position, values of the packet, and decoded values.
 #[derive(Clone, Debug)]
 pub(super) struct Interpreter<'a> {
     plan: &'a CompiledPlan,
-    /// The data from the packet on.
+    /// The data from the beginning of the packet.
     pub(super) bytes: &'a [u8],
     /// Bits of the packet that may be read.
     pub(super) limit: u64,
@@ -44,14 +44,14 @@ pub(super) struct Interpreter<'a> {
     pub(super) magic: Option<u64>,
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) tokens: Vec<Token>,
-    /// Where the tokens of each scope begin.
+    /// Index of the first token of each scope.
     pub(super) scopes: [u32; 6],
     integer: u64,
     integer_length: u32,
     uuid_bytes: [u8; 16],
     pub(super) order: Option<ByteOrder>,
     pub(super) saved: Vec<u64>,
-    /// Elements left, and the head when the element began.
+    /// Remaining elements of each open array, and the head when the current element began.
     arrays: Vec<(u64, u64)>,
     idle: u32,
 }
@@ -107,7 +107,7 @@ impl<'a> Interpreter<'a> {
         };
     }
 
-    /// Executes from `at` to the end of the preamble or event record.
+    /// Executes operations from `at` to the end of the preamble or event record.
     pub(super) fn execute(&mut self, at: u32) -> Result<(), Undecodable> {
         let plan = self.plan;
         let ops = &*plan.ops;
@@ -274,7 +274,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Aligns the head and moves it over a run; gives where the run begins.
+    /// Aligns the head and moves it over a run; returns the beginning of the run.
     #[inline(always)]
     fn run(&mut self, alignment: u32, bits: u32) -> Result<u64, Undecodable> {
         let run = align_up(self.head, alignment);
@@ -504,7 +504,7 @@ impl<'a> Interpreter<'a> {
                 self.uuid_bytes[15] = value.to_le_bytes()[0];
             }
             Effect::Uuid => self.uuid = Some(self.uuid_bytes),
-            // Done where the begin of its run is known.
+            // Applied by `rare`, which knows the beginning of the run.
             Effect::UuidBlob { .. } => return Err(Undecodable),
         }
         Ok(())

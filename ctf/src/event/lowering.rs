@@ -1,4 +1,4 @@
-//! Lowers a procedure to a plan: fuses runs, drops what nobody wants.
+//! Lowers a procedure to a plan: fuses runs and removes fields that are not selected.
 
 use super::compiled_plan::{CompiledPlan, StreamPlan};
 use super::op::{Effect, Op, Uses};
@@ -9,19 +9,19 @@ use crate::procedure::{
     Count, FixedKind, FixedRead, Instr, NodeId, Procedure, SelectorKind, SelectorTable,
 };
 
-/// Bytes of a string or BLOB that may be part of a run; longer ones are read by themselves.
+/// Longest string or BLOB that can be part of a run; longer ones get an operation each.
 pub(super) const RUN_BYTES_MAX: u64 = 1 << 16;
 
-/// A field that a projection may want.
+/// A field that a projection can select.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'p> {
     /// The class of the stream.
     pub stream: &'p StreamClass,
-    /// The class of the event record; none for the event header and the common context.
+    /// The class of the event record; `None` for the event header and the common context.
     pub event: Option<&'p EventClass>,
-    /// Which root structure.
+    /// The root structure.
     pub scope: Scope,
-    /// Names from the root structure to the field, those for people. Never empty.
+    /// Display names from the root structure to the field. Never empty.
     pub path: &'p [&'p str],
     /// The node of the field in the procedure.
     pub node: NodeId,
@@ -33,16 +33,17 @@ pub(super) struct Lowering<'p, W> {
     pub(super) runs: Runs,
     pub(super) tables: Vec<SelectorTable>,
     pub(super) packings: Vec<Packing>,
-    /// Which instruction comes next.
+    /// Address of the next instruction.
     pub(super) at: usize,
-    /// Whether everything here is wanted.
+    /// Whether the fields here are selected by a field that contains them.
     pub(super) inside: bool,
     stream: Option<&'p StreamClass>,
     event: Option<&'p EventClass>,
     path: Vec<&'p str>,
-    /// Whether event classes are chosen by an id.
+    /// Whether event classes are selected by an id.
     dynamic_event: bool,
-    /// Arrays, variants and optionals around this: what is inside is not asked for by itself.
+    /// Number of enclosing arrays, variants and optionals, whose fields are not selected
+    /// individually.
     depth: u32,
 }
 
@@ -65,7 +66,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
     }
 
     pub(super) fn plan(mut self) -> CompiledPlan {
-        // A packet begins at bit 0 of itself, which is a multiple of everything.
+        // A packet begins at bit 0, which is a multiple of every alignment.
         let header = self.region(0, true, Known::aligned(1 << 31));
         let selects = |instr: &Instr| matches!(instr, Instr::SelectStream { dynamic: true });
         let dynamic_stream = self.procedure.code().iter().any(selects);
@@ -106,7 +107,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         }
     }
 
-    /// Lowers from the instruction at `from` to where the region ends.
+    /// Lowers the region of instructions that begins at `from`.
     fn region(&mut self, from: u32, inside: bool, known: Known) -> u32 {
         self.at = from as usize;
         self.inside = inside;
@@ -123,7 +124,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         Some(instr)
     }
 
-    /// Lowers one instruction with all that is inside it; false at the end of the region.
+    /// Lowers one instruction with everything that it contains; false at the end of the region.
     fn instr(&mut self) -> bool {
         let Some(instr) = self.next() else {
             self.runs.end();
@@ -155,9 +156,9 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         self.runs.align(alignment);
         let has_fields = self.inside || self.any_wanted();
         if has_fields {
-            self.runs.keep(Op::BeginScope { scope });
+            self.runs.append(Op::BeginScope { scope });
         }
-        // The root structure has no tokens: the scope stands for it.
+        // The root structure has no tokens; the scope represents it.
         if let Some(Instr::BeginStruct { alignment, .. }) = self.next() {
             self.runs.align(*alignment);
         }
@@ -165,7 +166,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         while !matches!(self.next(), Some(Instr::EndScope { .. }) | None) {}
     }
 
-    /// True when something in the root structure that begins here is wanted, or nothing is in it.
+    /// True when a field of the root structure that begins here is selected, or when it is empty.
     fn any_wanted(&mut self) -> bool {
         let Some(Instr::BeginStruct { node, .. }) = self.procedure.code().get(self.at) else {
             return false;
@@ -175,7 +176,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         nodes.is_empty() || nodes.any(|node| self.is_wanted_below(NodeId(node)))
     }
 
-    /// Whether the projection wants `node`, asked with the path from its root structure.
+    /// Whether the projection selects `node`.
     fn is_wanted_below(&mut self, node: NodeId) -> bool {
         let procedure = self.procedure;
         let mut path = Vec::new();
@@ -190,10 +191,10 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             at = node.parent();
         }
         path.reverse();
-        self.ask(node, &path)
+        self.selects(node, &path)
     }
 
-    fn ask(&mut self, node: NodeId, path: &[&str]) -> bool {
+    fn selects(&mut self, node: NodeId, path: &[&str]) -> bool {
         let Some(stream) = self.stream else {
             return true;
         };
@@ -207,7 +208,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         })
     }
 
-    /// The members of a structure, up to and with its end.
+    /// Lowers the members of a structure, including its end.
     fn members(&mut self) {
         while let Some(instr) = self.next() {
             if matches!(instr, Instr::EndStruct { .. }) {
@@ -222,7 +223,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             self.path.push(name);
             if outside {
                 let path = std::mem::take(&mut self.path);
-                self.inside = self.ask(node, &path);
+                self.inside = self.selects(node, &path);
                 self.path = path;
             }
             self.datum(instr);
@@ -242,7 +243,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         match *instr {
             Instr::BeginStruct { node, alignment } => {
                 self.runs.align(alignment);
-                // A structure that is not wanted as a whole may hold a member that is.
+                // A structure that is not selected may contain a member that is.
                 let any = wanted || self.any_inside(node);
                 self.mark(any, node, TokenKind::StructBegin);
                 self.members();
@@ -280,13 +281,13 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             }
             ref effect => {
                 if let Some(op) = effect_of(effect) {
-                    self.runs.keep(op);
+                    self.runs.append(op);
                 }
             }
         }
     }
 
-    /// A datum whose inside is there several times, or not always.
+    /// Lowers a field whose content is repeated or conditional.
     fn dynamic(&mut self, instr: &Instr) {
         let wanted = self.inside;
         match *instr {
@@ -344,12 +345,12 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let wanted = self.inside;
         if has_effect && read.kind != FixedKind::Bool {
             let uses = self.uses();
-            self.runs.keep(Op::Integer { load, wanted, uses });
+            self.runs.append(Op::Integer { load, wanted, uses });
             return;
         }
         if has_effect {
             let uses = Uses::default();
-            self.runs.keep(Op::Integer {
+            self.runs.append(Op::Integer {
                 load,
                 wanted: false,
                 uses,
@@ -360,7 +361,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         }
     }
 
-    /// Takes the effects that follow as far as they can be done at once.
+    /// Consumes the following effects that can be part of the operation that loads the integer.
     fn uses(&mut self) -> Uses {
         let mut uses = Uses::default();
         while let Some(instr) = self.procedure.code().get(self.at) {
@@ -381,7 +382,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     fn bytes(&mut self, node: NodeId, count: Count, kind: TokenKind) {
         let wanted = self.inside;
-        // The head of a reader is behind the whole run while its effects are done.
+        // While the effects of a run are applied, the head is already at the end of the run.
         let end = match count {
             Count::Static(length) if length <= RUN_BYTES_MAX => {
                 let length = length as u32;
@@ -405,7 +406,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 Instr::EndString { .. } | Instr::EndBlob { .. } => return,
                 Instr::MetadataUuid { blob: true } => {
                     if let Some(end) = end {
-                        self.runs.keep(Op::Effect(Effect::UuidBlob { end }));
+                        self.runs.append(Op::Effect(Effect::UuidBlob { end }));
                     }
                 }
                 _ => {}

@@ -6,15 +6,15 @@ use crate::procedure::{Count, NodeId};
 
 /// One operation.
 ///
-/// A *run* is a stretch of fields whose offsets from its beginning are known: it is aligned and
-/// checked once, and its fields are then loaded from where they must be, or not at all.
+/// A *run* is a sequence of fields whose offsets from its beginning are known: it is aligned and
+/// bounds-checked once, and its fields are then loaded from their offsets, or not at all.
 ///
-/// The tag stands by itself and small fields come first: finding the code of an operation takes one
-/// load, and operations stay small.
+/// The tag is a separate byte and small fields come first: dispatch takes one load, and operations
+/// stay small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Op {
-    /// Aligns the head; the run begins there; the head goes behind it.
+    /// Aligns the head, which is the beginning of the run, and moves it to the end of the run.
     Run {
         alignment: u32,
         bits: u32,
@@ -28,7 +28,7 @@ pub(super) enum Op {
         bits: u32,
         load: Load,
     },
-    /// `BeginScope` (when there is a scope), `Run` and `Items`, and `End` when nothing follows.
+    /// `BeginScope` (when there is a scope), `Run` and `Items`, and `End` when `ends`.
     RunItems {
         scope: Option<Scope>,
         ends: bool,
@@ -46,13 +46,13 @@ pub(super) enum Op {
     SetOrder {
         order: ByteOrder,
     },
-    /// Loads an integer for what follows, with a token when it is wanted.
+    /// Loads an integer that later operations need, with a token when it is selected.
     Integer {
         wanted: bool,
         uses: Uses,
         load: Load,
     },
-    /// Gives some items of the run.
+    /// Emits items of the run.
     Items {
         first: u32,
         count: u32,
@@ -110,7 +110,7 @@ pub(super) enum Op {
         length: u8,
     },
     SetId,
-    /// What else the last integer means for the packet.
+    /// Another effect of the last integer on the packet.
     Effect(Effect),
     BeginScope {
         scope: Scope,
@@ -120,7 +120,7 @@ pub(super) enum Op {
     },
     /// The end of a packet preamble or of an event record.
     End,
-    /// What is here can never be decoded.
+    /// The fields here can never be decoded.
     Fail,
 }
 
@@ -129,18 +129,18 @@ const _: () = assert!(
     "an operation is half a cache line at most"
 );
 
-/// The frequent uses of an integer, done where it is loaded.
+/// The frequent uses of an integer, applied by the operation that loads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Uses {
     /// The slot it is saved in, plus one; 0 for none.
     pub(super) slot: u16,
-    /// It is an id.
+    /// The integer is an id.
     pub(super) is_id: bool,
     /// Bits of a timestamp; 0 for none.
     pub(super) clock: u8,
 }
 
-/// What an integer of a packet preamble means.
+/// The effect of an integer of a packet preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     PacketEndClock,
@@ -152,7 +152,7 @@ pub(super) enum Effect {
     MagicNumber,
     UuidByte,
     Uuid,
-    /// A BLOB that ends so many bits behind the begin of its run.
+    /// A BLOB that ends `end` bits after the beginning of its run.
     UuidBlob {
         end: u32,
     },

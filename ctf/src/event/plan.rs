@@ -1,4 +1,4 @@
-//! A procedure, lowered for what a reader wants of event records.
+//! A procedure, lowered for the fields that a reader selects.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::compiled_plan::CompiledPlan;
 use super::lowering::{Candidate, Lowering};
 use crate::procedure::Procedure;
 
-/// What to decode of event records, compiled for one trace class. Cheap to clone; readers share it
-/// without locks.
+/// The fields to decode of event records, compiled for one trace class. Cheap to clone; readers
+/// share it without locks.
 #[derive(Clone, Debug)]
 pub struct Plan(Arc<CompiledPlan>);
 
@@ -22,16 +22,16 @@ impl Plan {
         Self::new(procedure, |_| false)
     }
 
-    /// Decodes the fields that `wanted` wants.
+    /// Decodes the fields for which `wanted` returns true.
     ///
-    /// It is asked once for each member of each root structure, and for the members of structures
-    /// that it did not want as a whole. A wanted field is decoded with all that is inside. Packet
-    /// headers and contexts are always decoded.
+    /// It is called for each member of each root structure, and for the members of structures that
+    /// it did not select completely. A selected field is decoded with everything that it contains.
+    /// Packet headers and contexts are always decoded.
     pub fn new(procedure: &Procedure, wanted: impl FnMut(&Candidate<'_>) -> bool) -> Self {
         Self(Arc::new(Lowering::new(procedure, wanted).plan()))
     }
 
-    /// The procedure it was made from.
+    /// The procedure that the plan was compiled from.
     pub fn procedure(&self) -> &Procedure {
         &self.0.procedure
     }

@@ -11,23 +11,23 @@ use crate::class::{ByteOrder, ClockClass, Scope, StreamClass, StreamClassIndex};
 use crate::decoding::{DecodeError, DecodeFault, align_up};
 use crate::element::ElementReader;
 
-/// Event records without a bit that a packet may have in a row.
+/// Limit of consecutive event records without any bit in a packet.
 const IDLE_MAX: u32 = 1 << 16;
 
-/// What a reader did not read of a packet.
+/// The part of a packet that was not read because of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Where the packet begins in the data, in bytes.
+    /// Offset of the packet in the data, in bytes.
     pub packet: usize,
-    /// From where it was not read, in bits from the beginning of the data.
+    /// Beginning of the unread part, in bits from the beginning of the data.
     pub from: u64,
-    /// Where reading goes on, in bits from the beginning of the data.
+    /// End of the unread part, where reading continues, in bits from the beginning of the data.
     pub to: u64,
 }
 
-/// A place between two event records, as a plain value.
+/// A position between two event records, as a plain value.
 ///
-/// It can be cloned, kept, and given to any reader of the same plan and data.
+/// It can be stored and passed to any reader of the same plan and data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventPosition {
     packet: usize,
@@ -45,24 +45,24 @@ impl EventPosition {
         self.packet
     }
 
-    /// Where it is, in bits from the beginning of the data.
+    /// The offset in the data, in bits.
     pub fn offset(&self) -> u64 {
         self.packet as u64 * 8 + self.head
     }
 }
 
-/// Where the reader is in a packet.
+/// The state of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before the packet, which begins at the offset in bytes.
+    /// Before the packet at this offset in bytes.
     Before(usize),
-    /// In its content.
+    /// In the content of a packet.
     Inside,
-    /// After its last event record, or after an error.
+    /// After the last event record of a packet, or after an error.
     After,
 }
 
-/// Reads the packets in `data` and their event records, as far as its [`Plan`] wants them.
+/// Reads the packets in `data` and the fields of their event records that the [`Plan`] selects.
 ///
 /// ```
 /// use ctf::class::Scope;
@@ -92,10 +92,10 @@ pub struct EventReader<'a> {
     data: &'a [u8],
     interpreter: Interpreter<'a>,
     state: State,
-    facts: Packet,
-    /// Decoded values of the packet's header and context.
+    packet: Packet,
+    /// The interpreter after the packet's header and context, with their decoded values.
     preamble: Interpreter<'a>,
-    /// Where the current event record begins in the packet, in bits.
+    /// Offset of the current event record in the packet, in bits.
     record: u64,
     idle: u32,
     error: Option<DecodeError>,
@@ -110,7 +110,7 @@ impl<'a> EventReader<'a> {
             data,
             interpreter: Interpreter::new(plan),
             state: State::Before(0),
-            facts: facts(0),
+            packet: Packet::at(0),
             preamble: Interpreter::new(plan),
             record: 0,
             idle: 0,
@@ -118,11 +118,11 @@ impl<'a> EventReader<'a> {
         }
     }
 
-    /// Goes to the next packet, past whatever is left of the current one, and reads its header and
-    /// context; nothing at the end of the data.
+    /// Advances to the next packet, skipping the rest of the current one, and reads its header and
+    /// context. Returns `None` at the end of the data.
     ///
-    /// After an error in a packet whose total length is known, this goes on with the packet after
-    /// it; [`Self::lost`] tells what was left out.
+    /// After an error in a packet whose total length is known, this continues with the packet that
+    /// follows it; [`Self::lost`] reports the part that was skipped.
     ///
     /// # Errors
     ///
@@ -130,14 +130,14 @@ impl<'a> EventReader<'a> {
     pub fn next_packet(&mut self) -> Result<Option<&Packet>, DecodeError> {
         let offset = match self.state {
             State::Before(offset) => offset,
-            State::Inside | State::After => self.facts.end(),
+            State::Inside | State::After => self.packet.end(),
         };
         if offset >= self.data.len() {
             self.state = State::Before(offset);
             return Ok(None);
         }
         self.state = State::After;
-        self.facts = facts(offset);
+        self.packet = Packet::at(offset);
         (self.record, self.idle, self.error) = (0, 0, None);
         let bytes = &self.data[offset..];
         self.interpreter.begin_packet(bytes);
@@ -147,7 +147,7 @@ impl<'a> EventReader<'a> {
             Ok(()) => {
                 self.preamble.clone_from(&self.interpreter);
                 self.state = State::Inside;
-                Ok(Some(&self.facts))
+                Ok(Some(&self.packet))
             }
             Err(Undecodable) => Err(self.explain()),
         }
@@ -165,17 +165,17 @@ impl<'a> EventReader<'a> {
             false => StreamClassIndex(0),
         };
         self.interpreter.stream = index.0;
-        self.facts.stream_class = Some(index);
+        self.packet.stream_class = Some(index);
         let clock = std::mem::take(&mut self.interpreter.has_clock);
         let result = self
             .interpreter
             .execute(self.plan.streams[index.0 as usize].packet);
-        self.facts.begin_clock = self.interpreter.has_clock.then_some(self.interpreter.clock);
+        self.packet.begin_clock = self.interpreter.has_clock.then_some(self.interpreter.clock);
         self.interpreter.has_clock |= clock;
         result
     }
 
-    /// Takes what the engine read of the preamble, complete or not.
+    /// Collects the values of the preamble, which may be incomplete.
     fn gather(&mut self) {
         let interpreter = &self.interpreter;
         let known = |length: u64| (length != UNKNOWN).then_some(length);
@@ -184,32 +184,32 @@ impl<'a> EventReader<'a> {
             known(interpreter.total).map(|bits| usize::try_from(bits / 8).unwrap_or(usize::MAX));
         let content = known(interpreter.content).map(|bits| bits.div_ceil(8));
         let content = content.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        // Without a total length the packet ends with its content, and without that with the data.
-        // A packet of no content and no header cannot be one of several.
+        // Without a total length the packet ends with its content, and without a content length with
+        // the data. A packet of no content and no header cannot be one of several.
         let length = total
             .or(content)
             .filter(|length| *length > 0)
             .unwrap_or(available);
-        let facts = &mut self.facts;
-        facts.stream_id = interpreter.stream_id;
-        facts.magic = interpreter.magic;
-        facts.uuid = interpreter.uuid.map(Uuid::from_bytes);
-        facts.total_length = known(interpreter.total);
-        facts.content_length = known(interpreter.content);
-        facts.preamble_length = interpreter.head;
-        facts.end_clock = interpreter.end_clock;
-        facts.discarded_events = interpreter.discarded;
-        facts.sequence = interpreter.sequence;
-        facts.bytes = length.min(available);
-        facts.is_truncated = length > available;
+        let packet = &mut self.packet;
+        packet.stream_id = interpreter.stream_id;
+        packet.magic = interpreter.magic;
+        packet.uuid = interpreter.uuid.map(Uuid::from_bytes);
+        packet.total_length = known(interpreter.total);
+        packet.content_length = known(interpreter.content);
+        packet.preamble_length = interpreter.head;
+        packet.end_clock = interpreter.end_clock;
+        packet.discarded_events = interpreter.discarded;
+        packet.sequence = interpreter.sequence;
+        packet.bytes = length.min(available);
+        packet.is_truncated = length > available;
     }
 
-    /// Goes to the next event record of the packet; nothing after the last one.
+    /// Advances to the next event record of the packet. Returns `None` after the last one.
     ///
     /// # Errors
     ///
-    /// A [`DecodeError`] when the event record cannot be decoded. Nothing more comes from this
-    /// packet then: [`Self::next_packet`] goes on with the next one.
+    /// A [`DecodeError`] when the event record cannot be decoded. The rest of the packet is
+    /// skipped: [`Self::next_packet`] continues with the next packet.
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, DecodeError> {
         if self.state != State::Inside {
@@ -217,7 +217,7 @@ impl<'a> EventReader<'a> {
         }
         match self.read_event() {
             Ok(true) => Ok(Some(Event { reader: self })),
-            Ok(false) if self.facts.is_truncated => Err(self.explain()),
+            Ok(false) if self.packet.is_truncated => Err(self.explain()),
             Ok(false) => {
                 self.state = State::After;
                 Ok(None)
@@ -255,11 +255,11 @@ impl<'a> EventReader<'a> {
         Ok(true)
     }
 
-    /// Finds out what is wrong: the element face reads the packet again up to the fault.
+    /// Determines the error: an element reader decodes the packet again up to the fault.
     #[cold]
     fn explain(&mut self) -> DecodeError {
         self.state = State::After;
-        let offset = self.facts.offset;
+        let offset = self.packet.offset;
         let mut elements = ElementReader::new(&self.plan.procedure, self.data);
         elements.seek_packet(offset);
         let fault = match self.interpreter.tokens.len() > TOKENS_MAX {
@@ -288,34 +288,35 @@ impl<'a> EventReader<'a> {
         error
     }
 
-    /// What the last error made unreadable, until [`Self::next_packet`] is called.
+    /// The part of the current packet that the last error made unreadable, until
+    /// [`Self::next_packet`] is called.
     pub fn lost(&self) -> Option<Lost> {
         let error = self.error?;
-        let from = self.facts.offset as u64 * 8 + self.record;
-        let to = self.facts.end() as u64 * 8;
+        let from = self.packet.offset as u64 * 8 + self.record;
+        let to = self.packet.end() as u64 * 8;
         Some(Lost {
-            packet: self.facts.offset,
+            packet: self.packet.offset,
             from: from.min(error.offset),
             to,
         })
     }
 
-    /// The facts of the current packet.
+    /// The current packet.
     pub fn packet(&self) -> &Packet {
-        &self.facts
+        &self.packet
     }
 
-    /// Goes to the packet that begins `offset` bytes from the beginning of the data.
+    /// Moves to the packet at `offset` of the data, in bytes.
     pub fn seek(&mut self, offset: usize) {
         self.state = State::Before(offset);
         self.error = None;
     }
 
-    /// The place after the event record that was read last; nothing when the reader is not in a
-    /// packet, or cannot go on in it.
+    /// The position after the event record that was read last; `None` when the reader is not in a
+    /// packet, or cannot continue in it.
     pub fn position(&self) -> Option<EventPosition> {
         (self.state == State::Inside).then(|| EventPosition {
-            packet: self.facts.offset,
+            packet: self.packet.offset,
             head: self.interpreter.head,
             clock: self.interpreter.clock,
             has_clock: self.interpreter.has_clock,
@@ -325,12 +326,12 @@ impl<'a> EventReader<'a> {
         })
     }
 
-    /// Goes to a place; the next event record is the one after it.
+    /// Moves to a position; the next event record is the one that follows it.
     ///
     /// # Errors
     ///
-    /// A [`DecodeError`] when the data is not the one the place is from: the header and context of
-    /// its packet cannot be decoded.
+    /// A [`DecodeError`] when the position belongs to other data, so that the header and context
+    /// of its packet cannot be decoded.
     pub fn restore(&mut self, position: &EventPosition) -> Result<(), DecodeError> {
         self.seek(position.packet);
         self.next_packet()?;
@@ -345,12 +346,12 @@ impl<'a> EventReader<'a> {
         Ok(())
     }
 
-    /// The values of a scope of the current packet: its header or its context.
+    /// The values of the header or context of the current packet.
     pub fn packet_fields(&self, scope: Scope) -> Fields<'_> {
         scope_of(&self.preamble, self.plan, scope)
     }
 
-    /// True when the packet has this scope and its values were read.
+    /// True when the packet has this scope and its values were decoded.
     pub fn has_packet_scope(&self, scope: Scope) -> bool {
         self.preamble.scopes[scope.index()] != NO_SCOPE
     }
@@ -358,7 +359,7 @@ impl<'a> EventReader<'a> {
     /// The class of the current packet's stream.
     pub fn stream_class(&self) -> Option<&'a StreamClass> {
         let class = self.plan.procedure.trace_class();
-        self.facts
+        self.packet
             .stream_class
             .map(|index| class.stream_class(index))
     }
@@ -368,7 +369,7 @@ impl<'a> EventReader<'a> {
         self.plan
             .procedure
             .trace_class()
-            .default_clock(self.facts.stream_class?)
+            .default_clock(self.packet.stream_class?)
     }
 
     pub(super) fn interpreter(&self) -> &Interpreter<'a> {
@@ -384,7 +385,7 @@ impl<'a> EventReader<'a> {
     }
 }
 
-/// The values of a scope, or nothing when it has none.
+/// The values of a scope; empty when there are none.
 pub(super) fn scope_of<'r>(
     interpreter: &'r Interpreter<'_>,
     plan: &'r CompiledPlan,
@@ -402,23 +403,4 @@ pub(super) fn scope_of<'r>(
         .get(begin as usize..end)
         .unwrap_or_default();
     Fields::new(plan, interpreter.bytes, tokens)
-}
-
-fn facts(offset: usize) -> Packet {
-    Packet {
-        offset,
-        stream_class: None,
-        stream_id: None,
-        magic: None,
-        uuid: None,
-        total_length: None,
-        content_length: None,
-        preamble_length: 0,
-        begin_clock: None,
-        end_clock: None,
-        discarded_events: None,
-        sequence: None,
-        bytes: 0,
-        is_truncated: false,
-    }
 }

@@ -1,14 +1,14 @@
-//! Builds the operations of a plan, fusing neighbouring fields into runs.
+//! Builds the operations of a plan and fuses adjacent fields into runs.
 
 use super::op::Op;
 use super::token::{Item, Load, Packing, TokenKind};
 use crate::class::ByteOrder;
 use crate::procedure::{FixedRead, NodeId};
 
-/// Runs longer than this are cut, so that offsets in them fit 32 bits.
+/// Longest run; offsets in it fit 32 bits.
 const RUN_BITS_MAX: u64 = 1 << 28;
 
-/// What is known of the head before packets are there: `head % modulus == residue`.
+/// What is known about the head at compile time: `head % modulus == residue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     modulus: u32,
@@ -16,7 +16,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Nothing.
+    /// Nothing is known.
     pub(super) const NOTHING: Self = Self {
         modulus: 1,
         residue: 0,
@@ -38,18 +38,18 @@ impl Known {
         }
     }
 
-    /// Bits to the next multiple of `alignment`, when they are known.
+    /// Bits to the next multiple of `alignment`, when known.
     fn padding(self, alignment: u32) -> Option<u32> {
         let known = self.modulus >= alignment;
         known.then(|| self.residue.wrapping_neg() & (alignment - 1))
     }
 
-    /// The bit within its byte.
+    /// The bit offset in the byte, when known.
     fn bit(self) -> Option<u32> {
         (self.modulus >= 8).then_some(self.residue & 7)
     }
 
-    /// What is known when one of both is the case.
+    /// What is known when one of two cases applies.
     pub(super) fn meet(self, other: Self) -> Self {
         let mut modulus = self.modulus.min(other.modulus);
         while self.residue % modulus != other.residue % modulus {
@@ -65,15 +65,15 @@ impl Known {
 pub(super) struct Runs {
     ops: Vec<Op>,
     items: Vec<Item>,
-    /// Fields of both byte orders exist, so that a byte may have parts of both.
+    /// Fields of both byte orders exist, so that a byte may contain parts of both.
     mixed: bool,
     known: Known,
-    /// The `Run` that is open.
+    /// Index of the `Run` operation to which fields can be added.
     open: Option<usize>,
     bits: u64,
-    /// Byte order of the last fixed-length field, as far as it is known here.
+    /// Byte order of the last fixed-length field, when known.
     order: Option<ByteOrder>,
-    /// The last address that something jumps to.
+    /// The last address that is the target of a jump.
     label: usize,
 }
 
@@ -97,7 +97,7 @@ impl Runs {
         (self.ops.into(), self.items.into())
     }
 
-    /// Gives the value of the field that was added to the run last.
+    /// Emits the value of the field that was added to the run last.
     pub(super) fn item(&mut self, load: Load) {
         let begins_between_bytes = self.known.bit() == Some(0) && load.length.is_multiple_of(8);
         let kind = match begins_between_bytes {
@@ -108,13 +108,13 @@ impl Runs {
         self.push_item(Item { load, kind, count });
     }
 
-    /// Gives `count` bytes or elements at the offset `at` in the run.
+    /// Emits `count` bytes or elements at the offset `at` in the run.
     pub(super) fn several(&mut self, node: NodeId, at: u32, count: u32, kind: TokenKind) {
         let load = Load::nothing(node, at);
         self.push_item(Item { load, kind, count });
     }
 
-    /// Gives a boundary.
+    /// Emits a boundary.
     pub(super) fn mark(&mut self, node: NodeId, kind: TokenKind) {
         self.several(node, 0, 0, kind);
     }
@@ -122,7 +122,7 @@ impl Runs {
     fn push_item(&mut self, item: Item) {
         let first = self.items.len() as u32;
         self.items.push(item);
-        // Nothing may jump between two items of one operation.
+        // No jump may lead between two items of one operation.
         match self.ops[self.label..].last_mut() {
             Some(Op::Items { count, .. }) => *count += 1,
             _ => self.ops.push(Op::Items { first, count: 1 }),
@@ -134,22 +134,22 @@ impl Runs {
         self.known
     }
 
-    /// The address of the next operation, which no run reaches over.
+    /// The address of the next operation. No run extends across it.
     pub(super) fn here(&mut self) -> u32 {
         self.close();
         self.label = self.ops.len();
         self.label as u32
     }
 
-    /// Begins a stretch that is come to from elsewhere.
+    /// Begins a sequence of operations that is the target of a jump.
     pub(super) fn begin(&mut self, known: Known) {
         self.close();
         self.known = known;
         self.order = None;
     }
 
-    /// Adds an operation that reads nothing, or from the run.
-    pub(super) fn keep(&mut self, op: Op) {
+    /// Adds an operation that reads nothing, or from the current run.
+    pub(super) fn append(&mut self, op: Op) {
         self.ops.push(op);
     }
 
@@ -168,7 +168,7 @@ impl Runs {
     /// Ends a preamble or an event record.
     pub(super) fn end(&mut self) {
         self.close();
-        // Something that jumps behind the last operation needs one there.
+        // A jump past the last operation needs an operation there.
         match self.ops[self.label..].last_mut() {
             Some(Op::RunItems { ends, .. }) => *ends = true,
             _ => self.ops.push(Op::End),
@@ -193,8 +193,8 @@ impl Runs {
         }
     }
 
-    /// Makes one operation of the run at `run` and what follows it: fewer operations are fewer
-    /// jumps to foretell. No address points behind `run` yet.
+    /// Combines the run at `run` with the operations that follow it, so that fewer dispatch branches
+    /// have to be predicted. No jump leads past `run` yet.
     fn fuse(&mut self, run: usize) {
         let Op::Run { alignment, bits } = self.ops[run] else {
             return;

@@ -4,7 +4,7 @@ use crate::class::ByteOrder;
 use crate::decoding::bits;
 use crate::procedure::{FixedKind, FixedRead, NodeId};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Unsigned,
@@ -14,7 +14,7 @@ pub(super) enum TokenKind {
     Float64,
     BitArray,
     BitMap,
-    /// Frequent integers of a run, by sign and bits: little-endian, beginning between bytes.
+    /// Frequent integers of a run, by sign and bits: little-endian and byte-aligned.
     Unsigned8,
     Unsigned16,
     Unsigned32,
@@ -29,16 +29,16 @@ pub(super) enum TokenKind {
     /// `length` is the number of elements.
     ArrayBegin,
     ArrayEnd,
-    /// An array whose elements are decoded when they are looked at: `value` is the bit offset of
-    /// the first one in the packet, `length` their number, `node` the index of the packing.
+    /// An array whose elements are decoded on iteration: `value` is the bit offset of the first one
+    /// in the packet, `length` their number, `node` the index of the packing.
     Packed,
-    /// Items at known places of a run: `value` is the bit offset of the run in the packet, `node`
-    /// the index of the first one, `length` their number.
+    /// Items at known offsets of a run: `value` is the bit offset of the run in the packet, `node`
+    /// the index of the first item, `length` their number.
     Items,
     /// `value` is the selector, `length` the index of the option.
     VariantBegin,
     VariantEnd,
-    /// `length` is 1 when the field is there.
+    /// `length` is 1 when the field is present.
     OptionalBegin,
     OptionalEnd,
 }
@@ -57,7 +57,7 @@ const _: () = assert!(
     "tokens are written for every event record"
 );
 
-/// Where a fixed-length field lies in a run, and what it is.
+/// The offset of a fixed-length field in a run, and how to load it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) node: NodeId,
@@ -66,7 +66,7 @@ pub(super) struct Load {
     /// 1 to 64.
     pub(super) length: u8,
     pub(super) order: ByteOrder,
-    /// How many of the bits of a byte the field may begin at so that one word holds it; 0 when its
+    /// The number of bit offsets in a byte at which one word contains the complete field; 0 when its
     /// bits are in reversed order.
     quick: u8,
     pub(super) kind: FixedKind,
@@ -90,7 +90,7 @@ impl Load {
         }
     }
 
-    /// Nothing is loaded.
+    /// A placeholder for items that load nothing.
     pub(super) fn nothing(node: NodeId, at: u32) -> Self {
         Self {
             node,
@@ -102,7 +102,7 @@ impl Load {
         }
     }
 
-    /// What the token of the field is.
+    /// The kind of the field's token.
     pub(super) fn token_kind(&self) -> TokenKind {
         match self.kind {
             FixedKind::Unsigned => TokenKind::Unsigned,
@@ -115,8 +115,8 @@ impl Load {
         }
     }
 
-    /// What the item of the field is when it begins between bytes: an integer that can be loaded
-    /// as it is, or else a token.
+    /// The kind of the field's item when it is byte-aligned: an integer that can be loaded directly,
+    /// or else the kind of its token.
     pub(super) fn item_kind(&self) -> TokenKind {
         let is_natural = self.quick > 0 && self.order == ByteOrder::Little;
         match (self.kind, self.length) {
@@ -130,13 +130,13 @@ impl Load {
         }
     }
 
-    /// True when it is a byte without a sign, as long as it begins between bytes.
+    /// True when the field is an unsigned byte, provided that it is byte-aligned.
     pub(super) fn is_octet(&self) -> bool {
         self.length == 8 && self.quick > 0 && self.kind == FixedKind::Unsigned
     }
 
     /// The bits of the field at `bit`, as 64 bits with the sign of a signed integer; zero when they
-    /// are not in `bytes`, which the callers checked.
+    /// are not in `bytes`, which the interpreter has excluded.
     #[inline(always)]
     pub(super) fn read(&self, bytes: &[u8], bit: u64) -> u64 {
         let shift = (bit & 7) as u32;
@@ -146,8 +146,8 @@ impl Load {
         let Some(&word) = word.filter(|_| shift < u32::from(self.quick)) else {
             return self.read_slowly(bytes, bit);
         };
-        // The field goes to the top of the word, from where a shift keeps only it. Nothing here is
-        // a jump: what comes next in a trace cannot be foretold.
+        // The field is moved to the top of the word, from where a shift isolates it. The code has no
+        // branches, because the kinds of successive fields are hard to predict.
         let unused = 64 - u32::from(self.length);
         let is_big = self.order == ByteOrder::Big;
         let word = u64::from_le_bytes(word);
@@ -161,7 +161,7 @@ impl Load {
         }
     }
 
-    /// At the end of the data, across nine bytes, or in reversed bit order.
+    /// Reads a field at the end of the data, across nine bytes, or in reversed bit order.
     #[inline(never)]
     fn read_slowly(&self, bytes: &[u8], bit: u64) -> u64 {
         let (length, reversed) = (u32::from(self.length), self.quick == 0);
@@ -173,14 +173,14 @@ impl Load {
     }
 }
 
-/// A value or boundary at a known place in a run.
+/// A value or boundary at a known offset in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// Where it is and, for a field of fixed length, how it is loaded. The node of a packed array
-    /// is the index of the packing.
+    /// The offset and, for a field of fixed length, how to load it. For a packed array, the node is
+    /// the index of the packing.
     pub(super) load: Load,
     pub(super) kind: TokenKind,
-    /// Bytes of text or of a BLOB, elements of a packed array.
+    /// Bytes of text or a BLOB, or elements of a packed array.
     pub(super) count: u32,
 }
 
@@ -189,7 +189,7 @@ pub(super) struct Item {
 pub(super) struct Packing {
     /// The array.
     pub(super) node: NodeId,
-    /// An element; `at` is 0.
+    /// How to load an element; `at` is 0.
     pub(super) load: Load,
     /// Alignment of the array, in bits.
     pub(super) alignment: u32,
@@ -198,12 +198,12 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// True when every element begins and ends between bytes.
+    /// True when every element begins and ends at a byte boundary.
     pub(super) fn is_bytes(&self) -> bool {
         (self.alignment | self.stride | u32::from(self.load.length)) & 7 == 0
     }
 
-    /// Bits of `count` elements; nothing when that is more than any packet has.
+    /// Bits of `count` elements; `None` when they exceed 64 bits, as in no packet.
     #[inline]
     pub(super) fn bits(&self, count: u64) -> Option<u64> {
         match count.checked_sub(1) {

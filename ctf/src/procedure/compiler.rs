@@ -1,4 +1,4 @@
-//! Compiles a trace class.
+//! Compilation of a trace class to instructions.
 
 use super::instr::{Address, Count, FixedKind, FixedRead, Instr, NodeId, SelectorKind};
 use super::{Node, ProcedureError, SelectorTable, StreamCode};
@@ -7,7 +7,7 @@ use crate::class::{
     StreamClass, TraceClass, VariantClass,
 };
 
-/// Instructions a procedure may have; far above what any tracer's metadata needs (a kernel with
+/// Most instructions of a procedure; far above what the metadata of any tracer needs (a kernel with
 /// 2,000 event classes needs about 60,000).
 const INSTRUCTIONS_MAX: usize = 1 << 22;
 
@@ -103,7 +103,7 @@ impl<'c> Compiler<'c> {
         Ok(at)
     }
 
-    /// An event record begins where its first scope may begin.
+    /// The alignment of an event record is that of its first scope.
     fn record_alignment(&self, stream: &StreamClass) -> u32 {
         let only = stream.event_classes().first();
         let first = stream
@@ -315,7 +315,7 @@ impl<'c> Compiler<'c> {
         self.push(Instr::EndVariant { node, signed })
     }
 
-    /// What the value of an integer or boolean means beyond itself, in this scope.
+    /// Writes the effects that the value of an integer or boolean has in this scope.
     fn effects(&mut self, id: FieldId) -> Result<(), ProcedureError> {
         let field = self.class.field(id);
         for &slot in &field.slots {
@@ -363,7 +363,7 @@ impl<'c> Compiler<'c> {
         self.scope == Scope::PacketHeader && self.class.field(id).roles.has(Role::MetadataUuid)
     }
 
-    /// The count, and true when it is only known while decoding.
+    /// The count, and true when it is known only during decoding.
     fn count(&self, length: &Length) -> Result<(Count, bool), ProcedureError> {
         Ok(match length {
             Length::Static(length) => (Count::Static(*length), false),

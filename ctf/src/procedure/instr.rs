@@ -5,7 +5,7 @@ use crate::class::{ByteOrder, Scope, SlotId};
 /// The address of an instruction in a procedure.
 pub(crate) type Address = u32;
 
-/// A place where a field class is used: a member, an element, an option or a root structure.
+/// A use of a field class: a member, an element, an option or a root structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
@@ -16,7 +16,7 @@ impl NodeId {
     }
 }
 
-/// How the bits of a fixed-length field are to be understood.
+/// The interpretation of the bits of a fixed-length field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FixedKind {
     BitArray,
@@ -28,7 +28,7 @@ pub(crate) enum FixedKind {
     Float64,
 }
 
-/// A read of a fixed-length field: align, check, load, understand.
+/// A read of a fixed-length field: align, check, load, interpret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FixedRead {
     pub(crate) node: NodeId,
@@ -37,19 +37,19 @@ pub(crate) struct FixedRead {
     /// 1 to 64.
     pub(crate) length: u8,
     pub(crate) order: ByteOrder,
-    /// The bits are to be reversed after a read in the natural order.
+    /// The bits must be reversed after a read in the natural order.
     pub(crate) reversed: bool,
     pub(crate) kind: FixedKind,
 }
 
-/// How many elements or bytes follow.
+/// The number of elements or bytes that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Static(u64),
     Saved(SlotId),
 }
 
-/// What selects an optional field.
+/// The type of an optional field's selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SelectorKind {
     Bool,
@@ -57,7 +57,7 @@ pub(crate) enum SelectorKind {
     Signed,
 }
 
-/// One instruction. The module page says what each does.
+/// One instruction. The module documentation describes the effect of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Instr {
     BeginPacket,
@@ -179,7 +179,7 @@ pub(crate) enum Instr {
     Save {
         slot: SlotId,
     },
-    /// The length of the last integer; 0 when only the machine knows it.
+    /// The length of the last integer; 0 when it is known only during decoding.
     UpdateClock {
         length: u8,
     },

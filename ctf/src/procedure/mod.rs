@@ -1,40 +1,40 @@
 //! Packet procedures: a trace class compiled once into a program for the machine.
 //!
 //! A procedure is one flat list of instructions. It is compiled from a trace class once, shared by
-//! any number of readers without locks, and executed against the bytes of packets.
+//! any number of readers without locks, and executed on the bytes of packets.
 //!
 //! # The language
 //!
 //! The machine has a *head* (a bit offset in the current packet), the value of the *last integer*,
-//! a table of *saved values*, a stack of *array counters*, and the facts of the packet.
+//! a table of *saved values*, a stack of *array counters*, and the properties of the packet.
 //!
-//! | instruction | what it does |
+//! | instruction | effect |
 //! | --- | --- |
 //! | `BeginPacket`, `BeginContent`, `EndContent`, `EndPacket` | frame of a packet; `EndContent` moves the head over the padding |
-//! | `SelectStream`, `EnterStream` | finds the stream class by the last id, or takes the only one; goes on at its preamble |
-//! | `StreamInfo`, `PacketInfo`, `EventInfo` | give what is known of the stream, packet or event record now |
-//! | `NextRecord` | goes to `EndContent` when the content is used up, else aligns and begins an event record |
-//! | `SelectEvent`, `EnterEvent`, `EndRecord` | the same as for streams; `EndRecord` goes back to `NextRecord` |
+//! | `SelectStream`, `EnterStream` | finds the stream class by the last id, or uses the only one; continues at its preamble |
+//! | `StreamInfo`, `PacketInfo`, `EventInfo` | emit the properties of the stream, packet or event record |
+//! | `NextRecord` | jumps to `EndContent` at the end of the content, otherwise aligns and begins an event record |
+//! | `SelectEvent`, `EnterEvent`, `EndRecord` | the same as for streams; `EndRecord` returns to `NextRecord` |
 //! | `BeginScope`, `EndScope`, `BeginStruct`, `EndStruct` | align, mark |
 //! | `Unsigned`, `Signed`, `Fixed` | align, read 1 to 64 bits |
-//! | `UnsignedElements` | does so for every element of an array |
+//! | `UnsignedElements` | the same for every element of an array |
 //! | `VariableUnsigned`, `VariableSigned` | align to a byte, read LEB128 |
 //! | `BeginText`, `TextUntilNull`, `EndText` | text up to a null code unit |
 //! | `BeginString`, `BeginBlob`, `RawData`, `EndString`, `EndBlob` | bytes of static or saved length |
 //! | `BeginArray`, `NextElement`, `EndArray` | pushes a counter; the body runs until it is zero |
-//! | `BeginVariant`, `EndVariant` | goes to the option that a saved value selects |
-//! | `BeginOptional`, `EndOptional` | goes to the end unless a saved value enables the field |
-//! | `Jump` | goes elsewhere (from the end of an option to the end of its variant) |
+//! | `BeginVariant`, `EndVariant` | jumps to the option that a saved value selects |
+//! | `BeginOptional`, `EndOptional` | jumps to the end unless a saved value enables the field |
+//! | `Jump` | jumps (from the end of an option to the end of its variant) |
 //! | `Save` | stores the last integer for a later length or selector |
-//! | `UpdateClock`, `SetPacketEndClock`, `SetId`, `SetStreamId`, `SetSequence`, `SetDiscarded`, `SetTotalLength`, `SetContentLength`, `MagicNumber`, `UuidByte`, `MetadataUuid` | what the last integer or bytes mean for decoding |
+//! | `UpdateClock`, `SetPacketEndClock`, `SetId`, `SetStreamId`, `SetSequence`, `SetDiscarded`, `SetTotalLength`, `SetContentLength`, `MagicNumber`, `UuidByte`, `MetadataUuid` | apply the last integer or bytes to the state of the packet |
 //!
 //! Layout: packet preamble (packet header), packet end, then for every stream class its packet
 //! preamble (packet context), its record preamble (event header, common context) and, one after
 //! another, its event classes (specific context, payload).
 //!
-//! The element face executes this program as it is. The event face executes a *plan*: the same
-//! program, lowered for one projection, in which runs of fixed-size fields are fused and fields
-//! that nobody asked for are skipped.
+//! The element reader executes this program directly. The event reader executes a *plan*: the same
+//! program, lowered for one projection, in which runs of fixed-size fields are fused and fields that
+//! are not selected are skipped.
 
 mod compiler;
 mod instr;
@@ -51,13 +51,13 @@ pub(crate) use instr::{Address, Count, FixedKind, FixedRead, Instr, SelectorKind
 /// Why a trace class cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcedureError {
-    /// The trace class unfolds into too many instructions.
+    /// The trace class expands to too many instructions.
     #[error("the trace class needs more than {instructions_max} instructions")]
     TooLarge {
         /// The limit.
         instructions_max: usize,
     },
-    /// A fixed-length field of an impossible length.
+    /// A fixed-length field has an invalid length.
     #[error("field class {} has {length} bits, not 1 to 64", field.0)]
     BitLength {
         /// The field class.
@@ -68,12 +68,12 @@ pub enum ProcedureError {
     /// A field class that should have a fixed length has none.
     #[error("field class {} has no fixed length", .0.0)]
     NotFixed(FieldId),
-    /// A dependency that names a slot which the trace class does not have.
+    /// A dependency refers to a slot that the trace class does not have.
     #[error("saved value {} is not in the trace class", .0.0)]
     Slot(SlotId),
 }
 
-/// A use of a field class, with the name it has there.
+/// A use of a field class, with its name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     class: FieldId,
@@ -91,43 +91,43 @@ impl Node {
         self.class
     }
 
-    /// The root structure it is in.
+    /// The root structure that contains the node.
     pub fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// The structure, array, optional or variant it is in.
+    /// The structure, array, optional or variant that contains the node.
     pub fn parent(&self) -> Option<NodeId> {
         self.parent
     }
 
-    /// The name when it is the member of a structure.
+    /// The name, when the node is a member of a structure.
     pub fn name(&self) -> Option<&str> {
         self.names.as_ref().map(|(name, _)| &**name)
     }
 
-    /// The name for people when it is the member of a structure.
+    /// The display name, when the node is a member of a structure.
     pub fn display_name(&self) -> Option<&str> {
         self.names.as_ref().map(|(_, display)| &**display)
     }
 
-    /// The index of the option when it is one of a variant.
+    /// The index of the option, when the node is an option of a variant.
     pub fn option(&self) -> Option<u32> {
         self.option
     }
 
-    /// One past the last node inside this one; nodes inside follow their node directly.
+    /// One past the last node inside this one; contained nodes directly follow their container.
     pub fn end(&self) -> NodeId {
         self.end
     }
 }
 
-/// Which ranges of a selector's values choose what.
+/// The options that ranges of selector values select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SelectorTable {
     /// Sorted and disjoint, signed values shifted so that they sort as unsigned ones.
     ranges: Vec<(u64, u64, u32)>,
-    /// Added to a raw value before it is looked up.
+    /// Applied (by exclusive or) to a raw value before the search.
     bias: u64,
     pub(crate) addresses: Vec<Address>,
     pub(crate) end: Address,
@@ -180,7 +180,7 @@ impl SelectorTable {
         self.bias != 0
     }
 
-    /// The index of what the saved value `raw` selects.
+    /// The index that the saved value `raw` selects.
     #[inline]
     pub(crate) fn select(&self, raw: u64) -> Option<u32> {
         let value = raw ^ self.bias;
@@ -194,7 +194,7 @@ impl SelectorTable {
     }
 }
 
-/// Where the code of a stream class lies.
+/// The addresses of the code of a stream class.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamCode {
     /// Preamble of a packet.
@@ -224,9 +224,9 @@ impl Procedure {
     ///
     /// # Errors
     ///
-    /// [`ProcedureError::TooLarge`] when the trace class unfolds into more instructions than a
-    /// procedure may have; the other errors are those of trace classes that no metadata parser of
-    /// this crate makes.
+    /// [`ProcedureError::TooLarge`] when the trace class expands to more instructions than a
+    /// procedure may have. The other errors are caused by trace classes that no metadata parser of
+    /// this crate produces.
     pub fn new(class: impl Into<Arc<TraceClass>>) -> Result<Self, ProcedureError> {
         let class = class.into();
         let mut compiler = Compiler::new(&class);
@@ -251,7 +251,7 @@ impl Procedure {
         })))
     }
 
-    /// The trace class it was compiled from.
+    /// The trace class that the procedure was compiled from.
     pub fn trace_class(&self) -> &Arc<TraceClass> {
         &self.0.class
     }
@@ -261,7 +261,7 @@ impl Procedure {
         &self.0.nodes[id.index()]
     }
 
-    /// All nodes; the nodes inside a node follow it.
+    /// All nodes; contained nodes directly follow their container.
     pub fn nodes(&self) -> &[Node] {
         &self.0.nodes
     }
