@@ -1,18 +1,18 @@
 //! A reader and writer of the [Common Trace Format](https://diamon.org/ctf/), versions 1.8 (TSDL)
-//! and 2 (JSON). It knows no file: metadata and packets are slices of bytes.
+//! and 2 (JSON). It does no I/O: metadata and packets are slices of bytes.
 //!
-//! | you have | you call | you get |
+//! | input | function | result |
 //! | --- | --- | --- |
 //! | metadata, plain, packetized, or CTF 2 | [`parse_metadata`] | a [`class::TraceClass`], or a [`MetadataError`] with line and column |
-//! | a trace class | [`Procedure::new`] | a program that any number of readers share |
-//! | packets of a stream, and a wish | [`Plan::new`], [`EventReader`] | event records with time, class and the wanted fields |
+//! | a trace class | [`Procedure::new`] | a compiled procedure that any number of readers share |
+//! | packets of a stream, and a selection of fields | [`Plan::new`], [`EventReader`] | event records with time, class and the selected fields |
 //! | packets of a stream | [`ElementReader`] | every datum and every boundary, with its offset in bits |
-//! | events of your own | [`write::Schema`], [`write::PacketWriter`] | metadata in both dialects, and packets |
+//! | event records to write | [`write::Schema`], [`write::PacketWriter`] | metadata in both dialects, and packets |
 //!
-//! Offsets and lengths are in bits where a packet says them, and in bytes where they are indexes
-//! into your slices; each item says which. Times are cycles of a clock, or nanoseconds from its
-//! origin. Nothing that a packet says is believed before it is checked against the packet's own
-//! length: a reader allocates nothing that the data does not bound, and it never panics.
+//! Offsets and lengths are in bits where a packet contains them, and in bytes where they are indexes
+//! into slices of the caller; each item documents its unit. Times are cycles of a clock, or
+//! nanoseconds from its origin. Lengths in a packet are untrusted until they are checked against the
+//! length of the data: a reader's memory is bounded by the data, and it never panics.
 //!
 //! ```
 //! use ctf::class::Scope;
@@ -29,7 +29,7 @@
 //! let stream = b"\x00\x05\x00/etc\x00\x02\x01\x09\x00\x07";
 //!
 //! let procedure = Procedure::new(ctf::parse_metadata(metadata)?)?;
-//! // Of all fields only the paths; time and class of an event record always come.
+//! // Select only the paths; time and class of an event record are always available.
 //! let plan = Plan::new(&procedure, |field| field.path == ["path"]);
 //! let mut reader = EventReader::new(&plan, stream);
 //! let mut found = Vec::new();
@@ -56,11 +56,10 @@
 //!
 //! # Errors
 //!
-//! A packet that cannot be decoded gives a [`DecodeError`]: a [`DecodeFault`] and where it is, in
-//! bits. A reader of events then goes on with the next packet when it is asked to, and
-//! [`EventReader::lost`] tells what was left out. Metadata is read strictly or, by
-//! [`parse_metadata_with`], as leniently as Babeltrace does; what is not known in it is a
-//! [`MetadataWarning`].
+//! A packet that cannot be decoded causes a [`DecodeError`]: a [`DecodeFault`] and its offset in
+//! bits. An event reader can then continue with the next packet, and [`EventReader::lost`] reports
+//! the part that was skipped. Metadata is parsed strictly or, by [`parse_metadata_with`], as
+//! leniently as Babeltrace does; unknown entries then cause a [`MetadataWarning`].
 
 pub mod class;
 mod ctf2;

@@ -1,4 +1,4 @@
-//! Field classes of CTF 2.
+//! Field classes of CTF 2 metadata.
 
 use super::json::{Json, JsonValue, fault};
 use super::names::{
@@ -15,7 +15,7 @@ use crate::class::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Makes field classes of JSON values.
+/// Converts JSON values to field classes.
 pub(super) struct Fields {
     pub(super) builder: TraceClassBuilder,
     aliases: HashMap<String, FieldId>,
@@ -61,7 +61,7 @@ impl Fields {
         .map_err(within)
     }
 
-    /// A field class, by value or by the name of an alias.
+    /// A field class, given as an object or as the name of an alias.
     pub(super) fn class(&mut self, json: &Json) -> Result<FieldId, BuildError> {
         if let JsonValue::String(name) = &json.value {
             let Some(class) = self.aliases.get(name) else {

@@ -1,12 +1,12 @@
-//! A JSON reader that knows where each value begins.
+//! A JSON reader that records the position of each value.
 
 use crate::class::{BuildError, Subject, Value};
 use std::collections::HashSet;
 
-/// How deep JSON values may nest.
+/// Maximum nesting of JSON values.
 const DEPTH_MAX: usize = 400;
 
-/// A value and the byte where it begins.
+/// A value and the offset of its first byte.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Json {
     pub(super) at: u32,
@@ -17,7 +17,7 @@ pub(super) struct Json {
 pub(super) enum JsonValue {
     Null,
     Bool(bool),
-    /// An integer of 64 bits; negative numbers fit `i64`, others `u64`.
+    /// An integer; negative numbers fit `i64`, others `u64`.
     Integer(i128),
     Real(f64),
     String(String),
@@ -60,7 +60,7 @@ pub(super) fn read(text: &[u8], start: usize, end: usize) -> Result<Json, BuildE
     let value = reader.value()?;
     reader.skip();
     if reader.at < end {
-        return fault(reader.offset(), "extra data after the JSON value");
+        return fault(reader.offset(), "unexpected data after the JSON value");
     }
     Ok(value)
 }
@@ -122,7 +122,7 @@ impl Reader<'_> {
             Some(b'{') => self.object(),
             Some(b'-' | b'0'..=b'9') => match self.number() {
                 Some(value) => Ok(value),
-                None => fault(at, "a number that is malformed or does not fit 64 bits"),
+                None => fault(at, "the number is malformed or exceeds 64 bits"),
             },
             _ => fault(at, "expecting a JSON value"),
         }
@@ -205,10 +205,10 @@ impl Reader<'_> {
         let mut bytes = Vec::new();
         loop {
             match self.text.get(self.at) {
-                None => return fault(start, "a string without an end"),
+                None => return fault(start, "the string is not terminated"),
                 Some(b'"') => break,
                 Some(b'\\') => self.escape(&mut bytes)?,
-                Some(0..=0x1f) => return fault(self.offset(), "a control character in a string"),
+                Some(0..=0x1f) => return fault(self.offset(), "a control character in the string"),
                 Some(byte) => {
                     bytes.push(*byte);
                     self.at += 1;
@@ -216,7 +216,7 @@ impl Reader<'_> {
             }
         }
         self.at += 1;
-        String::from_utf8(bytes).or_else(|_| fault(start, "a string that is not UTF-8"))
+        String::from_utf8(bytes).or_else(|_| fault(start, "the string is not valid UTF-8"))
     }
 
     fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), BuildError> {
@@ -229,7 +229,7 @@ impl Reader<'_> {
             Some(b'r') => b'\r',
             Some(b't') => b'\t',
             Some(b'u') => return self.unicode(at, bytes),
-            _ => return fault(at, "an unknown escape sequence"),
+            _ => return fault(at, "unknown escape sequence"),
         };
         bytes.push(simple);
         self.at += 2;
@@ -252,7 +252,7 @@ impl Reader<'_> {
                 bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 Ok(())
             }
-            None => fault(at, "a malformed `\\u` escape sequence"),
+            None => fault(at, "malformed `\\u` escape sequence"),
         }
     }
 

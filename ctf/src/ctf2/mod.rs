@@ -36,10 +36,10 @@ const FRAGMENTS: [(&str, Fragment); 6] = [
     ("trace-class", Fragment::Trace),
 ];
 
-/// Attributes that Babeltrace gives to event classes.
+/// Namespace of the attributes of event classes that Babeltrace defines.
 const BABELTRACE_NAMESPACE: &str = "babeltrace.org,2020";
 
-/// Parses `text`. Warnings are (byte offset, message).
+/// Parses `text`. Warnings are pairs of byte offset and message.
 pub(crate) fn parse(text: &[u8]) -> Result<(TraceClass, Vec<(u32, String)>), BuildError> {
     let mut builder = TraceClassBuilder::new(MajorVersion::V2);
     builder.limit_fields(FIELD_COUNT_BASE.saturating_add(text.len()));
@@ -67,12 +67,12 @@ pub(crate) fn parse(text: &[u8]) -> Result<(TraceClass, Vec<(u32, String)>), Bui
     Ok((parser.fields.builder.build()?, Vec::new()))
 }
 
-/// How the trace class came to be.
+/// How the trace class was introduced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trace {
-    /// By a fragment that needs one.
+    /// By a fragment that requires one.
     Implicit,
-    /// By a fragment of its own.
+    /// By a trace class fragment.
     Explicit,
 }
 
@@ -90,7 +90,7 @@ impl Parser {
         if is_first != (kind == Fragment::Preamble) {
             return fault(
                 json.at,
-                "the first fragment, and no other, must be the preamble",
+                "the first fragment must be the preamble, and no other fragment can be one",
             );
         }
         let result = match kind {
@@ -144,7 +144,7 @@ impl Parser {
         if self.trace == Some(Trace::Explicit) || is_late {
             return fault(
                 object.at,
-                "a second trace class, or one after a stream class",
+                "the trace class must be unique and precede all stream classes",
             );
         }
         self.trace = Some(Trace::Explicit);
@@ -302,7 +302,10 @@ fn clock_offset(clock: &mut ClockClass, json: &Json) -> Result<(), BuildError> {
     if let Some(json) = object.get("cycles") {
         clock.offset_cycles = object::unsigned(json)?;
         if clock.offset_cycles >= clock.frequency {
-            return fault(json.at, "the cycles of the offset are a second or more");
+            return fault(
+                json.at,
+                "the cycles of the offset must be less than a second",
+            );
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The names that CTF 2 gives to things.
+//! Names in CTF 2 metadata.
 
 use crate::class::{BitOrder, ByteOrder, Encoding, Role, Scope};
 

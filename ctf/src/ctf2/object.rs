@@ -1,12 +1,12 @@
-//! Checks of JSON values against what CTF 2 wants.
+//! Typed access to JSON values, with the checks of CTF 2.
 
 use super::json::{Json, JsonValue, fault};
 use crate::class::{Attributes, BuildError, Identity, IntRange, Subject};
 
-/// Properties that every object of CTF 2 may have.
+/// Properties that every object of CTF 2 can have.
 pub(super) const COMMON: [&str; 3] = ["type", "attributes", "extensions"];
 
-/// An object whose properties are all known.
+/// A JSON object.
 #[derive(Clone, Copy)]
 pub(super) struct Object<'j> {
     pub(super) at: u32,
@@ -14,7 +14,7 @@ pub(super) struct Object<'j> {
 }
 
 impl<'j> Object<'j> {
-    /// The object in `json`, with whatever properties.
+    /// The object in `json`, with any properties.
     pub(super) fn any(json: &'j Json) -> Result<Self, BuildError> {
         match &json.value {
             JsonValue::Object(entries) => Ok(Self {
@@ -25,7 +25,7 @@ impl<'j> Object<'j> {
         }
     }
 
-    /// The object in `json`: it has all `required` properties, and others only of `optional`.
+    /// The object in `json`, which must have all `required` properties, and others only if `optional`.
     pub(super) fn new(
         json: &'j Json,
         required: &[&str],
@@ -66,7 +66,7 @@ impl<'j> Object<'j> {
             .map(|(_, value)| value)
     }
 
-    /// A property that is known to be there, or the object's own place for the fault.
+    /// A required property; the fault has the position of the object.
     pub(super) fn required(&self, key: &str) -> Result<&'j Json, BuildError> {
         match self.get(key) {
             Some(value) => Ok(value),
@@ -174,7 +174,7 @@ pub(super) fn choice<T: Copy>(json: &Json, choices: &[(&str, T)]) -> Result<T, B
     )
 }
 
-/// A set of integer ranges, each bound made by `bound`.
+/// A set of integer ranges; `bound` converts each bound.
 pub(super) fn ranges<T: Copy>(
     json: &Json,
     bound: fn(&Json) -> Result<T, BuildError>,
@@ -207,7 +207,7 @@ fn int_range<T: Copy>(
     }
 }
 
-/// A bound of either sign, as raw bits.
+/// A signed or unsigned bound, as raw bits.
 pub(super) fn raw_integer(json: &Json) -> Result<u64, BuildError> {
     match json.value {
         JsonValue::Integer(value) if value < 0 => signed(json).map(i64::cast_unsigned),

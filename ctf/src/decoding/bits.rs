@@ -8,7 +8,7 @@ use crate::class::ByteOrder;
 
 /// Reads `len` bits (1 to 64) of a little-endian field that starts at bit `at`.
 ///
-/// Gives `None` when the field ends beyond `data`.
+/// Returns `None` when the field ends beyond `data`.
 #[inline]
 pub(crate) fn read_le(data: &[u8], at: u64, len: u32) -> Option<u64> {
     let byte = usize::try_from(at >> 3).ok()?;
@@ -27,7 +27,7 @@ pub(crate) fn read_le(data: &[u8], at: u64, len: u32) -> Option<u64> {
 
 /// Reads `len` bits (1 to 64) of a big-endian field that starts at bit `at`.
 ///
-/// Gives `None` when the field ends beyond `data`.
+/// Returns `None` when the field ends beyond `data`.
 #[inline]
 pub(crate) fn read_be(data: &[u8], at: u64, len: u32) -> Option<u64> {
     let byte = usize::try_from(at >> 3).ok()?;
@@ -45,8 +45,8 @@ pub(crate) fn read_be(data: &[u8], at: u64, len: u32) -> Option<u64> {
     Some((value >> (128 - len)) as u64)
 }
 
-/// Reads `len` bits (1 to 64) of a field that starts at bit `at`; nothing when it ends beyond
-/// `data`.
+/// Reads `len` bits (1 to 64) of a field that starts at bit `at`. Returns `None` when the field ends
+/// beyond `data`.
 #[inline]
 pub(crate) fn read(
     data: &[u8],
@@ -62,9 +62,9 @@ pub(crate) fn read(
     Some(if reversed { reverse(value, len) } else { value })
 }
 
-/// The value of a clock whose low `len` bits (1 to 64) have become `low`.
+/// The value of a clock after its low `len` bits (1 to 64) became `low`.
 ///
-/// A clock only goes forward: when its low bits are less than before, they went round once.
+/// A clock only advances: when the low bits are less than before, they wrapped around once.
 #[inline]
 pub(crate) fn update_clock(clock: u64, low: u64, len: u32) -> u64 {
     if len >= 64 {
@@ -75,7 +75,7 @@ pub(crate) fn update_clock(clock: u64, low: u64, len: u32) -> u64 {
     (clock.wrapping_add(wrapped) & !mask) | low
 }
 
-/// A variable-length integer while its bytes come (LEB128: seven bits a byte, low ones first).
+/// A partially read variable-length integer (LEB128: seven bits per byte, low bits first).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leb128 {
     value: u64,
@@ -83,9 +83,9 @@ pub(crate) struct Leb128 {
 }
 
 impl Leb128 {
-    /// Takes the next byte; gives true for the last one, and nothing when the integer gets longer
-    /// than 64 bits. The tenth byte may only hold what is left of the 64th bit: 1 for an unsigned
-    /// integer, copies of the sign for a signed one.
+    /// Adds the next byte. Returns true for the last byte, and `None` when the integer exceeds 64
+    /// bits. The tenth byte may only contain the 64th bit: 1 for an unsigned integer, copies of the
+    /// sign for a signed one.
     #[inline]
     pub(crate) fn push(&mut self, byte: u8, signed: bool) -> Option<bool> {
         let low = u64::from(byte & 0x7f);
@@ -105,7 +105,7 @@ impl Leb128 {
         Some(last)
     }
 
-    /// Bits of the integer, 7 a byte but never more than 64.
+    /// Bits of the integer: 7 per byte, at most 64.
     #[inline]
     pub(crate) fn length(&self) -> u32 {
         self.length
@@ -148,7 +148,7 @@ fn word_at(data: &[u8], byte: usize) -> Option<[u8; 8]> {
     data.get(byte..)?.first_chunk::<8>().copied()
 }
 
-/// The last bytes of `data` from `byte` on, padded with zeros, when they hold `bits` bits.
+/// The bytes of `data` from `byte` to the end, padded with zeros, when they contain `bits` bits.
 #[cold]
 fn tail_at(data: &[u8], byte: usize, bits: u32) -> Option<[u8; 16]> {
     let rest = data.get(byte..)?;
@@ -167,7 +167,7 @@ mod tests {
 
     use super::{mask, read_be, read_le, reverse, sign_extend};
 
-    /// Bit by bit, straight from the definition.
+    /// The definition, bit by bit.
     fn model(data: &[u8], at: u64, len: u32, big_endian: bool) -> Option<u64> {
         let mut value = 0;
         for index in 0..len {

@@ -1,4 +1,4 @@
-//! What can be wrong with a packet.
+//! Errors in packets.
 
 use crate::class::ByteOrder;
 
@@ -6,9 +6,9 @@ use crate::class::ByteOrder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bit {offset}: {fault}")]
 pub struct DecodeError {
-    /// Where, in bits from the beginning of the data.
+    /// Offset in the data, in bits.
     pub offset: u64,
-    /// What.
+    /// The reason.
     pub fault: DecodeFault,
 }
 
@@ -27,13 +27,13 @@ pub enum DecodeFault {
         /// The id that was read.
         id: u64,
     },
-    /// A packet must be whole bytes.
+    /// The length of a packet must be a multiple of 8 bits.
     #[error("total length of the packet, {total}, is not a multiple of 8")]
     TotalLengthNotBytes {
         /// The length that was read.
         total: u64,
     },
-    /// The content does not fit the packet.
+    /// The content is longer than the packet.
     #[error("total length of the packet, {total}, is less than its content length, {content}")]
     TotalLengthBelowContent {
         /// The total length.
@@ -41,32 +41,32 @@ pub enum DecodeFault {
         /// The content length.
         content: u64,
     },
-    /// More was read already than the packet should have.
-    #[error("total length of the packet, {total}, is less than what was read of it, {position}")]
+    /// The header and context are longer than the total length.
+    #[error("total length of the packet, {total}, is less than the position in it, {position}")]
     TotalLengthBelowPosition {
         /// The total length.
         total: u64,
         /// Offset in the packet.
         position: u64,
     },
-    /// More was read already than the content should have.
-    #[error("content length of the packet, {content}, is less than what was read, {position}")]
+    /// The header and context are longer than the content length.
+    #[error("content length of the packet, {content}, is less than the position in it, {position}")]
     ContentLengthBelowPosition {
         /// The content length.
         content: u64,
         /// Offset in the packet.
         position: u64,
     },
-    /// A field would reach into the padding of the packet.
-    #[error("{needed} bits are needed where {remaining} remain in the packet")]
+    /// A field would extend into the padding of the packet.
+    #[error("{needed} bits are needed, but only {remaining} remain in the packet")]
     BeyondContent {
         /// Bits of the field or of the padding before it.
         needed: u64,
-        /// Bits left.
+        /// Remaining bits.
         remaining: u64,
     },
     /// The data ends inside the packet.
-    #[error("{needed} bits are needed where the data ends")]
+    #[error("{needed} bits are needed, but the data ends")]
     EndOfData {
         /// Bits of the field.
         needed: u64,
@@ -74,33 +74,33 @@ pub enum DecodeFault {
     /// Two fields of different byte order share a byte.
     #[error("the byte order changes within a byte from {from:?} to {to:?} endian")]
     ByteOrderChange {
-        /// Byte order of the field before.
+        /// Byte order of the previous field.
         from: ByteOrder,
-        /// Byte order of the field here.
+        /// Byte order of this field.
         to: ByteOrder,
     },
-    /// An unsigned selector chooses no option of the variant.
-    #[error("selector value {value} chooses no option")]
+    /// An unsigned selector selects no option of the variant.
+    #[error("selector value {value} selects no option of the variant")]
     InvalidUnsignedSelector {
         /// The value.
         value: u64,
     },
-    /// A signed selector chooses no option of the variant.
-    #[error("selector value {value} chooses no option")]
+    /// A signed selector selects no option of the variant.
+    #[error("selector value {value} selects no option of the variant")]
     InvalidSignedSelector {
         /// The value.
         value: i64,
     },
-    /// Event records or array elements without a single bit, more of them than a packet may have.
-    #[error("endless data without a single bit")]
+    /// More consecutive event records or array elements without any bit than a packet may have.
+    #[error("too many event records or array elements without any bit")]
     NoProgress,
-    /// An event record has more values than a reader of event records keeps.
-    #[error("event record of more than {limit} values")]
+    /// An event record has more values than a reader of event records accepts.
+    #[error("the event record has more than {limit} values")]
     TooManyValues {
-        /// The most values.
+        /// The limit.
         limit: u64,
     },
     /// A variable-length integer has more than 64 bits.
-    #[error("variable-length integer of more than 64 bits")]
+    #[error("the variable-length integer has more than 64 bits")]
     OversizedInteger,
 }

@@ -1,4 +1,4 @@
-//! Every way in which a packet can be wrong: what is told, and at which bit, by both faces.
+//! Every fault of packets: both readers report the same fault at the same bit.
 
 use crate::class::ByteOrder;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     parse_metadata_with,
 };
 
-/// TSDL with the given body of the trace class behind the aliases.
+/// TSDL with aliases and the given rest of the `trace` block.
 fn tsdl(body: &str) -> String {
     format!(
         "/* CTF 1.8 */
@@ -63,7 +63,7 @@ fn check(metadata: &str, data: &[u8], offset: u64, fault: DecodeFault) {
 }
 
 #[test]
-fn classes_that_are_not_there() {
+fn unknown_classes() {
     let streams = "packet.header := struct { u8 stream_id; }; };
         stream { id = 1; }; event { name = e; stream_id = 1; fields := struct { u8 x; }; };";
     let fault = DecodeFault::UnknownStreamClass { id: 9 };
@@ -76,7 +76,7 @@ fn classes_that_are_not_there() {
 }
 
 #[test]
-fn lengths_that_cannot_be() {
+fn impossible_lengths() {
     let fault = DecodeFault::TotalLengthNotBytes { total: 12 };
     check(&packet("u8 packet_size;", "u8 x;"), &[12, 0], 8, fault);
     let fault = DecodeFault::TotalLengthBelowContent {
@@ -109,7 +109,7 @@ fn lengths_that_cannot_be() {
 }
 
 #[test]
-fn fields_that_go_too_far() {
+fn fields_beyond_the_end() {
     let metadata = packet("u8 packet_size; u8 content_size;", "u16 x;");
     let fault = DecodeFault::BeyondContent {
         needed: 16,
@@ -121,7 +121,7 @@ fn fields_that_go_too_far() {
 }
 
 #[test]
-fn fields_that_make_no_sense() {
+fn invalid_fields() {
     let nibble = |order| format!("integer {{ size = 4; align = 1; byte_order = {order}; }}");
     let fields = format!("{} a; {} b;", nibble("le"), nibble("be"));
     let fault = DecodeFault::ByteOrderChange {
@@ -165,7 +165,7 @@ fn integers_of_more_than_64_bits() {
     let metadata: String = fragments.map(|text| format!("\u{1e}{text}\n")).concat();
     let mut data = [0xff; 11];
     check(&metadata, &data, 72, DecodeFault::OversizedInteger);
-    // The tenth byte may hold the 64th bit, and no more.
+    // The tenth byte may contain only the 64th bit.
     data[9] = 0x02;
     check(&metadata, &data, 72, DecodeFault::OversizedInteger);
 }

@@ -1,17 +1,17 @@
-//! What is wrong with metadata, and where.
+//! Errors and warnings in metadata, with their locations.
 
 use crate::class::{BuildError, Subject};
 use std::fmt;
 
-/// What begins each JSON text of a sequence (RFC 7464).
+/// Begins each JSON text of a sequence (RFC 7464).
 pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// A place in metadata text.
+/// A location in metadata text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextLocation {
-    /// Byte offset from the start of the text (of the whole file for packetized metadata).
+    /// Byte offset from the beginning of the text (of the file for packetized metadata).
     pub offset: usize,
-    /// Line, from 1. In CTF 2 metadata lines are counted in each JSON text of the sequence anew.
+    /// Line, from 1. In CTF 2 metadata, each JSON text of the sequence begins with line 1.
     pub line: usize,
     /// Byte in the line, from 1.
     pub column: usize,
@@ -45,22 +45,22 @@ impl fmt::Display for TextLocation {
 /// One level of the explanation of a [`MetadataError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataFrame {
-    /// Where.
+    /// The location.
     pub location: TextLocation,
-    /// What.
+    /// The message.
     pub message: String,
 }
 
-/// What kind of input the fault is in.
+/// The kind of input that contains the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataErrorKind {
-    /// In the text of the metadata: line and column mean something.
+    /// The text of the metadata: line and column are valid.
     Text,
-    /// In the framing of packetized metadata: only the byte offset means something.
+    /// The packets of packetized metadata: only the byte offset is valid.
     Packet,
 }
 
-/// Why metadata is refused.
+/// Why metadata is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataError {
     kind: MetadataErrorKind,
@@ -103,17 +103,17 @@ impl MetadataError {
         }
     }
 
-    /// Where the fault is looked for: the text or the packets around it.
+    /// Whether the fault is in the text or in the packets around it.
     pub fn kind(&self) -> MetadataErrorKind {
         self.kind
     }
 
-    /// The contexts, outermost first, and the fault itself last.
+    /// The contexts, outermost first, and the fault last.
     pub fn frames(&self) -> &[MetadataFrame] {
         &self.frames
     }
 
-    /// Where the fault itself is.
+    /// The location of the fault.
     pub fn location(&self) -> TextLocation {
         self.frames
             .last()
@@ -121,7 +121,7 @@ impl MetadataError {
             .unwrap_or_default()
     }
 
-    /// The fault itself, without its contexts.
+    /// The fault, without its contexts.
     pub fn message(&self) -> &str {
         self.frames.last().map_or("", |frame| &frame.message)
     }
@@ -142,11 +142,11 @@ impl fmt::Display for MetadataError {
 
 impl std::error::Error for MetadataError {}
 
-/// Something in metadata that was skipped.
+/// An entry of metadata that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataWarning {
-    /// Where.
+    /// The location.
     pub location: TextLocation,
-    /// What, and what was done.
+    /// The message, which says what was done.
     pub message: String,
 }

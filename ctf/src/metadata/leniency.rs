@@ -1,13 +1,13 @@
-//! What is done about careless producers.
+//! Strict and lenient parsing of metadata.
 
-/// How metadata is judged where producers are careless.
+/// How to treat violations of the specification that are common in practice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leniency {
-    /// As the specifications say: what has no meaning is refused.
+    /// Follow the specifications: reject unknown entries.
     #[default]
     Strict,
-    /// As Babeltrace 2 reads traces: unknown attributes and scopes of TSDL blocks are skipped with
-    /// a warning, character constants are accepted, and so are events without any data and stray
-    /// bytes after packetized metadata.
+    /// Follow Babeltrace 2: skip unknown attributes and scopes of TSDL blocks with a warning, and
+    /// accept character constants, events without any data, and extra bytes after packetized
+    /// metadata.
     Lenient,
 }

@@ -1,4 +1,5 @@
-//! One entry for the three forms of metadata: TSDL text, packetized TSDL, CTF 2 JSON text sequence.
+//! Entry points for the three forms of metadata: TSDL text, packetized TSDL, and CTF 2 (a JSON text
+//! sequence).
 
 pub(crate) mod error;
 pub(crate) mod leniency;
@@ -12,19 +13,19 @@ pub use packets::{PacketizedMetadata, is_packetized, metadata_text};
 
 use crate::class::{BuildError, Subject, TraceClass};
 
-/// A trace class and what was skipped on the way to it.
+/// A trace class, and warnings about entries that were skipped.
 #[derive(Clone, Debug)]
 pub struct ParsedMetadata {
     /// The trace class.
     pub trace: TraceClass,
-    /// What was skipped.
+    /// Entries that were skipped.
     pub warnings: Vec<MetadataWarning>,
 }
 
 /// Parses metadata of any of the three forms, strictly.
 ///
 /// # Errors
-/// The first fault, with line, column, byte offset and its contexts.
+/// The first fault, with line, column, byte offset and contexts.
 ///
 /// ```
 /// let text = b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };";
@@ -47,7 +48,10 @@ pub fn parse_metadata_with(
     leniency: Leniency,
 ) -> Result<ParsedMetadata, MetadataError> {
     if u32::try_from(bytes.len()).is_err() {
-        let error = BuildError::new(Subject::Whole, "metadata of 4 GiB and more");
+        let error = BuildError::new(
+            Subject::Whole,
+            "the metadata has 4 GiB or more, which is not supported",
+        );
         return Err(MetadataError::in_text(&[], error));
     }
     if is_packetized(bytes) {
@@ -57,7 +61,7 @@ pub fn parse_metadata_with(
     parse_text(bytes, leniency)
 }
 
-/// Parses the text of metadata, of either version.
+/// Parses the text of metadata of either version.
 fn parse_text(text: &[u8], leniency: Leniency) -> Result<ParsedMetadata, MetadataError> {
     let parsed = if text.first() == Some(&error::RECORD_SEPARATOR) {
         crate::ctf2::parse(text)

@@ -1,5 +1,4 @@
-//! Packetized TSDL metadata: text cut into packets with headers of their own (CTF 1.8, section
-//! 7.1).
+//! Packetized TSDL metadata: text split into packets with headers (CTF 1.8, section 7.1).
 //!
 //! ```text
 //! offset size field              (integers in the producer's byte order)
@@ -24,10 +23,10 @@ use uuid::Uuid;
 const MAGIC: u32 = 0x75d1_1d57;
 const HEADER_BYTES: usize = 37;
 
-/// What the packets of a metadata stream say.
+/// The text and properties of a metadata stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketizedMetadata<'b> {
-    /// The text of all packets, or the input itself when it was plain text.
+    /// The text of all packets, or the input when it is plain text.
     pub text: Cow<'b, [u8]>,
     /// UUID of all packets.
     pub uuid: Option<Uuid>,
@@ -56,12 +55,13 @@ fn byte_order(bytes: &[u8]) -> Option<ByteOrder> {
 /// The text of metadata in any of the three forms, not parsed.
 ///
 /// # Errors
-/// With the byte offset of the field or packet that is wrong.
+/// The byte offset of the invalid field or packet.
 pub fn metadata_text(bytes: &[u8]) -> Result<PacketizedMetadata<'_>, MetadataError> {
     text_with(bytes, Leniency::Strict)
 }
 
-/// As [`metadata_text`]; leniently, bytes at the end that cannot be a packet header are left out.
+/// As [`metadata_text`]; in lenient mode, ignores bytes at the end that are too few for a packet
+/// header.
 pub(super) fn text_with(
     bytes: &[u8],
     leniency: Leniency,
@@ -96,7 +96,7 @@ pub(super) fn text_with(
             .check()
             .map_err(|message| MetadataError::in_packet(start, message))?;
         if *uuid.get_or_insert(header.uuid) != header.uuid {
-            let message = "the UUID is not the one of the first packet";
+            let message = "the UUID differs from that of the first packet";
             return Err(MetadataError::in_packet(start, message));
         }
         let content = header.content_bits as usize / 8 - HEADER_BYTES;
@@ -129,7 +129,7 @@ impl Header {
         let faults = [
             (
                 self.magic != MAGIC,
-                "the magic number is not the one of a metadata packet",
+                "the magic number is not that of a metadata packet",
             ),
             (
                 self.compression != 0,

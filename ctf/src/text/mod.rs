@@ -1,4 +1,4 @@
-//! Values of fields as text: numbers and strings as C and Babeltrace print them.
+//! Values of fields as text: numbers as C's `printf` formats them, and strings as UTF-8.
 
 mod number;
 mod strings;

@@ -1,7 +1,7 @@
-//! Numbers as C prints them.
+//! Numbers as C's `printf` formats them.
 
-/// Eight decimal digits as text, the first of them in the lowest byte. `value` is less than a
-/// hundred million. The digits are found two, then four, then eight at once, without a jump.
+/// Eight decimal digits as text, the first one in the lowest byte. `value` is less than a hundred
+/// million. The digits are computed two, four and eight at a time, without branches.
 #[inline]
 fn eight_digits(value: u32) -> u64 {
     eight_bcd(value) + 0x3030_3030_3030_3030
@@ -21,7 +21,7 @@ fn eight_bcd(value: u32) -> u64 {
 #[inline]
 fn push_word(out: &mut Vec<u8>, text: u64, length: usize) {
     let end = out.len() + length;
-    // A copy of known length and a cut are cheaper than a copy of unknown length.
+    // A copy of constant length and a truncation are cheaper than a copy of variable length.
     out.extend_from_slice(&text.to_le_bytes());
     out.truncate(end);
 }
@@ -62,7 +62,7 @@ pub fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
     push_word(out, eight_nibbles(value as u32) >> (zeros * 8), 8 - zeros);
 }
 
-/// Eight hexadecimal digits as text, the first of them in the lowest byte.
+/// Eight hexadecimal digits as text, the first one in the lowest byte.
 #[inline]
 fn eight_nibbles(value: u32) -> u64 {
     let pairs = u64::from(value);
@@ -124,7 +124,7 @@ pub fn push_float(out: &mut Vec<u8>, value: f64) {
 }
 
 /// Six significant digits as an integer from 100,000 to 999,999, and the decimal exponent of the
-/// first of them, for numbers of everyday size. Exact: the product fits 128 bits.
+/// first one, for numbers of moderate size. Exact: the product fits 128 bits.
 fn exact_digits(magnitude: f64) -> Option<(u32, i32)> {
     if !(1e-4..1e6).contains(&magnitude) {
         return None;
@@ -149,7 +149,7 @@ fn exact_digits(magnitude: f64) -> Option<(u32, i32)> {
     }
 }
 
-/// The same for all numbers, by the standard library's exact formatting.
+/// The same for all numbers, with the standard library's exact formatting.
 fn printed_digits(magnitude: f64) -> (u32, i32) {
     let text = format!("{magnitude:.5e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_as_c_prints_them() {
+    fn floats_are_formatted_as_in_c() {
         let check = |value: f64, expected: &str| {
             assert_eq!(text(|out| push_float(out, value)), expected);
         };
@@ -261,7 +261,7 @@ mod tests {
         }
 
         #[test]
-        fn both_ways_to_six_digits_agree(value in 1e-4_f64..1e6) {
+        fn both_computations_of_six_digits_agree(value in 1e-4_f64..1e6) {
             prop_assert_eq!(exact_digits(value), Some(printed_digits(value)));
         }
     }

@@ -1,8 +1,8 @@
-//! Text and bytes of fields.
+//! Strings of fields.
 
 use crate::class::Encoding;
 
-/// Bytes that are not written as they are.
+/// Bytes that must be escaped.
 const SPECIAL: [bool; 256] = special();
 
 const fn special() -> [bool; 256] {
@@ -32,11 +32,11 @@ pub fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(rest);
 }
 
-/// Where the first byte is that is not written as it is.
+/// The index of the first byte that must be escaped.
 #[inline]
 fn find_special(text: &[u8]) -> Option<usize> {
     let mut start = 0;
-    // Sixteen bytes at once, without a jump, as long as nothing is found.
+    // Check sixteen bytes at a time without branches until one of them must be escaped.
     while let Some(chunk) = text[start..].first_chunk::<16>() {
         let is_special = chunk.iter().fold(false, |any, &byte| {
             any | (byte < 0x20)
@@ -91,7 +91,7 @@ pub fn until_null(bytes: &[u8], encoding: Encoding) -> &[u8] {
     &bytes[..whole * unit]
 }
 
-/// `bytes` as UTF-8; malformed units become U+FFFD.
+/// `bytes` as UTF-8; malformed code units become U+FFFD.
 pub fn to_utf8(bytes: &[u8], encoding: Encoding) -> Vec<u8> {
     let text: String = match encoding {
         Encoding::Utf8 => return bytes.to_vec(),
@@ -127,14 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_those_of_c() {
+    fn text_is_escaped_as_in_c() {
         let mut out = Vec::new();
         push_escaped(&mut out, b"a'b\"c?d\\e\n\x01\x7f\x1b\xc3\xa9");
         assert_eq!(out, b"a\\'b\\\"c\\?d\\\\e\\n\\x01\\x7f\\e\xc3\xa9");
     }
 
     #[test]
-    fn both_ways_to_find_what_is_special_agree() {
+    fn the_search_agrees_with_the_table() {
         for byte in 0..=u8::MAX {
             let mut text = [b'a'; 40];
             for at in [0, 15, 16, 31, 39] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_every_encoding() {
+    fn every_encoding_is_converted_to_utf8() {
         let check = |bytes: &[u8], encoding, expected: &str| {
             let text = to_utf8(until_null(bytes, encoding), encoding);
             assert_eq!(String::from_utf8(text).unwrap(), expected);

@@ -1,4 +1,4 @@
-//! Aliases: types with a name.
+//! Aliases: named types.
 
 use super::attribute::fault;
 use super::parser::{Parser, context};
@@ -24,7 +24,7 @@ const RESERVED: [&str; 11] = [
     "env",
 ];
 
-/// Words that an alias can have several of.
+/// Words of which the name of an alias can have several.
 const C_WORDS: [&str; 13] = [
     "const",
     "char",
@@ -42,7 +42,7 @@ const C_WORDS: [&str; 13] = [
 ];
 
 impl Parser<'_> {
-    /// Any declaration of an alias.
+    /// Parses any declaration of an alias.
     pub(super) fn alias_declaration(&mut self) -> Result<bool, BuildError> {
         self.scanner.skip_semicolons();
         if self.generic_alias()? {
@@ -101,7 +101,7 @@ impl Parser<'_> {
         Ok((name, class))
     }
 
-    /// A reference to an alias, or one unknown name, which is taken.
+    /// A reference to an alias, or one unknown name, which is consumed.
     pub(super) fn alias_reference_or_name(&mut self) -> Result<Option<FieldId>, BuildError> {
         let class = self.alias_reference()?;
         if class.is_none() {
@@ -121,7 +121,7 @@ impl Parser<'_> {
     }
 
     /// `enum NAME`, `struct NAME`, `variant NAME`, `variant NAME <location>` or the name of an
-    /// alias; nothing, and the position unchanged, when there is none.
+    /// alias; `None` without a change of the position when there is none.
     pub(super) fn alias_reference(&mut self) -> Result<Option<FieldId>, BuildError> {
         self.scanner.skip();
         let before = self.scanner;

@@ -1,4 +1,4 @@
-//! Locations, and arrays with lengths that are constants or found at a location.
+//! Locations, and arrays whose length is a constant or at a location.
 
 use super::attribute::fault;
 use super::parser::{Parser, context};
@@ -90,7 +90,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The encoding of the text that an array of `element` is.
+    /// The text encoding of an array of `element`; `None` when it is not text.
     pub(super) fn text_encoding(&self, element: FieldId) -> Option<Encoding> {
         let bits = self.builder.field(element).fixed_bits()?;
         let is_byte = bits.length == 8 && bits.alignment == 8;

@@ -1,10 +1,10 @@
-//! `name = value;` in a block.
+//! Attributes: `name = value;` in a block.
 
 use crate::class::{BuildError, ByteOrder, DisplayBase, Encoding, Subject};
 use std::collections::HashSet;
 use uuid::Uuid;
 
-/// The value of an attribute, by how it was written.
+/// The value of an attribute, by its notation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AttributeValue {
     Identifier(String),
@@ -27,7 +27,7 @@ pub(super) fn fault<T>(at: u32, message: impl Into<String>) -> Result<T, BuildEr
     Err(BuildError::new(Subject::Origin(at), message))
 }
 
-/// Refuses a second attribute of the same name.
+/// Rejects a second attribute with the same name.
 pub(super) fn check_duplicates(attributes: &[Attribute]) -> Result<(), BuildError> {
     let mut names = HashSet::new();
     match attributes
@@ -107,7 +107,7 @@ impl Attribute {
         }
     }
 
-    /// A byte order; nothing for the native one.
+    /// A byte order; `None` for the native one.
     pub(super) fn byte_order(&self) -> Result<Option<ByteOrder>, BuildError> {
         match self.identifier()? {
             "le" => Ok(Some(ByteOrder::Little)),

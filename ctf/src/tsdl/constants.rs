@@ -1,4 +1,4 @@
-//! Attributes and constants as they are written.
+//! Parsing of attributes and constants.
 
 use super::attribute::{Attribute, AttributeValue, fault};
 use super::parser::Parser;

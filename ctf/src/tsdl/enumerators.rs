@@ -1,4 +1,4 @@
-//! The labels of an enumeration.
+//! Enumerations and their labels.
 
 use super::attribute::fault;
 use super::parser::Parser;
@@ -6,9 +6,9 @@ use super::types::TypePosition;
 use crate::class::{BuildError, FieldId, FieldKind, IntRange, Mapping, Mappings, RangeSet};
 use std::collections::HashMap;
 
-/// Values of one sign.
+/// Integers of one signedness.
 trait Value: Copy + Ord + Default {
-    /// The next constant of this sign.
+    /// Scans a constant of this type.
     fn scan(parser: &mut Parser<'_>) -> Option<Self>;
     /// The value after this one.
     fn next(self) -> Self;
@@ -46,7 +46,7 @@ impl Value for i64 {
 }
 
 impl Parser<'_> {
-    /// `enum [NAME] [: INTEGER] { … }`; the `enum` was taken.
+    /// `enum [NAME] [: INTEGER] { … }`; `enum` was consumed.
     pub(super) fn enumeration(
         &mut self,
         at: u32,
@@ -98,7 +98,7 @@ impl Parser<'_> {
         matches!(kind, FieldKind::Unsigned(..) | FieldKind::Signed(..))
     }
 
-    /// `LABEL [= VALUE [... VALUE]], … }`: gives the integer `class` its labels. The `{` was taken.
+    /// `LABEL [= VALUE [... VALUE]], … }`: sets the labels of the integer `class`. `{` was consumed.
     pub(super) fn enumerators(&mut self, class: FieldId, at: u32) -> Result<(), BuildError> {
         let is_signed = matches!(self.builder.field(class).kind, FieldKind::Signed(..));
         let length = self
@@ -185,7 +185,7 @@ impl Parser<'_> {
         let Some(lower) = T::scan(self) else {
             return fault(
                 self.scanner.offset(),
-                "expecting an integer constant that fits",
+                "expecting an integer constant in the range of the type",
             );
         };
         let mut upper = lower;
@@ -193,7 +193,7 @@ impl Parser<'_> {
             let Some(value) = T::scan(self) else {
                 return fault(
                     self.scanner.offset(),
-                    "expecting an integer constant that fits",
+                    "expecting an integer constant in the range of the type",
                 );
             };
             upper = value;

@@ -1,7 +1,7 @@
 //! CTF 1.8 metadata text: TSDL, the trace stream description language.
 //!
-//! A recursive descent over the text without backtracking over bodies: the time is linear in the
-//! text and in the fields that aliases multiply.
+//! A recursive descent parser that does not backtrack over bodies: the time is linear in the length
+//! of the text and in the number of fields, which aliases multiply.
 
 mod aliases;
 mod arrays;
@@ -17,7 +17,7 @@ mod types;
 use crate::class::{BuildError, TraceClass};
 use crate::metadata::leniency::Leniency;
 
-/// Parses `text`. Warnings are (byte offset, message).
+/// Parses `text`. Warnings are pairs of byte offset and message.
 pub(crate) fn parse(
     text: &[u8],
     leniency: Leniency,

@@ -10,8 +10,8 @@ use crate::class::{
 use crate::metadata::leniency::Leniency;
 use std::collections::HashMap;
 
-/// Parser of one text. Byte orders of fields depend on the `trace` block, which may come late:
-/// until it was seen, what is parsed is only looked through, and then all starts again.
+/// Parser of one text. Byte orders of fields depend on the `trace` block, which can be anywhere:
+/// a first pass only finds its byte order, and then parsing starts again.
 pub(super) struct Parser<'t> {
     pub(super) scanner: Scanner<'t>,
     pub(super) frames: Frames,
@@ -19,15 +19,15 @@ pub(super) struct Parser<'t> {
     pub(super) byte_order: Option<ByteOrder>,
     pub(super) depth: u32,
     pub(super) environment: Option<HashMap<String, EnvironmentValue>>,
-    /// What was skipped: (byte offset, message).
+    /// Warnings: byte offset and message.
     pub(super) warnings: Vec<(u32, String)>,
     pub(super) leniency: Leniency,
     text: &'t [u8],
-    /// The `trace` block was found after its byte order was known.
+    /// The `trace` block was parsed when its byte order was known.
     trace_found: bool,
 }
 
-/// What a block holds beside aliases.
+/// The content of a block, except aliases.
 struct Block<const N: usize> {
     attributes: Vec<Attribute>,
     scopes: [Option<FieldId>; N],
@@ -37,7 +37,7 @@ struct Block<const N: usize> {
 struct ScopeName {
     first: &'static str,
     second: Option<&'static str>,
-    /// A wrong second name is a fault; otherwise another scope may have the same first name.
+    /// A different second name is a fault; otherwise another scope may have the same first name.
     decided: bool,
 }
 
@@ -72,7 +72,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses the whole text; the builder then has all classes.
+    /// Parses the text and adds all classes to the builder.
     pub(super) fn parse(&mut self) -> Result<(), BuildError> {
         loop {
             self.scanner.skip_semicolons();
@@ -108,7 +108,7 @@ impl<'t> Parser<'t> {
         parse(self, at).map_err(|error| context(error, at, format!("in the `{word}` block")))
     }
 
-    /// `{`, attributes, scopes and aliases, `}`, `;`. The word before was taken.
+    /// `{`, attributes, scopes and aliases, `}`, `;`. The keyword was consumed.
     fn block<const N: usize>(&mut self, names: [ScopeName; N]) -> Result<Block<N>, BuildError> {
         self.frames.push(FrameKind::Block);
         self.expect("{")?;
@@ -145,7 +145,7 @@ impl<'t> Parser<'t> {
         Ok(block)
     }
 
-    /// `name := TYPE;` with a name that means nothing, which is skipped when that is allowed.
+    /// `name := TYPE;` with an unknown name, which is skipped in lenient mode.
     fn skip_unknown_scope(&mut self) -> Result<bool, BuildError> {
         let before = self.scanner;
         let at = self.scanner.offset();
@@ -155,8 +155,7 @@ impl<'t> Parser<'t> {
         if is_scope {
             self.any_type()?;
             self.expect(";")?;
-            self.warnings
-                .push((at, "unknown scope is ignored".to_owned()));
+            self.warnings.push((at, "unknown scope ignored".to_owned()));
         } else {
             self.scanner = before;
         }
@@ -264,7 +263,7 @@ impl<'t> Parser<'t> {
         fault(attribute.value_at, message)
     }
 
-    /// Warns of an attribute without meaning, or refuses it.
+    /// Warns about an unknown attribute, or rejects it.
     pub(super) fn unknown(&mut self, attribute: &Attribute) -> Result<(), BuildError> {
         let message = format!("unknown attribute `{}`", attribute.name);
         if self.leniency == Leniency::Strict {
@@ -344,7 +343,7 @@ impl<'t> Parser<'t> {
             "freq" => {
                 clock.frequency = attribute.unsigned()?;
                 if clock.frequency == 0 {
-                    return fault(attribute.value_at, "a frequency of 0 makes no clock");
+                    return fault(attribute.value_at, "the frequency of a clock cannot be 0");
                 }
             }
             "precision" => clock.precision = Some(attribute.unsigned()?),
@@ -426,7 +425,8 @@ pub(super) fn context(error: BuildError, at: u32, message: impl Into<String>) ->
     error.within(Subject::Origin(at), message)
 }
 
-/// A use of an alias multiplies fields: what a text can make of them is bound to its length.
+/// Aliases multiply fields, so the number of fields is limited in proportion to the length of the
+/// text.
 fn new_builder(text: &[u8]) -> TraceClassBuilder {
     let mut builder = TraceClassBuilder::new(MajorVersion::V1);
     builder.limit_fields(crate::class::FIELD_COUNT_BASE.saturating_add(text.len()));

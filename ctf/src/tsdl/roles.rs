@@ -1,4 +1,4 @@
-//! Roles: TSDL gives meaning to fields by their names.
+//! Roles: in TSDL, the names of fields determine their meaning.
 
 use super::attribute::fault;
 use super::parser::context;
@@ -7,7 +7,7 @@ use crate::class::{
     Subject, TraceClassBuilder,
 };
 
-/// Unsigned integers with a role by their name, in the packet context.
+/// Names of unsigned integers with a role in the packet context.
 const PACKET_CONTEXT_ROLES: [(&str, Role); 4] = [
     ("packet_size", Role::PacketTotalLength),
     ("content_size", Role::PacketContentLength),
@@ -22,7 +22,7 @@ const PACKET_HEADER_ROLES: [(&str, Role); 3] = [
     ("stream_instance_id", Role::StreamId),
 ];
 
-/// Gives roles to the fields of all scopes and default clocks to stream classes.
+/// Assigns roles to the fields of all scopes, and default clocks to stream classes.
 pub(super) fn assign(builder: &mut TraceClassBuilder) -> Result<(), BuildError> {
     builder.add_implicit_stream();
     let mut streams = builder.take_streams();
@@ -33,7 +33,7 @@ pub(super) fn assign(builder: &mut TraceClassBuilder) -> Result<(), BuildError> 
     }
     if let Some(header) = builder.packet_header {
         let fields = NamedField::all(builder, header);
-        give_roles(builder, &fields, &PACKET_HEADER_ROLES);
+        assign_roles(builder, &fields, &PACKET_HEADER_ROLES);
         for field in fields.iter().filter(|field| field.is("uuid")) {
             if is_uuid(builder, field.id) {
                 add_role(builder, field.id, Role::MetadataUuid);
@@ -55,7 +55,7 @@ pub(super) fn assign(builder: &mut TraceClassBuilder) -> Result<(), BuildError> 
 fn assign_in_stream(builder: &mut TraceClassBuilder, stream: &StreamClass) {
     if let Some(root) = stream.packet_context {
         let fields = NamedField::all(builder, root);
-        give_roles(builder, &fields, &PACKET_CONTEXT_ROLES);
+        assign_roles(builder, &fields, &PACKET_CONTEXT_ROLES);
         for field in &fields {
             if builder.mapped_clock(field.id).is_some() {
                 let is_end = field.is("timestamp_end");
@@ -70,7 +70,7 @@ fn assign_in_stream(builder: &mut TraceClassBuilder, stream: &StreamClass) {
     }
     if let Some(root) = stream.event_header {
         let fields = NamedField::all(builder, root);
-        give_roles(builder, &fields, &[("id", Role::EventClassId)]);
+        assign_roles(builder, &fields, &[("id", Role::EventClassId)]);
         for field in &fields {
             if builder.mapped_clock(field.id).is_some() {
                 add_role(builder, field.id, Role::ClockTimestamp);
@@ -79,7 +79,7 @@ fn assign_in_stream(builder: &mut TraceClassBuilder, stream: &StreamClass) {
     }
 }
 
-/// The clock of all mapped fields of a stream class; there can be only one.
+/// The clock of all mapped fields of a stream class; several clocks are a fault.
 fn default_clock(
     builder: &TraceClassBuilder,
     stream: &StreamClass,
@@ -140,7 +140,7 @@ fn map_implicitly(builder: &mut TraceClassBuilder, root: Option<FieldId>, name: 
     }
 }
 
-fn give_roles(builder: &mut TraceClassBuilder, fields: &[NamedField], roles: &[(&str, Role)]) {
+fn assign_roles(builder: &mut TraceClassBuilder, fields: &[NamedField], roles: &[(&str, Role)]) {
     for field in fields {
         let role = roles.iter().find(|(name, _)| field.is(name));
         if let (Some((_, role)), true) = (role, is_unsigned(builder, field.id)) {
@@ -169,7 +169,7 @@ fn is_uuid(builder: &TraceClassBuilder, id: FieldId) -> bool {
     array.length == Length::Static(16) && is_byte && is_unsigned(builder, array.element)
 }
 
-/// A field and the member name it is under, if it is directly under one.
+/// A field, and its member name when it is the direct member of a structure.
 struct NamedField {
     id: FieldId,
     name: Option<Box<str>>,

@@ -1,10 +1,10 @@
 //! Tokens of TSDL, scanned on demand.
 //!
-//! The grammar needs a name's meaning to know what follows it, so there is no token stream: the
-//! parser asks for what it could accept. A scan that fails leaves the position at the next token,
-//! after blanks and comments, which is where faults are reported.
+//! What follows a name depends on its meaning, so there is no token stream: the parser tries each
+//! token that it can accept. A scan that fails leaves the position at the next token, after blanks
+//! and comments; faults are reported there.
 
-/// Position in the text; copy it to come back.
+/// Position in the text; a copy allows to return to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scanner<'t> {
     text: &'t [u8],
@@ -16,7 +16,7 @@ impl<'t> Scanner<'t> {
         Self { text, at: 0 }
     }
 
-    /// Byte offset of the position. Metadata longer than 4 GiB is refused before.
+    /// Byte offset of the position. Longer metadata than 4 GiB was rejected before.
     pub(super) fn offset(&self) -> u32 {
         u32::try_from(self.at).unwrap_or(u32::MAX)
     }
@@ -58,7 +58,7 @@ impl<'t> Scanner<'t> {
         while self.punctuation(";") {}
     }
 
-    /// Takes `token`, which is no word.
+    /// Consumes the punctuation `token`; false when it is not next.
     pub(super) fn punctuation(&mut self, token: &str) -> bool {
         self.skip();
         let found = self.rest().starts_with(token.as_bytes());
@@ -68,7 +68,7 @@ impl<'t> Scanner<'t> {
         found
     }
 
-    /// Takes the identifier `word`.
+    /// Consumes the identifier `word`; false when it is not next.
     pub(super) fn word(&mut self, word: &str) -> bool {
         let found = self.peek_identifier() == Some(word);
         if found {
@@ -77,19 +77,19 @@ impl<'t> Scanner<'t> {
         found
     }
 
-    /// The next identifier.
+    /// Consumes the next identifier.
     pub(super) fn identifier(&mut self) -> Option<&'t str> {
         let name = self.peek_identifier()?;
         self.at += name.len();
         Some(name)
     }
 
-    /// True at a type that can have a name of its own.
+    /// True at a type that can be named.
     pub(super) fn is_at_nameable(mut self) -> bool {
         matches!(self.peek_identifier(), Some("enum" | "struct" | "variant"))
     }
 
-    /// The next identifier without taking it.
+    /// The next identifier, which is not consumed.
     pub(super) fn peek_identifier(&mut self) -> Option<&'t str> {
         self.skip();
         let rest = self.rest();
@@ -101,8 +101,8 @@ impl<'t> Scanner<'t> {
         std::str::from_utf8(&rest[..length]).ok()
     }
 
-    /// A string between quotes, with escapes resolved; nothing when the closing quote is missing.
-    /// The inner error is a control character.
+    /// A string between quotes, with escapes resolved; `None` when the closing quote is missing.
+    /// The inner error is a control character in the string.
     pub(super) fn string(&mut self) -> Option<Result<String, u8>> {
         self.skip();
         let body = self.rest().strip_prefix(b"\"")?;
@@ -151,8 +151,8 @@ impl<'t> Scanner<'t> {
         value.first().map(|byte| u64::from(*byte))
     }
 
-    /// An integer constant: decimal, octal, hexadecimal or binary, with a sign when `signed`. The
-    /// value is nothing when it does not fit 64 bits.
+    /// An integer constant: decimal, octal, hexadecimal or binary, with a sign when `signed`. `None`
+    /// when it exceeds 64 bits.
     fn integer(&mut self, signed: bool) -> Option<(bool, u64)> {
         self.skip();
         let rest = self.rest();
@@ -205,8 +205,8 @@ impl<'t> Scanner<'t> {
     }
 }
 
-/// Appends what the escape sequence after a backslash stands for; returns its length. An unknown
-/// sequence stands for itself.
+/// Appends the value of the escape sequence after a backslash; returns its length. An unknown
+/// sequence is copied.
 fn escape(body: &[u8], value: &mut Vec<u8>) -> usize {
     let simple = match body[0] {
         b'a' => 0x07,

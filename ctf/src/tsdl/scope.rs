@@ -1,15 +1,15 @@
-//! Lexical scopes: which aliases and which earlier members a declaration can see.
+//! Lexical scopes: the aliases and earlier members that are visible to a declaration.
 
 use super::attribute::fault;
 use crate::class::{BuildError, FieldId, Location, PathStep, Scope};
 use std::collections::HashMap;
 
-/// What opened a lexical scope.
+/// The construct that opened a lexical scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// The whole text, a root block or the structure of a scope.
+    /// The text, a root block or the structure of a scope.
     Block,
-    /// A declaration with a name: locations cannot lead out of it.
+    /// A named declaration; locations cannot lead out of it.
     Alias,
     /// The body of a structure.
     Struct,
@@ -28,12 +28,12 @@ pub(super) struct Frame {
 #[derive(Debug)]
 pub(super) struct Frames(Vec<Frame>);
 
-/// Where a path in the text leads.
+/// The target of a path in the text.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// To another field.
+    /// Another field.
     Field(Location),
-    /// To entries of the environment.
+    /// An entry of the environment.
     Environment(Vec<String>),
 }
 
@@ -63,7 +63,7 @@ impl Frames {
         }
     }
 
-    /// Adds an alias to the innermost scope; it may hide one of an outer scope.
+    /// Adds an alias to the innermost scope; it can hide one of an outer scope.
     pub(super) fn add_alias(
         &mut self,
         name: String,
@@ -88,7 +88,7 @@ impl Frames {
             .copied()
     }
 
-    /// What the path `names`, written at `at`, means.
+    /// The target of the path `names`, which is at `at`.
     pub(super) fn target(&self, names: &[&str], at: u32) -> Result<Target, BuildError> {
         if let Some((scope, prefix)) = absolute_scope(names, at)? {
             let rest = names[prefix..].iter().copied();
@@ -130,7 +130,7 @@ impl Frames {
     }
 }
 
-/// The scope that `names` begins with, and how many names it takes.
+/// The scope that `names` begins with, and the number of names that denote it.
 fn absolute_scope(names: &[&str], at: u32) -> Result<Option<(Scope, usize)>, BuildError> {
     let found = match names {
         ["trace", "packet", "header", ..] => (Scope::PacketHeader, 3),

@@ -16,17 +16,17 @@ pub(super) struct NamedType {
     class: FieldId,
 }
 
-/// Where a type stands decides what its name does.
+/// The syntactic position of a type, which determines the effect of its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TypePosition {
-    /// In a body or block, where it may be a declaration of its own.
+    /// In a body or block, where it can be a declaration.
     Declaration,
     /// After `:=`, `typealias` or `typedef`.
     Value,
 }
 
 impl Parser<'_> {
-    /// An alias by name or a type; nothing when there is neither.
+    /// An alias by name or a type; `None` when there is neither.
     pub(super) fn any_type(&mut self) -> Result<Option<FieldId>, BuildError> {
         match self.alias_reference()? {
             Some(class) => Ok(Some(class)),
@@ -206,8 +206,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Declares the name of a type that was just parsed. In a declaration that is all there is to
-    /// it, the closing `;` belongs before the name takes effect.
+    /// Declares the name of a type that was just parsed. In a declaration without a member, the name
+    /// takes effect after the closing `;`.
     pub(super) fn declare_named(
         &mut self,
         position: TypePosition,
@@ -315,7 +315,7 @@ impl Parser<'_> {
         Ok(Some(location))
     }
 
-    /// Members up to `}`; the `{` was taken.
+    /// Members up to `}`; `{` was consumed.
     fn body(
         &mut self,
         kind: FrameKind,
@@ -414,16 +414,16 @@ impl Parser<'_> {
 
 fn integer_size(attribute: &Attribute) -> Result<u8, BuildError> {
     match attribute.unsigned()? {
-        0 => fault(attribute.value_at, "an integer of 0 bits"),
+        0 => fault(attribute.value_at, "an integer needs at least 1 bit"),
         size @ 1..=64 => Ok(size as u8),
         size => fault(
             attribute.value_at,
-            format!("an integer of {size} bits: 64 are the most"),
+            format!("an integer of {size} bits: the maximum is 64"),
         ),
     }
 }
 
-/// The location of a variant that has no selector yet.
+/// The placeholder for the selector of a variant that has none yet.
 fn no_selector() -> Location {
     Location {
         scope: None,
@@ -431,7 +431,7 @@ fn no_selector() -> Location {
     }
 }
 
-/// CTF 1.8 lets producers put `_` before a name that is a keyword.
+/// In CTF 1.8, producers can prepend `_` to a name that is a keyword.
 fn display_name(name: &str) -> &str {
     name.strip_prefix('_').unwrap_or(name)
 }

@@ -227,7 +227,7 @@ pub(super) fn tsdl(schema: &Schema) -> String {
     out
 }
 
-/// Writes the clock and gives the name it has in TSDL.
+/// Writes the clock and returns its name in TSDL.
 fn tsdl_clock(out: &mut String, schema: &Schema) -> String {
     let clock = &schema.clock;
     let letter = |letter: char| {
@@ -255,7 +255,7 @@ fn tsdl_clock(out: &mut String, schema: &Schema) -> String {
 }
 
 fn tsdl_field(out: &mut String, name: &str, field: &FieldType) {
-    // A leading underscore is not part of a name for people; with it, no name is a keyword.
+    // A leading underscore is not part of the display name; with it, no name is a keyword.
     match field {
         FieldType::Unsigned { bits } => push(out, format_args!("\t\tu{bits} _{name};\n")),
         FieldType::Hexadecimal { bits } => push(

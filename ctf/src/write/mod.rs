@@ -1,9 +1,8 @@
-//! Writes traces: metadata and packets of event records with typed fields.
+//! Writing traces: metadata and packets of event records with typed fields.
 //!
-//! A [`Schema`] says which event records a stream has. It gives its own metadata in both dialects,
-//! CTF 2 and, for readers that do not know it yet, TSDL (CTF 1.8); both describe the very same
-//! packets, which a [`PacketWriter`] makes. A packet is laid out like this, all little-endian and
-//! byte-aligned:
+//! A [`Schema`] defines the event records of a stream. It provides metadata in both dialects, CTF 2
+//! and, for readers that do not support it yet, TSDL (CTF 1.8); both describe the same packets, which
+//! a [`PacketWriter`] writes. The layout of a packet, all little-endian and byte-aligned:
 //!
 //! | part | fields |
 //! | --- | --- |
@@ -19,29 +18,31 @@ use uuid::Uuid;
 use crate::class::ClockClass;
 pub use packet::{FieldValue, PacketWriter};
 
-/// Why something cannot be written.
+/// Why a schema or an event record cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// A name that TSDL cannot say.
-    #[error("{name:?} is not a field name: use letters, digits and underscores")]
+    /// A name that TSDL cannot express.
+    #[error(
+        "{name:?} is not a field name: use ASCII letters, digits and underscores, beginning with a letter"
+    )]
     FieldName {
         /// The name.
         name: String,
     },
     /// A name of an event record class or a label with a quote, a backslash or a control character.
-    #[error("{name:?} cannot be quoted")]
+    #[error("{name:?} contains a quote, a backslash or a control character")]
     Quoted {
         /// The name.
         name: String,
     },
-    /// Two fields of an event record class have one name.
-    #[error("field {name:?} is there twice")]
+    /// Two fields of an event record class have the same name.
+    #[error("duplicate field {name:?}")]
     FieldTwice {
         /// The name.
         name: String,
     },
     /// An integer type must have 8, 16, 32 or 64 bits.
-    #[error("an integer of {bits} bits is not written")]
+    #[error("integers of {bits} bits are not supported: use 8, 16, 32 or 64")]
     Bits {
         /// The bits.
         bits: u8,
@@ -55,7 +56,7 @@ pub enum WriteError {
         /// Its id.
         id: u16,
     },
-    /// Another number of values than the class has fields.
+    /// The number of values differs from the number of fields.
     #[error("{given} values for {expected} fields")]
     ValueCount {
         /// Values given.
@@ -63,7 +64,7 @@ pub enum WriteError {
         /// Fields of the class.
         expected: usize,
     },
-    /// A value that its field cannot hold.
+    /// A value that its field cannot represent.
     #[error("the value of field {field:?} does not fit its type")]
     Value {
         /// The field.
@@ -87,7 +88,7 @@ pub enum FieldType {
         /// Its bits.
         bits: u8,
     },
-    /// Unsigned integer that people read in hexadecimal.
+    /// Unsigned integer that is displayed in hexadecimal.
     Hexadecimal {
         /// Its bits.
         bits: u8,
@@ -169,7 +170,7 @@ impl Schema {
         }
     }
 
-    /// Says something about the trace as a whole.
+    /// Adds an entry to the environment of the trace.
     ///
     /// # Errors
     ///

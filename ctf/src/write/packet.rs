@@ -1,4 +1,4 @@
-//! Packets of a schema.
+//! Writing the packets of a schema.
 
 use super::{EventId, FieldType, Schema, WriteError};
 
@@ -30,7 +30,7 @@ pub enum FieldValue<'v> {
     Bytes(&'v [u8]),
 }
 
-/// Makes the packets of one stream.
+/// Writes the packets of one stream.
 #[derive(Clone, Debug)]
 pub struct PacketWriter<'s> {
     schema: &'s Schema,
@@ -54,7 +54,7 @@ impl<'s> PacketWriter<'s> {
         }
     }
 
-    /// Bytes the packet has so far; 0 without an event record.
+    /// Bytes of the packet so far; 0 without an event record.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -68,8 +68,8 @@ impl<'s> PacketWriter<'s> {
     ///
     /// # Errors
     ///
-    /// When the values do not fit the fields of the class, or time went backwards. The packet is
-    /// then as it was before.
+    /// When the values do not match the fields of the class, or time went backwards. The packet is
+    /// then unchanged.
     pub fn event(
         &mut self,
         event: EventId,
@@ -107,7 +107,7 @@ impl<'s> PacketWriter<'s> {
         Ok(())
     }
 
-    /// Appends the bytes of a value; nothing when it does not fit its type.
+    /// Appends the bytes of a value; `None` when it does not match its type.
     fn value(&mut self, field: &FieldType, value: FieldValue<'_>) -> Option<()> {
         match (field, value) {
             (
@@ -144,7 +144,7 @@ impl<'s> PacketWriter<'s> {
 
     fn integer(&mut self, value: u64, bits: u8) {
         let bytes = value.to_le_bytes();
-        // Of known length, each is one write instead of a call.
+        // A slice of constant length is one write instead of a call.
         match bits {
             8 => self.bytes.push(bytes[0]),
             16 => self.bytes.extend_from_slice(&[bytes[0], bytes[1]]),
@@ -156,8 +156,8 @@ impl<'s> PacketWriter<'s> {
         }
     }
 
-    /// Ends the packet and gives it. `discarded` is the number of event records that the stream
-    /// has lost so far. An empty packet is given, too: it tells the losses.
+    /// Completes the packet and returns it. `discarded` is the number of event records that the stream
+    /// has lost so far. The packet can be empty, to report losses.
     pub fn finish(&mut self, discarded: u64) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.bytes);
         if bytes.is_empty() {
