@@ -9,10 +9,10 @@
 //! | packets of a stream | [`ElementReader`] | every datum and every boundary, with its offset in bits |
 //! | event records to write | [`write::Schema`], [`write::PacketWriter`] | metadata in both dialects, and packets |
 //!
-//! Offsets and lengths are in bits where a packet contains them, and in bytes where they are indexes
-//! into slices of the caller; each item documents its unit. Times are cycles of a clock, or
-//! nanoseconds from its origin. Lengths in a packet are untrusted until they are checked against the
-//! length of the data: a reader's memory is bounded by the data, and it never panics.
+//! Offsets and lengths are in bits where a packet contains them, and in bytes where they are
+//! indexes into slices of the caller; each item documents its unit. Times are cycles of a clock, or
+//! nanoseconds from its origin. Lengths in a packet are untrusted until they are checked against
+//! the length of the data: a reader's memory is bounded by the data, and it never panics.
 //!
 //! ```
 //! use ctf::class::Scope;

@@ -8,7 +8,8 @@ use super::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Maximum nesting of field classes, which bounds the stacks of decoders and of recursive functions.
+/// Maximum nesting of field classes, which bounds the stacks of decoders and of recursive
+/// functions.
 pub const FIELD_DEPTH_MAX: u32 = 128;
 
 /// Number of field classes that a trace class can have regardless of the length of its metadata.
@@ -183,8 +184,8 @@ impl TraceClassBuilder {
         &self.draft(id).class
     }
 
-    /// The field class `id`, to set roles or attributes. A change of alignment after the field class
-    /// was added to a container has no effect on the container.
+    /// The field class `id`, to set roles or attributes. A change of alignment after the field
+    /// class was added to a container has no effect on the container.
     pub fn field_mut(&mut self, id: FieldId) -> &mut FieldClass {
         &mut self.drafts[id.index()].class
     }
@@ -247,7 +248,8 @@ impl TraceClassBuilder {
         }
     }
 
-    /// Removes and returns all stream classes, to be changed and returned with [`Self::put_streams`].
+    /// Removes and returns all stream classes, to be changed and returned with
+    /// [`Self::put_streams`].
     pub(crate) fn take_streams(&mut self) -> BTreeMap<u64, StreamClass> {
         std::mem::take(&mut self.streams)
     }

@@ -75,8 +75,8 @@ impl ClockClass {
 
     /// Nanoseconds from the origin at `cycles`; `None` when they exceed 64 bits.
     ///
-    /// The fraction of a nanosecond is truncated, separately for the offset and for the cycles below
-    /// one second, as in Babeltrace.
+    /// The fraction of a nanosecond is truncated, separately for the offset and for the cycles
+    /// below one second, as in Babeltrace.
     pub fn nanoseconds(&self, cycles: u64) -> Option<i64> {
         let seconds = i128::from(self.offset_seconds) * 1_000_000_000;
         let offset = self.cycles_to_ns(self.offset_cycles);

@@ -1,8 +1,8 @@
 //! Resolution of the locations of lengths and selectors to save slots.
 //!
 //! A location is followed through the classes in the order of decoding: structures by name, arrays
-//! and optionals only from inside, variants by the option that contains the dependent field or, from
-//! outside, through all options.
+//! and optionals only from inside, variants by the option that contains the dependent field or,
+//! from outside, through all options.
 
 use super::children::{children, dependency_mut};
 use super::rules::{verify_event, verify_stream};
@@ -117,8 +117,8 @@ impl Walk<'_> {
         Err(BuildError::at(self.builder.origin(at), message))
     }
 
-    /// Turns relative locations of the fields in `id` into absolute ones. `names` contains the member
-    /// names on the path to `id`, one for each structure.
+    /// Turns relative locations of the fields in `id` into absolute ones. `names` contains the
+    /// member names on the path to `id`, one for each structure.
     fn make_absolute(&mut self, id: FieldId, names: &mut Vec<Box<str>>) -> Result<(), BuildError> {
         let origin = self.builder.origin(id);
         let scope = self.scope;
@@ -429,7 +429,8 @@ fn with_ranges<A, B>(option: &VariantOption<A>, ranges: RangeSet<B>) -> VariantO
 fn absolute(location: &mut Location, scope: Scope, names: &[Box<str>]) -> Result<(), String> {
     let mut path: Vec<PathStep> = Vec::new();
     if location.scope.is_none() {
-        // The last name is the member with the location; the path starts at the structure around it.
+        // The last name is the member with the location; the path starts at the structure around
+        // it.
         let parents = &names[..names.len().saturating_sub(1)];
         path.extend(parents.iter().cloned().map(PathStep::Member));
     }

@@ -52,8 +52,8 @@ pub struct EventClass {
     pub id: u64,
     /// Names.
     pub identity: Identity,
-    /// Severity: 0 (emergency) to 14 (debug) as LTTng numbers them, see [`LOG_LEVELS`]; other values
-    /// are defined by the producer.
+    /// Severity: 0 (emergency) to 14 (debug) as LTTng numbers them, see [`LOG_LEVELS`]; other
+    /// values are defined by the producer.
     pub log_level: Option<i64>,
     /// URI of an Eclipse Modeling Framework model.
     pub emf_uri: Option<Box<str>>,

@@ -25,7 +25,8 @@ impl<'j> Object<'j> {
         }
     }
 
-    /// The object in `json`, which must have all `required` properties, and others only if `optional`.
+    /// The object in `json`, which must have all `required` properties, and others only if
+    /// `optional`.
     pub(super) fn new(
         json: &'j Json,
         required: &[&str],

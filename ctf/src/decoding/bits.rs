@@ -45,8 +45,8 @@ pub(crate) fn read_be(data: &[u8], at: u64, len: u32) -> Option<u64> {
     Some((value >> (128 - len)) as u64)
 }
 
-/// Reads `len` bits (1 to 64) of a field that starts at bit `at`. Returns `None` when the field ends
-/// beyond `data`.
+/// Reads `len` bits (1 to 64) of a field that starts at bit `at`. Returns `None` when the field
+/// ends beyond `data`.
 #[inline]
 pub(crate) fn read(
     data: &[u8],

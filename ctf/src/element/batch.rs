@@ -14,11 +14,11 @@ use crate::decoding::{DecodeError, DecodeFault};
 pub(super) const BATCH: usize = 32;
 
 impl<'a> Machine<'a> {
-    /// Produces elements until `batch` is full; returns their number, and the reason when it stopped
-    /// early.
+    /// Produces elements until `batch` is full; returns their number, and the reason when it
+    /// stopped early.
     ///
-    /// A batch ends at the packet info and at the end of a packet, so that the machine's packet info
-    /// applies to all elements of the batch.
+    /// A batch ends at the packet info and at the end of a packet, so that the machine's packet
+    /// info applies to all elements of the batch.
     pub(super) fn fill(&mut self, batch: &mut [Entry<'a>]) -> (usize, Option<Stop>) {
         let mut filled = 0;
         while filled < batch.len() {

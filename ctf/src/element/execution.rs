@@ -401,8 +401,8 @@ impl<'a> Machine<'a> {
             self.position.head = total;
         }
         self.mark();
-        // Only a packet without any field can end where it begins; the rest of the data then belongs
-        // to it.
+        // Only a packet without any field can end where it begins; the rest of the data then
+        // belongs to it.
         let bytes = match self.position.head.div_ceil(8) {
             0 => self.bytes.len(),
             bytes => usize::try_from(bytes).unwrap_or(usize::MAX),

@@ -61,8 +61,8 @@ impl<'a> Machine<'a> {
 }
 
 impl<'a> FastPath<'_, 'a> {
-    /// Dispatches in one location and writes each element directly into the batch: both matter, with
-    /// forty elements in an event record.
+    /// Dispatches in one location and writes each element directly into the batch: both matter,
+    /// with forty elements in an event record.
     #[inline(always)]
     fn fill(&mut self, code: &[Instr], batch: &mut [Entry<'a>]) -> usize {
         let mut filled = 0;

@@ -34,7 +34,8 @@ pub struct ElementReader<'a> {
     returned: usize,
     /// Why the batch ended early.
     stop: Option<Stop>,
-    /// An earlier state of the machine, and the number of elements from there to the end of the batch.
+    /// An earlier state of the machine, and the number of elements from there to the end of the
+    /// batch.
     anchor: Position,
     since_anchor: usize,
     /// Offset of the element before the batch.
@@ -63,8 +64,8 @@ impl<'a> ElementReader<'a> {
 
     /// Splits [`Element::RawData`] at multiples of `window` bytes of the data.
     ///
-    /// With the same window, a reader that receives its data in blocks produces the same elements as
-    /// one that has all of it; without a window, raw data is never split. A string that is not
+    /// With the same window, a reader that receives its data in blocks produces the same elements
+    /// as one that has all of it; without a window, raw data is never split. A string that is not
     /// terminated in its window is then checked against the content of the packet as one piece.
     #[must_use]
     pub fn with_window(mut self, window: u64) -> Self {
@@ -76,8 +77,8 @@ impl<'a> ElementReader<'a> {
     ///
     /// # Errors
     ///
-    /// A [`DecodeError`] when the packet cannot be decoded any further. The reader does not advance:
-    /// it returns the same error again until it is moved by [`Self::seek_packet`],
+    /// A [`DecodeError`] when the packet cannot be decoded any further. The reader does not
+    /// advance: it returns the same error again until it is moved by [`Self::seek_packet`],
     /// [`Self::skip_packet`] or [`Self::restore`].
     #[inline]
     pub fn next_element(&mut self) -> Result<Option<&Element<'a>>, DecodeError> {
@@ -118,7 +119,8 @@ impl<'a> ElementReader<'a> {
             .map_or(self.last_offset, |last| self.batch[last].offset)
     }
 
-    /// Lengths, end time and counters of the current packet; complete from [`Element::PacketInfo`] to
+    /// Lengths, end time and counters of the current packet; complete from [`Element::PacketInfo`]
+    /// to
     /// [`Element::PacketEnd`].
     pub fn packet_info(&self) -> &PacketInfo {
         &self.machine.position.info
@@ -171,8 +173,8 @@ impl<'a> ElementReader<'a> {
 
     /// Moves to the next packet, skipping the rest of the current one.
     ///
-    /// Returns false, and moves to the end of the data, when the length of the current packet is not
-    /// known (yet).
+    /// Returns false, and moves to the end of the data, when the length of the current packet is
+    /// not known (yet).
     pub fn skip_packet(&mut self) -> bool {
         let position = self.position();
         let known = position.total != UNKNOWN;

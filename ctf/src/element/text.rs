@@ -8,10 +8,10 @@ use crate::decoding::{DecodeError, DecodeFault};
 
 /// Writes elements as text.
 ///
-/// A line consists of the bit offset, two spaces per level, a tag and, after colons, the member name
-/// and the value. `{` opens a level, `}` closes it. Bytes of strings are written unchanged when they
-/// are printable ASCII other than `$`, otherwise as `$` and two hexadecimal digits; bytes of BLOBs
-/// are always hexadecimal.
+/// A line consists of the bit offset, two spaces per level, a tag and, after colons, the member
+/// name and the value. `{` opens a level, `}` closes it. Bytes of strings are written unchanged
+/// when they are printable ASCII other than `$`, otherwise as `$` and two hexadecimal digits; bytes
+/// of BLOBs are always hexadecimal.
 #[derive(Clone, Debug, Default)]
 pub struct ElementText {
     level: usize,

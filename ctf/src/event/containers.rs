@@ -45,8 +45,8 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         self.mark(wanted, node, TokenKind::ArrayEnd);
     }
 
-    /// The layout of the elements when each of them is one fixed-length field without an effect, and
-    /// the number of instructions that this replaces.
+    /// The layout of the elements when each of them is one fixed-length field without an effect,
+    /// and the number of instructions that this replaces.
     fn packing(&self, node: NodeId, alignment: u32) -> Option<(Packing, usize)> {
         let (read, skipped) = match self.procedure.code().get(self.at..)? {
             [Instr::UnsignedElements(read), Instr::EndArray { .. }, ..] => (read, 2),

@@ -184,8 +184,8 @@ impl<'a> EventReader<'a> {
             known(interpreter.total).map(|bits| usize::try_from(bits / 8).unwrap_or(usize::MAX));
         let content = known(interpreter.content).map(|bits| bits.div_ceil(8));
         let content = content.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        // Without a total length the packet ends with its content, and without a content length with
-        // the data. A packet of no content and no header cannot be one of several.
+        // Without a total length the packet ends with its content, and without a content length
+        // with the data. A packet of no content and no header cannot be one of several.
         let length = total
             .or(content)
             .filter(|length| *length > 0)

@@ -193,8 +193,8 @@ impl Runs {
         }
     }
 
-    /// Combines the run at `run` with the operations that follow it, so that fewer dispatch branches
-    /// have to be predicted. No jump leads past `run` yet.
+    /// Combines the run at `run` with the operations that follow it, so that fewer dispatch
+    /// branches have to be predicted. No jump leads past `run` yet.
     fn fuse(&mut self, run: usize) {
         let Op::Run { alignment, bits } = self.ops[run] else {
             return;

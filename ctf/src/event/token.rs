@@ -66,8 +66,8 @@ pub(super) struct Load {
     /// 1 to 64.
     pub(super) length: u8,
     pub(super) order: ByteOrder,
-    /// The number of bit offsets in a byte at which one word contains the complete field; 0 when its
-    /// bits are in reversed order.
+    /// The number of bit offsets in a byte at which one word contains the complete field; 0 when
+    /// its bits are in reversed order.
     quick: u8,
     pub(super) kind: FixedKind,
 }
@@ -115,8 +115,8 @@ impl Load {
         }
     }
 
-    /// The kind of the field's item when it is byte-aligned: an integer that can be loaded directly,
-    /// or else the kind of its token.
+    /// The kind of the field's item when it is byte-aligned: an integer that can be loaded
+    /// directly, or else the kind of its token.
     pub(super) fn item_kind(&self) -> TokenKind {
         let is_natural = self.quick > 0 && self.order == ByteOrder::Little;
         match (self.kind, self.length) {
@@ -146,8 +146,8 @@ impl Load {
         let Some(&word) = word.filter(|_| shift < u32::from(self.quick)) else {
             return self.read_slowly(bytes, bit);
         };
-        // The field is moved to the top of the word, from where a shift isolates it. The code has no
-        // branches, because the kinds of successive fields are hard to predict.
+        // The field is moved to the top of the word, from where a shift isolates it. The code has
+        // no branches, because the kinds of successive fields are hard to predict.
         let unused = 64 - u32::from(self.length);
         let is_big = self.order == ByteOrder::Big;
         let word = u64::from_le_bytes(word);

@@ -33,8 +33,8 @@
 //! another, its event classes (specific context, payload).
 //!
 //! The element reader executes this program directly. The event reader executes a *plan*: the same
-//! program, lowered for one projection, in which runs of fixed-size fields are fused and fields that
-//! are not selected are skipped.
+//! program, lowered for one projection, in which runs of fixed-size fields are fused and fields
+//! that are not selected are skipped.
 
 mod compiler;
 mod instr;

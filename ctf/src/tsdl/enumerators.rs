@@ -98,7 +98,8 @@ impl Parser<'_> {
         matches!(kind, FieldKind::Unsigned(..) | FieldKind::Signed(..))
     }
 
-    /// `LABEL [= VALUE [... VALUE]], … }`: sets the labels of the integer `class`. `{` was consumed.
+    /// `LABEL [= VALUE [... VALUE]], … }`: sets the labels of the integer `class`. `{` was
+    /// consumed.
     pub(super) fn enumerators(&mut self, class: FieldId, at: u32) -> Result<(), BuildError> {
         let is_signed = matches!(self.builder.field(class).kind, FieldKind::Signed(..));
         let length = self

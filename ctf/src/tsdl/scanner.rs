@@ -151,8 +151,8 @@ impl<'t> Scanner<'t> {
         value.first().map(|byte| u64::from(*byte))
     }
 
-    /// An integer constant: decimal, octal, hexadecimal or binary, with a sign when `signed`. `None`
-    /// when it exceeds 64 bits.
+    /// An integer constant: decimal, octal, hexadecimal or binary, with a sign when `signed`.
+    /// `None` when it exceeds 64 bits.
     fn integer(&mut self, signed: bool) -> Option<(bool, u64)> {
         self.skip();
         let rest = self.rest();

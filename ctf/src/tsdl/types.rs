@@ -206,8 +206,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Declares the name of a type that was just parsed. In a declaration without a member, the name
-    /// takes effect after the closing `;`.
+    /// Declares the name of a type that was just parsed. In a declaration without a member, the
+    /// name takes effect after the closing `;`.
     pub(super) fn declare_named(
         &mut self,
         position: TypePosition,

@@ -1,8 +1,8 @@
 //! Writing traces: metadata and packets of event records with typed fields.
 //!
 //! A [`Schema`] defines the event records of a stream. It provides metadata in both dialects, CTF 2
-//! and, for readers that do not support it yet, TSDL (CTF 1.8); both describe the same packets, which
-//! a [`PacketWriter`] writes. The layout of a packet, all little-endian and byte-aligned:
+//! and, for readers that do not support it yet, TSDL (CTF 1.8); both describe the same packets,
+//! which a [`PacketWriter`] writes. The layout of a packet, all little-endian and byte-aligned:
 //!
 //! | part | fields |
 //! | --- | --- |

@@ -156,8 +156,8 @@ impl<'s> PacketWriter<'s> {
         }
     }
 
-    /// Completes the packet and returns it. `discarded` is the number of event records that the stream
-    /// has lost so far. The packet can be empty, to report losses.
+    /// Completes the packet and returns it. `discarded` is the number of event records that the
+    /// stream has lost so far. The packet can be empty, to report losses.
     pub fn finish(&mut self, discarded: u64) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.bytes);
         if bytes.is_empty() {

@@ -24,19 +24,19 @@ struct Exception {
 
 const EXCEPTIONS: &[Exception] = &[
     Exception {
-        path: "ctf/src/element/step.rs",
+        path: "ctf/src/element/execution.rs",
         function: "rare",
         lines: 90,
         reason: "one match over the instructions",
     },
     Exception {
-        path: "ctf/src/event/engine.rs",
+        path: "ctf/src/event/interpreter.rs",
         function: "execute",
         lines: 130,
-        reason: "one match over the operations, the hot loop of the event face",
+        reason: "one match over the operations, the hot loop of the event reader",
     },
     Exception {
-        path: "ctf/src/procedure/build.rs",
+        path: "ctf/src/procedure/compiler.rs",
         function: "field",
         lines: 80,
         reason: "one match over the shapes of fields",
