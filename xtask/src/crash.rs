@@ -6,7 +6,7 @@ use harness::{CrashPlan, Settings, crash};
 
 use crate::failure::Outcome;
 use crate::options::Options;
-use crate::process::{fresh_folder, release_server};
+use crate::process::{dist_server, fresh_folder};
 
 /// What the foundation promises to survive.
 const KILLS_DEFAULT: u32 = 500;
@@ -22,7 +22,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let delay_max = Duration::from_millis(options.get("delay-ms", DELAY_MS_DEFAULT)?);
     let folder = fresh_folder("crash")?;
     let settings = Settings {
-        program: Some(release_server()?),
+        program: Some(dist_server()?),
         ..harness::crash_settings()
     };
     let plan = CrashPlan {

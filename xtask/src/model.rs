@@ -4,7 +4,7 @@ use harness::{ModelPlan, Settings, run_model};
 
 use crate::failure::Outcome;
 use crate::options::Options;
-use crate::process::{fresh_folder, release_server};
+use crate::process::{dist_server, fresh_folder};
 
 /// Sequences, one a seed, and operations of each.
 const SEEDS_DEFAULT: u64 = 20;
@@ -17,7 +17,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let first: u64 = options.get("seed", 1)?;
     let operations = options.get("operations", OPERATIONS_DEFAULT)?;
     let settings = Settings {
-        program: Some(release_server()?),
+        program: Some(dist_server()?),
         ..Settings::default()
     };
     for seed in first..first + seeds {

@@ -11,7 +11,7 @@ use harness::{check_image, record_power, small_disk_settings};
 use crate::failure::{Failure, Outcome};
 use crate::install::{self, Origin, Tool};
 use crate::options::Options;
-use crate::process::{command, fresh_folder, release_server, run, target};
+use crate::process::{command, dist_server, fresh_folder, run, target};
 
 const TOOLS: &[Tool] = &[Tool {
     program: "nbdfuse",
@@ -69,7 +69,7 @@ fn whole_run(options: &Options) -> Outcome {
         ));
     };
     install::ensure(TOOLS)?;
-    let server = release_server()?;
+    let server = dist_server()?;
     let programs = server.parent().expect("a program lies in a folder");
     let folder = fresh_folder("power")?;
     let own = std::env::current_exe().map_err(|source| Failure::Start {

@@ -24,22 +24,28 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
-/// The server as users run it: built for release, or from the folder that the environment names.
-pub(crate) fn release_server() -> Outcome<PathBuf> {
-    release_program("server", "traceholdd")
+/// The server with the profile `dist`, or from the folder that PROGRAMS_UNDER_TEST names.
+pub(crate) fn dist_server() -> Outcome<PathBuf> {
+    dist_program("server", "traceholdd")
 }
 
-/// The command line as users run it, from the same places.
-pub(crate) fn release_client() -> Outcome<PathBuf> {
-    release_program("client", "tracehold")
+/// The command line with the profile `dist`, or from the same folder.
+pub(crate) fn dist_client() -> Outcome<PathBuf> {
+    dist_program("client", "tracehold")
 }
 
-fn release_program(package: &str, name: &str) -> Outcome<PathBuf> {
+fn dist_program(package: &str, name: &str) -> Outcome<PathBuf> {
     if let Some(folder) = std::env::var_os("PROGRAMS_UNDER_TEST") {
         return Ok(PathBuf::from(folder).join(name));
     }
-    run(&mut cargo(&["build", "--release", "--package", package]))?;
-    Ok(target().join("release").join(name))
+    run(&mut cargo(&[
+        "build",
+        "--profile",
+        "dist",
+        "--package",
+        package,
+    ]))?;
+    Ok(target().join("dist").join(name))
 }
 
 /// Makes an empty folder for a job below cargo's target folder.

@@ -45,7 +45,8 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     let folder = recorded(&trace)?;
     run(&mut cargo(&[
         "build",
-        "--release",
+        "--profile",
+        "dist",
         "-p",
         "ctf",
         "--example",
@@ -55,7 +56,7 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     decoding(options, &folder, &mut verdicts)?;
     threads(options, &folder, &mut verdicts)?;
     if options.get("text", "yes".to_owned())? == "yes" {
-        run(&mut cargo(&["build", "--release", "-p", "client"]))?;
+        run(&mut cargo(&["build", "--profile", "dist", "-p", "client"]))?;
         text(options, &folder, &mut verdicts)?;
         last_millisecond(options, &folder, &mut verdicts)?;
     }
@@ -110,10 +111,7 @@ fn trace_folder(folder: &Path) -> Option<PathBuf> {
 
 /// Our decoder, on mapped files as the contender's, or on files read in pieces.
 fn ours(folder: &Path, mode: &str, threads: &str, input: &str) -> std::process::Command {
-    let program = target()
-        .join("release/examples/speed")
-        .display()
-        .to_string();
+    let program = target().join("dist/examples/speed").display().to_string();
     let folder = folder.display().to_string();
     command(&program, &[&folder, mode, threads, input])
 }
@@ -241,7 +239,7 @@ fn text(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcom
 }
 
 fn decode_text(folder: &Path) -> String {
-    let program = target().join("release/tracehold");
+    let program = target().join("dist/tracehold");
     format!(
         "'{}' decode '{}' --format text",
         program.display(),

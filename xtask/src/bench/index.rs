@@ -102,7 +102,13 @@ const PEAK_MIB: f64 = 256.0;
 
 /// `--runs 5 --files 16 --mb 80 --member-mb 16 --data FOLDER`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
-    run(&mut cargo(&["build", "--release", "--package", "client"]))?;
+    run(&mut cargo(&[
+        "build",
+        "--profile",
+        "dist",
+        "--package",
+        "client",
+    ]))?;
     let runs = options.runs()?;
     let bench = Bench::prepare(options)?;
     let mut verdicts = bench.index(runs)?;
@@ -401,7 +407,7 @@ fn judge(question: &Question, figures: &[Figures]) -> Vec<Verdict> {
 }
 
 fn program() -> PathBuf {
-    target().join("release/tracehold")
+    target().join("dist/tracehold")
 }
 
 fn tracehold(arguments: &[&str]) -> Command {

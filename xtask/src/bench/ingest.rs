@@ -12,7 +12,7 @@ use super::table::{Table, number};
 use crate::failure::{Failure, Outcome};
 use crate::install::{self, Origin, Tool};
 use crate::options::Options;
-use crate::process::{command, cpu_of, fresh_folder, output, peak_rss_of, release_server};
+use crate::process::{command, cpu_of, dist_server, fresh_folder, output, peak_rss_of};
 
 const FIO: Tool = Tool {
     program: "fio",
@@ -82,7 +82,7 @@ impl LoadOptions {
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let load = LoadOptions::parse(options)?;
     install::ensure(&[FIO])?;
-    let program = release_server()?;
+    let program = dist_server()?;
     let folder = fresh_folder("bench/ingest")?;
     let durable = Party::start(&program, &folder.join("durable"), "", load);
     let discard = Party::start(

@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::failure::{Failure, Outcome};
 use crate::install;
 use crate::options::Options;
-use crate::process::{cpu_of, fresh_folder, release_server};
+use crate::process::{cpu_of, dist_server, fresh_folder};
 
 /// A packet of the pushes.
 const PACKET_BYTES: usize = 64 << 10;
@@ -32,7 +32,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     install::ensure(TOOLS)?;
     let folder = fresh_folder("bench/io-trace")?;
     let settings = Settings {
-        program: Some(release_server()?),
+        program: Some(dist_server()?),
         ..Settings::default()
     };
     let server = Server::start(&folder, &settings);

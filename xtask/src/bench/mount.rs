@@ -12,9 +12,7 @@ use super::paired::{Side, Target, Verdict, alternate, conclude};
 use super::table::Table;
 use crate::failure::{Failure, Outcome, file_failed};
 use crate::options::Options;
-use crate::process::{
-    fresh_folder, measure, output, release_client, release_server, root, run, target,
-};
+use crate::process::{dist_client, dist_server, fresh_folder, measure, output, root, run, target};
 
 /// The rows themselves: a count alone the index would answer, and nothing would be fetched.
 const QUESTION: [&str; 1] = ["name == 'rare_event'"];
@@ -27,7 +25,7 @@ const INDEXES_WITHIN: Duration = Duration::from_secs(120);
 /// `--runs 5 --files 4 --mb 80`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let runs = options.runs()?;
-    let (program, server) = (release_client()?, release_server()?);
+    let (program, server) = (dist_client()?, dist_server()?);
     let traces = traces(options)?;
     let folder = fresh_folder("bench/mount")?;
     let settings = Settings {

@@ -11,7 +11,7 @@ use super::paired::{Side, Target, Verdict, alternate, conclude};
 use super::table::{Table, number};
 use crate::failure::{Failure, Outcome};
 use crate::options::Options;
-use crate::process::{cpu_of, fresh_folder, peak_rss_of, release_server};
+use crate::process::{cpu_of, dist_server, fresh_folder, peak_rss_of};
 
 /// Spans a CPU second of the server.
 const SAVER_MIN: f64 = 400_000.0;
@@ -33,7 +33,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         senders: options.get("senders", 8)?,
         spans: options.get("spans", 512)?,
     };
-    let program = release_server()?;
+    let program = dist_server()?;
     let folder = fresh_folder("bench/otlp")?;
     let settings = harness::Settings {
         program: Some(program),

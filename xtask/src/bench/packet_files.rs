@@ -18,7 +18,7 @@ use super::{ctf, rocksdb};
 use crate::failure::{Failure, Outcome};
 use crate::install;
 use crate::options::Options;
-use crate::process::{command, fresh_folder, measure, release_client, release_server, run, target};
+use crate::process::{command, dist_client, dist_server, fresh_folder, measure, run, target};
 
 /// A trace that is indexed.
 struct Trace {
@@ -70,7 +70,7 @@ const MIB: f64 = 1_048_576.0;
 /// `--runs 5 --seconds 60`: how long our own I/O is traced; and what `rocksdb` takes.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     install::ensure(ctf::TOOLS)?;
-    let (runs, client) = (options.runs()?, release_client()?);
+    let (runs, client) = (options.runs()?, dist_client()?);
     let mut verdicts = Vec::new();
     for trace in TRACES {
         verdicts.extend(trace.compare(&client, options, runs)?);
@@ -142,7 +142,7 @@ fn own_trace(options: &Options) -> Outcome<PathBuf> {
     install::ensure(LOAD_TOOLS)?;
     let folder = fresh_folder("bench/packet-files")?;
     let settings = Settings {
-        program: Some(release_server()?),
+        program: Some(dist_server()?),
         ..Settings::default()
     };
     let server = Server::start(&folder, &settings);
@@ -159,7 +159,7 @@ fn own_trace(options: &Options) -> Outcome<PathBuf> {
     let recorded = ended["storage"].as_str().unwrap_or_default();
     // Under another name first, so that a run cut short leaves no short trace.
     let part = trace.with_extension("part");
-    let mut export = Command::new(release_client()?);
+    let mut export = Command::new(dist_client()?);
     export.args(["io-trace", "export", "--server", &server.url(), recorded]);
     run(export.arg(&part))?;
     std::fs::rename(&part, &trace).map_err(|source| Failure::File { path: part, source })?;

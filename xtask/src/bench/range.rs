@@ -12,7 +12,7 @@ use super::table::Table;
 use crate::failure::{Failure, Outcome};
 use crate::install::{self, Origin, Tool};
 use crate::options::Options;
-use crate::process::{command, cpu_of, fresh_folder, output, release_server};
+use crate::process::{command, cpu_of, dist_server, fresh_folder, output};
 
 pub(super) const TOOLS: &[Tool] = &[
     Tool {
@@ -74,7 +74,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     install::ensure(TOOLS)?;
     let folder = fresh_folder("bench/range")?;
     let settings = Settings {
-        program: Some(release_server()?),
+        program: Some(dist_server()?),
         ..Settings::with_config(&format!("[runtime]\nthreads = {threads}\n"))
     };
     let server = Server::start(&folder, &settings);

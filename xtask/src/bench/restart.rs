@@ -9,7 +9,7 @@ use harness::{Agent, Body, Load, Pace, Server, Settings, payload};
 use super::paired::{Target, Verdict, conclude, median};
 use crate::failure::Outcome;
 use crate::options::Options;
-use crate::process::{fresh_folder, release_server};
+use crate::process::{dist_server, fresh_folder};
 
 const READY_SECONDS_MAX: f64 = 5.0;
 const SECONDS_PER_GIB_MAX: f64 = 1.0;
@@ -25,7 +25,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let runs = options.get("runs", 3)?;
     let folder = fresh_folder("bench/restart")?;
     let settings = Settings {
-        program: Some(release_server()?),
+        program: Some(dist_server()?),
         ..Settings::default()
     };
     let mut server = Server::start(&folder, &settings);

@@ -35,7 +35,13 @@ const ROCKSDB: Tool = Tool {
 
 /// `--runs 3 --keys 1000000 --io-ops 7400000 --block-ops 4300000`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
-    run(&mut cargo(&["build", "--release", "--package", "client"]))?;
+    run(&mut cargo(&[
+        "build",
+        "--profile",
+        "dist",
+        "--package",
+        "client",
+    ]))?;
     let runs = options.get("runs", 3)?.max(1);
     let traces = Traces::record(options)?;
     let io_records = traces.count(&traces.io, "operations")?;
@@ -177,7 +183,7 @@ impl Traces {
 }
 
 fn ours() -> String {
-    target().join("release/tracehold").display().to_string()
+    target().join("dist/tracehold").display().to_string()
 }
 
 /// A command whose output nobody keeps: a pipe would measure its reader, too.

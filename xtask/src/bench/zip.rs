@@ -11,7 +11,7 @@ use harness::{Agent, Server, Settings, payload};
 use super::paired::{Target, Verdict, conclude};
 use crate::failure::{Failure, Outcome, file_failed};
 use crate::options::Options;
-use crate::process::{fresh_folder, peak_rss_of, release_server};
+use crate::process::{dist_server, fresh_folder, peak_rss_of};
 
 /// What issue after issue promised: constant memory, however large the storage.
 const PEAK_MIB_MAX: f64 = 128.0;
@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 256 << 10;
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let gib: u64 = options.get("gib", 5)?;
     let program: PathBuf = match options.get("program", String::new())? {
-        given if given.is_empty() => release_server()?,
+        given if given.is_empty() => dist_server()?,
         given => given.into(),
     };
     let folder = fresh_folder("bench/zip")?;
