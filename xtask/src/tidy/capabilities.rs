@@ -99,12 +99,6 @@ const CAPABILITIES: &[Capability] = &[
         ],
         instead: "files are written by `io` and the I/O thread only",
     },
-    Capability {
-        calls: &["memmap2", "Mmap"],
-        applies_to: &[],
-        allowed_in: &["ctf/examples/"],
-        instead: "no mapped files: a read error has to be an error, not a signal",
-    },
 ];
 
 /// Calls outside of the modules that may make them. Tests, examples and fuzz targets are free.
@@ -206,10 +200,5 @@ mod tests {
         check("storage-core/src/io/staged.rs", write, &[]);
         check("storage-core/src/labels/mod.rs", write, &["1 fs::write"]);
         check("storage-core/src/a.rs", "StagedFile::create(path)", &[]);
-        check(
-            "server/src/a.rs",
-            "use memmap2::Mmap;",
-            &["1 memmap2", "1 Mmap"],
-        );
     }
 }

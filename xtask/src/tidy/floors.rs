@@ -178,6 +178,15 @@ const ROOMS: &[Room] = &[
 
 /// External crates that only some rooms may import, and why.
 const RESERVED: &[(&str, &[&str], &str)] = &[
+    ("arrow-array", &["row-formats"], "only rows become tables"),
+    ("arrow-ipc", &["row-formats"], "only rows become tables"),
+    ("arrow-schema", &["row-formats"], "only rows become tables"),
+    ("parquet", &["row-formats"], "only rows become tables"),
+    (
+        "memmap2",
+        &["ctf"],
+        "a read error must be an error, not a signal; ctf's example maps its input",
+    ),
     ("axum", &["server"], "HTTP routing is the server's task"),
     ("sled", &["storage-core"], "only the catalog uses it"),
     (
@@ -321,6 +330,8 @@ mod tests {
         );
         let why = "axum belongs to server: HTTP routing is the server's task";
         check("client", &[("axum", false)], &[why]);
+        let why = "parquet belongs to row-formats: only rows become tables";
+        check("query-engine", &[("parquet", false)], &[why]);
     }
 
     #[test]
