@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the programs under test before the runner starts to measure, and tells the tests where they
-# are. Who built them already names their folder in PROGRAMS_UNDER_TEST.
+# Builds the programs under test before the runner times the first test, and passes their folder to
+# the tests. `cargo xtask test` has built them together with the tests and sets PROGRAMS_UNDER_TEST.
 set -eu
 if [ -z "${PROGRAMS_UNDER_TEST:-}" ]; then
     cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ if [ -z "${PROGRAMS_UNDER_TEST:-}" ]; then
     PROGRAMS_UNDER_TEST="${CARGO_TARGET_DIR:-$PWD/target}/debug"
 fi
 if [ ! -x "$PROGRAMS_UNDER_TEST/traceholdd" ] || [ ! -x "$PROGRAMS_UNDER_TEST/tracehold" ]; then
-    echo "no traceholdd and tracehold in $PROGRAMS_UNDER_TEST: build them there with" >&2
+    echo "$PROGRAMS_UNDER_TEST does not contain traceholdd and tracehold: build them there with" >&2
     echo "cargo build --package server --package client --bins, or unset PROGRAMS_UNDER_TEST" >&2
     exit 1
 fi

@@ -1,4 +1,4 @@
-//! Programs that tests and benchmarks need and that cargo does not bring.
+//! Programs that jobs need and that `cargo build` does not provide.
 
 use crate::failure::{Failure, Outcome};
 use crate::process::{cargo, command, on_path, run, run_quietly, target};
@@ -6,52 +6,52 @@ use crate::process::{cargo, command, on_path, run, run_quietly, target};
 /// A program outside this repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tool {
-    /// What is looked for on the path.
+    /// Its name on the path.
     pub program: &'static str,
-    /// Where it comes from when it is not there.
+    /// Where to get it when it is missing.
     pub from: Origin,
-    /// Who needs it.
+    /// The purpose, for messages.
     pub needed_for: &'static str,
 }
 
-/// Where a tool comes from.
+/// Where to get a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Packages of Debian and its children.
+    /// Packages of Debian and its derivatives.
     Apt(&'static [&'static str]),
-    /// A crate, installed from source.
+    /// A crate, built from source; a version may follow: `name@1.2.3`.
     Cargo(&'static str),
 }
 
-/// Packages of PyPI in a folder of their own below the target folder.
+/// Packages of PyPI, in a virtual environment below the target folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// Name of the folder.
+    /// Name of the virtual environment.
     pub name: &'static str,
     /// The packages with their versions.
     pub packages: &'static [&'static str],
-    /// What can be imported once they are there.
+    /// What an installed environment can import.
     pub module: &'static str,
 }
 
-/// Brings the packages of a peer unless they are there; gives whether they are. A peer that cannot
-/// be brought is no failure: the cases that need it say that they were skipped.
+/// Installs the packages of a peer unless they are installed; returns whether they are. A missing
+/// peer is not a failure: the tests that need it report that they are skipped.
 pub(crate) fn ensure_peer(peer: Peer) -> bool {
     let folder = target().join("peers").join(peer.name);
     let python = folder.join("bin/python").to_string_lossy().into_owned();
     let import = format!("import {}", peer.module);
-    let is_there = || run_quietly(&mut command(&python, &["-c", &import]));
-    if is_there() {
+    let is_installed = || run_quietly(&mut command(&python, &["-c", &import]));
+    if is_installed() {
         return true;
     }
     let folder = folder.to_string_lossy().into_owned();
     let install = [&["-m", "pip", "install", "--quiet"], peer.packages].concat();
-    let is_brought = run_quietly(&mut command("python3", &["-m", "venv", &folder]))
+    let is_created = run_quietly(&mut command("python3", &["-m", "venv", &folder]))
         && run_quietly(&mut command(&python, &install));
-    is_brought && is_there()
+    is_created && is_installed()
 }
 
-/// Brings every tool that is not there yet.
+/// Installs every tool that is missing.
 pub(crate) fn ensure(tools: &[Tool]) -> Outcome {
     let missing = missing(tools, on_path);
     let packages: Vec<&str> = missing
@@ -64,7 +64,7 @@ pub(crate) fn ensure(tools: &[Tool]) -> Outcome {
         .collect();
     for tool in &missing {
         eprintln!(
-            "{} is not here; needed for {}",
+            "{} is not installed; it is needed for {}",
             tool.program, tool.needed_for
         );
     }
@@ -73,16 +73,17 @@ pub(crate) fn ensure(tools: &[Tool]) -> Outcome {
     }
     for tool in missing {
         if let Origin::Cargo(name) = tool.from {
-            run(&mut cargo(&["install", "--locked", name]))?;
+            // Unoptimized: these tools run for seconds, and an optimized build takes minutes.
+            run(&mut cargo(&["install", "--locked", "--debug", name]))?;
         }
     }
     Ok(())
 }
 
-fn missing(tools: &[Tool], is_there: impl Fn(&str) -> bool) -> Vec<Tool> {
+fn missing(tools: &[Tool], is_installed: impl Fn(&str) -> bool) -> Vec<Tool> {
     tools
         .iter()
-        .filter(|tool| !is_there(tool.program))
+        .filter(|tool| !is_installed(tool.program))
         .copied()
         .collect()
 }
@@ -91,7 +92,7 @@ fn apt(packages: &[&str]) -> Outcome {
     if !on_path("apt-get") {
         let list = packages.join(", ");
         return Err(Failure::Run(format!(
-            "no apt-get here: install these yourself: {list}"
+            "apt-get is not available: install these packages: {list}"
         )));
     }
     let elevate: &[&str] = if on_path("sudo") { &["sudo"] } else { &[] };
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_not_there_is_missing() {
+    fn installed_tools_are_not_missing() {
         let wrk = Tool {
             program: "wrk",
             from: Origin::Apt(&["wrk"]),

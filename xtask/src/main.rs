@@ -1,7 +1,7 @@
-//! Jobs of the repository: `cargo xtask check`, `test`, `tidy`, `bench`, `crash`, `power`, `fuzz`.
+//! Jobs of the repository: `cargo xtask check`, `test`, `tidy`, `bench` and others.
 //!
 //! Every job is plain Rust over child processes, so that it runs the same on a developer's machine
-//! and in CI. A job prints what it does and exits with 1 when it found something wrong.
+//! and in CI. A job prints what it does and exits with status 1 when it finds a fault.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -12,6 +12,7 @@
 mod bench;
 mod check;
 mod crash;
+mod dependencies;
 mod failure;
 mod fuzz;
 mod install;
@@ -29,16 +30,17 @@ use failure::{Failure, Outcome};
 const USAGE: &str = "\
 cargo xtask JOB
 
-  check                     formatting, lints with warnings denied, tidy, all tests
+  check                     everything that CI runs: formatting, tidy, dependencies, clippy, tests
   test [FILTER]             install what the tests need, then run every test
-  tidy [--bless]            the rules of the repository; --bless records new golden files
-  bench [NAME] [OPTIONS]    a benchmark by name, or the list of them
+  tidy [--bless]            check the rules of the repository; --bless records new golden files
+  dependencies              check licences, banned crates and sources of all dependencies
+  bench [NAME] [OPTIONS]    run a benchmark, or list them
   crash [--kills N] [--seed S] [--delay-ms D]
-                            kill the server at random moments and look for lost packets (500)
+                            kill the server at random moments and check for lost packets (500)
   model [--seeds N] [--seed S] [--operations N]
-                            random operations on storages against a model of them (20 of 1000)
+                            run random operations on storages and compare with a model (20 of 1000)
   power [--states N] [--seed S] [--seconds T]
-                            check the disks that a power cut may leave behind (200)
+                            check disks as a power cut may leave them (200)
   fuzz [NAME [SECONDS]]     run a fuzz target (60 s), or list them
 ";
 
@@ -59,6 +61,7 @@ fn run(arguments: &[String]) -> Outcome {
         .ok_or_else(|| Failure::Usage(USAGE.to_owned()))?;
     match job.as_str() {
         "check" => check::run_job(rest),
+        "dependencies" => dependencies::run_job(rest),
         "test" => suite::run_job(rest),
         "tidy" => tidy::run_job(rest),
         "bench" => bench::run_job(rest),
@@ -70,8 +73,6 @@ fn run(arguments: &[String]) -> Outcome {
             println!("{USAGE}");
             Ok(())
         }
-        _ => Err(Failure::Usage(format!(
-            "there is no job named {job:?}\n{USAGE}"
-        ))),
+        _ => Err(Failure::Usage(format!("unknown job {job:?}\n{USAGE}"))),
     }
 }

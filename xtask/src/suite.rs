@@ -1,22 +1,22 @@
-//! `cargo xtask test`: bring what the tests need, build the programs, run every test.
+//! `cargo xtask test`: install what the tests need, build the programs, run every test.
 
 use crate::failure::{Failure, Outcome};
 use crate::install::{self, Origin, Peer, Tool};
 use crate::process::{cargo, on_path, run, target};
 
-/// Programs that tests start and that cargo does not bring.
+/// Programs that tests start and that cargo does not install.
 const TOOLS: &[Tool] = &[Tool {
     program: "python3",
     from: Origin::Apt(&["python3", "python3-venv"]),
-    needed_for: "grading the byte-range answers of the server, and peers from PyPI",
+    needed_for: "checking byte-range responses of the server, and the Python peers",
 }];
 
-/// Programs of others whose reading of our files and answers is compared with ours.
+/// External programs that read the same files and responses; tests compare the results.
 const PEERS: &[Tool] = &[
     Tool {
         program: "babeltrace2",
         from: Origin::Apt(&["babeltrace2"]),
-        needed_for: "reading CTF traces as others do",
+        needed_for: "comparing decoded CTF traces",
     },
     Tool {
         program: "fio",
@@ -26,7 +26,7 @@ const PEERS: &[Tool] = &[
     Tool {
         program: "nginx",
         from: Origin::Apt(&["nginx-light"]),
-        needed_for: "standing in front of the server",
+        needed_for: "testing the server behind a proxy",
     },
     Tool {
         program: "unzip",
@@ -35,7 +35,7 @@ const PEERS: &[Tool] = &[
     },
 ];
 
-/// The SDK and the exporter that the recordings are tested with.
+/// The SDK and exporter that send spans in the tests of recordings.
 const OPENTELEMETRY: Peer = Peer {
     name: "opentelemetry",
     packages: &[
@@ -52,9 +52,9 @@ const TABLES: Peer = Peer {
     module: "duckdb, perfetto, pyarrow",
 };
 
-/// Brings what our answers are compared with. Where something cannot be brought, its cases say
-/// that they pass without running; in CI that is a failure.
-fn bring_peers() -> Outcome {
+/// Installs the programs that results are compared with. Tests skip a comparison whose program is
+/// missing; in CI a missing program is a failure.
+fn install_peers() -> Outcome {
     let mut missing: Vec<String> = install::ensure(PEERS)
         .err()
         .map(|failure| failure.to_string())
@@ -62,43 +62,39 @@ fn bring_peers() -> Outcome {
         .collect();
     for peer in [OPENTELEMETRY, TABLES] {
         if !install::ensure_peer(peer) {
-            missing.push(format!("no {} for Python", peer.name));
+            missing.push(format!("cannot install {} for Python", peer.name));
         }
     }
     for what in &missing {
-        println!("{what}: its cases pass without running");
+        println!("{what}: the tests that need it are skipped and counted as passed");
     }
     if missing.is_empty() || std::env::var_os("CI").is_none() {
         return Ok(());
     }
-    Err(Failure::Run("in CI every peer must be there".to_owned()))
+    Err(Failure::Run(
+        "in CI every program that results are compared with is required".to_owned(),
+    ))
 }
 
-/// Runs everything, or with a filter only the tests whose name contains it.
+/// Runs every test, or with a filter only the tests whose name contains it.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     install::ensure(TOOLS)?;
-    bring_peers()?;
-    // The runner shows nothing of cases that pass; those that skip themselves say it here as well.
+    install_peers()?;
+    // The runner hides the output of passing tests, and so the notes of skipped ones.
     if harness::corpora().is_none() {
-        println!("cases on real traces pass without running");
+        println!("../shared/corpora does not exist: tests on real traces are skipped");
     }
-    // The end-to-end tests start the real programs: built once here, not by every test process.
-    run(&mut cargo(&[
-        "build",
-        "--package",
-        "server",
-        "--package",
-        "client",
-        "--bins",
-    ]))?;
-    // Documentation tests come first: the last lines of this job are those of the main run.
+    // Programs and tests are built by one command, so that cargo selects the features of their
+    // dependencies once: built apart, many crates compile twice.
+    run(&mut cargo(&["build", "--workspace", "--bins", "--tests"]))?;
+    // Documentation tests run first: the last lines of this job are the summary of the main run.
     if arguments.is_empty() {
         run(&mut cargo(&["test", "--workspace", "--doc", "--quiet"]))?;
     }
     let mut tests = if on_path("cargo-nextest") {
-        cargo(&["nextest", "run", "--workspace"])
+        cargo(&["nextest", "run", "--workspace", "--bins", "--tests"])
     } else {
-        cargo(&["test", "--workspace", "--lib", "--bins", "--tests"])
+        cargo(&["test", "--workspace", "--bins", "--tests"])
     };
     run(tests
         .args(arguments)
