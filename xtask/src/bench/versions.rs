@@ -13,7 +13,7 @@ use super::{ctf, index};
 use crate::failure::{Failure, Outcome};
 use crate::install;
 use crate::options::Options;
-use crate::process::{command, fresh_folder, measure, release_client, release_server};
+use crate::process::{command, dist_client, dist_server, fresh_folder, measure};
 use harness::{Body, Pace, Server, Settings};
 
 /// How much worse than the older programs the newer ones may be.
@@ -34,8 +34,8 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     let versions = [
         Version {
             name: "after",
-            server: release_server()?,
-            client: release_client()?,
+            server: dist_server()?,
+            client: dist_client()?,
         },
         Version {
             name: "before",
