@@ -4,6 +4,6 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    // Whether it is taken is all there is to see; what must not happen is a panic or much memory.
+    // An archive is accepted or refused; it must not cause a panic or use much memory.
     let _ = storage_core::check_archive(input);
 });

@@ -1,4 +1,5 @@
-//! Trace metadata, in any of its three forms: refused with a place, or a trace class that compiles.
+//! Trace metadata in its three forms: either refused with a position, or a trace class that
+//! compiles.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! CTF packets: the input is the data of one stream, the trace class has every shape of field. The
-//! element face and the event face must agree on how far the data goes and what is wrong with it.
+//! CTF packets: the input is the data of one stream, and the trace class has every shape of field.
+//! The element reader and the event reader must agree on how far the data is valid and what is
+//! wrong with it.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -64,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
             match events.next_event() {
                 Ok(Some(event)) => {
                     read += 1;
-                    // What is decoded late must be as safe to look at.
+                    // Fields that are decoded lazily must be as safe to read.
                     event.all_fields().for_each(drop);
                 }
                 Ok(None) => break,

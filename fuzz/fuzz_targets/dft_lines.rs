@@ -1,5 +1,5 @@
-//! Lines of DFTracer traces, for two projections. What is an event must not depend on the fields
-//! that are asked for, and neither that nor what it says on the lines around.
+//! Lines of DFTracer traces, with two projections. Whether a line is an event must not depend on
+//! the requested fields, and neither this nor its content on the lines around it.
 #![no_main]
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use trace_kinds::{Decoded, Event};
 
 const FIELDS: &[&str] = &["name", "ts", "dur", "pid", "fhash", "fname", "a.b", "level"];
 
-/// Takes a checksum of all it is shown.
+/// Computes a checksum of all values that it receives.
 struct Look<'t>(&'t FieldTable, DefaultHasher);
 
 impl DftVisitor for Look<'_> {
@@ -33,7 +33,7 @@ impl DftVisitor for Look<'_> {
     }
 }
 
-/// What the pieces of a packet hold, and a checksum of what they say.
+/// The number of events in the pieces of a packet, and a checksum of their content.
 fn walk<'p>(fields: &[&str], pieces: impl Iterator<Item = &'p [u8]>) -> (Decoded, u64) {
     let mut table = FieldTable::new();
     for field in fields {

@@ -1,5 +1,6 @@
-//! Skimming DFTracer lines for a filter: it must leave no line out that passes when all of the text
-//! is read, and find each once. The first line tells the filter, the second begins the text.
+//! The prefilter scan of DFTracer lines must not skip a line that passes when the complete text is
+//! parsed, and must return each line once. The first line of the input is the filter, the rest is
+//! the text.
 #![no_main]
 
 use std::ops::{ControlFlow, Range};
@@ -16,7 +17,7 @@ const UNITS: [TimeUnit; 4] = [
     TimeUnit::Second,
 ];
 
-/// Keeps the lines whose events pass.
+/// Collects the lines whose events pass.
 struct Passing<'p> {
     program: &'p Program,
     text: &'p [u8],
@@ -34,8 +35,8 @@ impl DftVisitor for Passing<'_> {
     fn metadata(&mut self, _: Metadata) {}
 }
 
-/// The query that bytes stand for. Most bytes are no query, so there are short forms of those that
-/// are skimmed for.
+/// The query for these bytes. Most bytes are not a query, so there are short forms of queries that
+/// the prefilter supports.
 fn query(door: u8, text: &str) -> String {
     let number = |at: usize| text.as_bytes().get(at).copied().unwrap_or_default();
     let word: String = text

@@ -1,4 +1,4 @@
-//! Storage, agent and local files: the input is the body, the envelope around it is made to fit.
+//! Storage, agent and local files: the input is the body, to which a matching envelope is added.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

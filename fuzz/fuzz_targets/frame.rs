@@ -1,5 +1,5 @@
-//! Headers of data files, frames and blocks of rings. The input's own checksums are repaired first:
-//! a checksum would otherwise keep every mutation from what lies behind it.
+//! Headers of data files, frames and blocks of rings. The checksums in the input are corrected
+//! first: otherwise a checksum would hide every mutation from the code that follows.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
         header[end..].copy_from_slice(&sum.to_le_bytes());
     }
     if let Ok(header) = FrameHeader::decode(&bytes, place) {
-        // What was read is what would be written.
+        // Encoding the decoded header must give the same bytes.
         assert_eq!(
             FrameHeader::decode(&header.encode(place), place).as_ref(),
             Ok(&header)

@@ -1,5 +1,5 @@
-//! Gzip files that are scanned, and every piece of them inflated on its own; then the bytes as a
-//! piece of an index that lies.
+//! Gzip files are scanned and every piece is inflated separately; then the bytes are used as a
+//! piece of an invalid index.
 #![no_main]
 
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! Footers and blocks of index parts. The input is a footer; header, trailer and checksums around
-//! it are made to fit.
+//! Footers and blocks of index parts. The input is a footer; a matching header, trailer and
+//! checksums are added.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use storage_format::index_part::{
     ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, TimeBases, Trailer,
 };
 
-/// Bytes of blocks that lie before the footer.
+/// Bytes of blocks that precede the footer.
 const BLOCK_BYTES: u64 = 1 << 16;
 
 fuzz_target!(|input: &[u8]| {

@@ -1,5 +1,5 @@
-//! Sidecars: the first byte says whether the rest is a whole file, or the body of a part, which
-//! checksums guard in a file.
+//! Sidecars: the first byte selects whether the rest is a complete file, or the body of a part that
+//! checksums protect in a file.
 #![no_main]
 
 use chunk_index::{BlockKind, Columns, Provenance, Sidecar, fuzzing};

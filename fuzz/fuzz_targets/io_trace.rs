@@ -1,4 +1,4 @@
-//! Traces of a server's own I/O: walking, printing, decoding as events, and as accesses.
+//! I/O traces of a server: parsing, printing, decoding as events, and as accesses.
 #![no_main]
 
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use trace_kinds::io_trace::{
     IoTraceDecoder, Item, PREAMBLE_BYTES, each_item, packet_bytes, put_io_trace_line,
 };
 
-/// The first packet of every trace begins so, up to its lengths.
+/// The first packet of every trace starts with these bytes, up to its lengths.
 fn with_our_uuid(input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     let preamble = trace_kinds::io_trace::preamble();

@@ -1,4 +1,4 @@
-//! OTLP requests in JSON: what is taken is a sound request in protobuf.
+//! OTLP requests in JSON: an accepted request is a valid request in protobuf.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ fuzz_target!(|input: &[u8]| {
     let Ok(request) = to_protobuf(input) else {
         return;
     };
-    // Values may nest deeper in JSON than a reader of ours goes; nothing else may be wrong.
+    // JSON values may be nested deeper than the reader allows; nothing else may be wrong.
     if let Err(error) = check(&request) {
         assert!(error.to_string().contains("nest deeper"), "{error}");
     }

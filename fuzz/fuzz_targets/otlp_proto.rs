@@ -1,4 +1,4 @@
-//! OTLP requests in protobuf: checking, decoding as events, putting together again.
+//! OTLP requests in protobuf: validation, decoding as events, reassembly.
 #![no_main]
 
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ fuzz_target!(|input: &[u8]| {
         ControlFlow::Continue(())
     });
     let checked = check(input);
-    // What is taken can be decoded, and no reader sees other spans than another.
+    // An accepted request can be decoded, and all readers see the same spans.
     if let Ok(parts) = &checked {
         let spans: u64 = parts.iter().map(|part| part.spans).sum();
         assert_eq!(decoded.as_ref().map(|d| d.events), Ok(spans));

@@ -1,4 +1,5 @@
-//! Query text: what reads must write out and read back, and compile.
+//! Query text: a query that parses must be the same after printing and parsing it again, and
+//! compile.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

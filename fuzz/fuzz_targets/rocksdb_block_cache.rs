@@ -1,4 +1,4 @@
-//! Block cache traces of RocksDB: walking, printing, decoding as events, and every analysis.
+//! RocksDB block cache traces: parsing, printing, decoding as events, and every analysis.
 #![no_main]
 
 use std::ops::ControlFlow;
@@ -44,8 +44,9 @@ fn questions() -> CacheQuestions {
     }
 }
 
-/// Seconds of a trace whose timelines are always written. Up to 200,000 steps are, and megabytes of
-/// text for an input of a few bytes: of such only one in some is looked at, by its length.
+/// The length in seconds of traces whose timelines are always written. Up to 200,000 steps are
+/// written, which is megabytes of text for an input of a few bytes: of longer traces only some are
+/// written, selected by their length.
 const SHORT_SECONDS: u64 = 2_000;
 const LONG_ONE_IN: usize = 61;
 
@@ -66,7 +67,7 @@ fuzz_target!(|input: &[u8]| {
     let report = analysis.report();
     assert_eq!(report.accesses, records);
     let _text = report.to_text();
-    // Wild times make timelines that are refused; anything else is written.
+    // Extreme times give timelines that are refused; all others are written.
     let is_short = latest.saturating_sub(earliest) / 1_000_000 <= SHORT_SECONDS;
     if is_short || input.len().is_multiple_of(LONG_ONE_IN) {
         let _files = analysis.files();

@@ -1,4 +1,4 @@
-//! IO traces of RocksDB: walking, printing, cutting, joining, decoding as events.
+//! RocksDB IO traces: parsing, printing, splitting, joining, decoding as events.
 #![no_main]
 
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     let packets: Vec<_> = std::iter::from_fn(|| cutter.flush()).collect();
-    // A file without continuation headers of its own is found again in its packets.
+    // A file without continuation headers is restored exactly from its packets.
     if packets.first().is_some_and(|first| first.offset == 38) {
         if let Ok(file) = join(packets.iter().map(|packet| &packet.bytes[..])) {
             assert!(file.len() <= input.len());

@@ -1,5 +1,5 @@
-//! What sidecars keep beside their index: the first byte says which attachment the rest is. What is
-//! read must be written and read again as it is.
+//! Attachments in sidecars: the first byte selects the type of attachment. A decoded attachment
+//! must be the same after encoding and decoding it again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
