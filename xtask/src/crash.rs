@@ -1,4 +1,4 @@
-//! `cargo xtask crash`: the long form of the crash cases of the suite.
+//! `cargo xtask crash`: the long form of the crash tests.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use crate::failure::Outcome;
 use crate::options::Options;
 use crate::process::{dist_server, fresh_folder};
 
-/// What the foundation promises to survive.
+/// The number of kills that a release must survive.
 const KILLS_DEFAULT: u32 = 500;
 
 /// The longest work between two kills, in milliseconds.
 const DELAY_MS_DEFAULT: u64 = 500;
 
-/// Builds the server, kills it many times, and says what was found.
+/// Builds the server, kills it many times, and prints the result.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments)?;
     let kills = options.get("kills", KILLS_DEFAULT)?;

@@ -1,33 +1,33 @@
-//! Why a job ended badly.
+//! Why a job failed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What every job returns.
+/// The result of every job.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a job ended badly: said once, by `main`.
+/// Why a job failed; printed once, by `main`.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     Usage(String),
     /// A program could not be started or waited for.
     Start {
         program: String,
         source: std::io::Error,
     },
-    /// A program ended with a status other than 0.
+    /// A program exited with a status other than 0.
     Exit { command: String, status: String },
     /// A file could not be read or written.
     File {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// A program printed what this job cannot read.
+    /// A program printed something unexpected.
     Answer { command: String, why: String },
-    /// A job looked for faults and found some; they are printed already.
+    /// A job found faults, which are already printed.
     Found { what: &'static str, count: usize },
-    /// A run against the real server went wrong.
+    /// A run against the real server failed.
     Run(String),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A failure at `path`, of an error of the system.
+/// Converts I/O errors at `path`.
 pub(crate) fn file_failed(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
     move |source| Failure::File {
         path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: run one fuzz target of the `fuzz/` package for a while.
+//! `cargo xtask fuzz`: runs one fuzz target of the `fuzz/` package for a while.
 
 use crate::failure::{Failure, Outcome};
 use crate::install::{self, Origin, Tool};
@@ -35,8 +35,8 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
             .map_err(|_| Failure::Usage(format!("{text:?} is not a number of seconds")))?,
     };
     install::ensure(&[CARGO_FUZZ])?;
-    // libFuzzer's instrumentation needs compiler flags that only nightly takes; the proxy named
-    // `cargo` of rustup is asked by its name, as the cargo that runs this program is no proxy.
+    // libFuzzer's instrumentation needs compiler flags of nightly. The cargo that runs this program
+    // is not rustup's proxy, so the proxy is called by name.
     let limits = [
         format!("-max_total_time={seconds}"),
         format!("-rss_limit_mb={RSS_LIMIT_MIB}"),
@@ -52,7 +52,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     run(&mut fuzz)
 }
 
-/// The names of the files of `fuzz/fuzz_targets`, in order.
+/// The names of the files in `fuzz/fuzz_targets`, sorted.
 fn targets() -> Outcome<Vec<String>> {
     let path = root().join("fuzz/fuzz_targets");
     let failure = |source| Failure::File {

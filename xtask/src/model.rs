@@ -1,4 +1,4 @@
-//! `cargo xtask model`: the long form of the model cases of the suite.
+//! `cargo xtask model`: the long form of the model tests.
 
 use harness::{ModelPlan, Settings, run_model};
 
@@ -6,11 +6,11 @@ use crate::failure::Outcome;
 use crate::options::Options;
 use crate::process::{dist_server, fresh_folder};
 
-/// Sequences, one a seed, and operations of each.
+/// The number of sequences, one per seed, and the operations in each.
 const SEEDS_DEFAULT: u64 = 20;
 const OPERATIONS_DEFAULT: u64 = 1000;
 
-/// Builds the server and holds random sequences of operations against the model.
+/// Builds the server and compares random sequences of operations with the model.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments)?;
     let seeds: u64 = options.get("seeds", SEEDS_DEFAULT)?;

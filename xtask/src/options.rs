@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use crate::failure::{Failure, Outcome};
 
-/// Options as given; a job asks for those it knows.
+/// The given options; a job reads those it knows.
 #[derive(Debug, Default)]
 pub(crate) struct Options(BTreeMap<String, String>);
 
 impl Options {
-    /// Takes `--key value` pairs and nothing else.
+    /// Parses `--key value` pairs and nothing else.
     pub(crate) fn parse(arguments: &[String]) -> Outcome<Self> {
         let mut options = BTreeMap::new();
         let mut words = arguments.iter();
@@ -27,7 +27,7 @@ impl Options {
         Ok(Self(options))
     }
 
-    /// The value of an option, or the default where it was not given.
+    /// The value of an option, or the default if it is not given.
     pub(crate) fn get<T>(&self, key: &str, default: T) -> Outcome<T>
     where
         T: FromStr<Err: Display>,
@@ -39,7 +39,7 @@ impl Options {
             .map_err(|error| Failure::Usage(format!("--{key} {text:?}: {error}")))
     }
 
-    /// How often each side is run: an odd number gives a median that was measured.
+    /// The number of runs of each side: with an odd number the median is a measured value.
     pub(crate) fn runs(&self) -> Outcome<usize> {
         Ok(self.get("runs", 5)?.max(1))
     }

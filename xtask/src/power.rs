@@ -1,7 +1,7 @@
-//! `cargo xtask power`: what a power cut may leave of the disk, checked image by image.
+//! `cargo xtask power`: checks the disk images that a power cut may leave.
 //!
-//! The recording disk and the maker of images are tools beside the repository (`../shared/tools`);
-//! both call this program back for what is to be recorded and what is to be found.
+//! The tools in `../shared/tools` record the disk and build the images; both call this program for
+//! the recorded run and for the check.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const TOOLS: &[Tool] = &[Tool {
     needed_for: "a disk that logs every block write",
 }];
 
-/// The whole image is in memory while it is built.
+/// The entire image is in memory while it is built.
 const DISK_MIB: u64 = 256;
 
 /// `--states 200 --seconds 3 --seed 1`, or one of the two words that the tools call back with.

@@ -1,4 +1,4 @@
-//! Child processes: run one, read what it printed, and know the CPU time and memory it took.
+//! Child processes: run one, read its output, and measure its CPU time and memory.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Outcome};
 
-/// The top folder of the repository.
+/// The root folder of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -16,7 +16,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root().join(folder),
@@ -48,7 +48,7 @@ fn dist_program(package: &str, name: &str) -> Outcome<PathBuf> {
     Ok(target().join("dist").join(name))
 }
 
-/// Makes an empty folder for a job below cargo's target folder.
+/// Creates an empty folder for a job below cargo's target folder.
 pub(crate) fn fresh_folder(name: &str) -> Outcome<PathBuf> {
     let folder = target().join(name);
     let failure = |source| Failure::File {
@@ -69,7 +69,7 @@ pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// `cargo` with these arguments, the same cargo that runs this program.
+/// `cargo` with these arguments: the same cargo that runs this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(
         &std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()),
@@ -90,13 +90,13 @@ pub(crate) fn line(command: &Command) -> String {
     text
 }
 
-/// Whether the command can be run and exits with 0; what it says is dropped.
+/// Whether the command runs and exits with 0; its output is discarded.
 pub(crate) fn run_quietly(command: &mut Command) -> bool {
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Says the command, runs it with this terminal, and fails unless it exits with 0.
+/// Prints the command, runs it in this terminal, and fails unless it exits with 0.
 pub(crate) fn run(command: &mut Command) -> Outcome {
     let line = line(command);
     eprintln!("$ {line}");
@@ -113,7 +113,7 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     })
 }
 
-/// What the command wrote to its standard output; its standard error goes to this terminal.
+/// The standard output of the command; its standard error goes to this terminal.
 pub(crate) fn output(command: &mut Command) -> Outcome<String> {
     let line = line(command);
     let output = command
@@ -141,23 +141,24 @@ pub(crate) fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// What one run of a child took.
+/// Resources used by one run of a child.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     /// Wall time.
     pub wall: Duration,
     /// User and system time of the child and of all that it waited for; resolution 10 ms.
     pub cpu: Duration,
-    /// Largest resident memory of the child itself, in bytes; 0 when it ended too fast to see.
+    /// The peak resident memory of the child itself, in bytes; 0 if it exited too fast to be
+    /// sampled.
     pub peak_rss: u64,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub stdout: String,
 }
 
-/// Runs a command to its end and measures it. Fails unless it exits with 0.
+/// Runs a command to completion and measures it. Fails unless it exits with 0.
 ///
-/// CPU time is the growth of this process's account of waited-for children, so no other child may
-/// end meanwhile: measured runs come one after another.
+/// CPU time is the growth of this process's total for waited-for children, so no other child may
+/// exit meanwhile: measured runs are sequential.
 pub(crate) fn measure(command: &mut Command) -> Outcome<Usage> {
     let line = line(command);
     let start_failure = |source| Failure::Start {
@@ -180,7 +181,7 @@ pub(crate) fn measure(command: &mut Command) -> Outcome<Usage> {
     });
     let mut peak_rss = 0;
     let status = loop {
-        // The peak only grows, so the last look before the end misses at most one interval of it.
+        // The peak only grows, so the last sample before the exit misses at most one interval.
         peak_rss = peak_rss.max(peak_rss_of(child.id()));
         match child.try_wait().map_err(start_failure)? {
             Some(status) => break status,
@@ -207,7 +208,7 @@ pub(crate) fn measure(command: &mut Command) -> Outcome<Usage> {
     })
 }
 
-/// User and system time of a process that runs, with the children it waited for.
+/// User and system time of a running process, including the children it waited for.
 pub(crate) fn cpu_of(pid: u32) -> Outcome<Duration> {
     let times = stat_times(&format!("/proc/{pid}/stat"))?;
     Ok(ticks(times.iter().sum()))
@@ -218,8 +219,8 @@ fn waited_children_cpu() -> Outcome<Duration> {
     Ok(ticks(times[2] + times[3]))
 }
 
-/// The four times of a `stat` file of the proc file system (`man 5 proc`): user, system, and both
-/// of the children that were waited for, in ticks.
+/// The four times in a `stat` file of the proc file system (`man 5 proc`), in ticks: user, system,
+/// and both of the children that were waited for.
 fn stat_times(path: &str) -> Outcome<[u64; 4]> {
     let path = PathBuf::from(path);
     let text = std::fs::read_to_string(&path).map_err(|source| Failure::File {
@@ -233,7 +234,7 @@ fn stat_times(path: &str) -> Outcome<[u64; 4]> {
 }
 
 fn parse_stat_times(text: &str) -> Option<[u64; 4]> {
-    // The second field, the program's name in parentheses, may itself hold spaces and parentheses.
+    // The second field, the program's name in parentheses, may contain spaces and parentheses.
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest
         .split_ascii_whitespace()
@@ -247,12 +248,12 @@ fn parse_stat_times(text: &str) -> Option<[u64; 4]> {
     ])
 }
 
-/// Linux gives these times in hundredths of a second on every platform Rust supports.
+/// Linux reports these times in hundredths of a second on every platform that Rust supports.
 fn ticks(count: u64) -> Duration {
     Duration::from_millis(count.saturating_mul(10))
 }
 
-/// The largest resident memory a process had so far, in bytes; 0 when it is gone.
+/// The peak resident memory of a process so far, in bytes; 0 if it no longer exists.
 pub(crate) fn peak_rss_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = status

@@ -1,7 +1,7 @@
-//! Decoding a real LTTng-UST trace, against Babeltrace 2 on the same trace.
+//! Decoding a real LTTng-UST trace, against Babeltrace 2.
 //!
-//! The reader to beat is yactfr, which no package manager installs. It took 0.55 of the CPU time of
-//! Debian's `babeltrace2 -o dummy` on such a trace, so that is what our figures are compared with.
+//! The reader to beat is yactfr, which no package manager provides. It took 0.55 of the CPU time of
+//! Debian's `babeltrace2 -o dummy` on such a trace, so this is what the figures are compared with.
 
 use std::path::{Path, PathBuf};
 
@@ -34,10 +34,10 @@ const TEXT_RATIO_MIN: f64 = 8.0;
 const PEAK_MIB_MAX: f64 = 32.0;
 const LAST_MILLISECOND_MAX: f64 = 50.0;
 
-/// The name of our side where two programs are compared.
+/// Tracehold's name in comparisons of two programs.
 const OURS: &str = "tracehold decode";
 
-/// `--trace FOLDER` takes a recorded trace, `--text no` leaves out the text of both.
+/// `--trace FOLDER` uses a recorded trace, `--text no` skips the comparison of text output.
 pub(super) fn run_bench(options: &Options) -> Outcome {
     install::ensure(TOOLS)?;
     let default = target().join("bench/ctf-trace");
@@ -64,13 +64,13 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// The folder of the trace in `trace`, recorded unless it was before.
+/// The folder of the trace in `trace`, which is recorded if it does not exist.
 pub(super) fn recorded(trace: &Path) -> Outcome<PathBuf> {
     record(trace)?;
     trace_folder(trace).ok_or_else(|| no_trace(trace))
 }
 
-/// Records 4.8 million events of 350 MB, unless it was done before.
+/// Records 4.8 million events in 350 MB, unless the trace exists.
 fn record(trace: &Path) -> Outcome {
     if trace_folder(trace).is_some() {
         return Ok(());
@@ -109,14 +109,14 @@ fn trace_folder(folder: &Path) -> Option<PathBuf> {
         .find_map(|path| trace_folder(path))
 }
 
-/// Our decoder, on mapped files as the contender's, or on files read in pieces.
+/// The decoder, on mapped files as in yactfr, or on files read in pieces.
 fn ours(folder: &Path, mode: &str, threads: &str, input: &str) -> std::process::Command {
     let program = target().join("dist/examples/speed").display().to_string();
     let folder = folder.display().to_string();
     command(&program, &[&folder, mode, threads, input])
 }
 
-/// Bytes of memory at most beside the input, which is read in pieces for that.
+/// The memory limit in addition to the input, which is therefore read in pieces.
 fn peak_beside_input(folder: &Path) -> Outcome<u64> {
     let mut peak = 0;
     for mode in ["elements", "events", "time"] {
@@ -208,7 +208,7 @@ fn text(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcom
     let highest = &peak;
     let side = |name: &'static str, script: String| Side {
         name,
-        // The text is longer than the trace: nobody may have to keep it.
+        // The text is longer than the trace, so it is not stored.
         run: Box::new(move || {
             let mut shell = command("sh", &["-c", &script]);
             let usage = measure(shell.env("TZ", "UTC"))?;
@@ -247,7 +247,7 @@ fn decode_text(folder: &Path) -> String {
     )
 }
 
-/// The events of the last millisecond, by the time that somebody waits for them.
+/// The events of the last millisecond, by wall time, since a user waits for them.
 fn last_millisecond(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Outcome {
     let end = measure(&mut ours(folder, "end", "1", "read"))?.stdout;
     let end: i64 = end.trim().parse().map_err(|_| no_trace(folder))?;

@@ -1,15 +1,15 @@
 //! Indexing and querying DFTracer files against zcat, DFTracer's own tools and DuckDB.
 //!
-//! The files are written by `../shared/tools/gen_pfw.py` and kept. `dftracer-utils` and `duckdb`
-//! are installed from PyPI into an environment of their own; without them the comparisons with them
-//! are left out.
+//! The files are written by `../shared/tools/gen_pfw.py` and reused. `dftracer-utils` and `duckdb`
+//! are installed from PyPI into a virtual environment; if that fails, their comparisons are
+//! skipped.
 //!
-//! What a time contains: ours and DFTracer's are whole programs, from their start to their end,
-//! with opening all files and sidecars. "DuckDB, query alone" is the first query of a process that
-//! has started, loaded DuckDB and connected, so it opens the Parquet file or the gzip files and no
-//! more; that is what ours is judged against. "DuckDB, program" is the same with the start of
-//! Python and DuckDB. "start" is our program with nothing to do. All files are in memory: each
-//! side runs once before it counts.
+//! What a time contains: Tracehold and DFTracer's tools are measured as complete programs, from
+//! start to exit, including opening all files and sidecars. "DuckDB, query alone" is the first
+//! query of a process that has started, loaded DuckDB and connected, so it only opens the Parquet
+//! file or the gzip files; Tracehold is compared with this figure. "DuckDB, program" includes the
+//! start of Python and DuckDB. "start" is Tracehold with nothing to do. All files are in memory:
+//! each program runs once before it is measured.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,18 +26,18 @@ const OURS: &str = "tracehold query";
 const OURS_COLUMNS: &str = "tracehold query, columns";
 const PARQUET: &str = "DuckDB on Parquet, query alone";
 const GZIP: &str = "DuckDB on gzip, query alone";
-/// How many times sooner two cores are to index than one: less what a file too many costs.
+/// How many times faster two cores must index than one, allowing for an uneven number of files.
 const SPEED_UP: f64 = 1.6;
 
-/// A question, in the languages of all three.
+/// A query, in the languages of all three programs.
 struct Question {
     name: &'static str,
     ours: &'static [&'static str],
-    /// For `dftracer_view --query`; empty where it has no such question.
+    /// For `dftracer_view --query`; empty if it has no such query.
     view: &'static str,
-    /// Behind `SELECT`, with the table as `t`.
+    /// Follows `SELECT`; the table is `t`.
     duckdb: &'static str,
-    /// At most this part of the time of `dftracer_view`, and of DuckDB's query on Parquet.
+    /// At most this fraction of the time of `dftracer_view`, and of DuckDB's query on Parquet.
     view_part: f64,
     duckdb_part: f64,
 }
@@ -96,7 +96,7 @@ const QUESTIONS: &[Question] = &[
     },
 ];
 
-/// Seconds that a group by name may take.
+/// Time limit for grouping by name, in seconds.
 const GROUP_SECONDS: f64 = 0.1;
 const PEAK_MIB: f64 = 256.0;
 
@@ -151,7 +151,7 @@ fn make_folder(path: &Path) -> Outcome {
 
 struct Bench {
     files: Vec<PathBuf>,
-    /// The same files (hard links), which are indexed with columns.
+    /// The same files (hard links), indexed with columns.
     with_columns: Vec<PathBuf>,
     /// The environment with DFTracer's tools and DuckDB.
     tools: Option<PathBuf>,
@@ -163,7 +163,8 @@ impl Bench {
         let folder = target().join("bench/index");
         let files = files(options)?;
         let data = files[0].parent().unwrap_or(&folder).to_owned();
-        // Beside the data: DFTracer's tools take every file below the folder that they are given.
+        // Not in the data folder: DFTracer's tools read every file below the folder that they are
+        // given.
         let linked = data.with_file_name("columns");
         make_folder(&linked)?;
         let tools = folder.join("tools");
@@ -197,7 +198,7 @@ impl Bench {
         program.exists().then(|| Command::new(program))
     }
 
-    /// The compressed files as a table of DuckDB.
+    /// The compressed files as a DuckDB table.
     fn json(&self) -> String {
         let files: Vec<String> = self
             .files
@@ -214,7 +215,7 @@ impl Bench {
         )
     }
 
-    /// Seconds that a statement of DuckDB takes.
+    /// The duration of a DuckDB statement, in seconds.
     fn duckdb(&self, statement: &str) -> Outcome<f64> {
         let answer = output(&mut self.duckdb_program(statement)?)?;
         answer.trim().parse().map_err(|_| Failure::Answer {
@@ -223,7 +224,7 @@ impl Bench {
         })
     }
 
-    /// A program that runs one statement of DuckDB and prints the seconds that it takes.
+    /// A program that runs one DuckDB statement and prints its duration in seconds.
     fn duckdb_program(&self, statement: &str) -> Outcome<Command> {
         let program = "import duckdb, sys, time\nc = duckdb.connect()\n\
                        c.execute('SET enable_progress_bar = false')\nb = time.perf_counter()\n\
@@ -288,7 +289,7 @@ impl Bench {
         Ok(verdicts)
     }
 
-    /// How much sooner two cores index than one does.
+    /// How much faster two cores index than one.
     fn scaling(&self, runs: usize, two_cores: f64) -> Outcome<Option<Verdict>> {
         if !on_path("taskset") || std::thread::available_parallelism().map_or(1, usize::from) != 2 {
             return Ok(None);
@@ -309,7 +310,7 @@ impl Bench {
         )))
     }
 
-    /// Times of one question on every side.
+    /// Times of one query with every program.
     fn ask(&self, question: &Question, runs: usize) -> Outcome<Vec<Verdict>> {
         let ours = |files| {
             move || {
@@ -429,7 +430,7 @@ fn beside(file: &Path, kind: &str) -> PathBuf {
     PathBuf::from(format!("{}.{kind}", file.display()))
 }
 
-/// Bytes of files, those that are not there left out.
+/// The total size of the files that exist.
 fn bytes(files: impl Iterator<Item = PathBuf>) -> f64 {
     let len = |file: PathBuf| std::fs::metadata(file).map_or(0, |data| data.len());
     files.map(len).sum::<u64>() as f64
@@ -447,7 +448,7 @@ fn quoted(files: &[PathBuf]) -> String {
         .join(" ")
 }
 
-/// The environment with the tools, installed when it is not there; `None` where that fails.
+/// The environment with the tools, installed if missing; `None` if the installation fails.
 fn install(folder: &Path) -> Option<PathBuf> {
     let python = folder.join("bin/python3");
     if !python.exists() {

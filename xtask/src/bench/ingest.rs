@@ -1,4 +1,4 @@
-//! Durable pushes against the same server that discards bodies, and against the disk itself.
+//! Durable pushes, against the same server discarding bodies, and against the disk itself.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -23,15 +23,15 @@ const FIO: Tool = Tool {
 /// A packet of the main comparison.
 const PACKET_BYTES: usize = 64 << 10;
 
-/// Packets of a request that carries many: 1 MiB; `tracehold push` sends up to 8 MiB. Shown beside
-/// single packets, and no substitute for them.
+/// Packets in a request with many: 1 MiB; `tracehold push` sends up to 8 MiB. Shown in addition to
+/// single packets, not instead of them.
 const LARGE_COUNT: usize = 16;
 
-/// How many times as many streams a crowd has: each still waits for every acknowledgement, but the
-/// disk is not idle while one of them does.
+/// The factor by which a crowd has more streams: each stream still waits for every acknowledgement,
+/// but the disk is not idle while one of them does.
 const CROWD: usize = 8;
 
-/// A small packet, and as many of them as go into one request.
+/// A small packet, and the number of small packets in one request.
 const SMALL_BYTES: usize = 1 << 10;
 const SMALL_COUNT: usize = 256;
 
@@ -114,7 +114,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// 64 KiB packets: throughput of all three, then acks at half of ours.
+/// 64 KiB packets: throughput of all three, then latency at half of traceholdd's throughput.
 fn large(
     durable: &Party,
     discard: &Party,
@@ -175,7 +175,8 @@ fn large(
     ])
 }
 
-/// 1 KiB packets in batches. The target is the easier of two: a rate, or half of discarding.
+/// 1 KiB packets in batches. The target is the easier of two: a rate, or half the rate of
+/// discarding.
 fn small(durable: &Party, discard: &Party, runs: usize) -> Outcome<Vec<Verdict>> {
     let body = Body::Many(SMALL_BYTES, SMALL_COUNT);
     let run = |party: &Party| Ok(party.load(body, Pace::Full)?.packets_per_second());
@@ -222,14 +223,14 @@ impl Party {
         }
     }
 
-    /// The same server under the load of `streams` streams.
+    /// The same server under a load with `streams` streams.
     fn with(&self, streams: usize) -> Self {
         let mut party = self.clone();
         party.options.streams = streams;
         party
     }
 
-    /// One load into a new storage, which is deleted behind it.
+    /// One load into a new storage, which is then deleted.
     pub(super) fn load(&self, body: Body, pace: Pace) -> Outcome<LoadReport> {
         let mut api = self.server.api();
         let storage = api.create_storage("bench");
@@ -260,7 +261,7 @@ impl Party {
     }
 }
 
-/// MiB/s of one sequential writer: 256 KiB at a time past the page cache, fdatasync every 8 MiB.
+/// MiB/s of one sequential writer: 256 KiB at a time with direct I/O, fdatasync every 8 MiB.
 fn fio(folder: &Path, duration: Duration) -> Outcome<f64> {
     let seconds = duration.as_secs().max(1).to_string();
     let file = folder.join("fio.data").display().to_string();

@@ -1,5 +1,5 @@
-//! What tracing our own I/O costs: one load on one server, which is traced in one segment of each
-//! run and not in the other.
+//! The cost of tracing the server's I/O: one load on one server, which is traced in one segment of
+//! each run and not in the other.
 
 use std::thread::{Scope, ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ const PACKET_BYTES: usize = 64 << 10;
 const INGEST_COST_MAX: f64 = 0.02;
 const RANGE_COST_MAX: f64 = 0.03;
 
-/// From the begin of a load, and of a trace, until figures are taken.
+/// The delay between the start of a load, or of a trace, and the measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// `--runs 15 --seconds 2 --streams 16 --connections 16`: a run is one load with a segment of so
+/// `--runs 15 --seconds 2 --streams 16 --connections 16`: a run is one load with a segment of this
 /// many seconds of each kind.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let seconds: u32 = options.get("seconds", 2)?;
@@ -41,7 +41,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         url: format!("{}/storage/{storage}/{file}", server.url()),
         pid: server.pid(),
     };
-    // Two segments, a warm-up before each, and what starting and ending a trace takes.
+    // Two segments, a warm-up before each, and the time to start and stop a trace.
     let lasts = 2 * seconds + 4;
     let reads = RangeLoad::single(&folder, length, lasts, options.get("connections", 16)?)?;
     let streams = options.get("streams", 16)?;
@@ -87,7 +87,7 @@ struct Comparison<'s> {
     segment: Duration,
 }
 
-/// What a segment came to: operations a second, and CPU µs of the server for each, the latter from
+/// The result of a segment: operations per second, and CPU µs of the server per operation, from
 /// before a trace is started until it is finalized and deleted.
 struct Segment {
     rate: f64,
@@ -95,7 +95,7 @@ struct Segment {
 }
 
 impl Comparison<'_> {
-    /// Compares segments of one load, of which `counter` counts the operations.
+    /// Compares segments of one load, whose operations are counted by `counter`.
     fn of(
         &self,
         what: &str,
@@ -105,7 +105,7 @@ impl Comparison<'_> {
     ) -> Outcome<Vec<Verdict>> {
         let mut segments = [Vec::new(), Vec::new()];
         for run in 0..self.runs {
-            // Every second run in reverse, so that none is always the first.
+            // Every second run in reverse order, so that no kind is always first.
             let first = run % 2 == 1;
             let pair = scope(|threads| self.run(threads, first, counter, load))?;
             for (is_traced, segment) in pair {
@@ -193,7 +193,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Ends the trace and removes it.
+/// Stops the trace and deletes it.
 fn end_trace(api: &mut Api) -> Outcome {
     let ended = api.done("POST", "/io-trace/stop", None);
     let trace = ended["storage"].as_str().unwrap_or_default();
@@ -205,7 +205,7 @@ fn end_trace(api: &mut Api) -> Outcome {
     Err(Failure::Run(why.to_owned()))
 }
 
-/// What a load came to.
+/// The result of a load.
 fn ended(loading: ScopedJoinHandle<'_, Outcome>) -> Outcome {
     let why = "the load did not end well";
     loading

@@ -1,9 +1,9 @@
-//! `cargo xtask bench NAME`: every benchmark is one file here and one line in [`BENCHES`].
+//! `cargo xtask bench NAME`: every benchmark is one file here and one entry in [`BENCHES`].
 //!
 //! A benchmark compares two ways to do the same work in one run, alternating (see [`paired`]), and
-//! prints the ratio of the medians: on a shared machine only ratios of one run mean anything. It
-//! says for each target whether it is met; a missed target is not a failure of the job, because a
-//! timed test that fails at random teaches everyone to ignore it.
+//! prints the ratio of the medians: on a shared machine only ratios within one run are meaningful.
+//! It prints for each target whether it is met. A missed target does not fail the job, because a
+//! timed test that fails at random is soon ignored.
 
 mod ctf;
 mod index;
@@ -94,7 +94,7 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
-/// `NAME [--runs N] [--KEY VALUE]…` runs one; without arguments they are listed.
+/// `NAME [--runs N] [--KEY VALUE]…` runs a benchmark; without arguments they are listed.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let Some((name, rest)) = arguments.split_first() else {
         for bench in BENCHES {

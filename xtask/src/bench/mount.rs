@@ -1,6 +1,7 @@
-//! A query over a mounted remote storage against the same query over a downloaded copy.
+//! A query on a mounted remote storage, against the same query on a downloaded copy.
 //!
-//! Both are whole programs, from their start to their end; the server of the mount is on loopback.
+//! Both are measured as complete programs, from start to exit; the server of the mount is on
+//! loopback.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,12 +15,12 @@ use crate::failure::{Failure, Outcome, file_failed};
 use crate::options::Options;
 use crate::process::{dist_client, dist_server, fresh_folder, measure, output, root, run, target};
 
-/// The rows themselves: a count alone the index would answer, and nothing would be fetched.
+/// The query returns rows: a count could be computed from the index without fetching data.
 const QUESTION: [&str; 1] = ["name == 'rare_event'"];
-/// What was promised: how much longer the remote one may take, and how much of the data it moves.
+/// The limits: how much longer the remote query may take, and how much of the data it may transfer.
 const TIMES_LOCAL: f64 = 2.0;
 const PART_MOVED: f64 = 0.02;
-/// How long the server may take to complete its chunk indexes.
+/// Time limit for the server to complete its chunk indexes.
 const INDEXES_WITHIN: Duration = Duration::from_secs(120);
 
 /// `--runs 5 --files 4 --mb 80`.
@@ -74,7 +75,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// DFTracer files, made once.
+/// DFTracer files, generated once.
 fn traces(options: &Options) -> Outcome<Vec<PathBuf>> {
     let (count, mb): (usize, u64) = (options.get("files", 4)?, options.get("mb", 80)?);
     let folder = target().join("bench/mount-data");
@@ -103,7 +104,7 @@ impl Bench {
         command
     }
 
-    /// A finalized storage of these files with all its chunk indexes; gives its id.
+    /// A finalized storage of these files with all its chunk indexes; returns its id.
     fn filled(&self, traces: &[PathBuf]) -> Outcome<String> {
         let mut api = self.server.api();
         let storage = api.create_storage("bench");
@@ -129,7 +130,7 @@ impl Bench {
     }
 }
 
-/// Bytes that a query moved from the server, as it explains.
+/// Bytes that a query transferred from the server, according to `--explain`.
 fn moved_bytes(query: &mut Command) -> Outcome<f64> {
     let explained = query.arg("--explain").output();
     let text = explained.map_err(|error| Failure::Run(error.to_string()))?;
@@ -144,7 +145,7 @@ fn moved_bytes(query: &mut Command) -> Outcome<f64> {
     })
 }
 
-/// Bytes of the data files in a folder.
+/// The total size of the data files in a folder.
 #[expect(clippy::cast_precision_loss, reason = "a part of it is shown")]
 fn data_bytes(folder: &Path) -> Outcome<f64> {
     let mut bytes = 0;

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 use crate::options::Options;
 use crate::process::{cpu_of, dist_server, fresh_folder, peak_rss_of};
 
-/// Spans a CPU second of the server.
+/// Spans per CPU second of the server.
 const SAVER_MIN: f64 = 400_000.0;
 const DEFAULT_CHAIN_MIN: f64 = 150_000.0;
 const MIB: f64 = (1_u64 << 20) as f64;
@@ -77,8 +77,8 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Records what all senders send in one run, up to its durable end; gives the spans for each second
-/// of the server's CPU.
+/// Records everything that all senders send in one run, until it is durable; returns the spans per
+/// CPU second of the server.
 fn spans_per_cpu_second(server: &Server, processors: &Value, pushing: Pushing) -> Outcome<f64> {
     let mut api = server.api();
     let told = json!({ "processors": processors });
@@ -108,7 +108,8 @@ fn spans_per_cpu_second(server: &Server, processors: &Value, pushing: Pushing) -
     Ok(spans as f64 / cpu.as_secs_f64())
 }
 
-/// Sends batches one after another, each answered; gives the spans taken.
+/// Sends batches one after another, waiting for each response; returns the number of accepted
+/// spans.
 fn send(server: &Server, sender: usize, pushing: Pushing) -> u64 {
     let mut api = server.api();
     let mut batch = SpanBatch::new(&format!("bench-{sender}"), pushing.spans);

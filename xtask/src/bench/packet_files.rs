@@ -1,10 +1,9 @@
-//! Indexing files of packets: RocksDB's traces, folders of CTF traces, and traces of our own I/O.
-//! Each against a program that reads the same trace once: for CTF, our own traces included, that
-//! is `babeltrace2 -o dummy`, which prints nothing; for RocksDB our own `decode`, as its parser may
-//! not be there.
+//! Indexing files of packets: RocksDB traces, folders of CTF traces, and the server's I/O traces.
+//! Each is compared with a program that reads the same trace once: `babeltrace2 -o dummy`, which
+//! prints nothing, for all CTF; `tracehold decode` for RocksDB, whose parser may not be installed.
 //!
-//! The traces are made once and kept: by the generators of the benchmarks `rocksdb` and `ctf`, and
-//! by a server that is traced while ranges are read from it.
+//! The traces are generated once and reused: by the generators of the benchmarks `rocksdb` and
+//! `ctf`, and by a server that is traced while ranges are read from it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,14 +19,14 @@ use crate::install;
 use crate::options::Options;
 use crate::process::{command, dist_client, dist_server, fresh_folder, measure, run, target};
 
-/// A trace that is indexed.
+/// A trace to index.
 struct Trace {
     name: &'static str,
-    /// Makes it, unless it is there.
+    /// Generates it, unless it exists.
     make: fn(&Options) -> Outcome<PathBuf>,
-    /// What reads all of it; the path follows.
+    /// The command that reads all of it; the path is appended.
     reader: Reader,
-    /// At most so many times the CPU time of the reader.
+    /// The limit, as a multiple of the reader's CPU time.
     times: f64,
 }
 
@@ -67,7 +66,7 @@ const TRACES: &[Trace] = &[
 const PEAK_MIB: f64 = 256.0;
 const MIB: f64 = 1_048_576.0;
 
-/// `--runs 5 --seconds 60`: how long our own I/O is traced; and what `rocksdb` takes.
+/// `--runs 5 --seconds 60`: how long the server's I/O is traced; and the options of `rocksdb`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     install::ensure(ctf::TOOLS)?;
     let (runs, client) = (options.runs()?, dist_client()?);
@@ -122,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// The program on a trace; what it prints is thrown away.
+    /// The program on a trace; its output is discarded.
     fn on(self, client: &Path, path: &Path) -> Command {
         let path = path.display();
         let line = match self {
@@ -133,7 +132,7 @@ impl Reader {
     }
 }
 
-/// A server's trace of reading ranges, as a CTF folder: about 3 MB a second.
+/// The I/O trace of a server that serves ranges, as a CTF folder: about 3 MB per second.
 fn own_trace(options: &Options) -> Outcome<PathBuf> {
     let trace = target().join("bench/own-io-trace");
     if trace.join("metadata").is_file() {
@@ -157,7 +156,7 @@ fn own_trace(options: &Options) -> Outcome<PathBuf> {
     // The server closes connections that are idle for long.
     let ended = server.api().done("POST", "/io-trace/stop", None);
     let recorded = ended["storage"].as_str().unwrap_or_default();
-    // Under another name first, so that a run cut short leaves no short trace.
+    // Written under another name first, so that an aborted run leaves no truncated trace.
     let part = trace.with_extension("part");
     let mut export = Command::new(dist_client()?);
     export.args(["io-trace", "export", "--server", &server.url(), recorded]);

@@ -1,16 +1,16 @@
-//! Paired runs: the sides of a comparison alternate, so that what the machine does to one in a
-//! minute it also does to the other.
+//! Paired runs: the sides of a comparison alternate, so that changes of the machine's speed affect
+//! all of them.
 
 use std::fmt;
 
 use crate::failure::Outcome;
 use crate::process::Usage;
 
-/// One side of a comparison and what it is measured by.
+/// One side of a comparison.
 pub(crate) struct Side<'a> {
     /// Its name in the table.
     pub name: &'a str,
-    /// One run. Gives the figure to compare, all sides in the same unit.
+    /// One run. Returns the figure to compare, in the same unit for all sides.
     pub run: Box<dyn FnMut() -> Outcome<f64> + 'a>,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Side<'a> {
 pub(crate) struct Figures {
     /// The side's name.
     pub name: String,
-    /// One figure a run, in the order of the runs.
+    /// One figure per run, in the order of the runs.
     pub runs: Vec<f64>,
 }
 
@@ -29,7 +29,7 @@ impl Figures {
         median(&self.runs)
     }
 
-    /// The median of the runs' own ratios to another side: `self / other`, run by run.
+    /// The median of the ratios of single runs to those of another side: `self / other`.
     pub(crate) fn ratio(&self, other: &Self) -> f64 {
         let ratios: Vec<f64> = self
             .runs
@@ -40,7 +40,7 @@ impl Figures {
         median(&ratios)
     }
 
-    /// Smallest and largest figure.
+    /// The smallest and the largest figure.
     pub(crate) fn spread(&self) -> (f64, f64) {
         self.runs.iter().fold(
             (f64::INFINITY, f64::NEG_INFINITY),
@@ -49,9 +49,8 @@ impl Figures {
     }
 }
 
-/// Runs all sides `runs` times, one after another in turns; every second turn in reverse, so that
-/// no side is always the one that follows the other. One run of each side beforehand warms caches
-/// and is not counted.
+/// Runs all sides `runs` times in turn, every second turn in reverse order, so that no side always
+/// follows the other. One uncounted run of each side warms the caches first.
 pub(crate) fn alternate(runs: usize, sides: &mut [Side<'_>]) -> Outcome<Vec<Figures>> {
     for side in sides.iter_mut() {
         (side.run)()?;
@@ -76,7 +75,7 @@ pub(crate) fn alternate(runs: usize, sides: &mut [Side<'_>]) -> Outcome<Vec<Figu
     Ok(figures)
 }
 
-/// The middle of some figures; NaN of none.
+/// The median of some figures; NaN if there are none.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -88,12 +87,12 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
-/// CPU seconds of a child's run: the figure to compare single programs by on a shared machine.
+/// CPU seconds of a child's run: the figure that compares single programs on a shared machine.
 pub(crate) fn cpu_seconds(usage: &Usage) -> f64 {
     usage.cpu.as_secs_f64()
 }
 
-/// What an issue asks of a figure.
+/// The limit for a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     /// At least this.
@@ -102,14 +101,14 @@ pub(crate) enum Target {
     AtMost(f64),
 }
 
-/// A target and what was measured for it.
+/// A target and its measured figure.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     /// What was measured, with its unit.
     pub what: String,
-    /// What was asked.
+    /// The target.
     pub target: Target,
-    /// What came out.
+    /// The measured figure.
     pub measured: f64,
 }
 
@@ -123,7 +122,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the target is met; what was not measured (NaN) meets nothing.
+    /// Whether the target is met; a figure that was not measured (NaN) meets no target.
     pub(crate) fn met(&self) -> bool {
         match self.target {
             Target::AtLeast(limit) => self.measured >= limit,
@@ -147,7 +146,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Prints every verdict and how many were met.
+/// Prints every verdict and how many targets were met.
 pub(crate) fn conclude(verdicts: &[Verdict]) {
     for verdict in verdicts {
         println!("{verdict}");

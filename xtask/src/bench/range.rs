@@ -27,14 +27,14 @@ pub(super) const TOOLS: &[Tool] = &[
     },
 ];
 
-/// A packet of the file, and how many of them make 1 GiB.
+/// The size of a packet, and the number of packets in 1 GiB.
 const PACKET_BYTES: usize = 1 << 20;
 const PACKET_COUNT: u64 = 1 << 10;
 
 const SINGLE_RATIO_MIN: f64 = 0.9;
 const MULTI_RATIO_MIN: f64 = 1.0;
 
-/// One random range of 64 KiB a request, at a multiple of 4 KiB.
+/// One random range of 64 KiB per request, at a multiple of 4 KiB.
 const SINGLE_SCRIPT: &str = r#"
 local N = tonumber(os.getenv("FILE_BYTES"))
 init = function(args) math.randomseed(12345) end
@@ -44,7 +44,7 @@ request = function()
 end
 "#;
 
-/// 16 disjoint ascending ranges of 4 KiB a request, one in each sixteenth of the file.
+/// 16 disjoint ascending ranges of 4 KiB per request, one in each sixteenth of the file.
 const MULTI_SCRIPT: &str = r#"
 local N = tonumber(os.getenv("FILE_BYTES"))
 local S = math.floor(N / 16 / 4096)
@@ -65,7 +65,7 @@ pub(super) struct Party {
     pub(super) pid: u32,
 }
 
-/// `--runs 5 --seconds 5 --connections 16 --threads 0 --workers 1`: threads of ours (0 = its
+/// `--runs 5 --seconds 5 --connections 16 --threads 0 --workers 1`: threads of traceholdd (0 = its
 /// default), workers of nginx.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let seconds: u32 = options.get("seconds", 5)?;
@@ -117,7 +117,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Pushes 1 GiB, finalizes, and gives storage, file and length of the data file.
+/// Pushes 1 GiB, finalizes, and returns the storage, the data file and its length.
 pub(super) fn finalized_file(api: &mut Api) -> (String, String, u64) {
     let storage = api.create_storage("bench");
     let agent = Agent::declare(api, &storage, "bench", "ranges", "none");
@@ -138,7 +138,7 @@ pub(super) fn finalized_file(api: &mut Api) -> (String, String, u64) {
     (storage, name, length)
 }
 
-/// Both must send the same bytes before their speed means anything.
+/// Both must send the same bytes, otherwise a comparison of their speed is meaningless.
 fn same_answers(server: &Server, nginx: &Nginx, storage: &str, file: &str, length: u64) -> Outcome {
     let mut random = Random::new(7);
     let mut ours = server.connect();
@@ -171,7 +171,7 @@ fn io_failure(error: std::io::Error) -> Failure {
     Failure::Run(format!("a range request failed: {error}"))
 }
 
-/// Requests of ranges by wrk.
+/// Range requests sent by wrk.
 pub(super) struct RangeLoad {
     script: PathBuf,
     length: u64,
@@ -225,12 +225,12 @@ impl RangeLoad {
         Self::new(folder, MULTI_SCRIPT, length, seconds, connections)
     }
 
-    /// Requests a second.
+    /// Requests per second.
     fn run(&self, party: &Party) -> Outcome<f64> {
         self.measure(party).map(|(rate, _)| rate)
     }
 
-    /// Requests a second, and CPU µs of the server for each.
+    /// Requests per second, and CPU µs of the server per request.
     pub(super) fn measure(&self, party: &Party) -> Outcome<(f64, f64)> {
         let cpu_before = cpu_of(party.pid)?;
         let mut wrk = command("wrk", &["--threads", "1", "--latency"]);
@@ -260,7 +260,7 @@ impl RangeLoad {
     }
 }
 
-/// The word behind a label that begins a line.
+/// The word after a label at the beginning of a line.
 fn field<T: std::str::FromStr>(answer: &str, label: &str) -> Option<T> {
     let rest = answer
         .lines()
@@ -268,14 +268,14 @@ fn field<T: std::str::FromStr>(answer: &str, label: &str) -> Option<T> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// nginx with one worker on the folder of storages; dropping it ends it.
+/// nginx with one worker on the folder of storages; dropping it stops it.
 struct Nginx {
     child: Child,
     address: std::net::SocketAddr,
 }
 
 impl Nginx {
-    /// Sendfile is off because with it nginx stalls multi-range answers for 40 ms.
+    /// Sendfile is off because with it nginx delays multi-range responses by 40 ms.
     fn start(folder: &Path, data: &Path, workers: u32) -> Outcome<Self> {
         let address = free_address().map_err(io_failure)?;
         let folder_text = folder.display();
@@ -325,7 +325,7 @@ impl Nginx {
         format!("http://{}{path}", self.address)
     }
 
-    /// The process that does the work: the first child of nginx's master.
+    /// The worker process: the first child of nginx's master.
     fn worker(&self) -> Outcome<u32> {
         let pid = self.child.id();
         let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
@@ -343,7 +343,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // Its master ends its workers on SIGTERM, and would leave them behind on SIGKILL.
+        // The master stops its workers on SIGTERM, but not on SIGKILL.
         let pid = self.child.id().to_string();
         if command("kill", &["-TERM", &pid]).status().is_ok() {
             self.child.wait().ok();
@@ -351,7 +351,7 @@ impl Drop for Nginx {
     }
 }
 
-/// A port that was free a moment ago: nginx cannot say which one it took.
+/// A port that was free a moment ago: nginx cannot report which one it got.
 fn free_address() -> std::io::Result<std::net::SocketAddr> {
     std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -1,5 +1,5 @@
-//! How long a server takes until it is ready: with many finalized storages, and with a tail of data
-//! that no index part covers.
+//! The time until a server is ready, with many finalized storages and with data that no index part
+//! covers.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const READY_SECONDS_MAX: f64 = 5.0;
 const SECONDS_PER_GIB_MAX: f64 = 1.0;
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// Storages are made by this many connections at once.
+/// Connections that create storages.
 const MAKERS: u64 = 8;
 
 /// `--storages 10000 --tail-seconds 5 --runs 3`.
@@ -35,7 +35,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let with_tail = ready_seconds(&mut server, 1);
     #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
     let gib = bytes as f64 / GIB;
-    // Only the first start after the kill has the tail; it also opens all the storages.
+    // Only the first start after the kill reads the uncovered data; it also opens all storages.
     let per_gib = (with_tail[0] - many).max(0.0) / gib;
     println!("{storages} finalized storages: ready after {many:.3} s");
     println!(
@@ -86,7 +86,7 @@ fn ready_seconds(server: &mut Server, runs: usize) -> Vec<f64> {
     seconds
 }
 
-/// Pushes for a while into one open storage; gives the payload bytes that were acknowledged.
+/// Pushes into an open storage for a while; returns the acknowledged payload bytes.
 fn push_tail(server: &Server, duration: Duration) -> u64 {
     let storage = server.api().create_storage("tail");
     let load = Load {

@@ -1,8 +1,8 @@
-//! Reading and analysing RocksDB's traces against the rates of RocksDB's own tools.
+//! Reading and analysing RocksDB traces, against the rates of RocksDB's tools.
 //!
 //! The traces are recorded by `../shared/tools/rocksdb/tracegen.cc`, which needs a C++ compiler and
-//! the package `librocksdb-dev`; they are kept and used again. Where `io_tracer_parser` is on the
-//! path it runs in turns with ours; otherwise its rates of DESIGN section 9 are the base.
+//! the package `librocksdb-dev`; they are reused. If `io_tracer_parser` is on the path, it runs in
+//! turn with Tracehold; otherwise its published rates are the base.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::install::{self, Origin, Tool};
 use crate::options::Options;
 use crate::process::{cargo, command, measure, on_path, output, root, run, target};
 
-/// Rates that the issue asks for, in records a CPU second.
+/// Required rates, in records per CPU second.
 const TEXT_RATE: f64 = 8e6;
 const CSV_RATE: f64 = 3e6;
 /// 20 times the summary of RocksDB's analyser, 15 times its six simulated caches.
@@ -23,10 +23,10 @@ const CURVES_RATE: f64 = 15.0 * 135e3;
 const DISTANCE_SECONDS: f64 = 10.0;
 const DISTANCE_RECORDS: f64 = 6e6;
 const SUMMARY_MIB: f64 = 300.0;
-/// Records that each trace must have at least.
+/// The minimum number of records in each trace.
 const RECORDS_MIN: f64 = 5e6;
 
-/// The library that records the traces; a header of it tells whether it is there.
+/// The library that records the traces; one of its headers shows whether it is installed.
 const ROCKSDB: Tool = Tool {
     program: "/usr/include/rocksdb/db.h",
     from: Origin::Apt(&["librocksdb-dev"]),
@@ -148,7 +148,7 @@ impl Traces {
             (&traces.io, "io_trace", io_ops),
             (&traces.blocks, "bc_trace", block_ops),
         ] {
-            // Recorded under another name first, so that a run cut short leaves no short trace.
+            // Recorded under another name first, so that an aborted run leaves no truncated trace.
             let part = trace.with_extension("part");
             generate(&[
                 "mode=run".to_owned(),
@@ -165,7 +165,7 @@ impl Traces {
         Ok(traces)
     }
 
-    /// How many records a trace has, as `analyze --json` counts them.
+    /// The number of records in a trace, as counted by `analyze --json`.
     fn count(&self, trace: &Path, field: &str) -> Outcome<f64> {
         let mut analyze = Command::new(ours());
         analyze.args(["analyze", "--json"]).arg(trace);
@@ -186,7 +186,7 @@ fn ours() -> String {
     target().join("dist/tracehold").display().to_string()
 }
 
-/// A command whose output nobody keeps: a pipe would measure its reader, too.
+/// A command whose output is discarded: with a pipe, its reader would be measured, too.
 fn shell(line: &str) -> Command {
     command("sh", &["-c", &format!("exec {line} > /dev/null")])
 }

@@ -4,17 +4,17 @@ use std::fmt;
 
 use super::paired::Figures;
 
-/// Rows of cells; the first column is aligned left, the others right.
+/// Rows of cells; the first column is left-aligned, the others are right-aligned.
 #[derive(Debug, Default)]
 pub(crate) struct Table(Vec<Vec<String>>);
 
 impl Table {
-    /// A table with these column heads.
+    /// A table with these column headings.
     pub(crate) fn new<const N: usize>(heads: [&str; N]) -> Self {
         Self(vec![heads.map(str::to_owned).to_vec()])
     }
 
-    /// One more row.
+    /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.0.push(cells.into_iter().collect());
     }
@@ -40,7 +40,7 @@ impl Table {
     }
 }
 
-/// A figure with as many digits as mean something.
+/// A figure with its significant digits.
 pub(crate) fn number(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1000.0 => format!("{figure:.0}"),

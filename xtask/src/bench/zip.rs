@@ -13,10 +13,10 @@ use crate::failure::{Failure, Outcome, file_failed};
 use crate::options::Options;
 use crate::process::{dist_server, fresh_folder, peak_rss_of};
 
-/// What issue after issue promised: constant memory, however large the storage.
+/// The memory limit, which does not depend on the size of the storage.
 const PEAK_MIB_MAX: f64 = 128.0;
 const MIB: f64 = (1_u64 << 20) as f64;
-/// Bytes of a packet, and packets of a request.
+/// The size of a packet, and of a request.
 const PACKET_BYTES: usize = 4 << 20;
 const STREAMS: u64 = 4;
 const PIECE_BYTES: usize = 256 << 10;
@@ -35,7 +35,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     };
     let mut here = Server::start(&folder.join("here"), &settings);
     let storage = filled(&here, gib << 30);
-    // What filling it took must not be counted.
+    // Memory used while the storage was filled must not be counted.
     here.kill();
     here.restart();
     let archive = folder.join("storage.zip");
@@ -44,7 +44,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     report("export", bytes, begin.elapsed());
     let export_peak = peak_mib(&here);
     here.kill();
-    // Twice the storage on one disk is enough.
+    // The disk needs room for two copies, not three.
     let here = folder.join("here");
     std::fs::remove_dir_all(&here).map_err(file_failed(&here))?;
     let there = Server::start(&folder.join("there"), &settings);
@@ -101,7 +101,7 @@ fn filled(server: &Server, bytes: u64) -> String {
     storage
 }
 
-/// Writes the body of an export to a file; gives its length.
+/// Writes the body of an export to a file; returns its length.
 fn export(server: &Server, storage: &str, path: &Path) -> Outcome<u64> {
     let failed = file_failed(path);
     let mut stream = TcpStream::connect(server.address()).map_err(&failed)?;

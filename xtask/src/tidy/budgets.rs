@@ -3,21 +3,21 @@
 use super::Finding;
 use super::source::Source;
 
-/// Lines of code of a file outside its tests; comments and blank lines are free.
+/// Lines of code of a file without its tests; comments and blank lines are not counted.
 const FILE_LINES_MAX: usize = 500;
 
-/// Lines of code of a function outside tests, its signature included.
+/// Lines of code of a function outside tests, including its signature.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Characters of a line.
+/// Characters in a line.
 const LINE_CHARS_MAX: usize = 100;
 
-/// A place that is over budget for a reason. The list may only shrink.
+/// A file or function that may exceed its budget. The list may only shrink.
 struct Exception {
     path: &'static str,
-    /// The function; empty for the file itself.
+    /// The function; empty for the file.
     function: &'static str,
-    /// The budget it gets instead.
+    /// The budget that applies instead.
     lines: usize,
     reason: &'static str,
 }
@@ -73,10 +73,10 @@ const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// File names that say nothing of the domain.
+/// File names that say nothing about the domain.
 const NAMES_BANNED: &[&str] = &["utils", "util", "helpers", "common", "manager", "misc"];
 
-/// What is over budget, and what has an exception that it no longer needs.
+/// Everything over budget, and exceptions that are no longer needed.
 pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
     findings_with(sources, EXCEPTIONS)
 }
@@ -168,8 +168,8 @@ fn wide_lines(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Characters of a line that somebody could break. Neither a literal nor a row of a Markdown table
-/// can be.
+/// The number of characters, except those of literals and of rows in Markdown tables, which cannot
+/// be wrapped.
 fn width(line: &str, code: &str) -> usize {
     let trimmed = line.trim_start();
     if !trimmed.starts_with("//") {

@@ -1,7 +1,7 @@
 //! Golden bytes of the on-disk format never change: a new version gets a new folder.
 //!
-//! Every file below a folder `golden/vN/` or `fixtures/vN/` has a line in `golden.sums`: its FNV-1a
-//! hash of 64 bits (enough against a mistake; nobody attacks a test file), length and path.
+//! Every file below a folder `golden/vN/` or `fixtures/vN/` has a line in `golden.sums`: its 64-bit
+//! FNV-1a hash (sufficient against mistakes), length and path.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,12 +14,12 @@ use crate::process::{command, output};
 /// The list, in the root of the repository.
 const SUMS: &str = "golden.sums";
 
-/// Files that changed, vanished, or have no line.
+/// Files that changed, were removed, or have no line.
 pub(super) fn findings(root: &Path) -> Outcome<Vec<Finding>> {
     Ok(compare(&recorded(root)?, &present(root)?))
 }
 
-/// Adds lines for files that have none. A line that is there is never changed.
+/// Adds lines for new files. Existing lines never change.
 pub(super) fn bless(root: &Path) -> Outcome {
     let recorded = recorded(root)?;
     let mut sums = present(root)?;
@@ -70,7 +70,7 @@ fn recorded(root: &Path) -> Outcome<Sums> {
     }
     let text = std::fs::read_to_string(&path).map_err(|source| Failure::File { path, source })?;
     let pair = |line: &str| {
-        // The size within a sum is padded with spaces; the path stands behind the last two.
+        // The size within a sum is padded with spaces; the path follows the last two.
         let (sum, path) = line.rsplit_once("  ")?;
         Some((path.to_owned(), sum.to_owned()))
     };

@@ -1,12 +1,12 @@
-//! Versions of dependencies stand in the root manifest only.
+//! Versions of dependencies are chosen in the root manifest only.
 
 use super::Finding;
 use super::source::Text;
 
-/// A package with a workspace of its own cannot inherit.
+/// Packages that are not members of the workspace cannot inherit.
 const OWN_WORKSPACE: &[&str] = &["Cargo.toml", "fuzz/Cargo.toml"];
 
-/// Every dependency line of a member has to inherit from the workspace.
+/// Every dependency of a member must inherit from the workspace.
 pub(super) fn findings(texts: &[Text]) -> Vec<Finding> {
     texts
         .iter()

@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the taste of this repository, checked by a machine.
+//! `cargo xtask tidy`: the rules of this repository that the compiler does not check.
 //!
-//! Each rule is one file: data at its top, one function from sources to findings, and its tests.
+//! Each rule is one file: data at the top, one function from sources to findings, and its tests.
 
 mod budgets;
 mod capabilities;
@@ -23,12 +23,12 @@ use crate::failure::{Failure, Outcome};
 use crate::process::{command, output, root};
 use source::{Source, Text};
 
-/// One thing that breaks a rule.
+/// One violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
-    /// The file, from the root of the repository.
+    /// The path from the root of the repository.
     pub path: String,
-    /// The line, from 1; 0 for the file as a whole.
+    /// The line, from 1; 0 for the entire file.
     pub line: usize,
     /// What is wrong and what to do.
     pub what: String,
@@ -53,7 +53,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Applies every rule; with `--bless` first records golden files that are new.
+/// Applies every rule; `--bless` first records new golden files.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let root = root();
     match arguments {
@@ -111,7 +111,7 @@ fn findings(root: &Path) -> Outcome<Vec<Finding>> {
     .concat())
 }
 
-/// Every text file that git knows or would add.
+/// Every text file that is tracked by git or could be added.
 fn texts(root: &Path) -> Outcome<Vec<Text>> {
     let list = [
         "ls-files",
@@ -124,7 +124,7 @@ fn texts(root: &Path) -> Outcome<Vec<Text>> {
     let mut texts = Vec::new();
     for path in list.split_terminator('\0') {
         let full = root.join(path);
-        // A file that is deleted but not yet committed is still listed.
+        // A deleted file is listed until the deletion is committed.
         if !full.is_file() {
             continue;
         }

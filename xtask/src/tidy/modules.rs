@@ -1,12 +1,12 @@
-//! Modules: every file is part of a program, and the root of a crate is a table of contents.
+//! Every file belongs to a program, and the root of a crate is a table of contents.
 
 use super::Finding;
 use super::source::{Source, word_at};
 
-/// Files that cargo finds by itself.
+/// Files that cargo finds by name.
 const ROOTS: &[&str] = &["main.rs", "lib.rs", "mod.rs", "build.rs"];
 
-/// Folders whose files are programs of their own.
+/// Folders in which every file is a program.
 const PROGRAMS: &[&str] = &[
     "/bin/",
     "/examples/",
@@ -15,7 +15,7 @@ const PROGRAMS: &[&str] = &[
     "/tests/",
 ];
 
-/// Files that no `mod` names, and roots with logic in them.
+/// Files that no `mod` declares, and crate roots that contain code.
 pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
     let dead = sources
         .iter()

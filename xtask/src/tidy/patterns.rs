@@ -1,15 +1,15 @@
-//! Patterns that the compiler accepts and that mean nothing: tests that cannot fail, placeholders.
+//! Code that compiles and does nothing: assertions that cannot fail, placeholders.
 
 use super::Finding;
 use super::source::{Source, word_at};
 
-/// Words of unfinished work. In a comment they need an issue number: `TODO(#12)`.
+/// Markers of unfinished work. In a comment they need an issue number: `TODO(#12)`.
 const PLACEHOLDERS: &[&str] = &["TODO", "FIXME", "XXX", "HACK"];
 
-/// What pretends to be there.
+/// Stubs.
 const STUBS: &[&str] = &["todo!", "unimplemented!"];
 
-/// Looks at every line of every source.
+/// Checks every line of every source.
 pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
     sources.iter().flat_map(source_findings).collect()
 }
@@ -47,13 +47,13 @@ fn source_findings(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// A placeholder in a comment: literals may hold any word.
+/// Whether a comment contains a marker; literals may contain any word.
 fn has_placeholder(code: &str, line: &str) -> bool {
     let Some(comment) = line.find("//") else {
         return false;
     };
-    // A `//` inside a literal is blank in the code, but so is one that begins a comment; a literal
-    // is told by the quote behind it.
+    // A `//` inside a literal is blank in the masked code, and so is a comment; a literal is
+    // recognized by the quote that follows.
     let in_literal = line[comment..].contains('"') && !code.trim().is_empty();
     let found = PLACEHOLDERS
         .iter()
@@ -67,7 +67,7 @@ fn has_issue(line: &str) -> bool {
         .any(|(at, mark)| digit(&line[at + mark.len()..]))
 }
 
-/// `matches!(…);` where a statement begins. It may reach over several lines.
+/// Whether `matches!(…);` is a statement. It may span several lines.
 fn is_dead_matches(code: &[String], number: usize) -> bool {
     if !code[number].trim_start().starts_with("matches!(") {
         return false;

@@ -1,17 +1,17 @@
-//! Crates without a keeper are imported by one module each, so that each can be replaced in one
-//! change.
+//! Crates without an active maintainer are imported by one module each, so that each can be
+//! replaced in one change.
 
 use super::Finding;
 use super::source::{Source, word_at};
 
-/// Import name, and where the one module lies that may use it: a file, or a folder with a `/`.
+/// The import name, and the only module that may use it: a file, or a folder ending in `/`.
 const SEALS: &[(&str, &str)] = &[
     ("sled", "storage-core/src/catalog"),
     ("tokio_uring", "storage-core/src/io/uring"),
     ("bincode", "storage-format/src/"),
 ];
 
-/// Uses outside the module, and modules that have become two.
+/// Uses outside the module, and a second module of the same crate.
 pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
     SEALS
         .iter()
@@ -38,7 +38,7 @@ fn seal_findings(sources: &[Source], name: &str, place: &str) -> Vec<Finding> {
                 let what = format!("{name} is sealed in {place}: go through that module");
                 findings.push(Finding::new(&source.path, line, what));
             }
-            // A place that ends in `/` is a crate: any one file of it, but only one.
+            // A folder ending in `/` is a crate: any file of it may use the name, but only one.
             Some(home) if place.ends_with('/') => {
                 let what = format!("{name} is imported by {home} already: one module is enough");
                 findings.push(Finding::new(&source.path, line, what));

@@ -1,30 +1,30 @@
-//! Rust text with comments and literals blanked out, so that rules see code only.
+//! Rust text with comments and literals blanked out, so that rules see only code.
 //!
-//! No full parser: it knows comments (nested ones too), string, raw string, byte string and
-//! character literals, and matching braces. That is enough to count lines, to find the end of a
-//! function, and to tell test code from the rest.
+//! This is not a parser: it recognizes comments (nested ones too), string, raw string, byte string
+//! and character literals, and matching braces. That suffices to count lines, to find the end of a
+//! function, and to distinguish test code.
 
 use std::ops::Range;
 
 /// A text file of the repository.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
-    /// From the root of the repository, with forward slashes.
+    /// The path from the root of the repository, with forward slashes.
     pub path: String,
-    /// What it says.
+    /// The content.
     pub content: String,
 }
 
 /// A Rust file.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// From the root of the repository, with forward slashes.
+    /// The path from the root of the repository, with forward slashes.
     pub path: String,
-    /// The lines as they are.
+    /// The original lines.
     pub lines: Vec<String>,
-    /// The same lines; characters of comments and literals are spaces.
+    /// The same lines, with spaces instead of comments and literals.
     pub code: Vec<String>,
-    /// Lines (from 0) that are compiled for tests only.
+    /// Lines (from 0) that are compiled only for tests.
     pub tests: Vec<Range<usize>>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     pub name: String,
-    /// Lines from 0, the signature and the closing brace included.
+    /// Lines from 0, including the signature and the closing brace.
     pub lines: Range<usize>,
 }
 
@@ -52,12 +52,12 @@ impl Source {
         }
     }
 
-    /// Whether a line (from 0) is compiled for tests only.
+    /// Whether a line (from 0) is compiled only for tests.
     pub(crate) fn is_test(&self, line: usize) -> bool {
         self.tests.iter().any(|range| range.contains(&line))
     }
 
-    /// How many of these lines hold code, comments and blank lines left out.
+    /// The number of these lines that contain code: comments and blank lines are not counted.
     pub(crate) fn code_lines(&self, range: Range<usize>) -> usize {
         self.code[range]
             .iter()
@@ -65,7 +65,7 @@ impl Source {
             .count()
     }
 
-    /// All functions with a body, nested ones too.
+    /// All functions with a body, including nested ones.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let mut functions = Vec::new();
         for (start, line) in self.code.iter().enumerate() {
@@ -106,7 +106,7 @@ pub(crate) fn mark_test_modules(sources: &mut [Source]) {
     }
 }
 
-/// The paths, without ending, of the files that are modules for tests.
+/// The paths, without extension, of files that are modules for tests.
 fn test_module_paths(source: &Source) -> Vec<String> {
     let (folder, file) = source.path.rsplit_once('/').unwrap_or_default();
     let children = match file {
@@ -143,7 +143,7 @@ pub(crate) fn word_at(line: &str, word: &str) -> Option<usize> {
         })
 }
 
-/// Modules behind `#[cfg(test)]`.
+/// The ranges of modules marked `#[cfg(test)]`.
 fn test_modules(code: &[String]) -> Vec<Range<usize>> {
     let mut modules: Vec<Range<usize>> = Vec::new();
     for (start, line) in code.iter().enumerate() {
@@ -160,8 +160,8 @@ fn test_modules(code: &[String]) -> Vec<Range<usize>> {
     modules
 }
 
-/// The line of the brace that closes the first block from here on. A `;` outside all brackets
-/// before the block means that there is none.
+/// The line of the brace that closes the first block from here on, or `None` if a `;` outside of
+/// brackets comes first.
 fn block_end(code: &[String], line: usize, column: usize) -> Option<usize> {
     let mut braces = 0_usize;
     let mut brackets = 0_usize;
@@ -190,7 +190,7 @@ fn block_end(code: &[String], line: usize, column: usize) -> Option<usize> {
     None
 }
 
-/// Replaces what is in comments and literals by spaces; quotes stay, line ends too.
+/// Replaces comments and the content of literals by spaces; line ends stay.
 fn mask(content: &str) -> String {
     let chars: Vec<char> = content.chars().collect();
     let mut masked = String::with_capacity(content.len());
@@ -214,7 +214,7 @@ fn mask(content: &str) -> String {
     masked
 }
 
-/// The end of the comment or literal that begins here.
+/// The end of the comment or literal that starts here.
 fn skipped(chars: &[char], at: usize) -> Option<usize> {
     let next = chars.get(at + 1).copied();
     match (chars[at], next) {
@@ -223,7 +223,7 @@ fn skipped(chars: &[char], at: usize) -> Option<usize> {
         ('"', _) => Some(quoted_end(chars, at + 1, '"')),
         ('r' | 'b' | 'c', _) if !follows_name(chars, at) => prefixed_literal_end(chars, at),
         ('\'', Some('\\')) => Some(quoted_end(chars, at + 1, '\'')),
-        // A lifetime has no closing quote two characters on.
+        // A lifetime has no closing quote two characters later.
         ('\'', Some(_)) if chars.get(at + 2) == Some(&'\'') => Some(at + 3),
         _ => None,
     }
@@ -335,7 +335,7 @@ mod tests {
         let tests: Vec<bool> = (0..6).map(|line| source.is_test(line)).collect();
         assert_eq!(tests, [false, true, true, true, true, false]);
         assert!(Source::new("x/tests/a.rs", text).is_test(0));
-        // The module lies in a file of its own, which is named for what it is.
+        // The module is in another file, whose path shows that it is a test.
         assert!(!Source::new("x/src/a.rs", "#[cfg(test)]\nmod tests;\nfn f() {}").is_test(2));
         assert!(Source::new("x/src/a/tests.rs", text).is_test(0));
     }

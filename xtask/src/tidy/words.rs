@@ -1,10 +1,10 @@
-//! Words that must not stand in a file of the repository: paths of one machine, hosts of package
-//! registries, notes on who or what wrote a text.
+//! Words that no file of the repository may contain: paths of one machine, hosts of package
+//! registries, notes about who or what wrote a text.
 
 use super::Finding;
 use super::source::Text;
 
-/// The words in two halves, so that this list does not find itself.
+/// The words in two halves, so that this list does not match itself.
 const WORDS: &[(&str, &str, &str)] = &[
     ("/wor", "k/main", "a path of one machine"),
     ("/wor", "k/shared", "a path of one machine: say ../shared"),
@@ -20,10 +20,10 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("generated", " with [", "who wrote it stands in the history"),
 ];
 
-/// Cargo writes this one itself and names its registry.
+/// Cargo writes these files and names its registry in them.
 const EXEMPT: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
 
-/// Looks at every line of every text, upper and lower case alike.
+/// Checks every line of every text, ignoring case.
 pub(super) fn findings(texts: &[Text]) -> Vec<Finding> {
     texts
         .iter()
