@@ -1,4 +1,4 @@
-//! An agent that pushes packets and remembers what was acknowledged.
+//! An agent that pushes packets and remembers their receipts.
 
 use std::io;
 
@@ -7,34 +7,34 @@ use serde_json::{Value, json};
 use crate::api::{Api, Problem};
 use crate::http::{Request, Response};
 
-/// The type of a body that is one packet.
+/// The content type of a body with one packet.
 const ONE_PACKET: &str = "application/octet-stream";
 
-/// The type of a body that is many packets.
+/// The content type of a body with many packets.
 const MANY_PACKETS: &str = "application/vnd.tracehold.packets";
 
-/// What the server says of one packet it took.
+/// The receipt of an accepted packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The producer's epoch.
     pub epoch: u64,
     /// The producer's sequence.
     pub sequence: u64,
-    /// The packet's own number in the storage.
+    /// The number of the packet in the storage.
     pub number: u64,
-    /// Whether it is on the disk.
+    /// Whether it is durable.
     pub durable: bool,
-    /// Whether it was there before.
+    /// Whether it was stored before.
     pub duplicate: bool,
-    /// The data file, with the offset and the size of the stored bytes.
+    /// The data file, with the offset and size of the stored bytes.
     pub place: Option<(String, u64, u64)>,
 }
 
 impl Receipt {
-    /// The receipts of an answer.
+    /// The receipts in a response.
     ///
     /// # Panics
-    /// When there are none, or one lacks a field.
+    /// If there are none, or one lacks a field.
     pub fn all(answer: &Value) -> Vec<Self> {
         let number = |receipt: &Value, field: &str| match receipt[field].as_u64() {
             Some(number) => number,
@@ -65,10 +65,10 @@ impl Receipt {
     }
 }
 
-/// One stream of one agent that goes straight into a storage.
+/// One stream of one agent, pushed directly into a storage.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    /// The path that packets are posted to.
+    /// The path for `POST`.
     path: String,
     /// The producer's epoch.
     pub epoch: u64,
@@ -91,21 +91,21 @@ impl Agent {
         Self::new(storage, agent, stream)
     }
 
-    /// A stream that is declared already.
+    /// A stream that is already declared.
     pub fn new(storage: &str, agent: &str, stream: &str) -> Self {
         let path = format!("/api/v1/storages/{storage}/agents/{agent}/streams/{stream}/packets");
         Self { path, epoch: 1 }
     }
 
-    /// The path that packets are posted to.
+    /// The path for `POST`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Posts one packet; gives the plain answer.
+    /// Posts one packet and returns the response.
     ///
     /// # Errors
-    /// When the connection breaks: the server may or may not have the packet.
+    /// If the connection breaks: the server may or may not have stored the packet.
     pub fn post(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> io::Result<Response> {
         let request = Request::new("POST", &self.path)
             .header("content-type", ONE_PACKET)
@@ -115,10 +115,10 @@ impl Agent {
         api.send(&request)
     }
 
-    /// Posts one packet without waiting for the disk; gives the plain answer.
+    /// Posts one packet without waiting for the disk and returns the response.
     ///
     /// # Errors
-    /// When the connection breaks: the server may or may not have the packet.
+    /// If the connection breaks: the server may or may not have stored the packet.
     pub fn post_async(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> io::Result<Response> {
         let request = Request::new("POST", &self.path)
             .header("content-type", ONE_PACKET)
@@ -129,7 +129,7 @@ impl Agent {
         api.send(&request)
     }
 
-    /// Posts one packet that must be taken.
+    /// Posts one packet that must be accepted.
     pub fn push(&self, api: &mut Api, sequence: u64, packet: &[u8]) -> Receipt {
         let response = self
             .post(api, sequence, packet)
@@ -162,10 +162,10 @@ impl Agent {
         )
     }
 
-    /// Posts many packets in one body; gives the plain answer.
+    /// Posts many packets in one body and returns the response.
     ///
     /// # Errors
-    /// When the connection breaks: the server may have any of them.
+    /// If the connection breaks: the server may have stored any of them.
     pub fn post_many(
         &self,
         api: &mut Api,
@@ -183,7 +183,7 @@ impl Agent {
         api.send(&request)
     }
 
-    /// The sequence that the server wants next.
+    /// The sequence that the server expects next.
     pub fn next_sequence(&self, api: &mut Api) -> u64 {
         let request = Request::new("HEAD", &self.path).header("tracehold-epoch", self.epoch);
         let response = api.send(&request).expect("the server answers");
@@ -195,8 +195,8 @@ impl Agent {
     }
 }
 
-/// What stands before each packet of a body of many: length and CRC32C of the payload (u32), epoch
-/// and sequence (u64), all little-endian.
+/// The header of each packet in a body with many: length and CRC32C of the payload (u32), epoch and
+/// sequence (u64), all little-endian.
 pub(crate) fn batch_header(packet: &[u8], epoch: u64, sequence: u64) -> [u8; 24] {
     let length = u32::try_from(packet.len()).expect("test packets are small");
     let mut header = [0; 24];
@@ -207,7 +207,7 @@ pub(crate) fn batch_header(packet: &[u8], epoch: u64, sequence: u64) -> [u8; 24]
     header
 }
 
-/// CRC32C (Castagnoli), bit by bit: slow, and independent of the server's.
+/// CRC32C (Castagnoli), bit by bit: slow, and independent of the server's code.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32| {
         if crc & 1 == 1 {

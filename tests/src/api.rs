@@ -1,4 +1,4 @@
-//! The server's API, one method a call, over one connection.
+//! The server's API over one connection, one method per call.
 
 use std::io;
 
@@ -10,21 +10,21 @@ use crate::multipart::{Part, parts};
 /// A refusal: a problem document (RFC 9457) with a stable code.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The status of the answer.
+    /// The status of the response.
     pub status: u16,
-    /// What programs tell problems apart by.
+    /// The stable code.
     pub code: String,
-    /// The whole document.
+    /// The complete document.
     pub document: Value,
-    /// `Retry-After`, where it was sent.
+    /// `Retry-After`, if it was sent.
     pub retry_after: Option<u64>,
 }
 
 impl Problem {
-    /// Reads a refusal and holds it to what every problem document promises.
+    /// Parses a refusal and checks what every problem document promises.
     ///
     /// # Panics
-    /// When the answer is no problem document, or lacks one of its fields.
+    /// If the response is not a problem document, or lacks one of its fields.
     pub fn of(response: &Response) -> Self {
         let brief = response.brief();
         assert!(response.status >= 400, "no refusal: {brief}");
@@ -53,8 +53,8 @@ impl Problem {
     }
 }
 
-/// The server's API over one connection. Answers that are no success are panics, except where a
-/// method gives the plain answer.
+/// The server's API over one connection. A response without success is a panic, except where a
+/// method returns the plain response.
 #[derive(Debug)]
 pub struct Api {
     connection: Connection,
@@ -69,12 +69,12 @@ impl Api {
     /// Sends any request.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// If the connection breaks.
     pub fn send(&mut self, request: &Request<'_>) -> io::Result<Response> {
         self.connection.send(request)
     }
 
-    /// A call with an optional JSON body below `/api/v1`; gives the plain answer.
+    /// A call with an optional JSON body below `/api/v1`; returns the plain response.
     pub fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Response {
         let path = format!("/api/v1{path}");
         let body = body.map(Value::to_string).unwrap_or_default();
@@ -88,7 +88,7 @@ impl Api {
         }
     }
 
-    /// A call that must succeed; gives its JSON, `null` for an empty body.
+    /// A call that must succeed; returns its JSON, `null` for an empty body.
     pub fn done(&mut self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let response = self.call(method, path, body);
         let is_success = (200..300).contains(&response.status);
@@ -105,7 +105,7 @@ impl Api {
         Problem::of(&self.call(method, path, body))
     }
 
-    /// Creates an open storage and gives its id.
+    /// Creates an open storage and returns its id.
     pub fn create_storage(&mut self, name: &str) -> String {
         let storage = self.done(
             "POST",
@@ -122,7 +122,7 @@ impl Api {
         id
     }
 
-    /// A storage as the server describes it.
+    /// The server's description of a storage.
     pub fn storage(&mut self, id: &str) -> Value {
         self.done("GET", &format!("/storages/{id}"), None)
     }
@@ -157,7 +157,7 @@ impl Api {
             .collect()
     }
 
-    /// Re-reads everything; gives what is damaged.
+    /// Verifies a storage; returns what is damaged.
     pub fn verify(&mut self, id: &str) -> Vec<Value> {
         let report = self.done("POST", &format!("/storages/{id}/verify"), None);
         report["damage"]
@@ -178,7 +178,7 @@ impl Api {
         response.body
     }
 
-    /// Byte ranges (half-open) of a file of a storage by one request, in the order asked.
+    /// Byte ranges (half-open) of a file of a storage, in one request, in the given order.
     pub fn ranges(&mut self, id: &str, file: &str, ranges: &[(u64, u64)]) -> Vec<Part> {
         let list: Vec<String> = ranges
             .iter()
@@ -190,7 +190,7 @@ impl Api {
         parts(&self.send(&request).expect("the server answers"))
     }
 
-    /// The value of a metric without labels, or the sum over all its labels; 0 when it is unknown.
+    /// The value of a metric without labels, or the sum over all its labels; 0 if it is unknown.
     pub fn metric(&mut self, name: &str) -> f64 {
         let response = self
             .send(&Request::new("GET", "/metrics"))

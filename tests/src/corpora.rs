@@ -1,15 +1,15 @@
-//! Real traces, which lie beside the repository where they are there at all.
+//! Real traces, which are stored outside of the repository.
 
 use std::path::{Path, PathBuf};
 
-/// The folder of real traces, or none in a fresh clone: then the reason is printed and the case
-/// that asked passes. Where the folder is there, a missing file is a failure of that case.
+/// The folder of real traces, or `None` in a fresh clone: the reason is printed and the test is
+/// skipped. If the folder exists, a missing file is a failure.
 pub fn corpora() -> Option<PathBuf> {
     beside("corpora")
 }
 
-/// Small traces that are always there: one of every kind that files have.
-pub fn own_traces() -> Vec<PathBuf> {
+/// Small traces that are always available: one of every kind of file.
+pub fn small_traces() -> Vec<PathBuf> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     let names = [
         "lttng/uid/0/64-bit",

@@ -1,4 +1,4 @@
-//! HTTP/1.1 over a plain socket: what a careful reader of the RFC would write by hand.
+//! HTTP/1.1 over a plain socket, written from the RFC without a client library.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// No answer within this is a fault of the server.
+/// A server that takes longer than this to respond is considered hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a read asks the kernel for at once.
+/// The size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// One request.
@@ -32,14 +32,14 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The same with one more header.
+    /// The same request with one more header.
     #[must_use]
     pub fn header(mut self, name: &'a str, value: impl ToString) -> Self {
         self.headers.push((name, value.to_string()));
         self
     }
 
-    /// The same with a body.
+    /// The same request with a body.
     #[must_use]
     pub fn body(mut self, body: &'a [u8]) -> Self {
         self.body = body;
@@ -62,7 +62,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// One answer, read to its end.
+/// One complete response.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The status code.
@@ -85,7 +85,7 @@ impl Response {
     /// The body as JSON.
     ///
     /// # Panics
-    /// When it is none.
+    /// If it is not JSON.
     pub fn json(&self) -> Value {
         match serde_json::from_slice(&self.body) {
             Ok(value) => value,
@@ -105,7 +105,7 @@ impl Response {
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    /// Bytes that were read; those before `begin` are used up.
+    /// Bytes read so far; those before `begin` are consumed.
     buffer: Vec<u8>,
     begin: usize,
 }
@@ -114,7 +114,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If nothing listens on the address.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -127,24 +127,24 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads the answer to its end.
+    /// Sends a request and reads the complete response.
     ///
     /// # Errors
-    /// When the connection breaks, or the answer is no HTTP.
+    /// If the connection breaks, or the response is not HTTP.
     pub fn send(&mut self, request: &Request<'_>) -> io::Result<Response> {
         self.write(&[&request.head(), request.body])?;
         self.read_response(request.method == "HEAD")
     }
 
-    /// Writes bytes as they are, in one piece where the kernel takes them so.
+    /// Writes bytes as they are, in one piece if the kernel accepts that.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// If the connection breaks.
     pub fn write(&mut self, pieces: &[&[u8]]) -> io::Result<()> {
         let mut slices: Vec<io::IoSlice<'_>> =
             pieces.iter().map(|piece| io::IoSlice::new(piece)).collect();
         let mut rest = &mut slices[..];
-        // Leading empty slices must go, or a write of nothing looks like a closed connection.
+        // Skip empty slices: writing nothing looks like a closed connection.
         io::IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             match self.stream.write_vectored(rest) {
@@ -157,18 +157,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Says that nothing more will be written.
+    /// Shuts down the writing side.
     ///
     /// # Errors
-    /// When the connection is gone already.
+    /// If the connection is already closed.
     pub fn finish_writing(&self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Write)
     }
 
-    /// Reads the interim answer to `expect: 100-continue`.
+    /// Reads the interim response to `expect: 100-continue`.
     ///
     /// # Errors
-    /// When the connection breaks, or another answer comes.
+    /// If the connection breaks, or another response arrives.
     pub fn read_continue(&mut self) -> io::Result<()> {
         let head_end = self.read_until(b"\r\n\r\n")?;
         let (status, _) = parse_head(&self.buffer[self.begin..head_end])?;
@@ -180,16 +180,16 @@ impl Connection {
         }
     }
 
-    /// Reads one answer to its end.
+    /// Reads one complete response.
     ///
     /// # Errors
-    /// When the connection breaks, or the answer is no HTTP.
+    /// If the connection breaks, or the response is not HTTP.
     pub fn read_response(&mut self, without_body: bool) -> io::Result<Response> {
         loop {
             let head_end = self.read_until(b"\r\n\r\n")?;
             let (status, headers) = parse_head(&self.buffer[self.begin..head_end])?;
             self.begin = head_end;
-            // Interim answers (100 Continue) come before the answer itself.
+            // Interim responses (100 Continue) precede the response.
             if (100..200).contains(&status) {
                 continue;
             }
@@ -246,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Takes exactly this many bytes.
+    /// Consumes exactly this many bytes.
     fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let buffered = (self.buffer.len() - self.begin).min(length);
         let mut bytes = Vec::with_capacity(length);
@@ -257,7 +257,7 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Reads until the mark was seen; gives the place behind it.
+    /// Reads until the mark is found and returns the position after it.
     fn read_until(&mut self, mark: &[u8]) -> io::Result<usize> {
         self.buffer.drain(..self.begin);
         self.begin = 0;
@@ -277,7 +277,7 @@ impl Connection {
                 .truncate(filled + count.as_ref().copied().unwrap_or(0));
             match count {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                // The test was stopped for a moment.
+                // The process was suspended for a moment.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 count => drop(count?),
             }
@@ -325,7 +325,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = [0; 4096];
             let count = stream.read(&mut request).unwrap();
-            // Byte by byte, so that every place where an answer can be cut is met.
+            // Byte by byte, so that the response is split at every position.
             for byte in answer {
                 stream.write_all(&[*byte]).unwrap();
             }

@@ -1,11 +1,11 @@
-//! What the end-to-end cases, the crash run and the benchmarks share.
+//! The harness of the end-to-end tests, the crash run and the benchmarks.
 //!
-//! The cases themselves are one binary, `tests/tests/main.rs`. Everything here works on the real
-//! programs from outside: it starts `traceholdd` on a free port, speaks HTTP to it over plain
-//! sockets, kills it, starts it again, and compares bytes.
+//! The tests are one binary, `tests/tests/main.rs`. The harness uses the real programs from
+//! outside: it starts `traceholdd` on a free port, sends HTTP over plain sockets, kills the server,
+//! restarts it, and compares bytes.
 //!
-//! A fault of the harness or of the server under test is a panic with the server's log below it:
-//! nobody recovers from a failed test.
+//! A fault of the harness or of the server under test is a panic, and the server's log is printed:
+//! a failed test does not recover.
 
 mod agent;
 mod api;
@@ -23,7 +23,7 @@ pub mod spans;
 
 pub use agent::{Agent, Receipt};
 pub use api::{Api, Problem};
-pub use corpora::{corpora, own_traces, tools};
+pub use corpora::{corpora, small_traces, tools};
 pub use crash::{CrashPlan, CrashReport, crash, crash_settings};
 pub use http::{Connection, Request, Response};
 pub use load::{Body, Load, LoadReport, Pace};

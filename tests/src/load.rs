@@ -1,5 +1,5 @@
-//! A load of pushes that costs little itself: one thread and one kept-alive connection a stream,
-//! bodies made once, and of each answer only the status looked at.
+//! A load of pushes that uses little CPU itself: one thread and one kept-alive connection per
+//! stream, bodies prepared in advance, and only the status of each response is checked.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,10 +11,11 @@ use crate::api::Api;
 use crate::http::Connection;
 use crate::payload::payload;
 
-/// Different packets a stream sends in turn, so that no cache sees the same bytes all the time.
+/// The number of different packets that a stream sends in turn, so that caches do not always see
+/// the same bytes.
 const PAYLOAD_COUNT: u64 = 8;
 
-/// What one request carries.
+/// The content of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// One packet of this many bytes.
@@ -26,10 +27,10 @@ pub enum Body {
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// The next as soon as the last was answered.
+    /// Each request as soon as the previous one was answered.
     Full,
-    /// This many requests a second over all connections, whether or not answers come: the time of
-    /// an answer counts from when the request was due.
+    /// This many requests per second over all connections, whether responses arrive or not: the
+    /// latency of a response counts from the time at which its request was due.
     PerSecond(f64),
 }
 
@@ -42,31 +43,31 @@ pub struct Load {
     pub storage: String,
     /// Streams, with one connection each.
     pub streams: usize,
-    /// What a request carries.
+    /// The content of a request.
     pub body: Body,
     /// When requests are sent.
     pub pace: Pace,
     /// The codec of the streams: `none` or `zstd`.
     pub codec: &'static str,
-    /// How long.
+    /// The duration.
     pub duration: Duration,
 }
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct LoadReport {
     /// Packets acknowledged.
     pub packets: u64,
     /// Payload bytes acknowledged.
     pub bytes: u64,
-    /// From the first request to the last answer.
+    /// From the first request to the last response.
     pub seconds: f64,
-    /// Microseconds from a request to its answer, ascending.
+    /// Microseconds from a request to its response, ascending.
     pub latencies: Vec<u32>,
 }
 
 impl LoadReport {
-    /// Payload bytes a second.
+    /// Payload bytes per second.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a rate is shown with four digits"
@@ -75,7 +76,7 @@ impl LoadReport {
         self.bytes as f64 / self.seconds
     }
 
-    /// Packets a second.
+    /// Packets per second.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a rate is shown with four digits"
@@ -84,7 +85,7 @@ impl LoadReport {
         self.packets as f64 / self.seconds
     }
 
-    /// Requests a second.
+    /// Requests per second.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a rate is shown with four digits"
@@ -93,7 +94,7 @@ impl LoadReport {
         self.latencies.len() as f64 / self.seconds
     }
 
-    /// The time of an answer, in milliseconds, that this share (0 to 1) of all did not exceed.
+    /// The latency in milliseconds that this share (0 to 1) of all responses did not exceed.
     pub fn latency_ms(&self, share: f64) -> f64 {
         #[expect(
             clippy::cast_precision_loss,
@@ -108,10 +109,10 @@ impl LoadReport {
 }
 
 impl Load {
-    /// Runs the load to its end.
+    /// Runs the load to the end.
     ///
     /// # Panics
-    /// When the server refuses a packet or closes a connection.
+    /// If the server refuses a packet or closes a connection.
     pub fn run(&self) -> LoadReport {
         let streams: Vec<Stream> = (0..self.streams)
             .map(|number| self.stream(number))
@@ -139,7 +140,7 @@ impl Load {
         }
     }
 
-    /// Declares a stream and finds out where it goes on.
+    /// Declares a stream and asks for its next sequence.
     fn stream(&self, number: usize) -> Stream {
         let mut api = Api::new(Connection::open(self.address).expect("a ready server accepts"));
         let name = format!("load-{number}");
@@ -168,7 +169,7 @@ struct Stream {
 /// A body whose sequences are filled in before it is sent.
 struct PreparedBody {
     bytes: Vec<u8>,
-    /// Where the sequences of a batch stand.
+    /// The offsets of the sequences in a batch.
     sequences: Vec<usize>,
     packets: u64,
     payload_bytes: u64,
@@ -300,7 +301,7 @@ impl PreparedBody {
     }
 }
 
-/// A connection that reads answers into one buffer and looks at their frame only.
+/// A connection that reads responses into one buffer and parses only their framing.
 struct Line {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -319,7 +320,7 @@ impl Line {
         })
     }
 
-    /// Sends a request and gives the status of the answer, which stays in the buffer.
+    /// Sends a request and returns the status of the response, which stays in the buffer.
     fn exchange(&mut self, head: &[u8], body: &[u8]) -> io::Result<u16> {
         let mut slices = [IoSlice::new(head), IoSlice::new(body)];
         let mut rest = &mut slices[..];
@@ -351,7 +352,7 @@ impl Line {
     }
 }
 
-/// Length of an answer with its head, once the head is complete.
+/// The length of a response including its head, once the head is complete.
 fn answer_length(answer: &[u8]) -> Option<usize> {
     let head = answer.windows(4).position(|seen| seen == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&answer[..head]).ok()?;

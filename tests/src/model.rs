@@ -1,8 +1,7 @@
-//! Random sequences of operations on storages, recordings and the buffer, held against a model of
-//! what they have to do.
+//! Random sequences of operations on storages, recordings and the buffer, compared with a model.
 //!
-//! The model knows what each storage has to hold and what each operation has to answer; nothing in
-//! it looks at how the server does it. A sequence follows from its seed.
+//! The model predicts the content of each storage and the response to each operation; it shares no
+//! code with the server. A sequence is determined by its seed.
 
 mod recordings;
 
@@ -20,37 +19,37 @@ use crate::http::{Request, Response};
 use crate::payload::{Random, payload};
 use crate::server::{Server, Settings};
 
-/// Streams of the one agent, with their codecs.
+/// Streams of the only agent, with their codecs.
 const STREAMS: [(&str, &str); 3] = [("plain", "none"), ("packed", "zstd"), ("other", "zstd")];
 const AGENT: &str = "model";
-/// Storages beyond which none is made.
+/// At most this many storages are created.
 const STORAGES_MAX: usize = 8;
-/// Archives that are remembered.
+/// At most this many archives are remembered.
 const ARCHIVES_MAX: usize = 4;
-/// A server ends in this time, on a busy machine too.
+/// A server exits within this time, even on a busy machine.
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// Operations between two full comparisons.
+/// Operations between two complete comparisons.
 const COMPARED_EVERY: u64 = 25;
 
 /// A sequence of operations.
 #[derive(Clone, Debug)]
 pub struct ModelPlan {
-    /// Where the server's files go.
+    /// The folder for the server's files.
     pub folder: PathBuf,
-    /// How the server is started.
+    /// The server's settings.
     pub settings: Settings,
-    /// Operations.
+    /// The number of operations.
     pub operations: u64,
-    /// The sequence follows from it.
+    /// Determines the sequence.
     pub seed: u64,
 }
 
-/// What was done.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelReport {
-    /// How often each operation was done.
+    /// How often each operation succeeded.
     pub done: BTreeMap<&'static str, u64>,
-    /// How often each was refused, as it had to be.
+    /// How often each operation was refused, as expected.
     pub refused: BTreeMap<&'static str, u64>,
 }
 
@@ -73,15 +72,15 @@ impl State {
     }
 }
 
-/// What a storage has to be.
+/// The expected state of a storage.
 #[derive(Clone, Debug)]
 struct Stored {
     name: String,
     state: State,
     labels: BTreeMap<String, Vec<String>>,
-    /// The packets of each stream, in their order.
+    /// The packets of each stream, in order.
     packets: [Vec<Vec<u8>>; STREAMS.len()],
-    /// Epoch and sequence that the producer of each stream uses next.
+    /// The epoch and sequence that the producer of each stream uses next.
     next: [(u64, u64); STREAMS.len()],
 }
 
@@ -93,16 +92,16 @@ struct Run {
     archives: Vec<(String, Stored, Vec<u8>)>,
     recordings: BTreeMap<String, Recorded>,
     through: Through,
-    /// Makes names and packets different from all others.
+    /// Makes names and packets unique.
     count: u64,
     report: ModelReport,
 }
 
-/// Does a sequence of operations and compares.
+/// Runs a sequence of operations and compares the results with the model.
 ///
 /// # Panics
-/// When the server does what the model does not allow; the seed and the operation stand in the
-/// message.
+/// If the server does something that the model does not allow. The message contains the seed and
+/// the operation.
 pub fn run_model(plan: &ModelPlan) -> ModelReport {
     let server = Server::start(&plan.folder, &plan.settings);
     let mut api = server.api();
@@ -159,7 +158,7 @@ impl Run {
         self.count
     }
 
-    /// One of the storages; none while there is none.
+    /// One of the storages, or `None` if there are none.
     fn any(&mut self) -> Option<String> {
         let at = self.random.below(self.storages.len().max(1) as u64);
         self.storages.keys().nth(usize::try_from(at).ok()?).cloned()
@@ -173,7 +172,7 @@ impl Run {
         *counts.entry(operation).or_default() += 1;
     }
 
-    /// Sends a request whose outcome the model knows: done, or refused with this code.
+    /// Sends a request whose outcome the model predicts: success, or refusal with this code.
     fn call(
         &mut self,
         place: &str,
@@ -249,7 +248,7 @@ impl Run {
             State::Finalized => Err("storage_state_conflict"),
         };
         let (sequence, bytes) = match &known {
-            // The same packet again gets its first receipt, and nothing else happens.
+            // The same packet again gets its first receipt and has no other effect.
             Some(known) => (next - 1, known),
             None => (next, &packet),
         };
@@ -404,7 +403,7 @@ impl Run {
             }
             copied += packets.len();
             to.packets[stream].extend(packets.iter().cloned());
-            // The copy began an epoch of its own; a producer that goes on needs a later one.
+            // The copy started an epoch; a producer that continues the stream needs a later one.
             let agent = Agent::new(&id, AGENT, name);
             let head = self.api.send(&Request::new("HEAD", agent.path()));
             let head = head.expect("the server answers");
@@ -445,7 +444,7 @@ impl Run {
         let Some((id, stored, archive)) = self.archives.get(at).cloned() else {
             return;
         };
-        // The storage file comes first, so that it is there however much is cut off the end.
+        // The storage file comes first, so that it is intact wherever the archive is truncated.
         let cut = &archive[..archive.len() - 1];
         let body = if is_damaged { cut } else { &archive[..] };
         let request = Request::new("POST", "/api/v1/storages/import")
@@ -481,7 +480,7 @@ impl Run {
         );
     }
 
-    /// Ends the server, by a signal or as a crash would, and starts it again.
+    /// Stops the server, by a signal or as a crash would, and restarts it.
     fn restart(&mut self) {
         match self.random.below(2) {
             0 => self.server.kill(),
@@ -503,7 +502,7 @@ impl Run {
         self.count("verify", true);
     }
 
-    /// Holds all that the server has against the model.
+    /// Compares everything that the server stores with the model.
     fn compare(&mut self, place: &str) {
         let listed = self.api.done("GET", "/storages?limit=1000", None);
         let listed = listed["items"]
@@ -536,7 +535,7 @@ impl Run {
     }
 }
 
-/// The packets that a storage holds, by stream, in their order.
+/// The packets in a storage, by stream, in order.
 fn held(api: &mut Api, id: &str) -> [Vec<Vec<u8>>; STREAMS.len()] {
     let mut held: [Vec<Vec<u8>>; STREAMS.len()] = Default::default();
     let mut path = format!("/storages/{id}/descriptors?limit=1000");

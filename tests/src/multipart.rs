@@ -1,20 +1,20 @@
-//! Answers to multi-range requests (`multipart/byteranges`, RFC 9110 section 14.6).
+//! Responses to multi-range requests (`multipart/byteranges`, RFC 9110 section 14.6).
 
 use crate::http::Response;
 
-/// One part of a multi-range answer.
+/// One part of a multi-range response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where its bytes lie in the file, half-open.
+    /// Its position in the file, half-open.
     pub range: std::ops::Range<u64>,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// The parts of a 206 answer, which may also be one plain range.
+/// The parts of a 206 response, which may also be one plain range.
 ///
 /// # Panics
-/// When the answer is no 206 or breaks the rules of its format.
+/// If the response is not a 206, or violates its format.
 pub fn parts(response: &Response) -> Vec<Part> {
     assert_eq!(response.status, 206, "{}", response.brief());
     if let Some(range) = response.header("content-range") {

@@ -1,11 +1,12 @@
-//! Packet bytes that can be made again from their name, so that a check needs no copy of them.
+//! Payloads that are computed from their names, so that a check needs no copy of them.
 
-/// A small generator of numbers (SplitMix64, public domain): the same seed, the same numbers.
+/// A small random number generator (SplitMix64, public domain): the same seed gives the same
+/// numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins at this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,15 +20,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is at least 1. Its bias is below 2^-32 for ends below 2^32.
+    /// A number below `end`, which is at least 1. The bias is below 2^-32 for ends below 2^32.
     pub fn below(&mut self, end: u64) -> u64 {
         self.number() % end
     }
 }
 
-/// The bytes of packet `sequence` of a stream: as long as asked, never twice the same.
+/// The bytes of packet `sequence` of a stream: as long as requested, and different for each packet.
 ///
-/// Half of every 64 bytes repeats, so that compression has something to do.
+/// Half of every 64 bytes repeats, so that they can be compressed.
 pub fn payload(stream: u64, sequence: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(stream.wrapping_mul(0x1_0000_0001) ^ sequence.rotate_left(32));
     let mut bytes = Vec::with_capacity(length + 64);
@@ -43,11 +44,11 @@ pub fn payload(stream: u64, sequence: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Longest packet of [`packet`]: one such packet reaches over several buffers of the server.
+/// The longest packet of [`packet`], which spans several buffers of the server.
 const PACKET_BYTES_MAX: u64 = 300_000;
 
-/// The bytes of packet `sequence` of a stream whose lengths also follow from its name: most are
-/// small, one in twenty is large.
+/// The bytes of packet `sequence` of a stream, with a length that is also computed: most are small,
+/// one in twenty is large.
 pub fn packet(stream: u64, sequence: u64) -> Vec<u8> {
     let mut random = Random::new(stream ^ sequence.rotate_left(20));
     let limit = if random.below(20) == 0 {

@@ -1,12 +1,13 @@
-//! Power cuts: a run on a disk that logs every block write, and the judge of crash images made of
-//! that log.
+//! Power cuts: a run on a disk that logs every block write, and the check of the disk images that
+//! are built from the log.
 //!
-//! Killing a process loses nothing that the kernel took; a power cut loses what no sync covered,
-//! in any order. The tools beside the repository record a run and build images as a cut at a random
-//! moment could have left them; here is the run that is recorded, and what must be on an image.
+//! Killing a process loses nothing that the kernel accepted; a power cut loses writes that no sync
+//! covered, in any order. The tools in `../shared/tools` record a run and build images as a cut at
+//! a random moment could have left them. This module contains the recorded run, and the check of an
+//! image.
 //!
-//! The log of acknowledgements lies on another disk, one line each: nanoseconds of the monotonic
-//! clock *after* the answer came, `packet` with storage, stream, sequence and number, or
+//! The log of acknowledgements is on another disk, one line each: nanoseconds of the monotonic
+//! clock *after* the response arrived, then `packet` with storage, stream, sequence and number, or
 //! `finalized` with the storage.
 
 use std::fs::File;
@@ -29,11 +30,11 @@ use crate::server::{Server, Settings};
 /// Streams of a storage, with their codecs.
 const STREAMS: &[(&str, &str)] = &[("plain", "none"), ("packed", "zstd"), ("other", "none")];
 
-/// Runs a server in this folder and logs what it acknowledges: one storage is finalized in the
-/// middle, one is open at the end.
+/// Runs a server in this folder and logs what it acknowledges. One storage is finalized half-way,
+/// one is open at the end.
 ///
 /// # Panics
-/// When the server refuses what it should take.
+/// If the server refuses a valid request.
 pub fn record_power(folder: &Path, settings: &Settings, log: &Path, duration: Duration) {
     let mut server = Server::start(folder, settings);
     let log = Mutex::new(File::create(log).expect("the log can be written"));
@@ -49,7 +50,7 @@ pub fn record_power(folder: &Path, settings: &Settings, log: &Path, duration: Du
     server.kill();
 }
 
-/// Pushes into every stream at once.
+/// Pushes into all streams at once.
 fn push_for(address: SocketAddr, storage: &str, seed: u64, duration: Duration, log: &Mutex<File>) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -84,11 +85,11 @@ fn note(log: &Mutex<File>, what: &str) {
     writeln!(log, "{nanoseconds} {what}").expect("the log can be written");
 }
 
-/// Starts a server on a crash image and looks for everything that was acknowledged before the cut.
-/// Gives the number of packets that had to be there.
+/// Starts a server on a disk image and checks that everything acknowledged before the cut is there.
+/// Returns the number of packets that were checked.
 ///
 /// # Panics
-/// When one is not, or differs, or the server needs help to start.
+/// If a packet is missing or changed, or the server does not start without help.
 pub fn check_image(folder: &Path, settings: &Settings, log: &Path, cut: i64) -> u64 {
     let log = std::fs::read_to_string(log).expect("the log was written");
     let server = Server::start(folder, settings);

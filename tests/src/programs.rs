@@ -1,13 +1,13 @@
-//! Where the programs under test are.
+//! Locations of the programs under test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Names a folder with programs that are built already; `cargo xtask test` sets it, and so does
-/// `.config/build-programs.sh` before nextest begins.
+/// Names a folder with built programs. `cargo xtask test` sets it, and so does
+/// `.config/build-programs.sh` before nextest starts.
 const VARIABLE: &str = "PROGRAMS_UNDER_TEST";
-/// nextest sets it. It ends tests that take too long, and a build may.
+/// Set by nextest, which kills tests that take too long; a build may take longer.
 const RUNNER: &str = "NEXTEST";
 
 /// The server's program.
@@ -15,12 +15,12 @@ pub fn traceholdd() -> PathBuf {
     program("traceholdd")
 }
 
-/// The command's program.
+/// The command line program.
 pub fn tracehold() -> PathBuf {
     program("tracehold")
 }
 
-/// Python with the SDK of OpenTelemetry.
+/// Python with the OpenTelemetry SDK.
 pub fn opentelemetry_python() -> Option<PathBuf> {
     peer_python("opentelemetry")
 }
@@ -30,8 +30,8 @@ pub fn tables_python() -> Option<PathBuf> {
     peer_python("tables")
 }
 
-/// Says that a case passes without a program of others, because that is not here. In CI everything
-/// is brought, so there it fails.
+/// Reports that a test is skipped because an external program is not installed. In CI every such
+/// program is installed, so there it fails.
 ///
 /// # Panics
 /// In CI.
@@ -44,8 +44,8 @@ pub fn without(peer: &str) {
     println!("skipped: {peer} is not here; `cargo xtask test` brings it");
 }
 
-/// Python with the packages of a peer, or none where these were not installed: then the reason is
-/// printed and the case that asked passes.
+/// Python with the packages of a peer. If they are not installed, the reason is printed and `None`
+/// is returned: the test is skipped.
 fn peer_python(peer: &str) -> Option<PathBuf> {
     let python = folder().join("../peers").join(peer).join("bin/python");
     if python.exists() {
@@ -55,10 +55,10 @@ fn peer_python(peer: &str) -> Option<PathBuf> {
     None
 }
 
-/// Runs the command to its end with these arguments.
+/// Runs the command with these arguments and waits for it.
 pub fn run_tracehold(arguments: &[String]) -> Output {
     let mut command = Command::new(tracehold());
-    // The caller's own server and token are none of a test's business.
+    // The user's server and token must not affect a test.
     command
         .args(arguments)
         .env_remove("TRACEHOLD_SERVER")
@@ -92,7 +92,7 @@ fn program(name: &str) -> PathBuf {
     path
 }
 
-/// Builds both programs in the profile that tests run in, and says where they are.
+/// Builds both programs with the profile of the tests and returns their folder.
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -109,7 +109,7 @@ fn build() -> PathBuf {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the programs under test do not build");
-    // A test program lies in `target/debug/deps`.
+    // Test programs are in `target/debug/deps`.
     let own = std::env::current_exe().expect("a running program has a path");
     let deps = own.parent().expect("a program lies in a folder");
     deps.parent()

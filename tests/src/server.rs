@@ -13,29 +13,29 @@ use crate::api::Api;
 use crate::http::Connection;
 use crate::programs;
 
-/// A server that is not ready after this never will be.
+/// A server that takes longer than this to start is considered hung.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
-/// What the server says on its standard output when it answers.
+/// The beginning of the line on standard output that reports the address.
 const READY_PREFIX: &str = "listening on http://";
 
-/// The log, in the folder of a server.
+/// The log, in the server's folder.
 const LOG: &str = "server.log";
 
-/// The data, in the folder of a server.
+/// The data, in the server's folder.
 const DATA: &str = "data";
 
-/// As much of the end of a log as helps.
+/// The number of bytes of the log's end that is printed on failure.
 const LOG_BYTES_SHOWN: usize = 16 * 1024;
 
-/// How a server is started.
+/// How to start a server.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Configuration beyond the defaults, as TOML.
+    /// Configuration in addition to the defaults, as TOML.
     pub config: String,
     /// Environment variables.
     pub environment: Vec<(String, String)>,
-    /// The program; the one of the test profile when empty.
+    /// The program; by default the one of the test profile.
     pub program: Option<PathBuf>,
 }
 
@@ -49,7 +49,7 @@ impl Settings {
     }
 }
 
-/// The configuration for a disk of some hundred MiB, which is low by the usual measure.
+/// The configuration for a disk of some hundred MiB, which is low by the default limits.
 pub fn small_disk_settings() -> Settings {
     Settings::with_config(
         "[storage]\npreallocation_bytes_max = 1048576\ndisk_stop_free_bytes = 16777216\n\
@@ -65,7 +65,7 @@ pub struct Server {
     data: PathBuf,
     log: PathBuf,
     settings: Settings,
-    /// From the start of the process to its ready line.
+    /// The time from the start of the process to the ready line.
     ready_after: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Server {
     /// Starts a server on this folder and waits until it is ready.
     ///
     /// # Panics
-    /// When it does not become ready: its log stands in the message.
+    /// If it does not become ready; the message contains its log.
     pub fn start(folder: &Path, settings: &Settings) -> Self {
         match Self::try_start(folder, settings) {
             Ok(server) => server,
@@ -81,10 +81,10 @@ impl Server {
         }
     }
 
-    /// Starts a server that may refuse to start; then gives what it said.
+    /// Starts a server that may refuse to start, and returns its output in that case.
     ///
     /// # Errors
-    /// When the process ends, or says nothing for two minutes.
+    /// If the process exits, or prints nothing for two minutes.
     pub fn try_start(folder: &Path, settings: &Settings) -> Result<Self, String> {
         let begin = Instant::now();
         let child = command(folder, settings).stdout(Stdio::piped()).spawn();
@@ -100,7 +100,7 @@ impl Server {
                 ready_after: begin.elapsed(),
             }),
             None => {
-                // Killing a process that has ended already is no fault.
+                // The process may have exited already.
                 child.kill().ok();
                 let status = child.wait().expect("a child can be waited for");
                 Err(format!(
@@ -111,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -121,7 +121,7 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Its process.
+    /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -139,7 +139,7 @@ impl Server {
     /// A new connection to it.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// If it does not accept the connection.
     pub fn connect(&self) -> Connection {
         Connection::open(self.address).expect("a ready server accepts")
     }
@@ -149,18 +149,18 @@ impl Server {
         Api::new(self.connect())
     }
 
-    /// What it logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Kills it as a crash would: SIGKILL, at once.
+    /// Kills it as a crash would: SIGKILL, without delay.
     pub fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
     }
 
-    /// Asks it to end, and does not wait.
+    /// Sends SIGTERM and does not wait.
     pub fn terminate(&self) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill")
@@ -170,10 +170,10 @@ impl Server {
         assert!(status.success(), "the server is gone already");
     }
 
-    /// Waits for its end.
+    /// Waits until it has exited.
     ///
     /// # Panics
-    /// When it does not end within the limit.
+    /// If it does not exit within the limit.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let begin = Instant::now();
         loop {
@@ -188,7 +188,7 @@ impl Server {
         }
     }
 
-    /// Starts it again and kills it after this time, ready or not; it must have ended.
+    /// Restarts it and kills it after this time, ready or not. It must have exited before.
     pub fn restart_and_kill(&mut self, delay: Duration) {
         let folder = self.folder();
         let mut child = command(&folder, &self.settings)
@@ -200,13 +200,13 @@ impl Server {
         child.wait().expect("a child can be waited for");
     }
 
-    /// Starts it again on the same folder with the same settings; it must have ended.
+    /// Restarts it on the same folder with the same settings. It must have exited before.
     pub fn restart(&mut self) {
         let settings = self.settings.clone();
         self.restart_with(&settings);
     }
 
-    /// Starts it again on the same folder with other settings; it must have ended.
+    /// Restarts it on the same folder with other settings. It must have exited before.
     pub fn restart_with(&mut self, settings: &Settings) {
         let ended = self.child.try_wait().expect("a child can be waited for");
         assert!(ended.is_some(), "end the server before it is started again");
@@ -227,7 +227,7 @@ impl Drop for Server {
         reason = "the log of the server explains a failed test"
     )]
     fn drop(&mut self) {
-        // It may have ended already; nothing is left to do then.
+        // It may have exited already.
         self.child.kill().ok();
         self.child.wait().ok();
         if thread::panicking() {
@@ -236,7 +236,7 @@ impl Drop for Server {
     }
 }
 
-/// The command that starts a server on this folder, its log going to the end of one file.
+/// The command that starts a server on this folder and appends its output to one log file.
 fn command(folder: &Path, settings: &Settings) -> Command {
     fs::create_dir_all(folder).expect("a test can write to its folder");
     let config = folder.join("config.toml");
@@ -262,7 +262,7 @@ fn command(folder: &Path, settings: &Settings) -> Command {
     command
 }
 
-/// The address of the ready line; none when the output ends before it.
+/// The address in the ready line, or `None` if the output ends before it.
 fn ready_address(child: &mut Child) -> Option<SocketAddr> {
     let output = child.stdout.take().expect("the pipe was asked for");
     let (sender, receiver) = mpsc::sync_channel(1);
@@ -274,7 +274,7 @@ fn ready_address(child: &mut Child) -> Option<SocketAddr> {
                 .map(|at| &line[at + READY_PREFIX.len()..]);
             let address = address.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
             if let Some(address) = address {
-                // Nobody waits any more when the limit is over.
+                // After the time limit nobody receives it.
                 sender.try_send(address).ok();
             }
         }

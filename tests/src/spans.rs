@@ -1,4 +1,4 @@
-//! Spans of OTLP as tests send them and find them again.
+//! OTLP spans that tests send and find again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,25 +14,25 @@ use trace_kinds::otlp::{
 use crate::api::Api;
 use crate::http::{Request, Response};
 
-/// A span by its ids, of which 0 is none, and its time in ns after some instant.
+/// A span: its ids, where 0 means none, and its times in ns after [`BEGIN`].
 #[derive(Clone, Copy, Debug)]
 pub struct TestSpan {
-    /// The trace.
+    /// The trace id.
     pub trace: u64,
-    /// The span.
+    /// The span id.
     pub id: u64,
-    /// Its parent.
+    /// The id of its parent.
     pub parent: u64,
-    /// What was done.
+    /// The name of the operation.
     pub name: &'static str,
     /// Start and end.
     pub time: (u64, u64),
 }
 
-/// Times of test spans are after this, ns since the epoch.
+/// The time origin of test spans, in ns since the epoch.
 pub const BEGIN: u64 = 1_760_000_000_000_000_000;
 
-/// The JSON of a request with these spans of one service.
+/// The JSON body of a request with these spans of one service.
 pub fn request(service: &str, spans: &[TestSpan]) -> String {
     let span = |span: &TestSpan| {
         let mut json = json!({
@@ -56,7 +56,7 @@ pub fn request(service: &str, spans: &[TestSpan]) -> String {
     .to_string()
 }
 
-/// Sends a request; gives the plain answer.
+/// Sends a request and returns the response.
 pub fn send(api: &mut Api, media_type: &str, body: &[u8]) -> Response {
     let request = Request::new("POST", "/v1/traces")
         .header("content-type", media_type)
@@ -64,7 +64,7 @@ pub fn send(api: &mut Api, media_type: &str, body: &[u8]) -> Response {
     api.send(&request).expect("the server answers")
 }
 
-/// Sends spans of one service, which must be taken.
+/// Sends spans of one service, which must be accepted.
 pub fn send_spans(api: &mut Api, service: &str, spans: &[TestSpan]) {
     let response = send(api, "application/json", request(service, spans).as_bytes());
     assert_eq!(response.status, 200, "{}", response.brief());
@@ -94,7 +94,7 @@ pub fn packets(api: &mut Api, storage: &str) -> Vec<(String, String, u64)> {
     }
 }
 
-/// The spans of a storage as fields by name, by stream.
+/// The spans of a storage, by stream, as fields by name.
 pub fn spans(api: &mut Api, storage: &str) -> BTreeMap<String, Vec<BTreeMap<String, String>>> {
     let mut streams = BTreeMap::<_, Vec<_>>::new();
     for (_, stream, number) in packets(api, storage) {
@@ -124,17 +124,18 @@ pub fn spans(api: &mut Api, storage: &str) -> BTreeMap<String, Vec<BTreeMap<Stri
 /// Spans of one trace in a batch: a root and its descendants.
 const TRACE_SPANS: usize = 8;
 
-/// Requests of one service in protobuf, as an SDK sends them: each has other traces.
+/// Requests of one service in protobuf, as an SDK sends them. Each request contains different
+/// traces.
 #[derive(Debug)]
 pub struct SpanBatch {
     body: Vec<u8>,
-    /// Where the trace ids stand, with the trace of the batch that each is.
+    /// The positions of the trace ids in the body, each with the index of its trace in the batch.
     places: Vec<(usize, u64)>,
     next: u64,
 }
 
 impl SpanBatch {
-    /// Batches of so many spans, of about 350 bytes each.
+    /// Batches of this many spans, of about 350 bytes each.
     pub fn new(service: &str, spans: usize) -> Self {
         let mut resource = Vec::new();
         for (key, value) in [
@@ -151,7 +152,7 @@ impl SpanBatch {
             let mut span = written(at);
             let trace = (at / TRACE_SPANS) as u64;
             let own = (at % TRACE_SPANS) as u64 + 1;
-            // A number that stands nowhere else in the body, so that the id can be found.
+            // A number that occurs nowhere else in the body, so that the id can be found.
             let mark = [0xee_u8; 8];
             let id = [&mark[..], &trace.to_be_bytes()[..]].concat();
             let parent = (own / 2).to_be_bytes();

@@ -1,5 +1,5 @@
-//! Archives bring chunk indexes and provenance along. They are used like those that were made here,
-//! and never believed when they do not belong to their data files.
+//! Archives contain chunk indexes and provenance. After an import they are used like local ones,
+//! and rejected if they do not belong to their data files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use crate::queries::{answers, push, settings, wait_for_indexes, write_trace};
 
 const QUERY: &str = "name == 'fsync' or ret in [3, 77]";
 
-/// A finalized storage with its indexes and provenance, of a trace with so many lines.
+/// A finalized storage with indexes and provenance, from a trace with this many lines.
 fn filled(server: &Server, folder: &Path, lines: u64) -> String {
     let trace = folder.join(format!("trace-{lines}.pfw"));
     write_trace(&trace, lines);
@@ -66,7 +66,8 @@ fn an_imported_storage_needs_no_new_index() {
     assert!(known.len() > 3 && known.iter().all(|packet| packet["provenance"].is_object()));
     assert_eq!(descriptors(&mut other, &storage), known);
     assert_eq!(asked(&there, &storage), asked(&here, &storage));
-    // Whoever makes indexes has been at the imported storage when it made that of a later one.
+    // The indexer works through storages in order: once a later storage has its index, it has
+    // visited this one.
     let second = filled(&there, folder.path(), 500);
     let later = descriptors(&mut other, &second);
     let read: u64 = later
@@ -83,10 +84,10 @@ fn an_imported_storage_needs_no_new_index() {
     assert!(other.verify(&storage).is_empty());
 }
 
-/// What is in the place of a file, or nothing.
+/// The replacement of a file; `None` removes it.
 type Replaced = Option<Vec<u8>>;
 
-/// Puts other bytes in the place of files of an archive, or leaves them out.
+/// Replaces files of an archive, or removes them.
 const REPLACE: &str = "\
 import sys, zipfile
 source, target = sys.argv[1:3]
@@ -101,7 +102,7 @@ out.close()
 ";
 
 #[test]
-fn derived_files_of_archives_are_checked_and_made_anew() {
+fn derived_files_of_archives_are_checked_and_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let here = Server::start(&path("here"), &settings());
@@ -121,7 +122,7 @@ fn derived_files_of_archives_are_checked_and_made_anew() {
         bytes
     };
     let end = index.len() - 20;
-    // Of each file: what is in its place, or nothing; and whether that is told.
+    // For each file: its replacement, if any, and whether the log reports it.
     let cases: [(&str, Replaced, Replaced); 8] = [
         ("none", None, None),
         (
@@ -185,7 +186,7 @@ fn derived_files_of_archives_are_checked_and_made_anew() {
                 "{case}"
             ),
         }
-        // What does not fit is made anew, as it was.
+        // A file that was rejected is rebuilt with the same content.
         let begin = Instant::now();
         let made = || fs::read(beside(&there, &storage, "idx")).ok();
         while made().as_deref() != Some(&index[..]) {

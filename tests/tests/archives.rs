@@ -1,5 +1,5 @@
-//! Storages as ZIP archives: read by other programs, taken in again, and refused when they are not
-//! what they have to be.
+//! Storages as ZIP archives: other programs can read them, imports restore them, and invalid
+//! archives are refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use harness::{
 };
 use serde_json::{Value, json};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A finalized storage with packets of two streams and a label.
@@ -57,7 +57,7 @@ pub(crate) fn imported(server: &Server, archive: &[u8]) -> Value {
     response.json()
 }
 
-/// Names in the folder of the storages.
+/// Names in the folder that contains the storages.
 fn names(server: &Server) -> Vec<String> {
     let folder = fs::read_dir(server.data().join("storages")).unwrap();
     let mut names: Vec<_> = folder
@@ -67,7 +67,7 @@ fn names(server: &Server) -> Vec<String> {
     names
 }
 
-/// Runs a program of the system; none, with the reason printed, when it is not here.
+/// Runs an external program; if it is not installed, prints that and returns `None`.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
@@ -92,7 +92,7 @@ fn check_same(one: &mut Api, other: &mut Api, storage: &str) {
 }
 
 #[test]
-fn an_export_is_a_zip_archive_for_other_programs() {
+fn other_programs_read_an_exported_archive() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -121,7 +121,7 @@ fn an_export_is_a_zip_archive_for_other_programs() {
         assert_eq!(here.unwrap(), there.unwrap(), "{name}");
     }
     assert_eq!(fs::read_dir(&unpacked).unwrap().count(), files.len());
-    // Only what never changes again can be exported.
+    // Only an immutable storage can be exported.
     let open = api.create_storage("open");
     let refused = api.refused("GET", &format!("/storages/{open}/export"), None);
     assert_eq!(
@@ -151,7 +151,7 @@ fn a_storage_moves_to_another_server_and_survives_a_kill_there() {
     there.restart();
     check_same(&mut api, &mut there.api(), &storage);
     assert_eq!(names(&there), std::slice::from_ref(&storage));
-    // What was deleted can be brought back.
+    // A deleted storage can be imported again.
     there
         .api()
         .done("DELETE", &format!("/storages/{storage}"), None);
@@ -166,7 +166,7 @@ fn a_storage_moves_to_another_server_and_survives_a_kill_there() {
     );
 }
 
-/// Makes archives of the files of an exported one, as other programs would.
+/// Builds archives from the files of an exported one, as other programs would.
 const REPACK: &str = "\
 import gzip, io, sys, zipfile
 source, target, how = sys.argv[1:]
@@ -232,7 +232,7 @@ fn repacked(folder: &Path, archive: &Path, how: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn archives_of_others_are_taken_and_hostile_ones_leave_nothing() {
+fn foreign_archives_are_imported_and_hostile_ones_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let here = Server::start(&folder.path().join("here"), &Settings::default());
     let there = Server::start(&folder.path().join("there"), &Settings::default());
@@ -308,7 +308,8 @@ fn archives_of_others_are_taken_and_hostile_ones_leave_nothing() {
     assert_eq!(listed["items"], json!([]));
 }
 
-/// Sends the head of an import and half of the archive, and waits until the server works on it.
+/// Sends the head of an import and half of the archive, and waits until the server is processing
+/// it.
 fn half_sent(server: &Server, archive: &[u8]) -> (Connection, String) {
     let mut connection = server.connect();
     let head = format!(
@@ -355,7 +356,7 @@ fn an_import_that_is_cancelled_or_killed_leaves_nothing() {
     let job = there.api().done("GET", &format!("/jobs/{job}"), None);
     assert_eq!(job["state"], "CANCELLED");
 
-    // The client goes away.
+    // The client disconnects.
     let (connection, job) = half_sent(&there, &archive);
     drop(connection);
     let begin = Instant::now();
@@ -376,8 +377,8 @@ fn an_import_that_is_cancelled_or_killed_leaves_nothing() {
 }
 
 #[test]
-fn an_export_shows_how_far_it_is_and_ends_when_it_is_cancelled() {
-    // More than sockets hold, so that a reader who does not read makes it wait.
+fn an_export_reports_progress_and_can_be_cancelled() {
+    // More than socket buffers can hold, so that a client that does not read blocks the export.
     const PACKET_BYTES: usize = 4 << 20;
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
@@ -434,7 +435,7 @@ fn an_export_shows_how_far_it_is_and_ends_when_it_is_cancelled() {
 fn an_import_is_refused_while_the_disk_is_low() {
     let folder = tempfile::tempdir().unwrap();
     let here = Server::start(&folder.path().join("here"), &Settings::default());
-    // Low at any time: more than is free has to be.
+    // Any disk counts as low: the limit is above the free space.
     let low = "[storage]\ndisk_stop_free_percent = 100\ndisk_resume_free_percent = 100\n";
     let there = Server::start(&folder.path().join("there"), &Settings::with_config(low));
     let mut api = here.api();
@@ -484,7 +485,7 @@ fn the_command_line_exports_imports_and_verifies() {
     let (code, jobs) = call(&there, &["jobs"]);
     assert_eq!(code, Some(0));
     assert!(jobs["items"].as_array().unwrap().len() >= 3, "{jobs}");
-    // Damage is found, and told by the exit code.
+    // Damage is found, and the exit status reports it.
     let data = here.data().join("storages").join(&storage);
     let data = fs::read_dir(data)
         .unwrap()

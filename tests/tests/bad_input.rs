@@ -1,4 +1,4 @@
-//! Requests that are wrong: each gets a clear problem document, and nothing is written.
+//! Invalid requests: each gets a clear problem document, and nothing is written.
 
 use harness::{Agent, Api, Problem, Request, Server, Settings, payload};
 use serde_json::json;
@@ -32,8 +32,8 @@ impl Setting {
         }
     }
 
-    /// Sends a request that must be refused with one of these statuses, and looks that the storage
-    /// is as it was.
+    /// Sends a request that must be refused with one of these statuses, and checks that the storage
+    /// is unchanged.
     fn check(&self, name: &str, statuses: &[u16], request: &Request<'_>) -> Problem {
         let response = self.server.api().send(request).unwrap();
         let brief = response.brief();
@@ -71,7 +71,7 @@ impl Setting {
 }
 
 #[test]
-fn names_that_are_none() {
+fn invalid_names() {
     let setting = Setting::new();
     let storage = &setting.storage;
     for (method, path, statuses) in [
@@ -136,7 +136,7 @@ fn names_that_are_none() {
 }
 
 #[test]
-fn files_outside_of_a_storage() {
+fn paths_outside_of_a_storage() {
     let setting = Setting::new();
     let storage = &setting.storage;
     for name in [
@@ -153,13 +153,13 @@ fn files_outside_of_a_storage() {
         "0000000000000000.itdata",
     ] {
         let path = format!("/storage/{storage}/{name}");
-        // A name that could be one is refused because the storage is still open.
+        // A plausible name is refused because the storage is still open.
         setting.check(&path, &[400, 404, 409], &Request::new("GET", &path));
     }
 }
 
 #[test]
-fn sequences_that_jump() {
+fn sequences_with_gaps() {
     let setting = Setting::new();
     let gap = (setting.next + 1).to_string();
     let problem = setting.check("a gap", &[409], &setting.push(&gap, b"x"));
@@ -179,7 +179,7 @@ fn sequences_that_jump() {
 }
 
 #[test]
-fn bodies_that_cannot_be_taken() {
+fn unacceptable_bodies() {
     let setting = Setting::new();
     let large = payload(1, 1, 65_537);
     setting.check("too large", &[413], &setting.push_next(&large));
@@ -211,7 +211,7 @@ fn bodies_that_cannot_be_taken() {
 }
 
 #[test]
-fn batches_that_are_damaged() {
+fn damaged_batches() {
     let setting = Setting::new();
     let record = |checksum: u32, length: u32, sequence: u64, packet: &[u8]| {
         let fields = [length.to_le_bytes(), checksum.to_le_bytes()].concat();
@@ -248,7 +248,8 @@ fn batches_that_are_damaged() {
             .body(&body);
         setting.check(name, statuses, &request);
     }
-    // The same record whole is taken: the cases above fail for what they are named after.
+    // The same record without damage is accepted: the cases above fail for the reason that they
+    // name.
     let body = record(0x364b_3fb7, 3, next, b"abc");
     let request = Request::new("POST", setting.agent.path())
         .header("content-type", "application/vnd.tracehold.packets")
@@ -258,7 +259,7 @@ fn batches_that_are_damaged() {
 }
 
 #[test]
-fn a_body_that_ends_early_writes_nothing() {
+fn a_truncated_body_writes_nothing() {
     let setting = Setting::new();
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/octet-stream\r\n\
@@ -269,7 +270,7 @@ fn a_body_that_ends_early_writes_nothing() {
     let mut connection = setting.server.connect();
     connection.write(&[head.as_bytes(), &[7; 500]]).unwrap();
     connection.finish_writing().unwrap();
-    // An answer may come or not; what counts is that nothing was taken.
+    // A response may arrive or not; nothing may be stored.
     if let Ok(response) = connection.read_response(false) {
         assert_eq!(response.status, 400, "{}", response.brief());
     }
@@ -277,7 +278,7 @@ fn a_body_that_ends_early_writes_nothing() {
 }
 
 #[test]
-fn states_that_do_not_allow_it() {
+fn states_that_do_not_allow_the_request() {
     let setting = Setting::new();
     let mut api = setting.server.api();
     let created = {
@@ -301,7 +302,7 @@ fn states_that_do_not_allow_it() {
 }
 
 #[test]
-fn streams_that_nobody_declared() {
+fn undeclared_streams() {
     let setting = Setting::new();
     let unknown = Agent::new(&setting.storage, "host", "unknown");
     let problem = unknown.refused(&mut setting.server.api(), 0, b"x");
@@ -310,7 +311,7 @@ fn streams_that_nobody_declared() {
 }
 
 #[test]
-fn json_that_is_none() {
+fn malformed_json() {
     let setting = Setting::new();
     for (name, statuses, body) in [
         ("no JSON", &[400][..], &b"{"[..]),

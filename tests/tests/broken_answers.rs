@@ -1,5 +1,4 @@
-//! An answer that cannot be finished is seen to be unfinished, and a query that nobody waits for
-//! ends.
+//! A client can tell that a response is incomplete, and a query stops when its client disconnects.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -47,11 +46,11 @@ fn push(server: &Server, storage: &str, trace: &Path) {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_no_answer() {
+fn a_truncated_response_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 60_000);
-    // No index, and one thread: rows leave as they are read, long before the damage is met.
+    // No index, and one thread: rows are sent as they are read, long before the damage is reached.
     let settings =
         "[query]\nthreads = 1\nindex_growth_bytes_min = 1000000000\nwaiting_bytes_max = 1\n";
     let server = Server::start(folder.path(), &Settings::with_config(settings));
@@ -93,7 +92,8 @@ fn an_answer_that_breaks_off_is_no_answer() {
     }
 }
 
-/// Asks over HTTP/1.0; gives the head of the answer and all that came until the connection ended.
+/// Sends a query over HTTP/1.0; returns the head of the response and all bytes until the connection
+/// closed.
 fn ask_old(server: &Server, target: &str, body: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     let length = body.len();
@@ -110,7 +110,7 @@ fn ask_old(server: &Server, target: &str, body: &str) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn old_framing_that_hides_a_cut_gets_whole_answers_with_their_length() {
+fn http_1_0_gets_complete_responses_with_a_length() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 2000);
@@ -140,7 +140,7 @@ fn old_framing_that_hides_a_cut_gets_whole_answers_with_their_length() {
         assert!(head.contains(&length), "{head}");
         assert!(!head.contains("transfer-encoding"), "{head}");
     }
-    // Longer than it may be: some of it had been found, and none of it is sent.
+    // Longer than allowed: some rows had been found, and none of them is sent.
     for long in ["{}", r#"{"format": "csv"}"#, r#"{"format": "parquet"}"#] {
         let whole = asked(long);
         assert!(whole.status == 200 && whole.body.len() > 20_000, "{long}");
@@ -158,14 +158,14 @@ fn old_framing_that_hides_a_cut_gets_whole_answers_with_their_length() {
     assert!(body.starts_with(b"{"));
 }
 
-/// nginx in front of a server, as it is without settings for what it speaks to the server.
+/// nginx in front of a server, with default settings for its connections to the server.
 struct Nginx {
     child: Child,
     socket: PathBuf,
 }
 
 impl Nginx {
-    /// None where nginx is not here, with that printed.
+    /// Prints a note and returns `None` if nginx is not installed.
     fn start(folder: &Path, server: &Server) -> Option<Self> {
         fs::create_dir(folder).unwrap();
         let socket = folder.join("socket");
@@ -208,7 +208,7 @@ impl Nginx {
         }
     }
 
-    /// Status and all bytes of an answer.
+    /// The status and all bytes of a response.
     fn ask(&self, target: &str, body: &str) -> (u16, Vec<u8>) {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         let length = body.len();
@@ -226,14 +226,14 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-fn a_proxy_without_settings_gives_answers_that_are_whole() {
+fn a_proxy_with_default_settings_passes_complete_responses() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 2000);
@@ -261,7 +261,7 @@ fn a_proxy_without_settings_gives_answers_that_are_whole() {
 }
 
 #[test]
-fn a_query_of_a_client_that_left_ends() {
+fn a_query_stops_when_its_client_disconnects() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 200_000);
@@ -278,7 +278,7 @@ fn a_query_of_a_client_that_left_ends() {
         body.len()
     );
     let begin = Instant::now();
-    // A fast machine may finish some of them before it sees that the client is gone.
+    // A fast machine may finish some of them before it notices that the client disconnected.
     while api.metric("tracehold_queries_cancelled_total") == 0.0 {
         assert!(
             begin.elapsed() < Duration::from_secs(60),

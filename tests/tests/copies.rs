@@ -1,4 +1,4 @@
-//! Copies of a part of a storage.
+//! Copies of parts of a storage.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::recording::{LIMIT, record_now, saver, span, stop};
 
 #[test]
-fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
+fn a_copy_contains_the_selection_even_for_an_unknown_agent() {
     let folder = tempfile::tempdir().unwrap();
     let here = Server::start(&folder.path().join("here"), &Settings::default());
     let there = Server::start(&folder.path().join("there"), &Settings::default());
@@ -63,7 +63,7 @@ fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
         (&json!("DONE"), &json!(40 * 3000))
     );
 
-    // A producer that pushes into the target of a copy is told to begin a new epoch.
+    // A producer that pushes into the target of a copy is asked to start a new epoch.
     let open = there.create_storage("open");
     let mut agent = Agent::new(&open, "two", "stream");
     agent.push(&mut there, 0, &payload(1, 0, 100));
@@ -77,7 +77,7 @@ fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
     agent.push(&mut there, 0, &payload(1, 1, 100));
     assert_eq!(there.storage(&open)["packets"], 22);
 
-    // What fails leaves no storage behind.
+    // A failed copy leaves no storage.
     let before = there.done("GET", "/storages", None);
     let body = json!({ "name": "never", "kinds": ["nonsense"] });
     let path = format!("/storages/{storage}/copy");
@@ -91,13 +91,13 @@ fn a_copy_takes_what_was_asked_for_also_where_the_agent_is_not_known() {
 }
 
 #[test]
-fn a_copy_goes_through_a_query_and_processors() {
+fn a_copy_applies_a_query_and_processors() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
     let (id, source) = record_now(&mut api, json!({ "processors": saver() }));
     for trace in 1..=5 {
-        // The root comes last, in a packet of its own.
+        // The root comes last, in a separate packet.
         send_spans(&mut api, "shop", &[span(trace, 2, 1, "look")]);
         send_spans(&mut api, "shop", &[span(trace, 1, 0, "buy")]);
         send_spans(&mut api, "pump", &[span(trace, 1, 0, "fill")]);
@@ -122,14 +122,14 @@ fn a_copy_goes_through_a_query_and_processors() {
         rows.map(|row| row["name"].clone()).collect()
     };
 
-    // A part of the spans, as they came.
+    // Part of the spans, unchanged.
     let (code, copied) = run(&["--query", "name == 'look'", "--name", "looks", "--finalize"]);
     assert_eq!((code, &copied["packets"]), (Some(0), &json!(5)), "{copied}");
     let looks = name(&copied);
     assert_eq!(names(&mut api, &looks, "traces"), ["look"; 5]);
     assert!(api.verify(&looks).is_empty());
 
-    // What is derived of a part of the agents; a trace comes together from several packets.
+    // Spans derived for some of the agents; a trace is assembled from several packets.
     let chain = file.to_str().unwrap();
     let (code, copied) = run(&["--processors", chain, "--agent", "shop", "--name", "roots"]);
     assert_eq!(code, Some(0), "{copied}");
@@ -140,7 +140,7 @@ fn a_copy_goes_through_a_query_and_processors() {
     groups.sort();
     assert_eq!(groups, ["buy", "look"]);
 
-    // Nothing of the time, and a chain that could not run.
+    // A range without packets, and an invalid chain.
     let early = "2001-01-01T00:00:00Z";
     let (_, copied) = run(&["--query", "dur > 0ns", "--to", early, "--name", "none"]);
     assert_eq!(copied["packets"], 0, "{copied}");
@@ -162,7 +162,7 @@ fn a_copy_that_is_cancelled_leaves_nothing() {
     }
     let before = api.done("GET", "/storages", None);
     for chain in [None, Some(saver())] {
-        // A request takes all the room there is, and its body does not come: the copy waits.
+        // A request occupies the entire capacity, and its body does not arrive: the copy waits.
         let mut holder = server.connect();
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: a\r\ncontent-type: application/octet-stream\r\n\
@@ -200,7 +200,7 @@ fn a_copy_that_is_cancelled_leaves_nothing() {
         while api.done("GET", "/storages", None) != before {
             assert!(begin.elapsed() < LIMIT, "the storage stays");
         }
-        // Waiting for room is no refusal.
+        // Waiting for capacity is not counted as a refusal.
         assert_eq!(api.metric("tracehold_storage_refused_busy_total"), 0.0);
         drop(holder);
         while api.metric("tracehold_storage_in_flight_bytes") > 0.0 {
@@ -259,7 +259,7 @@ fn a_copy_does_not_mix_packets_with_the_metadata_of_another_agent() {
             (409, "agent_metadata_conflict")
         );
     }
-    // The same metadata is no other.
+    // Equal metadata does not conflict.
     declare(&mut api, 8);
     let copied = api.done("POST", &path, Some(&json!({})));
     assert_eq!(copied["packets"], 1, "{copied}");

@@ -1,4 +1,4 @@
-//! The short form of `cargo xtask crash`.
+//! A short run of `cargo xtask crash`.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ fn check(seed: u64, kills: u32) {
 }
 
 #[test]
-fn no_acknowledged_packet_is_lost_or_doubled_by_kills() {
+fn kills_neither_lose_nor_duplicate_acknowledged_packets() {
     check(1, 25);
 }
 
 #[test]
-fn another_order_of_kills_loses_nothing_either() {
+fn another_order_of_kills_loses_nothing() {
     check(2, 25);
 }

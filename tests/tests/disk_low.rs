@@ -1,4 +1,4 @@
-//! A disk that runs full: refused with 507, readable all the time, and going on by itself.
+//! A full disk: pushes are refused with 507, reads work all the time, and ingest resumes by itself.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::recording::{record_now, saver, stop, wait_for};
 
 const DISK_MIB: usize = 192;
 
-/// Below 20 % (38 MiB) ingest stops, above 40 % (77 MiB) it goes on.
+/// Below 20 % (38 MiB) ingest stops, above 40 % (77 MiB) it resumes.
 const CONFIG: &str = "[storage]\nio = \"blocking\"\npreallocation_bytes_max = 1048576\n\
                       disk_stop_free_bytes = 1048576\ndisk_stop_free_percent = 20\n\
                       disk_resume_free_percent = 40\n";
@@ -22,7 +22,7 @@ const CONFIG: &str = "[storage]\nio = \"blocking\"\npreallocation_bytes_max = 10
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    /// None where this user may not mount.
+    /// `None` if this user may not mount.
     #[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
     fn mount(folder: &'a Path) -> Option<Self> {
         let size = format!("size={DISK_MIB}m");
@@ -40,13 +40,13 @@ impl<'a> SmallDisk<'a> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        // Lazily, so that a server that still ends does not keep it.
+        // Lazily, so that a server that is still exiting does not block it.
         Command::new("umount").arg("-l").arg(self.0).status().ok();
     }
 }
 
 #[test]
-fn ingest_stops_on_a_low_disk_and_goes_on_by_itself() {
+fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::mount(folder.path()) else {
         return;
@@ -66,7 +66,7 @@ fn ingest_stops_on_a_low_disk_and_goes_on_by_itself() {
 
     let filler = folder.path().join("filler");
     fs::write(&filler, vec![1; (DISK_MIB - 20) << 20]).unwrap();
-    // Packets are taken until the server has looked at the disk.
+    // Packets are accepted until the server checks the disk.
     let refusal = poll(|| {
         let response = push_next(&mut api);
         (response.status == 507).then_some(response)
@@ -84,7 +84,7 @@ fn ingest_stops_on_a_low_disk_and_goes_on_by_itself() {
     api.done("DELETE", &format!("/storages/{other}"), None);
 
     // Between the two limits nothing changes: no flapping.
-    // Cut, not written anew: that would free all of it for a moment.
+    // Truncated, not rewritten: that would free all of it for a moment.
     let file = fs::OpenOptions::new().write(true).open(&filler).unwrap();
     file.set_len(((DISK_MIB - 60) as u64) << 20).unwrap();
     drop(file);
@@ -105,7 +105,7 @@ fn ingest_stops_on_a_low_disk_and_goes_on_by_itself() {
 }
 
 #[test]
-fn a_recording_ends_by_itself_when_the_disk_is_low() {
+fn a_recording_stops_when_the_disk_is_low() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::mount(folder.path()) else {
         return;
@@ -127,7 +127,7 @@ fn a_recording_ends_by_itself_when_the_disk_is_low() {
     let ended = wait_for(&mut api, &id, "OFF");
     let reason = ended["reason"].as_str().unwrap();
     assert!(reason.starts_with("the disk is low"), "{ended}");
-    // What was taken is there, and spans that nobody records are in the buffer.
+    // What was accepted is there, and spans that nothing records are in the buffer.
     assert_eq!(packets(&mut api, &storage).len(), 1);
     send_spans(&mut api, "shop", &[span]);
     assert_eq!(api.done("GET", "/buffer", None)["packets"], 2);
@@ -139,7 +139,7 @@ fn a_recording_ends_by_itself_when_the_disk_is_low() {
     assert_eq!(packets(&mut api, &storage).len(), 1);
 }
 
-/// Asks until there is an answer, for a while: free space is looked at once a second.
+/// Repeats a request until it succeeds, for a while: free space is checked once a second.
 fn poll<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {

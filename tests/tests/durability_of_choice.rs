@@ -1,4 +1,5 @@
-//! `Prefer: respond-async`: such packets are accepted at once, give way to others, and are counted.
+//! `Prefer: respond-async`: such packets are accepted without delay, dropped in favour of others,
+//! and counted.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::recording::{LIMIT, record_now, saver, stop};
 
 const PACKET_BYTES: usize = 16 << 10;
-/// Room for sixteen packets, and a disk that syncs twice a second.
+/// Capacity for sixteen packets, and a disk that syncs twice a second.
 const CONFIG: &str = "[ingest]\npacket_bytes_max = 65536\nin_flight_bytes_max = 262144\n\
                       [storage]\ncommit_window_microseconds = 500000\n";
 
@@ -27,8 +28,7 @@ fn push(api: &mut Api, path: &str, stream: u64, sequence: u64, waits: bool) -> R
     api.send(&request).unwrap()
 }
 
-/// Sends packets for which nobody waits until the storage has dropped some; gives how many were
-/// accepted.
+/// Sends droppable packets until the storage has dropped some; returns how many were accepted.
 fn push_until_dropped(api: &mut Api, storage: &str, path: &str, durable: &str) -> u64 {
     let begin = Instant::now();
     let (mut accepted, mut durable_next) = (0, 0);
@@ -41,12 +41,12 @@ fn push_until_dropped(api: &mut Api, storage: &str, path: &str, durable: &str) -
                 assert_eq!(response.header("preference-applied"), Some("respond-async"));
                 accepted += 1;
             }
-            // Packets whose agents wait have the rest of the room.
+            // Durable packets occupy the rest of the capacity.
             429 => assert!(response.header("retry-after").is_some()),
             _ => panic!("{}", response.brief()),
         }
         if accepted % 50 == 49 {
-            // Meanwhile durable packets get in.
+            // Meanwhile durable packets are accepted.
             let response = push(api, durable, 2, durable_next, true);
             assert_eq!(response.status, 200, "{}", response.brief());
             assert_eq!(response.json()["receipts"][0]["durable"], true);
@@ -60,7 +60,7 @@ fn push_until_dropped(api: &mut Api, storage: &str, path: &str, durable: &str) -
     }
 }
 
-/// Sequences of the packets of each stream, which are whole.
+/// The sequences of the packets of each stream, whose payloads are complete.
 fn stored(api: &mut Api, storage: &str, accepted: u64) -> BTreeMap<String, Vec<u64>> {
     let mut found = BTreeMap::<String, Vec<u64>>::new();
     for (_, stream, number) in harness::spans::packets(api, storage) {
@@ -101,7 +101,7 @@ fn check_counts(api: &mut Api, storage: &str, accepted: u64) {
 }
 
 #[test]
-fn packets_that_may_be_dropped_give_way_and_are_counted() {
+fn droppable_packets_give_way_and_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::with_config(CONFIG));
     let mut api = server.api();
@@ -113,17 +113,17 @@ fn packets_that_may_be_dropped_give_way_and_are_counted() {
         |stream: &str| format!("/api/v1/storages/{storage}/agents/host/streams/{stream}/packets");
     let path = [path("async"), path("durable")];
     let accepted = push_until_dropped(&mut api, &storage, &path[0], &path[1]);
-    // A gap of its own is told at once, and a repeat is known.
+    // A gap left by the producer is refused at once, and a duplicate is recognized.
     let gap = push(&mut api, &path[0], 1, accepted + 3, false);
     assert_eq!(gap.status, 409, "{}", gap.brief());
     assert_eq!(gap.json()["expected_sequence"], accepted);
     let repeat = push(&mut api, &path[0], 1, accepted - 1, false);
     assert_eq!(repeat.json()["receipts"][0]["duplicate"], true);
-    // One that waits comes behind all that was accepted, over the gap.
+    // A durable packet follows everything that was accepted, across the gap.
     let durable = push(&mut api, &path[0], 1, accepted, true);
     assert_eq!(durable.status, 200, "{}", durable.brief());
     check_counts(&mut api, &storage, accepted + 1);
-    // What was dropped cannot come any more, and its producer is told where to go on.
+    // Dropped packets can no longer be sent, and the producer gets the expected sequence.
     let kept = &stored(&mut api, &storage, accepted)["async"];
     let missing = (0..accepted).find(|at| !kept.contains(at)).unwrap();
     let late = push(&mut api, &path[0], 1, missing, true);
@@ -133,7 +133,7 @@ fn packets_that_may_be_dropped_give_way_and_are_counted() {
     let dropped = api.status(&storage)["dropped_packets"].as_u64().unwrap();
     let counted = api.metric("tracehold_storage_packets_dropped_total");
     assert_eq!(counted, dropped as f64);
-    // What was accepted before is a part of what is finalized.
+    // Packets accepted before finalization are part of the finalized storage.
     let last = push(&mut api, &path[0], 1, accepted + 1, false);
     assert_eq!(last.status, 202, "{}", last.brief());
     api.finalize(&storage);
@@ -143,7 +143,7 @@ fn packets_that_may_be_dropped_give_way_and_are_counted() {
 }
 
 #[test]
-fn recordings_honour_the_choice() {
+fn recordings_accept_droppable_packets() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::with_config(CONFIG));
     let mut api = server.api();

@@ -1,4 +1,4 @@
-//! A CTF trace given back by `tracehold export` is the trace that was pushed, to any reader.
+//! A CTF trace exported by `tracehold export` is the trace that was pushed, for any reader.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn succeed(server: &Server, arguments: &[&str]) {
 }
 
 #[test]
-fn a_ctf_trace_comes_back_as_a_folder() {
+fn a_ctf_trace_is_exported_as_a_folder() {
     let origin = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/lttng/uid/0/64-bit");
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
@@ -60,7 +60,7 @@ fn a_ctf_trace_comes_back_as_a_folder() {
 }
 
 #[test]
-fn a_storage_without_ctf_gives_nothing_back() {
+fn a_storage_without_ctf_exports_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let storage = server.api().create_storage("empty");
@@ -71,7 +71,7 @@ fn a_storage_without_ctf_gives_nothing_back() {
     assert!(!target.exists());
 }
 
-/// The text of both folders is the same, ours and Babeltrace's.
+/// Both folders have the same text, in Tracehold's output and in Babeltrace's.
 fn check_readers(origin: &Path, trace: &Path) {
     let ours = |path: &Path| {
         let words = ["decode", path.to_str().unwrap(), "--format", "text"];
@@ -86,7 +86,7 @@ fn check_readers(origin: &Path, trace: &Path) {
     assert!(text == theirs, "our text and Babeltrace's");
 }
 
-/// What Babeltrace prints of a trace; none where it is not installed.
+/// Babeltrace's output for a trace, or `None` if it is not installed.
 fn babeltrace(trace: &Path) -> Option<Vec<u8>> {
     let run = Command::new("babeltrace2")
         .arg("--clock-gmt")

@@ -1,8 +1,9 @@
-//! An agent with many requests does not keep out one with a single request: under equal need the
-//! small one gets its share of a bounded number of acknowledged packets.
+//! An agent with many requests does not lock out an agent with a single request: if both always
+//! have packets to push, the second gets its share of the acknowledged packets.
 //!
-//! No clock decides. There is room for one packet at a time, and whoever has it gives it back only
-//! when all others stand in line again; so what is counted is who was let in, turn by turn.
+//! The test does not depend on time. There is capacity for one packet at a time, and the connection
+//! that has it returns it only when all others are waiting again; the test counts which connections
+//! are admitted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 use harness::{Agent, Api, Server, Settings, payload};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// As long as all the room that there is.
+/// As long as the entire capacity.
 const PACKET_BYTES: usize = 65_536;
 /// Connections of the agent that has many.
 const MANY: u64 = 8;
 const ROUNDS: usize = 24;
 
-/// A connection that always has a packet to push. The server asks for its bytes once it has room.
+/// A connection that always has a packet to push. The server asks for its body once it is admitted.
 struct Pusher {
     server: std::net::SocketAddr,
     path: String,
@@ -51,7 +52,8 @@ impl Pusher {
         self.stream.write_all(head.as_bytes()).unwrap();
     }
 
-    /// Whether it has been let in. Who waited too long is refused, and stands in line again.
+    /// Whether it has been admitted. A connection that was refused after too long a wait sends its
+    /// request again.
     fn is_let_in(&mut self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
         let mut head = [0; 4096];
@@ -71,7 +73,7 @@ impl Pusher {
         false
     }
 
-    /// Sends the bytes, and waits until they are durable.
+    /// Sends the body and waits until it is durable.
     fn finish(&mut self) {
         let packet = payload(self.name, self.sequence, PACKET_BYTES);
         self.stream.write_all(&packet).unwrap();
@@ -96,7 +98,7 @@ fn server_stream(server: std::net::SocketAddr) -> TcpStream {
     stream
 }
 
-/// Waits until one is let in and all others stand in line; gives the one.
+/// Waits until one connection is admitted and all others are waiting; returns the one.
 fn let_in(api: &mut Api, pushers: &mut [Pusher]) -> usize {
     let begin = Instant::now();
     let mut inside = None;
@@ -122,7 +124,7 @@ fn let_in(api: &mut Api, pushers: &mut [Pusher]) -> usize {
 }
 
 #[test]
-fn an_agent_with_one_request_has_its_share_beside_one_with_many() {
+fn an_agent_with_one_request_gets_its_share() {
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
         "[ingest]\npacket_bytes_max = {PACKET_BYTES}\nin_flight_bytes_max = {PACKET_BYTES}\n"
@@ -149,11 +151,11 @@ fn an_agent_with_one_request_has_its_share_beside_one_with_many() {
         .map(|p| p.acknowledged)
         .sum();
     assert_eq!(of_one + of_many, ROUNDS);
-    // By turns of agents it is let in at least every third time: it stands in line again only after
-    // the next one was let in. By turns of requests it would be every ninth time.
+    // With turns by agent it is admitted at least every third time, since it waits again only after
+    // the next connection was admitted. With turns by request it would be every ninth time.
     assert!(of_one >= ROUNDS / 3 - 1, "{of_one} of {ROUNDS} rounds");
     assert!(of_many >= ROUNDS / 3, "{of_many} of {ROUNDS} rounds");
-    // Of the many connections each had its turn.
+    // Each of the many connections was admitted at least once.
     let counts: Vec<usize> = pushers.iter().map(|pusher| pusher.acknowledged).collect();
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     assert_eq!(api.storage(&storage)["packets"], ROUNDS);

@@ -1,17 +1,17 @@
-//! What queries write as Parquet, Arrow and Perfetto is read by the readers of others, and holds
-//! what the lines of JSON hold.
+//! Parquet, Arrow and Perfetto files written by queries are readable by other programs and contain
+//! the same data as the JSON lines.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use harness::{Server, Settings, own_traces, run_tracehold, tables_python};
+use harness::{Server, Settings, run_tracehold, small_traces, tables_python};
 use serde_json::Value;
 
 const QUERIES: &[&str] = &["", "dur > 10us", "name == 'nosuch'"];
 
-/// Standard output of a query, and whether anything matched.
+/// The standard output of a query, and whether anything matched.
 fn ask(place: &[&str], more: &[&str]) -> (Vec<u8>, bool) {
     let words = [&["query"], place, more].concat();
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
@@ -31,7 +31,7 @@ struct Readers<'p> {
 }
 
 impl Readers<'_> {
-    /// What the readers find in answers of these formats.
+    /// What the external readers find in files of these formats.
     fn read(&self, answers: &[(&str, Vec<u8>)]) -> Vec<Value> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/read_format.py");
         let mut reader = Command::new(self.python);
@@ -49,7 +49,7 @@ impl Readers<'_> {
         lines.collect::<Result<_, _>>().unwrap()
     }
 
-    /// Asks in every format and holds the answers against the lines of JSON.
+    /// Runs the query in every format and compares the results with the JSON lines.
     fn check(&self, place: &[&str], query: &str) {
         let (lines, found) = ask(place, &[query, "--format", "ndjson"]);
         let rows: Vec<Value> = String::from_utf8(lines)
@@ -113,7 +113,7 @@ impl Readers<'_> {
 }
 
 #[test]
-fn tables_and_timelines_hold_what_the_lines_hold() {
+fn tables_and_timelines_contain_the_same_data_as_json_lines() {
     let Some(python) = tables_python() else {
         return;
     };
@@ -125,7 +125,7 @@ fn tables_and_timelines_hold_what_the_lines_hold() {
     let server = Server::start(folder.path(), &Settings::default());
     let storage = server.api().create_storage("all");
     let url = server.url();
-    for path in own_traces() {
+    for path in small_traces() {
         let file = path.to_str().unwrap();
         for query in QUERIES {
             readers.check(&[file], query);
@@ -145,7 +145,7 @@ fn tables_and_timelines_hold_what_the_lines_hold() {
 }
 
 #[test]
-fn types_of_columns_are_those_of_their_values() {
+fn column_types_follow_the_values() {
     let Some(python) = tables_python() else {
         return;
     };
@@ -178,7 +178,7 @@ fn types_of_columns_are_those_of_their_values() {
 }
 
 #[test]
-fn what_a_format_cannot_tell_is_refused() {
+fn data_that_a_format_cannot_represent_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();

@@ -1,4 +1,4 @@
-//! The server's trace of its own I/O: started, read back by every way, and cut by a crash.
+//! The trace of the server's I/O: started, read by every program, and truncated by a crash.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,7 +31,7 @@ pub(crate) fn push(api: &mut Api, name: &str, count: u64) -> String {
     storage
 }
 
-/// Reads a range of the data file under a request id of our own.
+/// Reads a range of the data file with a request id chosen by the test.
 fn read_range(server: &Server, api: &mut Api, storage: &str, id: &str) {
     let files = api.files(storage);
     let (name, ..) = files.iter().max_by_key(|file| file.2).unwrap();
@@ -67,7 +67,7 @@ pub(crate) fn decoded(folder: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn the_servers_own_io_becomes_a_trace_like_any_other() {
+fn the_io_trace_is_a_trace_like_any_other() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -151,7 +151,7 @@ fn the_servers_own_io_becomes_a_trace_like_any_other() {
     analyzed(&server, &trace, &exported, &storage);
 }
 
-/// Babeltrace knows nothing of us, and reads the same event records.
+/// Babeltrace knows nothing about Tracehold, and reads the same event records.
 fn read_by_babeltrace(folder: &Path, recorded: u64) {
     let Ok(output) = Command::new("babeltrace2").arg(folder).output() else {
         return without("babeltrace2");
@@ -159,7 +159,7 @@ fn read_by_babeltrace(folder: &Path, recorded: u64) {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    // What we tell of the begin and the end of the trace are event records, too.
+    // The beginning and the end of the trace are event records, too.
     assert_eq!(text.lines().count() as u64, recorded + 2, "{errors}");
     assert!(text.contains(" write: "), "{text}");
     assert!(text.contains("request_id = \"range-1\""), "{text}");
@@ -191,7 +191,7 @@ fn analyzed(server: &Server, trace: &str, exported: &Path, storage: &str) {
 }
 
 #[test]
-fn a_trace_ends_at_its_limit_and_a_ring_keeps_the_latest() {
+fn a_trace_stops_at_its_limit_and_a_ring_keeps_the_latest() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -199,7 +199,7 @@ fn a_trace_ends_at_its_limit_and_a_ring_keeps_the_latest() {
     api.finalize(&storage);
     let files = api.files(&storage);
     let (name, ..) = files.iter().max_by_key(|file| file.2).unwrap().clone();
-    // A read for each of many ranges: about 200 bytes of trace each.
+    // One read for each of many ranges: about 200 bytes of trace each.
     let ranges: Vec<_> = (0..100).map(|n| format!("{0}-{0}", n * 500)).collect();
     let ranges = format!("bytes={}", ranges.join(","));
     let read = |requests: usize| {
@@ -243,7 +243,7 @@ fn a_trace_ends_at_its_limit_and_a_ring_keeps_the_latest() {
 }
 
 #[test]
-fn a_trace_cut_by_a_crash_is_read_up_to_the_cut() {
+fn a_trace_truncated_by_a_crash_is_read_to_its_last_packet() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -251,7 +251,7 @@ fn a_trace_cut_by_a_crash_is_read_up_to_the_cut() {
     let trace = started["storage"].as_str().unwrap().to_owned();
     push(&mut api, "traced", 5);
     let mut waited = 0;
-    // The packet with what was done is durable a second later.
+    // The packet with these operations is durable a second later.
     while server.api().storage(&trace)["events"].as_u64() < Some(10) {
         std::thread::sleep(Duration::from_millis(50));
         waited += 1;

@@ -1,5 +1,5 @@
-//! The server's trace of its own I/O across a crash: a ring is read up to the cut, and a trace that
-//! begins with the server tells of its recovery.
+//! The trace of the server's I/O across a crash: a ring is read up to the last complete block, and
+//! a trace that starts with the server contains its recovery.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn exported(server: &Server, folder: &Path, trace: &str) -> Vec<Value> {
     decoded(&to)
 }
 
-/// Writes of data files that a trace tells of, with the storage they were for.
+/// Writes of data files in a trace, with the storages they were for.
 fn writes<'e>(events: &'e [Value], storage: &str) -> Vec<&'e Value> {
     let members = [
         ("/name", json!("write")),
@@ -29,7 +29,7 @@ fn writes<'e>(events: &'e [Value], storage: &str) -> Vec<&'e Value> {
 }
 
 #[test]
-fn a_ring_that_a_crash_cut_is_read_up_to_the_cut() {
+fn a_ring_is_read_up_to_where_a_crash_truncated_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -37,7 +37,7 @@ fn a_ring_that_a_crash_cut_is_read_up_to_the_cut() {
     let trace = started["storage"].as_str().unwrap().to_owned();
     let ring = server.data().join("storages").join(&trace).join("ring");
     let first = push(&mut api, "first", 5);
-    // Its first packet is in the storage, and the next ones are in the ring.
+    // The first packet is in the storage, the next ones are in the ring.
     let durable = || show(&mut server.api())["packets"].as_u64().unwrap();
     wait_until("the first packet is durable", || durable() > 0);
     let second = push(&mut server.api(), "second", 5);
@@ -45,7 +45,7 @@ fn a_ring_that_a_crash_cut_is_read_up_to_the_cut() {
     let recorded = show(&mut server.api())["recorded"].as_u64().unwrap();
     assert!(ring.is_dir());
     server.kill();
-    // What a server that is killed while it writes leaves behind its last block.
+    // What a server that is killed while it writes leaves after the last block.
     let last = std::fs::read_dir(&ring)
         .unwrap()
         .flatten()
@@ -70,7 +70,7 @@ fn a_ring_that_a_crash_cut_is_read_up_to_the_cut() {
         "{} of {recorded}",
         events.len()
     );
-    // Once more: nothing is taken up twice.
+    // A second restart: nothing is copied twice.
     server.kill();
     server.restart();
     assert_eq!(exported_again(&server, folder.path(), &trace), events);
@@ -86,7 +86,7 @@ fn exported_again(server: &Server, folder: &Path, trace: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_trace_that_begins_with_the_server_tells_of_recovery() {
+fn a_trace_that_starts_with_the_server_contains_recovery() {
     for mode in ["ring", "stop_at_limit"] {
         let folder = tempfile::tempdir().unwrap();
         let mut server = Server::start(folder.path(), &Settings::default());

@@ -1,5 +1,5 @@
-//! Queries, ranges and writes in the server's trace of its own I/O: blocks of every cache, and for
-//! whom it was done; the trace read back by every program that reads traces.
+//! Queries, ranges and writes in the trace of the server's I/O: blocks of every cache and the
+//! request they were read for, read by every program that reads traces.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::io_trace::{decoded, having, push, tracehold};
 use crate::queries::wait_for_indexes;
 
-/// Events of so many different keys that the chunk index has filters of them, not dictionaries.
+/// So many different keys that the chunk index has filters for them, not dictionaries.
 fn dft_trace(folder: &Path) -> String {
     let mut text = String::from("[\n");
     for event in 0_u64..20_000 {
@@ -41,7 +41,7 @@ fn settings() -> Settings {
     )
 }
 
-/// Runs a query under a request id of our own, and gives its count.
+/// Runs a query with a request id chosen by the test, and returns the count.
 fn count(connection: &mut Connection, storage: &str, id: &str, query: &str) -> u64 {
     let path = format!("/api/v1/storages/{storage}/query");
     let body = json!({"query": query, "count": true}).to_string();
@@ -55,7 +55,7 @@ fn count(connection: &mut Connection, storage: &str, id: &str, query: &str) -> u
     answer["count"].as_u64().unwrap()
 }
 
-/// The trace of `work`, decoded.
+/// The decoded trace of `work`.
 fn traced(server: &Server, folder: &Path, work: impl FnOnce(&mut Api)) -> (String, Vec<Value>) {
     let mut api = server.api();
     api.done("POST", "/io-trace/start", None);
@@ -70,7 +70,7 @@ fn traced(server: &Server, folder: &Path, work: impl FnOnce(&mut Api)) -> (Strin
 }
 
 #[test]
-fn blocks_of_every_cache_are_in_the_trace() {
+fn the_trace_contains_blocks_of_every_cache() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &settings());
     let mut api = server.api();
@@ -94,7 +94,7 @@ fn blocks_of_every_cache_are_in_the_trace() {
     let (trace, events) = traced(&server, folder.path(), |_| {
         let mut connection = server.connect();
         assert_eq!(count(&mut connection, &storage, "query-1", &query), 1);
-        // The first answer is kept beside the storage, and is the second one.
+        // The first result is cached next to the storage and used for the second query.
         let kept = || server.data().join("storages").join(&storage).join("cache");
         wait_until("the answer is kept", || {
             std::fs::read_dir(kept()).is_ok_and(|names| {
@@ -178,7 +178,8 @@ fn blocks_of_every_cache_are_in_the_trace() {
     operator_part(&server, folder.path(), &trace);
 }
 
-/// The trace is asked about while the server runs, and its files are without one: the same events.
+/// The trace is queried on the running server, and its files without a server: the events are the
+/// same.
 fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
     let exported = folder.join(trace);
     let (exported, stream) = (exported.display().to_string(), exported.join("stream"));
@@ -208,7 +209,7 @@ fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
             assert_eq!(counted["count"].as_u64(), Some(expected), "{ask:?}");
         }
     }
-    // A torn stream is asked up to the cut.
+    // A truncated stream is read up to the last complete packet.
     let whole = std::fs::read(&stream).unwrap();
     let torn = folder.join("torn");
     std::fs::write(&torn, &whole[..whole.len() - 5]).unwrap();
@@ -223,7 +224,7 @@ fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
     assert!(err.contains("torn"), "what is cut is told: {err}");
 }
 
-/// What an operator asks of the trace, as tables, files, a picture, and for other programs.
+/// What an operator does with the trace: tables, files, a timeline, and export for other programs.
 fn operator_part(server: &Server, folder: &Path, trace: &str) {
     let out = folder.join("out");
     let picture = folder.join("picture.svg");
@@ -268,7 +269,7 @@ fn operator_part(server: &Server, folder: &Path, trace: &str) {
     replayed_by_fio(folder, &report, &analyze);
 }
 
-/// fio reads the iolog, and does as many reads of as many bytes as we recorded.
+/// fio accepts the iolog and does as many reads of as many bytes as were recorded.
 fn replayed_by_fio(folder: &Path, report: &Value, analyze: &dyn Fn(&[&str]) -> String) {
     let log = folder.join("fio.log");
     analyze(&["--export", &format!("fio={}", log.display())]);
@@ -317,7 +318,7 @@ fn replayed_by_fio(folder: &Path, report: &Value, analyze: &dyn Fn(&[&str]) -> S
     assert_eq!(reads.len() as u64, known, "{rows:#?}");
 }
 
-/// The caches of the trace by the analysis of block caches.
+/// The block caches in the trace, evaluated by the analysis of block caches.
 fn analyzed(server: &Server, trace: &str) {
     let report = |more: &[&str]| {
         let look_ups = ["analyze", "--storage", trace, "--lookups", "--json"];
@@ -361,9 +362,9 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A write or a sync serves whoever waits for it: the trace names the first and counts all.
+/// A write or a sync serves several requests: the trace names the first and counts all.
 #[test]
-fn writes_tell_for_whom_they_were_done() {
+fn writes_name_the_requests_they_serve() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -396,9 +397,9 @@ fn writes_tell_for_whom_they_were_done() {
     }
 }
 
-/// What is asked for is recorded, and nothing else; what had no room is counted.
+/// Only the selected operations and storages are recorded, and dropped records are counted.
 #[test]
-fn operations_and_storages_are_chosen_and_drops_are_counted() {
+fn selected_operations_are_recorded_and_drops_counted() {
     const READS: u64 = 200;
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
@@ -413,7 +414,7 @@ fn operations_and_storages_are_chosen_and_drops_are_counted() {
         for storage in &storages {
             let files = server.api().files(storage);
             let (name, ..) = files.iter().max_by_key(|file| file.2).unwrap();
-            // Far enough from each other to be read one by one.
+            // Far enough apart to be read separately.
             let ranges: Vec<_> = (0..READS).map(|n| format!("{0}-{0}", n * 700)).collect();
             let ranges = format!("bytes={}", ranges.join(","));
             let path = format!("/storage/{storage}/{name}");
@@ -451,7 +452,7 @@ fn operations_and_storages_are_chosen_and_drops_are_counted() {
     let sampled = json!({"storages": [wanted], "operations": {"read": 10}});
     let (_, to) = trace(&server, &sampled);
     let kept = having(&decoded(&to), &reads).len() as u64;
-    // Each thread counts for itself, and takes its first one.
+    // Each thread counts separately and records its first one.
     assert!((known / 10..known / 2).contains(&kept), "{kept} of {known}");
 
     let stretches = json!({"storages": [wanted], "blocks_one_in": 1_000_000});

@@ -1,4 +1,4 @@
-//! Labels: typed, one or several, suggested, filtered by, and there again after everything.
+//! Labels: typed, single or multiple, suggested, usable as filters, and durable.
 
 use harness::{Agent, Api, Request, Server, Settings, payload};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn refused(api: &mut Api, method: &str, path: &str, body: Option<&Value>) -> (u1
 }
 
 #[test]
-fn labels_have_types_and_storages_are_found_by_them() {
+fn storages_are_found_by_typed_labels() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -97,7 +97,7 @@ fn labels_have_types_and_storages_are_found_by_them() {
     }
     let unknown = refused(&mut api, "GET", "/storages?labels=x", None);
     assert_eq!(unknown, (400, "query_malformed".into()));
-    // The truth is in the storage files: neither the catalog nor the types are needed.
+    // The storage files are authoritative: neither the catalog nor the types are needed.
     server.kill();
     std::fs::remove_dir_all(server.data().join("catalog")).unwrap();
     server.restart();
@@ -127,7 +127,7 @@ fn types_and_values_are_managed() {
         refused(&mut api, "POST", &path, Some(&wrong)),
         (400, "invalid_value".into())
     );
-    // What is suggested: kept values and those in use.
+    // Suggestions: stored values and those in use.
     let types = api.done("GET", "/label-types", None);
     let types = types["items"].as_array().unwrap().clone();
     assert!(
@@ -146,7 +146,7 @@ fn types_and_values_are_managed() {
         ),
         (&json!(1), 3)
     );
-    // A type in use does not become something that its values are not.
+    // A type in use cannot change to one that its values do not fit.
     let number = json!({ "value_type": "number" });
     let in_use = (409, "label_in_use".to_owned());
     assert_eq!(
@@ -162,7 +162,7 @@ fn types_and_values_are_managed() {
         refused(&mut api, "DELETE", "/label-types/status", None),
         fixed
     );
-    // Values and types leave the storages only when that is asked for.
+    // Values and types are removed from storages only on request.
     let value = "/label-types/release/values/2026-01-01T00:00:00Z";
     assert_eq!(refused(&mut api, "DELETE", value, None), in_use);
     api.done("DELETE", &format!("{value}?remove=true"), None);
@@ -186,7 +186,7 @@ fn types_and_values_are_managed() {
     assert_eq!(label(&mut api, &storage, "release"), Value::Null);
     let gone = refused(&mut api, "GET", "/label-types/release", None);
     assert_eq!(gone, (404, "label_not_found".into()));
-    // One value replaces the other where a type has one.
+    // A new value replaces the old one if the type allows only one.
     for value in ["red", "green"] {
         api.done(
             "POST",
@@ -208,7 +208,7 @@ fn types_and_values_are_managed() {
 }
 
 #[test]
-fn the_server_labels_what_it_knows() {
+fn the_server_sets_labels_itself() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();

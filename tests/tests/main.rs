@@ -1,6 +1,6 @@
-//! The end-to-end suite: the real programs on real input, and on everything that goes wrong.
+//! The end-to-end suite: the real programs on real input, and on every kind of failure.
 //!
-//! One binary, one module a promise. What the modules share lies in the library beside it.
+//! One binary, one module per promise. What the modules share is in the library (`tests/src`).
 #![allow(
     clippy::unwrap_used,
     reason = "a test ends at the first thing that is not as it must be"

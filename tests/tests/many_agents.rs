@@ -1,5 +1,5 @@
-//! A hundred agents at once into several recordings: nothing is lost, nobody starves, memory is
-//! bounded.
+//! A hundred agents push into several recordings at once: nothing is lost, no agent starves, memory
+//! is bounded.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -14,10 +14,10 @@ use super::recording::{LIMIT, record_now, saver, stop};
 /// Packets that each stream sends, and their size.
 const PACKETS: u64 = 12;
 const PACKET_BYTES: usize = 4096;
-/// The memory that the server may take for it.
+/// The server's memory limit for the test.
 const MEMORY_MAX: u64 = 512 << 20;
 
-/// Sends the packets of four streams of one agent in turn; gives how far it was after each.
+/// Sends the packets of four streams of one agent in turn; returns the progress after each.
 fn agent_pushes(server: &Server, agent: usize) {
     let mut api = server.api();
     let name = format!("agent-{agent}");
@@ -45,7 +45,7 @@ fn agent_pushes(server: &Server, agent: usize) {
                 let response = api.send(&request).unwrap();
                 match response.status {
                     200 => break,
-                    // Busy for all alike: nobody may starve.
+                    // Busy for all agents alike: none may starve.
                     429 => assert!(begin.elapsed() < LIMIT, "{name} starves"),
                     _ => panic!("{}", response.brief()),
                 }

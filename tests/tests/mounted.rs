@@ -11,11 +11,11 @@ use storage_format::index_part::{
 };
 use storage_format::{Codec, LeafId};
 
-/// The packets of each stream, named `agent/stream`, in their order.
+/// The packets of each stream, named `agent/stream`, in order.
 pub(crate) type Streams = BTreeMap<String, Vec<Vec<u8>>>;
 
-/// Reads every index part of a mounted folder, asks for all packets of a data file by one
-/// multi-range request, and puts the streams together again.
+/// Reads every index part of a mounted folder, requests all packets of a data file in one
+/// multi-range request, and reassembles the streams.
 pub(crate) fn read_streams(server: &harness::Server, storage: &str, mount: &Path) -> Streams {
     let mut api = Api::new(Connection::open(server.address()).unwrap());
     let mut packets: Vec<(String, (u64, u64), Vec<u8>)> = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn read_streams(server: &harness::Server, storage: &str, mount: &Path
             .collect();
         let found = api.ranges(storage, &format!("{leaf}.itdata"), &ranges);
         for entry in &entries {
-            // Ranges that touch may come in one part: what counts is where the bytes lie.
+            // Adjacent ranges may arrive in one part: only the position of the bytes counts.
             let stored = cut(&found, entry.offset, entry.stored_size);
             packets.push((
                 stream.clone(),
@@ -45,7 +45,7 @@ pub(crate) fn read_streams(server: &harness::Server, storage: &str, mount: &Path
 
 type Leaves = BTreeMap<LeafId, (String, Vec<PacketEntry>)>;
 
-/// All packets of all leaves, as the index parts of the folder tell them.
+/// All packets of all leaves in the index parts of the folder.
 fn leaves(mount: &Path) -> Leaves {
     let mut leaves = Leaves::new();
     let mut parts = 0;

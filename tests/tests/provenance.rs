@@ -1,4 +1,4 @@
-//! Where packets came from is kept beside them: file, checksum, bytes and lines.
+//! Provenance is stored next to packets: source file, checksum, bytes and lines.
 
 use std::fs;
 use std::io::{Read, Write as _};
@@ -52,7 +52,7 @@ fn push(server: &Server, storage: &str, path: &Path) {
     );
 }
 
-/// The packets of a stream with what is known of where they came from.
+/// The packets of a stream with their provenance.
 fn packets(api: &mut Api, storage: &str) -> Vec<Value> {
     let path = format!("/storages/{storage}/descriptors?limit=1000&provenance=true");
     let page = api.done("GET", &path, None);
@@ -64,7 +64,7 @@ fn number(value: &Value) -> usize {
     usize::try_from(value.as_u64().unwrap()).unwrap()
 }
 
-/// Holds what is known of each packet against the decoded content of its file; with `lines` for
+/// Compares the provenance of each packet with the decoded content of its file; with `lines` for
 /// text.
 fn check(api: &mut Api, storage: &str, path: &Path, content: &[u8], inflated: bool, lines: bool) {
     let file = fs::read(path).unwrap();
@@ -117,7 +117,7 @@ fn inflate(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The file beside the one data file of a storage.
+/// The provenance file of the only data file of a storage.
 fn sidecar(server: &Server, storage: &str) -> PathBuf {
     let files = server.api().files(storage);
     let data = files.iter().find(|file| file.1 == "data").unwrap();
@@ -126,7 +126,7 @@ fn sidecar(server: &Server, storage: &str) -> PathBuf {
 }
 
 #[test]
-fn every_packet_of_a_file_tells_its_bytes_and_lines() {
+fn every_packet_of_a_file_has_its_bytes_and_lines() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -151,7 +151,7 @@ fn every_packet_of_a_file_tells_its_bytes_and_lines() {
 }
 
 #[test]
-fn provenance_is_kept_told_again_and_never_believed_when_damaged() {
+fn lost_or_damaged_provenance_is_reported_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -173,14 +173,14 @@ fn provenance_is_kept_told_again_and_never_believed_when_damaged() {
             "byte {place}"
         );
     }
-    // Nothing is sent again, and what was lost is told again.
+    // Nothing is sent again, and the lost provenance is reported again.
     push(&server, &storage, &path);
     assert_eq!(packets(&mut api, &storage), known);
     assert_eq!(fs::read(&file).unwrap(), whole);
     fs::remove_file(&file).unwrap();
     push(&server, &storage, &path);
     assert_eq!(fs::read(&file).unwrap(), whole);
-    // A foreign one: that of another storage's leaf.
+    // The provenance of another storage's leaf.
     let other = api.create_storage("other");
     push(&server, &other, &path);
     let foreign = fs::read(sidecar(&server, &other)).unwrap();
@@ -197,7 +197,7 @@ fn provenance_is_kept_told_again_and_never_believed_when_damaged() {
 }
 
 #[test]
-fn what_is_told_must_make_sense() {
+fn inconsistent_provenance_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -219,7 +219,7 @@ fn what_is_told_must_make_sense() {
         let problem = api.refused("PUT", &target, Some(&told(faulty)));
         assert_eq!(problem.status, 400, "{problem:?}");
     }
-    // Packets that are not there are not told of.
+    // Provenance of packets that do not exist is refused.
     let kept = api.done(
         "PUT",
         &target,
@@ -236,14 +236,14 @@ fn what_is_told_must_make_sense() {
     assert!([400, 404].contains(&problem.status), "{problem:?}");
 }
 
-/// Copies of a storage, as a job that is waited for.
+/// Copies a storage with a job and waits for it.
 fn copy(api: &mut Api, storage: &str, wanted: &Value) -> String {
     let copied = api.done("POST", &format!("/storages/{storage}/copy"), Some(wanted));
     copied["storage"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn copies_come_from_where_their_packets_came_from() {
+fn copies_keep_the_provenance_of_their_packets() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -268,7 +268,7 @@ fn copies_come_from_where_their_packets_came_from() {
     let again = copy(&mut api, &whole, &json!({ "name": "a copy of a copy" }));
     check(&mut api, &again, &text, &content, false, true);
 
-    // A packet of which nothing is known came from the storage it was read from.
+    // A packet without provenance came from the storage it was copied from.
     fs::remove_file(sidecar(&server, &source)).unwrap();
     for wanted in [
         json!({ "name": "of a packet" }),
@@ -290,7 +290,7 @@ fn copies_come_from_where_their_packets_came_from() {
     }
 }
 
-/// Follows a file until it is told to end.
+/// Pushes a file with `--follow` until it is told to stop.
 fn follow(server: &Server, storage: &str, path: &Path, state: &Path) -> Child {
     let command = Command::new(tracehold())
         .args(["push", "--follow", "--packet-bytes", "4096"])
@@ -309,7 +309,7 @@ fn signal(child: &Child, name: &str) {
     assert!(told.success(), "it has ended already");
 }
 
-/// Waits until the storage has every byte of the file.
+/// Waits until the storage contains every byte of the file.
 fn wait_for(api: &mut Api, storage: &str, bytes: usize) {
     let begin = Instant::now();
     while number(&api.storage(storage)["bytes"]) < bytes {
@@ -321,7 +321,7 @@ fn wait_for(api: &mut Api, storage: &str, bytes: usize) {
     }
 }
 
-/// Holds what is known of a followed file, which is told of as far as it was pushed.
+/// Checks the provenance of a followed file, which covers what was pushed so far.
 fn check_followed(api: &mut Api, storage: &str, path: &Path, content: &[u8]) {
     let known = packets(api, storage);
     let (mut end, mut line) = (0, 0);
@@ -352,7 +352,7 @@ fn check_followed(api: &mut Api, storage: &str, path: &Path, content: &[u8]) {
 }
 
 #[test]
-fn a_followed_file_is_told_of_also_after_a_kill() {
+fn a_followed_file_has_provenance_also_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("server"), &Settings::default());
     let mut api = server.api();
@@ -365,7 +365,8 @@ fn a_followed_file_is_told_of_also_after_a_kill() {
         .collect();
     let storage = api.create_storage("followed");
     let mut written = 0;
-    // Told of by one that ends well; not by one that is killed; told of by the next.
+    // The push that completes reports provenance; the push that is killed does not; the next push
+    // reports it again.
     for (lines, end) in [(250, "-INT"), (600, "-KILL"), (900, "-INT")] {
         let part = &text[written..ends[lines - 1]];
         fs::File::options()
@@ -387,7 +388,7 @@ fn a_followed_file_is_told_of_also_after_a_kill() {
 }
 
 #[test]
-fn packets_through_recordings_are_told_to_each_storage() {
+fn every_storage_of_a_recorded_packet_gets_its_provenance() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("server"), &Settings::default());
     let mut api = server.api();

@@ -1,15 +1,15 @@
-//! Queries give the same answers from files, from a server while it writes and afterwards, and from
-//! a mount; with chunk indexes and without; and a mount moves only what can match.
+//! Queries return the same results from files, from a server while it writes and afterwards, and
+//! from a mount, with and without chunk indexes; and a mount transfers only what can match.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use harness::{Server, Settings, corpora, own_traces, run_tracehold};
+use harness::{Server, Settings, corpora, run_tracehold, small_traces};
 use serde_json::{Value, json};
 
-/// Asked of every trace; most mean something for one kind only.
+/// Queries run on every trace; most of them fit only one kind.
 const QUERIES: &[&str] = &[
     "",
     "name == 'read'",
@@ -21,7 +21,7 @@ const QUERIES: &[&str] = &[
     "ts > 2001-01-01 and pid in [1, 2, 3] or vpid > 5",
 ];
 
-/// Asked of the larger traces, which take a while.
+/// Queries run on the larger traces, where each takes a while.
 const FEW_QUERIES: &[&str] = &["", "dur > 100us", "fname contains 'e' or not name ~ 'e'"];
 
 fn corpus_traces(corpora: &Path) -> [PathBuf; 4] {
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// Rows and groups of one question, in an order that does not depend on where they are from.
+/// Rows and groups of one query, in an order that does not depend on their source.
 pub(crate) fn answers(place: &[&str], query: &str) -> Vec<String> {
     let ask = |more: &[&str]| {
         let (code, out, errors) = run(&[&["query"], place, &[query], more].concat());
@@ -100,7 +100,7 @@ pub(crate) fn mount(server: &Server, storage: &str, folder: &Path) {
     assert_eq!(code, 0, "{errors}");
 }
 
-/// What is asked of the agent means nothing to a file.
+/// A query that filters by agent does not apply to a file.
 fn asks_origin(query: &str) -> bool {
     query.contains("agent")
 }
@@ -144,39 +144,39 @@ fn check_trace(path: &Path, queries: &[&str]) {
 }
 
 #[test]
-fn own_traces_answer_the_same_from_everywhere() {
-    for path in own_traces() {
+fn small_traces_give_the_same_results_everywhere() {
+    for path in small_traces() {
         check_trace(&path, QUERIES);
     }
 }
 
-/// One of the corpus, where that is.
+/// A trace of the corpus, if it is available.
 fn check_real(place: usize) {
     let Some(corpora) = corpora() else { return };
     check_trace(&corpus_traces(&corpora)[place], FEW_QUERIES);
 }
 
 #[test]
-fn lttng_answers_the_same_from_everywhere() {
+fn lttng_gives_the_same_results_everywhere() {
     check_real(0);
 }
 
 #[test]
-fn compressed_dftracer_answers_the_same_from_everywhere() {
+fn compressed_dftracer_gives_the_same_results_everywhere() {
     check_real(1);
 }
 
 #[test]
-fn plain_dftracer_answers_the_same_from_everywhere() {
+fn plain_dftracer_gives_the_same_results_everywhere() {
     check_real(2);
 }
 
 #[test]
-fn rocksdb_answers_the_same_from_everywhere() {
+fn rocksdb_gives_the_same_results_everywhere() {
     check_real(3);
 }
 
-/// What `tracehold index` makes beside traces of every kind never changes what they answer.
+/// Files that `tracehold index` writes next to traces of every kind never change results.
 fn check_index(path: &Path, queries: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join(path.file_name().unwrap());
@@ -217,14 +217,14 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 #[test]
-fn indexes_beside_own_traces_change_no_answer() {
-    for path in own_traces() {
+fn indexes_of_small_traces_change_no_result() {
+    for path in small_traces() {
         check_index(&path, QUERIES);
     }
 }
 
 #[test]
-fn indexes_beside_real_traces_change_no_answer() {
+fn indexes_of_real_traces_change_no_result() {
     let Some(corpora) = corpora() else { return };
     let more = [
         "rocksdb/io_small.trace",
@@ -238,9 +238,10 @@ fn indexes_beside_real_traces_change_no_answer() {
     }
 }
 
-/// Traces of every CTF producer at hand, some of which cannot be read: then neither can be indexed.
+/// Traces of all available CTF producers. Some cannot be read, and then they cannot be indexed
+/// either.
 #[test]
-fn indexes_beside_foreign_ctf_traces_change_no_answer() {
+fn indexes_of_other_ctf_traces_change_no_result() {
     let Some(corpora) = corpora() else { return };
     for version in ["1", "2"] {
         let folder = corpora
@@ -271,7 +272,7 @@ fn indexes_beside_foreign_ctf_traces_change_no_answer() {
     }
 }
 
-/// What no chunk index covers is ruled out by the times that the storage's own index knows.
+/// Packets without a chunk index are pruned by the times in the storage's index.
 #[test]
 fn a_window_reads_few_packets_without_a_chunk_index() {
     let folder = tempfile::tempdir().unwrap();
@@ -327,7 +328,7 @@ fn a_window_reads_few_packets_without_a_chunk_index() {
     );
 }
 
-/// A DFTracer trace in which one line has a name of its own.
+/// A DFTracer trace in which one line has a unique name.
 pub(crate) fn write_trace(path: &Path, lines: u64) {
     let mut text = String::from("[\n");
     for line in 0..lines {
@@ -355,7 +356,7 @@ pub(crate) fn write_trace(path: &Path, lines: u64) {
 }
 
 #[test]
-fn a_rare_name_of_a_mount_moves_at_most_two_percent() {
+fn a_query_for_a_rare_name_transfers_at_most_two_percent() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 40_000);
@@ -391,7 +392,7 @@ fn a_rare_name_of_a_mount_moves_at_most_two_percent() {
 }
 
 #[test]
-fn indexes_are_made_again_and_never_believed_when_damaged() {
+fn damaged_indexes_are_ignored_and_rebuilt() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 3_000);
@@ -412,14 +413,14 @@ fn indexes_are_made_again_and_never_believed_when_damaged() {
         let mut damaged = whole.clone();
         damaged[place] ^= 0x55;
         fs::write(&path, &damaged).unwrap();
-        // Damage never changes an answer, nor keeps it from being given.
+        // Damage never changes a result and never prevents one.
         assert_eq!(answers(&stored, "name == 'fsync'"), expected, "{place}");
     }
     let mut damaged = whole.clone();
     damaged[whole.len() - 20] ^= 0x55;
     fs::write(&path, &damaged).unwrap();
     assert_eq!(answers(&stored, "name == 'fsync'"), expected);
-    // What a query went past is mended.
+    // The damaged indexes are rebuilt.
     let begin = Instant::now();
     while fs::read(&path).unwrap() != whole {
         assert!(
@@ -439,7 +440,7 @@ fn indexes_are_made_again_and_never_believed_when_damaged() {
 }
 
 #[test]
-fn what_is_wrong_with_a_query_is_told_with_its_place() {
+fn errors_in_a_query_name_their_position() {
     let folder = tempfile::tempdir().unwrap();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     let server = Server::start(folder.path(), &Settings::default());
@@ -511,7 +512,7 @@ fn what_is_wrong_with_a_query_is_told_with_its_place() {
 }
 
 #[test]
-fn aggregates_of_finalized_storages_are_kept_and_checked() {
+fn aggregates_of_finalized_storages_are_cached() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 3_000);

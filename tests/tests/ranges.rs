@@ -1,12 +1,12 @@
-//! Byte ranges as RFC 9110 wants them, graded by the cases beside the repository.
+//! Byte ranges as RFC 9110 requires, checked with the cases in `../shared`.
 
 use std::process::Command;
 
 use harness::{Agent, Server, Settings, corpora};
 use serde_json::Value;
 
-/// Resources of the cases that a packet can stand for. The other two are an empty file, and no
-/// packet is empty, and one of 5 GiB, which is larger than a packet may be.
+/// Resources of the cases that can be stored as packets. The other two are an empty file (packets
+/// are not empty) and a file of 5 GiB, which is larger than a packet may be.
 const RESOURCES: &[(&str, usize)] = &[
     ("r1000", 1000),
     ("r11", 11),
@@ -15,7 +15,7 @@ const RESOURCES: &[(&str, usize)] = &[
 ];
 
 #[test]
-fn no_answer_to_a_range_is_wrong() {
+fn range_responses_follow_rfc_9110() {
     let Some(corpora) = corpora() else { return };
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
@@ -43,7 +43,7 @@ fn no_answer_to_a_range_is_wrong() {
             continue;
         }
         match result["grade"].as_str().unwrap() {
-            // The case needs a header that packets do not have: they are named by an ETag alone.
+            // The case needs a header that packets do not have: they have only an ETag.
             "n/a" => {}
             "best" => counts.0 += 1,
             "ok" => counts.1 += 1,
@@ -80,7 +80,7 @@ fn is_judged(cases: &Value, id: &Value) -> bool {
     resource == "missing" || RESOURCES.iter().any(|(name, _)| *name == resource)
 }
 
-/// Pushes the resources as packets; gives `name=path` of each.
+/// Pushes the resources as packets; returns `name=path` of each.
 fn finalized_packets(server: &Server) -> Vec<String> {
     let mut api = server.api();
     let storage = api.create_storage("ranges");

@@ -1,4 +1,4 @@
-//! The main job on real traces: push, finalize, mount, read back by byte ranges, all bytes equal.
+//! Real traces end to end: push, finalize, mount, read back by byte ranges, all bytes equal.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,10 +10,10 @@ use harness::{Server, Settings, corpora, run_tracehold, tracehold};
 
 use crate::mounted::read_streams;
 
-/// One trace as the command takes it, and the streams it must come back as.
+/// One trace for the command line, and the streams that it must produce.
 struct Trace {
     path: PathBuf,
-    /// The bytes of each stream, in any order: names of streams are the command's business.
+    /// The bytes of each stream, in any order: the command chooses the names of streams.
     streams: Vec<Vec<u8>>,
     /// What a packet adds to its stream; `true` for the first packet.
     content: fn(&[u8], bool) -> Vec<u8>,
@@ -23,7 +23,7 @@ fn as_it_is(packet: &[u8], _is_first: bool) -> Vec<u8> {
     packet.to_vec()
 }
 
-/// Whole gzip members are packets as they are, others are text.
+/// Complete gzip members are packets as they are; other content is text.
 fn text(packet: &[u8], _is_first: bool) -> Vec<u8> {
     if packet.starts_with(&[0x1f, 0x8b]) {
         gunzip(packet)
@@ -32,8 +32,8 @@ fn text(packet: &[u8], _is_first: bool) -> Vec<u8> {
     }
 }
 
-/// Each packet but the first has a copy of the trace's header before its records. A record is time
-/// (8 bytes), type (1), length of what follows (4, little-endian).
+/// Each packet but the first starts with a copy of the trace's header. A record is time (8 bytes),
+/// type (1), length of the rest (4, little-endian).
 fn records(packet: &[u8], is_first: bool) -> Vec<u8> {
     let length = u32::from_le_bytes(packet[9..13].try_into().unwrap());
     let header = if is_first {
@@ -87,7 +87,7 @@ fn gunzip(bytes: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-fn own_traces() -> Vec<Trace> {
+fn small_traces() -> Vec<Trace> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     vec![
         lttng(&data.join("lttng")),
@@ -108,14 +108,14 @@ fn corpus_traces(corpora: &Path) -> Vec<Trace> {
 }
 
 #[test]
-fn own_traces_come_back_byte_for_byte() {
-    for trace in own_traces() {
+fn small_traces_are_read_back_byte_for_byte() {
+    for trace in small_traces() {
         check_push(&trace);
     }
 }
 
 #[test]
-fn real_traces_come_back_byte_for_byte() {
+fn real_traces_are_read_back_byte_for_byte() {
     let Some(corpora) = corpora() else { return };
     for trace in corpus_traces(&corpora) {
         check_push(&trace);
@@ -123,14 +123,14 @@ fn real_traces_come_back_byte_for_byte() {
 }
 
 #[test]
-fn own_traces_survive_a_kill_in_the_middle() {
-    for trace in own_traces() {
+fn small_traces_survive_a_kill_half_way() {
+    for trace in small_traces() {
         check_push_with_kill(&trace);
     }
 }
 
 #[test]
-fn real_traces_survive_a_kill_in_the_middle() {
+fn real_traces_survive_a_kill_half_way() {
     let Some(corpora) = corpora() else { return };
     for trace in corpus_traces(&corpora) {
         check_push_with_kill(&trace);
@@ -146,7 +146,7 @@ fn check_push(trace: &Trace) {
     check_read_back(&server, &storage, folder.path(), trace);
 }
 
-/// The server is killed when it has about half of the bytes; the command is told nothing, and a
+/// The server is killed when it has about half of the bytes; the command is not informed, and a
 /// second push of the same trace resumes.
 fn check_push_with_kill(trace: &Trace) {
     let folder = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn check_push_with_kill(trace: &Trace) {
     let reader = std::thread::spawn(move || errors.lines().map_while(Result::ok).count());
     wait_for_bytes(&server, &storage, half, &mut push);
     server.kill();
-    // The command either retries in vain or was done; what it says is not judged here.
+    // The command either gives up or has completed; its output is not checked here.
     push.kill().ok();
     push.wait().unwrap();
     reader.join().unwrap();
@@ -173,14 +173,14 @@ fn check_push_with_kill(trace: &Trace) {
     check_read_back(&server, &storage, folder.path(), trace);
 }
 
-/// Waits until the server has written so much, or the push has ended.
+/// Waits until the server has written this many bytes, or the push has ended.
 fn wait_for_bytes(server: &Server, storage: &str, bytes: usize, push: &mut std::process::Child) {
     let mut api = server.api();
     let begin = Instant::now();
     let wanted = u64::try_from(bytes).unwrap();
     while begin.elapsed() < Duration::from_secs(60) {
         let has = api.storage(storage)["bytes"].as_u64().unwrap();
-        // Compression makes fewer bytes of it: the first of them is enough to be in the middle.
+        // Compression reduces the bytes: the first of them show that the push is half-way.
         if has > wanted / 20 || push.try_wait().unwrap().is_some() {
             return;
         }

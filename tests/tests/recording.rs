@@ -1,4 +1,5 @@
-//! Recordings: what arrives is in the storages that want it, as processors make it.
+//! Recordings: packets that arrive are written to the storages that record them, as processors
+//! shape them.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::bad_input::gzip;
 
-/// Waiting longer than this is waiting in vain.
+/// A wait that takes longer than this fails.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn span(trace: u64, id: u64, parent: u64, name: &'static str) -> TestSpan {
@@ -42,7 +43,7 @@ pub(super) fn wait_for(api: &mut Api, id: &str, state: &str) -> Value {
     }
 }
 
-/// Starts a recording and waits until it is on.
+/// Starts a recording and waits until it runs.
 pub(super) fn record_now(api: &mut Api, body: Value) -> (String, String) {
     let (id, storage) = record(api, body);
     wait_for(api, &id, "ON");
@@ -64,7 +65,7 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
-    // Before the recording: in the buffer only.
+    // Before the recording: only in the buffer.
     send_spans(&mut api, "early", &[span(9, 1, 0, "early")]);
     let (id, storage) = record_now(&mut api, json!({ "name": "first" }));
     assert_eq!(api.state(&storage), "RECORDING");
@@ -78,7 +79,7 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
         "shop",
         &[span(1, 1, 0, "buy"), span(2, 1, 0, "buy")],
     );
-    // What was answered is durable already.
+    // What was acknowledged is already durable.
     let stored = packets(&mut api, &storage);
     let own = stored.iter().filter(|(_, stream, _)| stream == "traces");
     assert_eq!(own.count(), 2, "{stored:?}");
@@ -107,7 +108,7 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
     assert_eq!(buy["ctx.tracehold.derived"], "aggregate");
     api.finalize(&storage);
     assert!(api.verify(&storage).is_empty());
-    // One that ended leaves the list when it is deleted again.
+    // A recording that has ended disappears from the list when it is deleted again.
     api.done("DELETE", &format!("/recordings/{id}"), None);
     assert_eq!(
         api.refused("GET", &format!("/recordings/{id}"), None).code,
@@ -116,7 +117,7 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
 }
 
 #[test]
-fn otlp_is_answered_as_its_specification_says() {
+fn otlp_responses_follow_the_specification() {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::with_config("[ingest]\npacket_bytes_max = 100000\n");
     let server = Server::start(folder.path(), &settings);
@@ -135,11 +136,11 @@ fn otlp_is_answered_as_its_specification_says() {
         response
     };
     let (protobuf, json) = ("application/x-protobuf", "application/json");
-    // Nothing is something too.
+    // An empty request is valid.
     assert!(check(&mut api, protobuf, b"", 200).body.is_empty());
     assert_eq!(check(&mut api, json, b"{}", 200).body, b"{}");
     check(&mut api, "text/plain", b"", 415);
-    // What can never be taken is told in the form of the request.
+    // A permanent refusal has the format of the request.
     let refused = check(&mut api, json, b"{", 400).json();
     assert_eq!(refused["code"], 3, "{refused}");
     assert!(
@@ -150,7 +151,7 @@ fn otlp_is_answered_as_its_specification_says() {
     );
     let refused = check(&mut api, protobuf, &[0x0a, 9], 400).body;
     assert_eq!(refused[..3], [0x08, 3, 0x12]);
-    // Spans without ids are left out, the others are taken.
+    // Spans without ids are dropped, the others are accepted.
     let bad = request("shop", &[span(1, 0, 0, "bad"), span(1, 1, 0, "good")]);
     let partial = check(&mut api, json, bad.as_bytes(), 200).json();
     assert_eq!(partial["partialSuccess"]["rejectedSpans"], "1", "{partial}");
@@ -173,11 +174,11 @@ fn otlp_is_answered_as_its_specification_says() {
 }
 
 #[test]
-fn what_may_be_sent_again_is_told() {
+fn retryable_refusals_say_so() {
     let folder = tempfile::tempdir().unwrap();
     let config = "[ingest]\npacket_bytes_max = 65536\nin_flight_bytes_max = 65536\n";
     let server = Server::start(folder.path(), &Settings::with_config(config));
-    // The head of a request takes all the room there is, and its body does not come.
+    // The head of a request occupies the entire capacity, and its body does not arrive.
     let mut holder = server.connect();
     let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
                 content-length: 65536\r\n\r\n{";
@@ -198,7 +199,7 @@ fn what_may_be_sent_again_is_told() {
 }
 
 #[test]
-fn a_trigger_brings_what_came_before() {
+fn a_trigger_includes_packets_from_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -248,7 +249,7 @@ fn recordings_survive_a_restart() {
     let mut api = server.api();
     wait_for(&mut api, &on, "ON");
     send_spans(&mut api, "shop", &[span(2, 1, 0, "between")]);
-    // Its time went on while the server was away.
+    // Its duration continued while the server was down.
     let ended = wait_for(&mut api, &ending, "OFF");
     assert_eq!(ended["reason"], "its time is over", "{ended}");
     assert_eq!(api.state(&ended_storage), "FINALIZED");
@@ -257,7 +258,7 @@ fn recordings_survive_a_restart() {
         (&kept["state"], &kept["started"]),
         (&json!("SCHEDULED"), &planned)
     );
-    // Also when it was killed: what was answered is there.
+    // Also after a kill: what was acknowledged is there.
     drop(api);
     server.kill();
     let server = Server::start(folder.path(), &Settings::default());
@@ -272,7 +273,8 @@ fn recordings_survive_a_restart() {
         .map(|row| row["name"].as_str())
         .collect();
     assert_eq!(names, ["before", "between", "after"]);
-    // The orderly end wrote what waited; the crash lost at most what was derived of the second.
+    // The orderly shutdown wrote what was pending; the crash lost at most what was derived from the
+    // second request.
     let clones: Vec<_> = streams["traces.clones"]
         .iter()
         .map(|row| row["name"].as_str())
@@ -286,7 +288,7 @@ fn recordings_survive_a_restart() {
 }
 
 #[test]
-fn the_buffer_is_copied_through_processors() {
+fn copying_the_buffer_applies_processors() {
     let folder = tempfile::tempdir().unwrap();
     let config = "[recording]\nbuffer_bytes_max = 100000\n";
     let server = Server::start(folder.path(), &Settings::with_config(config));
@@ -314,14 +316,14 @@ fn the_buffer_is_copied_through_processors() {
     let streams = spans(&mut api, storage);
     assert_eq!(streams["traces"].len(), 10);
     assert!(streams["traces"].iter().all(|row| row["name"] == "look"));
-    // The invocations matched, and were cloned with their roots.
+    // The invocations matched and were cloned with their roots.
     assert!(
         streams["traces.clones"]
             .iter()
             .all(|row| row["name"] == "buy")
     );
     assert_eq!(streams["traces.clones"].len(), 10);
-    // What does not fit any more is gone, oldest first.
+    // The buffer is full: the oldest packets are gone.
     for trace in 1..=1000 {
         send_spans(&mut api, "pump", &[span(trace, 1, 0, "fill")]);
     }
@@ -346,7 +348,7 @@ fn push(api: &mut Api, stream: &str, place: (u64, u64), packet: &[u8]) -> Respon
 }
 
 #[test]
-fn packets_have_a_receipt_for_each_storage() {
+fn a_packet_gets_a_receipt_from_each_storage() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -361,7 +363,7 @@ fn packets_have_a_receipt_for_each_storage() {
         Some(&json!({ "kind": "raw" })),
     );
     let receipts = |response: &Response| response.json()["receipts"].as_array().unwrap().clone();
-    // Nobody wants it: it is in the buffer.
+    // No recording matches: it is in the buffer.
     let first = receipts(&push(&mut api, "s", (1, 0), b"zero"));
     assert_eq!((first.len(), &first[0]["durable"]), (1, &json!(false)));
     let (one, one_storage) = record_now(&mut api, json!({ "processors": saver() }));
@@ -373,14 +375,14 @@ fn packets_have_a_receipt_for_each_storage() {
     let (two, two_storage) = record_now(&mut api, json!({ "processors": saver() }));
     let third = receipts(&push(&mut api, "s", (1, 2), b"two"));
     assert!(third.len() == 2 && third.iter().all(|receipt| receipt["durable"] == true));
-    // A repeat has the first receipts again, from where it is.
+    // A duplicate gets the first receipts again, from wherever the packet is.
     let again = receipts(&push(&mut api, "s", (1, 1), b"one"));
     assert_eq!(again.len(), 1, "{again:?}");
     assert_eq!(
         (&again[0]["duplicate"], &again[0]["number"]),
         (&json!(true), &second[0]["number"])
     );
-    // A gap is told, and where the stream goes on.
+    // A gap is refused with the expected sequence.
     let gap = push(&mut api, "s", (1, 9), b"nine");
     assert_eq!(
         (gap.status, &gap.json()["expected_sequence"]),
@@ -390,7 +392,7 @@ fn packets_have_a_receipt_for_each_storage() {
     let head = api.send(&head).unwrap();
     assert_eq!(head.header("tracehold-next-sequence"), Some("3"));
     assert_eq!(head.header("tracehold-epoch"), Some("1"));
-    // One recording at a time fills a storage.
+    // Only one recording at a time writes to a storage.
     let taken = api.refused(
         "POST",
         "/recordings",
@@ -406,7 +408,7 @@ fn packets_have_a_receipt_for_each_storage() {
 }
 
 #[test]
-fn the_sdk_of_opentelemetry_is_understood() {
+fn the_opentelemetry_sdk_can_send_spans() {
     let Some(python) = opentelemetry_python() else {
         return;
     };
@@ -489,7 +491,7 @@ fn the_sdk_of_opentelemetry_is_understood() {
 }
 
 #[test]
-fn the_command_records() {
+fn the_command_line_controls_recordings() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();

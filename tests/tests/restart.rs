@@ -1,4 +1,4 @@
-//! What a server knows after it was started again.
+//! What a server knows after a restart.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 const STORAGES: u64 = 60;
 
 #[test]
-fn many_finalized_storages_are_there_again() {
+fn finalized_storages_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -25,7 +25,7 @@ fn many_finalized_storages_are_there_again() {
     server.restart();
     check_all(&server, &storages);
 
-    // The catalog holds nothing of its own: without it all is found in the folders.
+    // The catalog contains nothing of its own: without it everything is found in the folders.
     server.kill();
     for entry in fs::read_dir(server.data()).unwrap() {
         let path = entry.unwrap().path();
@@ -95,7 +95,7 @@ fn names_labels_and_agents_survive_a_kill() {
 }
 
 #[test]
-fn creating_twice_with_one_key_gives_one_storage() {
+fn one_idempotency_key_creates_one_storage() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let create = |server: &Server| {

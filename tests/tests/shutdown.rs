@@ -1,4 +1,5 @@
-//! SIGTERM: nobody new, those in flight to their end, all on the disk, exit 0.
+//! SIGTERM: new connections are refused, requests in flight complete, everything is on disk, exit
+//! status 0.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use harness::{Agent, Connection, Receipt, Server, Settings, payload};
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_push_in_flight_is_finished() {
+fn a_push_in_flight_completes() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -24,7 +25,7 @@ fn a_push_in_flight_is_finished() {
     );
     let mut connection = server.connect();
     connection.write(&[head.as_bytes()]).unwrap();
-    // The server has taken the request once it asks for the body.
+    // The server has accepted the request once it asks for the body.
     connection.read_continue().unwrap();
     connection.write(&[&packet[..50_000]]).unwrap();
     server.terminate();
@@ -40,7 +41,7 @@ fn a_push_in_flight_is_finished() {
 }
 
 #[test]
-fn idle_connections_hold_nothing_up() {
+fn idle_connections_do_not_delay_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let _idle: Vec<Connection> = (0..5).map(|_| server.connect()).collect();
@@ -50,7 +51,7 @@ fn idle_connections_hold_nothing_up() {
     assert!(server.wait(Duration::from_secs(10)).success());
 }
 
-/// The listener is closed before anything is drained.
+/// The listener is closed before connections are drained.
 fn wait_until_nobody_new(server: &Server) {
     for _ in 0..2000 {
         if Connection::open(server.address()).is_err() {

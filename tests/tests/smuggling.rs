@@ -1,4 +1,4 @@
-//! Requests that are made to be read in two ways: refused, and the connection closed behind them.
+//! Requests that can be parsed in two ways are refused, and the connection is closed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use harness::{Server, Settings};
 
-/// Statuses of all answers on a connection that sends these bytes, and whether it was closed.
+/// The statuses of all responses on a connection that sends these bytes, and whether it was closed.
 fn exchange(server: &Server, request: &[u8]) -> (Vec<u16>, bool) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_millis(500)))
         .unwrap();
-    // The server may close while it is still being written to.
+    // The server may close the connection before everything is written.
     stream.write_all(request).ok();
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
@@ -31,7 +31,7 @@ fn exchange(server: &Server, request: &[u8]) -> (Vec<u16>, bool) {
 }
 
 #[test]
-fn requests_of_two_meanings_are_refused() {
+fn ambiguous_requests_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let post = "POST /api/v1/storages HTTP/1.1\r\n";
@@ -59,7 +59,7 @@ fn requests_of_two_meanings_are_refused() {
     ];
     for (name, request, wanted) in cases {
         let (statuses, closed) = exchange(&server, request.as_bytes());
-        // A header that is too long may be cut off before its answer is read.
+        // The connection may be reset after an overlong header, before the response is read.
         let is_cut = statuses.is_empty() && closed;
         let is_refused = statuses.len() == 1 && wanted.contains(&statuses[0]);
         assert!(
@@ -68,7 +68,7 @@ fn requests_of_two_meanings_are_refused() {
         );
         assert!(closed, "{name}: the connection stays open");
     }
-    // A request after all of these is served.
+    // The server still serves requests after all of these.
     assert_eq!(
         exchange(
             &server,

@@ -1,5 +1,5 @@
-//! Packets are chosen by the times that their events have now, not by those they had when they
-//! came: an agent may replace its trace metadata, and a stream declare its unit late.
+//! Packets are selected by the times that their events have now, not by those at ingest: an agent
+//! may replace its trace metadata, and a stream may declare its unit late.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::queries::{mount, run};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Metadata with one event class and a clock whose cycles take `1 / frequency` seconds and which
-/// starts at `offset` seconds.
+/// Metadata with one event class and a clock with a period of `1 / frequency` seconds that starts
+/// at `offset` seconds.
 fn metadata(frequency: u64, offset: i64) -> String {
     format!(
         "/* CTF 1.8 */\n\
@@ -31,7 +31,7 @@ fn put_metadata(api: &mut Api, text: &str) {
     assert!(response.status < 300, "{}", response.brief());
 }
 
-/// A packet of one event at these cycles.
+/// A packet with one event at each of these clock values.
 fn packet(cycles: u64) -> Vec<u8> {
     let mut bytes = vec![0];
     bytes.extend(cycles.to_le_bytes());
@@ -53,8 +53,8 @@ fn descriptors(api: &mut Api, storage: &str, asked: &str) -> Vec<Value> {
     page["items"].as_array().unwrap().clone()
 }
 
-/// Numbers of the packets that may hold events in a window of seconds, told without and with a
-/// query, which must be the same.
+/// Numbers of the packets that may contain events in a window of seconds, requested without and
+/// with a query; both must be the same.
 fn within(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> Vec<u64> {
     let window = format!("from={}&to={}", from * SECOND, to * SECOND);
     let numbers = |items: Vec<Value>| -> Vec<u64> {
@@ -67,7 +67,7 @@ fn within(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> Vec<u64> {
     plain
 }
 
-/// Events in a window of seconds, and how many packets were decoded for that.
+/// Events in a window of seconds, and the number of packets decoded for them.
 fn count(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> u64 {
     let body = json!({
         "query": "exists(ts)", "from": (from * SECOND).to_string(), "to": (to * SECOND).to_string(),
@@ -79,7 +79,7 @@ fn count(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> u64 {
 }
 
 #[test]
-fn replaced_metadata_is_not_believed() {
+fn times_from_replaced_metadata_are_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -104,7 +104,7 @@ fn replaced_metadata_is_not_believed() {
             .all(|item| item["begin"].is_null() && item["end"].is_null())
     );
 
-    // What comes now is told apart again.
+    // Packets that arrive now have correct times again.
     for second in 8..12 {
         agent.push(&mut api, second, &packet(second * SECOND as u64));
     }
@@ -126,7 +126,7 @@ fn replaced_metadata_is_not_believed() {
         assert_eq!(count(&mut api, copied, (1_003, 1_005)), 2);
     }
 
-    // The index of a restarted server is read from the frames, then from its parts.
+    // A restarted server reads its index first from the frames, then from the index parts.
     server.kill();
     server.restart();
     let mut api = server.api();
@@ -138,14 +138,15 @@ fn replaced_metadata_is_not_believed() {
     api.finalize(&storage);
     assert_eq!(within(&mut api, &storage, (1_009, 1_010)), ninth);
     assert_eq!(count(&mut api, &storage, (1_003, 1_005)), 2);
-    // A finalized storage has metadata of its own.
+    // A finalized storage contains its metadata.
     put_metadata(&mut api, &old);
     assert_eq!(within(&mut api, &storage, (1_009, 1_010)), ninth);
     assert!(api.verify(&storage).is_empty());
     check_mount(&server, &storage, folder.path());
 }
 
-/// A mount without chunk indexes rules out by the times of packets what it knows them of.
+/// A mount without chunk indexes prunes packets by their times in the index, if it can rely on
+/// them.
 fn check_mount(server: &Server, storage: &str, folder: &Path) {
     let mounted = folder.join("mount");
     mount(server, storage, &mounted);
@@ -182,7 +183,7 @@ fn check_mount(server: &Server, storage: &str, folder: &Path) {
 }
 
 #[test]
-fn a_unit_that_is_declared_late_is_that_of_all_packets() {
+fn a_unit_declared_late_applies_to_all_packets() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -207,7 +208,7 @@ fn a_unit_that_is_declared_late_is_that_of_all_packets() {
         format!("{unit}{}", event(2 * SECOND)).as_bytes(),
     );
     agent.push(&mut api, 3, event(3 * SECOND).as_bytes());
-    // The first two packets are of the first three milliseconds now.
+    // The first two packets now cover the first three milliseconds.
     assert_eq!(within(&mut api, &storage, (0, 1)), [0, 1]);
     assert_eq!(count(&mut api, &storage, (0, 1)), 2);
     assert_eq!(within(&mut api, &storage, (3, 4)), [0, 1, 3]);

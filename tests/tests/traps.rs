@@ -1,24 +1,24 @@
-//! The wrong answers that releases of DFTracer's tools give (`TRAPS.md` of the corpora), each by
-//! the number of its row, asked of a trace in every dialect: as text, as one and as many gzip
-//! members, with and without an index, and of a storage.
+//! Wrong answers of released DFTracer tools (`TRAPS.md` of the corpora), each with the number of
+//! its row, tested on a trace in every dialect: as text, as one and as many gzip members, with and
+//! without an index, and in a storage.
 //!
-//! | row | asked here |
+//! | row | test |
 //! | --- | --- |
 //! | 1, 2 | `not` over what may match |
 //! | 3 | limits compared as numbers |
-//! | 4 | a float beside an integer field |
+//! | 4 | a float compared with an integer field |
 //! | 5 | hashes above 2^63 − 1 |
 //! | 6 | a hash compared with the text that it stands for |
 //! | 7 | an argument by its bare name |
 //! | 8 | integer phases of version 2 |
 //! | 9 | numbers in quotes of version 0 |
-//! | 10 | quantiles over the whole range |
+//! | 10 | quantiles over the entire range |
 //! | 11 | groups without a second pass: `what_summaries_know…` of `query-engine` |
-//! | 12 | a file whose last member is cut |
-//! | 13 | a file in the place of another of its name |
+//! | 12 | a file whose last member is truncated |
+//! | 13 | a file replaced by another with the same name |
 //! | 14, 15 | memory, first answer and rebuilding of a server: `traps_of_servers` |
 //!
-//! Behind the rows the faults that its changelog tells of.
+//! The faults listed in its changelog follow after the rows.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,7 +34,7 @@ const LINES: u64 = 600;
 /// Above 2^63 − 1, as version 1 writes hashes.
 const HASH: u64 = 0xfff0_0000_0000_0000;
 
-/// Of 600 events 60 are of STDIO, 6 are slow, and each file name is in 120.
+/// Of 600 events 60 are of STDIO, 6 are slow, and each file name occurs in 120.
 fn field(line: u64) -> (&'static str, &'static str, u64, u64) {
     let name = match line {
         line if line % 200 == 7 => "fsync",
@@ -180,7 +180,7 @@ fn forms(folder: &Path, name: &str, text: &str) -> Vec<PathBuf> {
     forms.map(write).into()
 }
 
-/// What is asked of every version: the row of the table, the query, the events that match.
+/// The queries for every version: the row of the table, the query, the number of matching events.
 const TRAPS: &[(&str, &str, u64)] = &[
     ("1", "not (cat == 'POSIX')", 60),
     ("2", "not (name == 'fsync')", 597),
@@ -196,7 +196,8 @@ const TRAPS: &[(&str, &str, u64)] = &[
     ("9", "pid == 1028567", 150),
     ("6", "fname == '/p/file-2'", 120),
     ("6", "not (fname == '/p/file-2')", 480),
-    // Of the changelog: missing fields, ts == 0, a name that an argument shadows, all lines once.
+    // From the changelog: missing fields, ts == 0, a name that an argument shadows, every line
+    // counted once.
     ("0.0.11", "not (nosuch == 1)", 600),
     ("0.0.11", "nosuch != 1", 0),
     ("0.0.11", "ts == 0", 1),
@@ -211,7 +212,7 @@ const TRAPS: &[(&str, &str, u64)] = &[
 ];
 
 #[test]
-fn every_trap_is_answered_right_in_every_dialect_and_form() {
+fn every_trap_is_avoided_in_every_dialect_and_form() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(
         folder.path(),
@@ -245,7 +246,7 @@ fn every_trap_is_answered_right_in_every_dialect_and_form() {
         }
         places.push(vec![last, "--no-index"]);
         for (row, query, expected) in TRAPS {
-            // An index of every form, and one plain scan.
+            // An index for every form, and one plain scan.
             for place in &places {
                 let found = count(place, query);
                 assert_eq!(
@@ -285,8 +286,8 @@ fn hashes_beyond_63_bits_and_the_text_that_they_stand_for() {
     }
 }
 
-/// Durations whose quantiles are those of `read` in the generated corpus (54, 288 and 1,126 µs), of
-/// 1 µs to 13.8 s, in no order.
+/// Durations whose quantiles are those of `read` in the generated corpus (54, 288 and 1,126 µs),
+/// from 1 µs to 13.8 s, unordered.
 fn durations(count: u64) -> Vec<u64> {
     // In between they grow by equal ratios.
     let known = [
@@ -313,7 +314,7 @@ fn durations(count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn quantiles_hold_over_the_whole_range() {
+fn quantiles_are_exact_to_one_percent() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(
         folder.path(),
@@ -343,7 +344,7 @@ fn quantiles_hold_over_the_whole_range() {
     let words = [&["push"], &stored[..], &["--packet-bytes", "16384", first]].concat();
     assert_eq!(run(&words).0, 0);
     server.api().finalize(&storage);
-    // From many summaries put together, and from the events.
+    // From many merged summaries, and from the events.
     let mut places: Vec<Vec<&str>> = forms
         .iter()
         .map(|form| vec![form.to_str().unwrap()])
@@ -356,7 +357,7 @@ fn quantiles_hold_over_the_whole_range() {
         for (field, exact) in ["dur_p50", "dur_p90", "dur_p99"].into_iter().zip(exact) {
             let found = group[field].as_f64().unwrap();
             let error = (found - exact).abs() / exact;
-            // One percent is what the sketch promises, to the nearest nanosecond.
+            // The sketch promises one percent, to the nearest nanosecond.
             assert!(
                 error <= 0.010_01,
                 "row 10: {place:?}: {field} is {found}, not {exact}"
@@ -368,7 +369,7 @@ fn quantiles_hold_over_the_whole_range() {
 }
 
 #[test]
-fn cut_and_replaced_files_are_answered_as_they_are() {
+fn truncated_and_replaced_files_are_read_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pfw.gz");
     let whole = gzip(&version_2(), 7_001);
@@ -376,7 +377,7 @@ fn cut_and_replaced_files_are_answered_as_they_are() {
     index(&path);
     let place = [path.to_str().unwrap()];
     assert_eq!(count(&place, ""), 600);
-    // Row 12: the last member is cut.
+    // Row 12: the last member is truncated.
     fs::write(&path, &whole[..whole.len() - 50]).unwrap();
     let stale = count(&place, "");
     let plain = count(&[place[0], "--no-index"], "");
@@ -385,7 +386,7 @@ fn cut_and_replaced_files_are_answered_as_they_are() {
     index(&path);
     assert_eq!(count(&place, ""), plain);
     assert_eq!(count(&place, "not (name == 'nosuch')"), plain);
-    // Row 13: another file of the same name, and indexing twice counts nothing twice.
+    // Row 13: another file with the same name; indexing twice counts nothing twice.
     let other: String = version_2()
         .lines()
         .take(300)

@@ -1,7 +1,7 @@
-//! The rows of `TRAPS.md` about a server: it needed gigabytes and 22 s for its first answer, as it
-//! took everything in before it answered anything, and made anew what had been made for it.
-//! Nothing here is held against the clock: memory is counted by the kernel, and what came first is
-//! told by what had not happened yet.
+//! The rows of `TRAPS.md` about a server that needed gigabytes of memory and 22 s for its first
+//! response, because it loaded everything before it responded, and rebuilt an index that existed.
+//! No test measures time: memory is counted by the kernel, and order is shown by what had not
+//! happened yet.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::queries::{push, settings, wait_for_indexes, write_trace};
 const TEXT_BYTES: usize = 48 << 20;
 const FEWER_BYTES: usize = 16 << 20;
 
-/// Lines of many lengths and times, long enough together to be seen in memory.
+/// Lines of many lengths and times, together long enough to be visible in memory.
 fn write_large(path: &Path, bytes: usize) -> u64 {
     let mut text = String::with_capacity(bytes + 1024);
     let mut line = 0_u64;
@@ -41,7 +41,7 @@ fn write_large(path: &Path, bytes: usize) -> u64 {
     line
 }
 
-/// Resident memory of a process at most so far, in bytes.
+/// The peak resident memory of a process so far, in bytes.
 fn peak(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -58,8 +58,8 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     );
     let fewer = write_large(&small, FEWER_BYTES);
     let lines = write_large(&large, TEXT_BYTES);
-    // There is no index, and none is made meanwhile: that must not be what an answer waits for. And
-    // what came in has left nothing in memory that would hide what a query takes.
+    // There is no index, and none is built meanwhile: a response must not wait for one. And ingest
+    // has left nothing in memory that would hide the memory of a query.
     let config = "[query]\nthreads = 1\nwaiting_bytes_max = 1048576\n\
                   index_growth_bytes_min = 100000000000\n\
                   [ingest]\npacket_bytes_max = 1048576\nin_flight_bytes_max = 4194304\n";
@@ -87,7 +87,7 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     };
     const COUNT: &str = r#"{"query": "ret >= 0", "count": true}"#;
     const GROUP: &str = r#"{"query": "ret >= 0", "group_by": "pid"}"#;
-    // What a query takes at all, it has taken from here on: the larger trace must not take more.
+    // From here on the peak contains what any query needs: the larger trace must not need more.
     for body in ["{}", COUNT, GROUP, "{}", "{}"] {
         let answer = whole(&little, body);
         assert!(answer.starts_with("HTTP/1.1 200") && fewer < lines);
@@ -95,8 +95,9 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     let before = peak(&server);
     let decoded_before = metric("tracehold_query_events_decoded_total");
 
-    // The rows are far more than fit in between; whoever takes only the first of them sees that the
-    // query has not come to its end, and has it go on only by taking more.
+    // There are far more rows than the buffers in between can hold. A client that reads only the
+    // first rows sees that the query has not finished, and that it continues only as the client
+    // reads.
     let mut stream = ask(&much, "{}");
     let mut first = [0; 4096];
     stream.read_exact(&mut first).unwrap();
@@ -130,8 +131,8 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     let decoded = metric("tracehold_query_events_decoded_total") - decoded_before;
     assert!(decoded >= 3.0 * lines as f64, "{decoded}: it was not read");
     let grown = peak(&server).saturating_sub(before);
-    // Whoever holds a trace has four times its text in memory, as that server did; rows of one
-    // stretch that wait for each other are a part of it.
+    // A server that loaded a trace would need four times the size of its text, as the other one
+    // did; rows of one stretch that wait for each other are part of this.
     let more = (TEXT_BYTES - FEWER_BYTES) as u64;
     assert!(
         grown < more,
@@ -165,8 +166,8 @@ fn row_15_indexes_that_are_there_are_not_made_again() {
     };
     server.kill();
     server.restart();
-    // Whoever makes indexes goes through all storages, the older ones first: when the later one has
-    // its index, it has been at this one.
+    // The indexer works through all storages, older ones first: once the later storage has its
+    // index, it has visited this one.
     let mut api = server.api();
     let later = api.create_storage("later");
     let short = folder.path().join("short.pfw");
@@ -182,7 +183,8 @@ fn row_15_indexes_that_are_there_are_not_made_again() {
         Some(&serde_json::json!({ "query": "name == 'fsync'", "count": true })),
     );
     assert_eq!(counted["count"], 1);
-    // Answered from what was made before the restart: of 3,000 events only a chunk's were read.
+    // The response uses the index from before the restart: of 3,000 events only those of one chunk
+    // were read.
     let decoded = fetched(&server) - before;
     assert!(decoded < 1_000.0, "{decoded} events decoded for one");
     let indexed = api.metric("tracehold_indexed_bytes_total");

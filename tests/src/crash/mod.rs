@@ -1,10 +1,10 @@
-//! The crash run: kill the server at random moments, start it again, and hold it to its promises.
+//! The crash run: kills the server at random moments, restarts it, and checks that it kept its
+//! promises.
 //!
-//! A storage lives through many kills: during ingest and the index flushes that a small tree
-//! limit forces all the time, during recovery, during finalization, and during deletion. After
-//! each, the judge (see [`model`]) compares what the server says with what it had acknowledged.
-//! Killing a process cannot lose what the kernel already took: losses of the disk itself are the
-//! business of block-level replay.
+//! A storage lives through many kills: during ingest and index flushes, which a small limit of the
+//! tree makes frequent, and during recovery, finalization and deletion. After each kill the
+//! [`model`] compares the server's state with what it acknowledged. Killing a process cannot lose
+//! what the kernel has accepted; `power` tests losses of the disk.
 
 mod model;
 
@@ -17,18 +17,18 @@ use crate::payload::Random;
 use crate::server::{Server, Settings};
 use model::Life;
 
-/// What to do, and for how long.
+/// The plan of a crash run.
 #[derive(Clone, Debug)]
 pub struct CrashPlan {
-    /// Where the server keeps its data; empty or new.
+    /// The data folder; empty or new.
     pub folder: PathBuf,
-    /// How the server is started.
+    /// The server's settings.
     pub settings: Settings,
-    /// How often it is killed.
+    /// The number of kills.
     pub kills: u32,
-    /// The same seed, the same plan; the moments still differ a little, as threads do.
+    /// The same seed gives the same plan. Moments still differ slightly, because threads do.
     pub seed: u64,
-    /// A kill comes at most this long after the work began.
+    /// The longest time between the start of the work and the kill.
     pub delay_max: Duration,
 }
 
@@ -40,7 +40,7 @@ pub fn crash_settings() -> Settings {
     )
 }
 
-/// What happened.
+/// The result of a crash run.
 #[derive(Clone, Debug, Default)]
 pub struct CrashReport {
     /// Kills while packets were pushed.
@@ -51,24 +51,24 @@ pub struct CrashReport {
     pub kills_recovery: u32,
     /// Kills while a storage was deleted.
     pub kills_delete: u32,
-    /// Packets acknowledged over all storages; each was read back at least once.
+    /// Packets acknowledged in all storages; each was read back at least once.
     pub acknowledged: u64,
-    /// Packets that were kept although the kill came before their acknowledgement.
+    /// Packets that were stored although the kill came before their acknowledgement.
     pub kept_without_ack: u64,
-    /// Storages that went through all their states.
+    /// Storages that went through all states.
     pub storages: u32,
     /// The slowest start.
     pub ready_after_max: Duration,
 }
 
 impl CrashReport {
-    /// All kills.
+    /// The total number of kills.
     pub fn kills(&self) -> u32 {
         self.kills_ingest + self.kills_finalize + self.kills_recovery + self.kills_delete
     }
 }
 
-/// Where the next kill falls.
+/// The phase that the next kill interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     Ingest,
@@ -77,11 +77,12 @@ enum Moment {
     Delete,
 }
 
-/// Runs the plan; `tell` hears of each kill.
+/// Runs the plan and calls `progress` after each kill.
 ///
 /// # Panics
-/// When an acknowledged packet is lost, doubled or changed, or the server needs help to start.
-pub fn crash(plan: &CrashPlan, mut tell: impl FnMut(&CrashReport)) -> CrashReport {
+/// If an acknowledged packet is lost, duplicated or changed, or the server does not start without
+/// help.
+pub fn crash(plan: &CrashPlan, mut progress: impl FnMut(&CrashReport)) -> CrashReport {
     let mut random = Random::new(plan.seed);
     let mut report = CrashReport::default();
     let mut server = Server::start(&plan.folder, &plan.settings);
@@ -96,7 +97,7 @@ pub fn crash(plan: &CrashPlan, mut tell: impl FnMut(&CrashReport)) -> CrashRepor
             Moment::Recovery => {
                 ingest_and_kill(&mut server, &mut life, delay);
                 report.kills_ingest += 1;
-                // Starting takes some milliseconds: a long delay would fall behind all of it.
+                // A start takes some milliseconds: a longer delay would kill the server after it.
                 server.restart_and_kill(delay / 16);
                 report.kills_recovery += 1;
             }
@@ -115,12 +116,12 @@ pub fn crash(plan: &CrashPlan, mut tell: impl FnMut(&CrashReport)) -> CrashRepor
         server.restart();
         report.ready_after_max = report.ready_after_max.max(server.ready_after());
         life.judge(&mut server.api());
-        // A storage that lived long takes longer to finalize than the next kill leaves it.
+        // Finalizing a large storage takes longer than the time until the next kill.
         let is_enough = random.below(if life.is_finalized() { 2 } else { 12 }) == 0;
         if is_enough || life.is_gone() {
             end_of_life(&mut server, &mut life, &mut report);
         }
-        tell(&report);
+        progress(&report);
     }
     if !life.is_gone() {
         end_of_life(&mut server, &mut life, &mut report);
@@ -137,7 +138,7 @@ fn moment(random: &mut Random) -> Moment {
     }
 }
 
-/// The last and complete check of a storage; then a new one begins.
+/// The last, complete check of a storage, after which a new one is created.
 fn end_of_life(server: &mut Server, life: &mut Life, report: &mut CrashReport) {
     let mut api = server.api();
     life.judge_whole(&mut api);
@@ -160,7 +161,7 @@ fn ingest_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
     });
 }
 
-/// Packets still arrive when finalization begins; from some moment on they are refused.
+/// Packets still arrive when finalization starts; from some moment on they are refused.
 fn finalize_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
     let stop = AtomicBool::new(false);
     let address = server.address();

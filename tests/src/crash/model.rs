@@ -1,4 +1,4 @@
-//! The judge of a crash run: what the server acknowledged, and what it must therefore still have.
+//! The model of a crash run: what the server acknowledged, and therefore still must have.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ const STREAMS: &[(&str, &str, &str, u64)] = &[
     ("right", "large-batches", "zstd", 40),
 ];
 
-/// One storage from its creation to its deletion.
+/// One storage from creation to deletion.
 pub(super) struct Life {
     storage: String,
     streams: Vec<Stream>,
@@ -28,19 +28,20 @@ pub(super) struct Life {
 /// One stream and all its acknowledged packets.
 pub(super) struct Stream {
     agent: Agent,
-    /// Names the payloads of this stream among those of all storages.
+    /// Identifies the payloads of this stream among those of all storages.
     seed: u64,
     batch_max: u64,
-    /// The first sequence that the server asked for.
+    /// The first sequence that the server expected.
     first: u64,
     /// Sequence to number in the storage, without gaps.
     numbers: BTreeMap<u64, u64>,
-    /// Packets sent and not answered when the server was killed: any of them may be there.
+    /// Packets whose responses were lost when the server was killed: each may be stored or not.
     unanswered: u64,
-    /// Numbers below this sequence were read back already.
+    /// Packets with numbers below this sequence were already read back.
     read_back: u64,
     kept_without_ack: u64,
-    /// Packets that a finalized storage kept without acknowledgement: nobody knows their numbers.
+    /// Packets that a finalized storage contains without acknowledgement: their numbers are
+    /// unknown.
     unnumbered: u64,
     random: Random,
 }
@@ -92,11 +93,11 @@ impl Life {
             .sum()
     }
 
-    /// After a restart: nothing acknowledged is gone, nothing is there twice, all of it is as sent.
+    /// After a restart: no acknowledged packet is lost, duplicated or changed.
     pub(super) fn judge(&mut self, api: &mut Api) {
         let shown = api.call("GET", &format!("/storages/{}", self.storage), None);
         if shown.status == 404 && self.finalized {
-            // Only a finalized storage is ever deleted here.
+            // Only finalized storages are deleted in this run.
             self.gone = true;
             return;
         }
@@ -118,7 +119,7 @@ impl Life {
         self.finalized = true;
     }
 
-    /// The last check: every packet of a storage that is finalized now, from its first byte.
+    /// The last check: every packet of a storage that is now finalized, from the beginning.
     pub(super) fn judge_whole(&mut self, api: &mut Api) {
         if self.gone {
             return;
@@ -137,7 +138,7 @@ impl Life {
         self.gone = true;
     }
 
-    /// As many packets as were acknowledged, each under a number of its own.
+    /// As many packets as were acknowledged, each with a different number.
     fn count(&self, api: &mut Api) {
         let mut numbers = BTreeMap::new();
         for stream in &self.streams {
@@ -182,7 +183,7 @@ impl Stream {
         packet(self.seed, sequence)
     }
 
-    /// Pushes until the server is gone, refuses because the storage is finalized, or `stop`.
+    /// Pushes until the server dies, refuses because the storage is finalized, or `stop` is set.
     pub(super) fn push_until(&mut self, address: SocketAddr, stop: &AtomicBool) {
         let Ok(connection) = Connection::open(address) else {
             return;
@@ -206,7 +207,8 @@ impl Stream {
         }
     }
 
-    /// Notes what an answer acknowledges. A refusal of many packets lists those taken before it.
+    /// Records the acknowledgements in a response. A refusal of several packets lists those
+    /// accepted before it.
     fn take(&mut self, response: &Response) -> Going {
         let answer = response.json();
         if answer["receipts"].is_array() {
@@ -214,9 +216,9 @@ impl Stream {
         }
         self.unanswered = 0;
         match response.status {
-            // Busy: the same again.
+            // Busy: send the same packets again.
             200 | 429 => Going::On,
-            // The storage is being finalized, or the server is about to end.
+            // The storage is being finalized, or the server is shutting down.
             409 | 503 => Going::Stop,
             _ => panic!("a push was answered with {}", response.brief()),
         }
@@ -230,8 +232,8 @@ impl Stream {
         }
     }
 
-    /// Asks what the server has of the packets that were not answered, and fetches their receipts
-    /// by sending them again.
+    /// Finds out which of the unanswered packets the server has, and gets their receipts by sending
+    /// them again.
     fn settle(&mut self, api: &mut Api, finalized: bool) {
         let known = self.next() + self.unnumbered;
         let next = self.agent.next_sequence(api);
@@ -247,7 +249,7 @@ impl Stream {
         );
         self.unanswered = 0;
         for sequence in known..next {
-            // A finalized storage takes no repeats: what it has of them, `next` tells.
+            // A finalized storage accepts no duplicates; `next` says how many of them it has.
             if finalized {
                 self.unnumbered += 1;
                 continue;
@@ -256,7 +258,7 @@ impl Stream {
             self.acknowledge(receipts);
             self.kept_without_ack += 1;
         }
-        // A repeat of the last packet gets its first receipt again.
+        // A duplicate of the last packet gets the first receipt.
         if let Some((&sequence, &number)) = self.numbers.last_key_value()
             && !finalized
         {
@@ -299,13 +301,13 @@ enum Going {
     Stop,
 }
 
-/// Finalizes; says whether the server acknowledged it.
+/// Finalizes the storage; returns whether the server acknowledged it.
 pub(super) fn finalize(address: SocketAddr, storage: &str) -> bool {
     let path = format!("/api/v1/storages/{storage}/finalize");
     let Some(response) = try_send(address, &Request::new("POST", &path)) else {
         return false;
     };
-    // 409 comes when an earlier finalization was finished before the kill.
+    // The response is 409 if an earlier finalization completed before the kill.
     assert!(
         matches!(response.status, 200 | 202 | 409),
         "{}",
@@ -314,7 +316,7 @@ pub(super) fn finalize(address: SocketAddr, storage: &str) -> bool {
     response.status == 200
 }
 
-/// Deletes, as far as the server comes with it.
+/// Deletes the storage, as far as the server gets before it is killed.
 pub(super) fn delete(address: SocketAddr, storage: &str) {
     let path = format!("/api/v1/storages/{storage}");
     if let Some(response) = try_send(address, &Request::new("DELETE", &path)) {

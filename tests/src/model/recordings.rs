@@ -1,4 +1,4 @@
-//! Recordings, packets that go through them, and copies of the buffer, as the model has them.
+//! Recordings, pushes through them, and copies of the buffer, as the model expects them.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use super::{AGENT, Run, STORAGES_MAX, STREAMS, State, Stored};
 use crate::http::{Request, Response};
 use crate::payload::payload;
 
-/// Recordings beyond which none is started while others are not over.
+/// At most this many recordings run at a time.
 const ACTIVE_MAX: usize = 4;
-/// Recordings that are remembered.
+/// At most this many recordings are remembered.
 const LISTED_MAX: usize = 20;
-/// Waiting longer than this is waiting in vain.
+/// A wait that takes longer than this fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Life {
     }
 }
 
-/// What a recording has to be.
+/// The expected state of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
     storage: String,
@@ -42,19 +42,19 @@ pub(super) struct Recorded {
     finalizes: bool,
 }
 
-/// What came without naming a storage.
+/// What was pushed without naming a storage.
 #[derive(Debug, Default)]
 pub(super) struct Through {
-    /// What the buffer holds: stream and bytes.
+    /// The expected content of the buffer: stream and bytes.
     buffer: Vec<(usize, Vec<u8>)>,
     /// The last packet.
     last: Option<Last>,
-    /// The server was started again since.
+    /// Whether the server was restarted since then.
     has_restarted: bool,
     epoch: u64,
 }
 
-/// A packet that came last: stream, place and bytes, and the storages that took it.
+/// The last packet: stream, position and bytes, and the storages that accepted it.
 type Last = (usize, (u64, u64), Vec<u8>, Vec<String>);
 
 /// Chains, and whether they write packets of kind `raw` of the model's agent.
@@ -76,7 +76,7 @@ fn chain(at: u64) -> (Value, bool) {
         }
         3 => (json!([{ "type": "saver", "kinds": ["otlp"] }]), false),
         _ => {
-            // What has no events has none that matches.
+            // A packet without events has no event that matches.
             let inner = json!([{ "type": "saver" }]);
             let query = json!([{ "type": "query", "query": "dur > 0ns", "processors": inner }]);
             (query, false)
@@ -94,7 +94,7 @@ impl Run {
         self.api.done("GET", &format!("/recordings/{id}"), None)
     }
 
-    /// Waits until a recording is what the model has it to be.
+    /// Waits until a recording is in the expected state.
     fn wait_for(&mut self, place: &str, id: &str, life: Life) {
         let begin = Instant::now();
         loop {
@@ -111,7 +111,7 @@ impl Run {
         }
     }
 
-    /// Waits until all that was accepted is durable.
+    /// Waits until everything that was accepted is durable.
     pub(super) fn wait_until_written(&mut self, storage: &str) {
         let begin = Instant::now();
         loop {
@@ -151,7 +151,8 @@ impl Run {
             Some(target) if !is_new => {
                 body["storage"] = json!(target);
                 match self.storages[target].state {
-                    // One that waits has it, though it is not RECORDING yet.
+                    // A scheduled recording occupies its storage, although the storage is not
+                    // RECORDING yet.
                     State::Created | State::Open if self.is_on_list(target) => Err("storage_taken"),
                     State::Created | State::Open => Ok(()),
                     State::Recording | State::Finalized => Err("storage_state_conflict"),
@@ -185,7 +186,7 @@ impl Run {
         };
         match when {
             0 => recorded.life = Life::Scheduled,
-            // Its time is over before anything else happens.
+            // Its duration ends before the next operation.
             2 => {
                 recorded.life = Life::Off;
                 stored.state = if finalizes {
@@ -234,7 +235,7 @@ impl Run {
         }
     }
 
-    /// The storage takes packets no more: recordings that fill it end by themselves.
+    /// The storage accepts no more packets: recordings that write to it stop.
     pub(super) fn end_recordings_of(&mut self, place: &str, storage: &str) {
         let of_it =
             |(_, each): &(&String, &Recorded)| each.storage == storage && each.life == Life::On;
@@ -250,7 +251,7 @@ impl Run {
         }
     }
 
-    /// The server is there again: recordings that were on go on, and the buffer is empty.
+    /// After a restart, recordings that were running continue, and the buffer is empty.
     pub(super) fn recordings_go_on(&mut self) {
         self.through.buffer.clear();
         self.through.has_restarted = true;
@@ -281,7 +282,8 @@ impl Run {
         self.api.send(&request).expect("the server answers")
     }
 
-    /// Storages named by receipts that say durable, sorted; all say whether they are repeats.
+    /// Storages whose receipts say durable, sorted. All receipts agree on whether the packet is a
+    /// duplicate.
     fn durable(place: &str, response: &Response, is_repeat: bool) -> Vec<String> {
         let document = response.json();
         let receipts = document["receipts"]
@@ -313,7 +315,7 @@ impl Run {
             return self.repeat_through(place);
         }
         let stream = usize::try_from(self.random.below(STREAMS.len() as u64)).unwrap_or(0);
-        // An epoch that is new everywhere, also where copies began epochs of their own.
+        // An epoch that is new in every storage, including those where copies started epochs.
         let epochs = self.storages.values().flat_map(|stored| stored.next);
         let epochs = epochs.map(|(epoch, _)| epoch);
         let epoch = epochs.chain([self.through.epoch]).max().unwrap_or(0) + 1;
@@ -338,8 +340,8 @@ impl Run {
         self.check(place, "push through", &gap, Err("sequence_gap"));
     }
 
-    /// The last packet comes again: who has it has it once, and after a restart of the server a
-    /// recording that never saw it takes it.
+    /// The last packet is sent again. A storage that has it does not store it twice; after a
+    /// restart, a recording that did not receive it accepts it.
     fn repeat_through(&mut self, place: &str) {
         let Some((stream, at, bytes, had_it)) = self.through.last.clone() else {
             return;
@@ -383,7 +385,7 @@ impl Run {
         let name = format!("buffered {}", self.fresh());
         let finalizes = self.random.below(2) == 0;
         let mut body = json!({ "name": name, "auto_finalize": finalizes });
-        // Which agents, and which chain: all packets or none.
+        // The selected agents, and the chain: all packets or none.
         let (agents, takes) = match self.random.below(4) {
             0 => (json!(["nobody"]), false),
             1 => (json!([AGENT]), true),
@@ -407,7 +409,7 @@ impl Run {
             },
             labels: Default::default(),
             packets: Default::default(),
-            // Later than every place of the buffer.
+            // After every position in the buffer.
             next: [(self.through.epoch + 1, 0); STREAMS.len()],
         };
         if written > 0 {
@@ -419,7 +421,7 @@ impl Run {
         self.storages.insert(id, stored);
     }
 
-    /// Holds the list of recordings against the model.
+    /// Compares the list of recordings with the model.
     pub(super) fn compare_recordings(&mut self, place: &str) {
         let listed = self.api.done("GET", "/recordings?limit=1000", None);
         let items = listed["items"].as_array().expect("a list has items");
