@@ -6,17 +6,17 @@
     reason = "a test ends at the first thing that is not as it must be"
 )]
 
+mod ambiguous_requests;
 mod archived_indexes;
 mod archives;
-mod bad_input;
-mod broken_answers;
 mod copies;
 mod crashes;
+mod ctf_export;
 mod disk_low;
-mod durability_of_choice;
-mod exported;
+mod droppable_packets;
 mod fairness;
 mod formats;
+mod invalid_requests;
 mod io_trace;
 mod io_trace_crash;
 mod io_trace_reading;
@@ -24,15 +24,15 @@ mod labels;
 mod many_agents;
 mod model;
 mod mounted;
+mod packet_times;
 mod provenance;
 mod queries;
 mod ranges;
 mod real_traces;
 mod recording;
 mod restart;
+mod server_traps;
 mod shutdown;
-mod smuggling;
-mod times_of_packets;
 mod traps;
-mod traps_of_servers;
+mod truncated_responses;
 mod write_status;

@@ -10,7 +10,7 @@ use harness::spans::{TestSpan, packets, request, send, send_spans, spans};
 use harness::{Api, Request, Response, Server, Settings, opentelemetry_python};
 use serde_json::{Value, json};
 
-use crate::bad_input::gzip;
+use crate::invalid_requests::gzip;
 
 /// A wait that takes longer than this fails.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@
 //! | 11 | groups without a second pass: `what_summaries_know…` of `query-engine` |
 //! | 12 | a file whose last member is truncated |
 //! | 13 | a file replaced by another with the same name |
-//! | 14, 15 | memory, first answer and rebuilding of a server: `traps_of_servers` |
+//! | 14, 15 | memory, first answer and rebuilding of a server: `server_traps` |
 //!
 //! The faults listed in its changelog follow after the rows.
 
