@@ -1,15 +1,15 @@
-//! Folders with small traces made here: seeking by time, faults of producers, copies, losses.
+//! Folders with small generated traces: windows of time, defects of producers, copies, losses.
 
 use super::{
-    LossKind, TimeWindow, TraceFolder, WriteOptions, Written, find_traces, losses, write_events,
+    LossKind, TimeWindow, TraceFolder, WriteOptions, WriteSummary, find_traces, losses, write_events,
 };
 use std::fs;
 use std::path::Path;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A packet: its number, the clock at its beginning and its end, the counter of discarded events,
-/// and events, each at a time and with a number. Times in nanoseconds.
+/// A packet: sequence number, clock at the beginning and the end, counter of discarded events, and
+/// events with their times and numbers. Times are in nanoseconds.
 #[derive(Clone)]
 struct Packet {
     sequence: u64,
@@ -29,7 +29,7 @@ fn packet(sequence: u64, begin: u64, end: u64, events: &[(u64, u8)]) -> Packet {
     }
 }
 
-/// Three packets of two events each, ten nanoseconds from one to the next.
+/// Three packets of two events each, at intervals of ten nanoseconds.
 fn three() -> Vec<Packet> {
     vec![
         packet(0, 10, 19, &[(11, 1), (18, 2)]),
@@ -120,7 +120,7 @@ fn open(path: &Path) -> Vec<TraceFolder> {
 }
 
 /// Numbers of the events from `from` to `to` nanoseconds of the clock, in the order printed.
-fn numbers(traces: &[TraceFolder], from: Option<i64>, to: Option<i64>) -> (Vec<u8>, Written) {
+fn numbers(traces: &[TraceFolder], from: Option<i64>, to: Option<i64>) -> (Vec<u8>, WriteSummary) {
     let at = |time: i64| SECOND + time;
     let options = WriteOptions {
         window: TimeWindow {
@@ -164,7 +164,7 @@ fn a_window_is_half_open() {
     check(&traces, Some(19), Some(20), &[]);
 }
 
-/// Packets outside of the window are not even read: what is wrong in them does not matter.
+/// Packets outside the window are not read, so that faults in them do not matter.
 #[test]
 fn packets_outside_of_a_window_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,13 +179,13 @@ fn packets_outside_of_a_window_are_not_read() {
     assert_eq!((found, written.faults.len()), (vec![1, 2], 1));
 }
 
-/// With an index the packets are known without a look at them.
+/// With a valid index, the preambles of packets are not read.
 #[test]
-fn an_index_tells_the_packets() {
+fn packets_are_located_by_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = stream(1, &three());
     let second = (three()[0].bits() / 8) as usize;
-    // The packet says that it is longer than the file.
+    // The length field of the packet exceeds the file.
     let size = second + 32..second + 40;
     bytes[size].copy_from_slice(&(1_u64 << 40).to_le_bytes());
     write(folder.path(), "", &[("a", bytes)]);
@@ -195,13 +195,13 @@ fn an_index_tells_the_packets() {
     fs::write(&path, index(&three())).unwrap();
     let traces = open(folder.path());
     check(&traces, Some(30), None, &[5, 6]);
-    // An index of another file is not believed.
+    // An index that does not match the file is ignored.
     fs::write(&path, index(&three()[..2])).unwrap();
     assert!(TraceFolder::open(folder.path()).is_err());
 }
 
 #[test]
-fn a_packet_that_ends_at_zero_is_looked_into() {
+fn a_packet_that_ends_at_zero_ends_when_the_next_one_begins() {
     let folder = tempfile::tempdir().unwrap();
     let mut packets = three();
     (packets[1].end, packets[2].end) = (0, 0);
@@ -219,18 +219,18 @@ fn events_after_the_end_of_their_packet_are_found() {
     (packets[0].end, packets[2].end) = (15, 35);
     let ust =
         |minor| format!("tracer_name = \"lttng-ust\"; tracer_major = 2; tracer_minor = {minor};");
-    for (environment, is_mended) in [(ust(10), true), (ust(11), false)] {
+    for (environment, is_corrected) in [(ust(10), true), (ust(11), false)] {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), &environment, &[("a", stream(1, &packets))]);
         let traces = open(folder.path());
-        // Who is not known to be wrong is believed.
+        // The times of producers without known defects are not corrected.
         check(
             &traces,
             Some(16),
             Some(19),
-            if is_mended { &[2] } else { &[] },
+            if is_corrected { &[2] } else { &[] },
         );
-        check(&traces, Some(36), None, if is_mended { &[6] } else { &[] });
+        check(&traces, Some(36), None, if is_corrected { &[6] } else { &[] });
         check(&traces, None, None, &[1, 2, 3, 4, 5, 6]);
     }
 }
@@ -240,7 +240,7 @@ fn events_before_the_beginning_of_their_packet_are_found() {
     let mut packets = three();
     packets[1].begin = 25;
     let barectf = "tracer_name = \"barectf\"; tracer_major = 2; tracer_minor = 3; tracer_patch = ";
-    for (patch, is_mended) in [(0, true), (1, false)] {
+    for (patch, is_corrected) in [(0, true), (1, false)] {
         let folder = tempfile::tempdir().unwrap();
         let environment = format!("{barectf}{patch};");
         write(folder.path(), &environment, &[("a", stream(1, &packets))]);
@@ -249,13 +249,13 @@ fn events_before_the_beginning_of_their_packet_are_found() {
             &traces,
             Some(20),
             Some(22),
-            if is_mended { &[3] } else { &[] },
+            if is_corrected { &[3] } else { &[] },
         );
     }
 }
 
 #[test]
-fn packets_of_overlapping_snapshots_come_once() {
+fn packets_of_overlapping_snapshots_are_read_once() {
     let folder = tempfile::tempdir().unwrap();
     let packets = three();
     let parts = [&packets[..2], &packets[1..]];
@@ -266,7 +266,7 @@ fn packets_of_overlapping_snapshots_come_once() {
     assert_eq!(traces.len(), 1);
     check(&traces, None, None, &[1, 2, 3, 4, 5, 6]);
     assert!(losses(&traces[0]).is_empty());
-    // A packet that only looks alike from afar is another one.
+    // A packet with the same times and another sequence number is a different packet.
     let mut other = packets[1].clone();
     other.sequence = 7;
     let third = folder.path().join("snapshot-3");
@@ -275,7 +275,7 @@ fn packets_of_overlapping_snapshots_come_once() {
 }
 
 #[test]
-fn what_was_discarded_is_reported() {
+fn discarded_events_and_packets_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut packets = three();
     packets[1].discarded = 5;
@@ -307,9 +307,9 @@ fn what_was_discarded_is_reported() {
     assert!(found[2].message.contains("discarded 1 event between"));
 }
 
-/// What `ctf::write` writes, in both dialects of metadata, every type of field.
+/// `ctf::write` writes every type of field, in both dialects of metadata.
 #[test]
-fn a_written_trace_is_read_by_us_and_by_babeltrace() {
+fn a_written_trace_is_read_like_by_babeltrace() {
     use ctf::write::{FieldType, FieldValue, PacketWriter, Schema};
     let clock = ctf::class::ClockClass::new("utc");
     let mut schema = Schema::new(uuid::Uuid::from_u128(7), clock);
@@ -358,7 +358,7 @@ fn a_written_trace_is_read_by_us_and_by_babeltrace() {
         assert_eq!((written.events, written.faults.len()), (10, 0), "{name}");
         String::from_utf8(text).unwrap()
     });
-    // Booleans are a type of CTF 2 only; TSDL has an integer for them.
+    // Only CTF 2 has booleans; TSDL uses an integer.
     let [new, old] = texts;
     let new = new.replace("direct = true", "direct = 1");
     assert_eq!(new.replace("direct = false", "direct = 0"), old);

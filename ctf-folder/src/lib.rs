@@ -1,5 +1,20 @@
-//! Folders of CTF traces: their streams and packets, events merged by time, and the text that
-//! Babeltrace prints.
+//! A reader of folders of CTF traces: streams and packets, events merged by time, losses, and the text
+//! that Babeltrace prints.
+//!
+//! | input | function | result |
+//! | --- | --- | --- |
+//! | a path | [`find_traces`] | the folders with traces at and below it |
+//! | a trace folder | [`TraceFolder::open`] | streams, and their packets sorted by time |
+//! | a trace folder | [`FolderParts::open`] | metadata and files, without reading any packet |
+//! | traces | [`write_events`] | the events of a window of time, as text or JSON |
+//! | a trace | [`losses`] | events and packets that the producer discarded |
+
+#![deny(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 mod error;
 mod folder;
@@ -15,7 +30,7 @@ pub use error::{FolderError, FolderFault};
 pub use folder::{FolderParts, TraceFolder, find_traces};
 pub use losses::{Loss, LossKind, losses};
 pub use merge::{
-    EventFormat, OnFault, TimeWindow, WriteError, WriteOptions, Written, write_events,
+    EventFormat, OnFault, TimeWindow, WriteError, WriteOptions, WriteSummary, write_events,
 };
 pub use packet_index::{PacketIndexEntry, read_packet_index};
 pub use preamble::{Preamble, PreambleError};

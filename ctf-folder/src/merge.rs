@@ -1,4 +1,4 @@
-//! Events of several streams in the order of their times.
+//! The events of several streams, merged by time.
 
 use super::error::FolderError;
 use super::folder::TraceFolder;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use trace_kinds::ctf::{CtfDecoder, in_packet};
 use trace_kinds::{Decoder, Event};
 
-/// Bytes of lines that are written at once.
+/// Bytes of lines after which the output is written.
 const OUTPUT_BYTES: usize = 128 * 1024;
 
 /// Which events are wanted, by nanoseconds since the epoch; both ends are inside.
@@ -46,76 +46,78 @@ impl TimeWindow {
     }
 }
 
-/// What was written, and what could not be.
+/// The number of events written, and packets that could not be decoded.
 #[derive(Debug, Default)]
-pub struct Written {
-    /// Events.
+pub struct WriteSummary {
+    /// Number of events.
     pub events: u64,
-    /// Packets that could not be decoded to their end.
+    /// Errors of packets that could not be decoded completely.
     pub faults: Vec<FolderError>,
 }
 
-/// What is written of an event.
+/// The format of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventFormat {
     /// The line that `babeltrace2 --clock-gmt` prints.
     #[default]
     Text,
-    /// An object of JSON: the fields of the one view of events, `args` in an object of their own.
+    /// A JSON object with the fields of an event, and `args` as a nested object.
     Json,
 }
 
-/// How events are written.
+/// Options of [`write_events`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// What is written of each.
+    /// The format.
     pub format: EventFormat,
-    /// Which of them.
+    /// The window of time.
     pub window: TimeWindow,
-    /// What to do about packets that cannot be decoded.
+    /// What to do when a packet cannot be decoded.
     pub on_fault: OnFault,
 }
 
-/// What to do about a packet that cannot be decoded.
+/// What to do when a packet cannot be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFault {
-    /// Write the events before it and end there.
+    /// Write the preceding events and stop.
     #[default]
     Stop,
-    /// Go on with the next packet of the stream.
+    /// Continue with the next packet of the stream.
     Skip,
 }
 
-/// Why text could not be written.
+/// Why events could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] FolderError),
-    /// The output takes no more.
-    #[error("the text cannot be written: {0}")]
+    /// The output failed.
+    #[error("the events cannot be written: {0}")]
     Output(#[from] std::io::Error),
 }
 
-/// A stream on its way through its packets.
-struct Cursor<'t> {
+/// The position in a stream during the merge.
+struct StreamCursor<'t> {
     plan: Arc<TextPlan>,
     stream: &'t TraceStream,
     options: WriteOptions,
-    /// Makes events of packets, when they are not written as text.
+    /// Decodes events that are written as JSON.
     decoder: Option<CtfDecoder>,
-    /// The next packet, and where to go on in the current one.
+    /// Index of the next packet.
     packet: usize,
+    /// Where decoding of the current packet continues; `None` at its end.
     position: Option<EventPosition>,
+    /// The open file, and its index.
     open: Option<(usize, File)>,
     data: Vec<u8>,
     block: Block,
-    /// The next line of the block.
+    /// Index of the current line in the block.
     line: usize,
-    is_broken: bool,
+    has_failed: bool,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> StreamCursor<'t> {
     fn new(plan: Arc<TextPlan>, stream: &'t TraceStream, options: WriteOptions) -> Self {
         let is_text = options.format == EventFormat::Text;
         let decoder = || CtfDecoder::new(plan.procedure(), &FieldTable::new());
@@ -130,23 +132,23 @@ impl<'t> Cursor<'t> {
             data: Vec::new(),
             block: Block::default(),
             line: 0,
-            is_broken: false,
+            has_failed: false,
         }
     }
 
-    /// Time of the current event; `None` when there is none.
+    /// Time of the current event; `None` at the end of the stream.
     fn time(&self) -> Option<Option<i64>> {
         self.block.lines().get(self.line).map(|line| line.time)
     }
 
-    /// Goes to the next event that is wanted.
+    /// Advances to the next event in the window.
     fn next(&mut self, faults: &mut Vec<FolderError>) -> Result<(), FolderError> {
         self.line += 1;
-        self.settle(faults)
+        self.skip_to_window(faults)
     }
 
-    /// Makes sure that the current event is one that is wanted, if there is any.
-    fn settle(&mut self, faults: &mut Vec<FolderError>) -> Result<(), FolderError> {
+    /// Advances until the current event is in the window, or the stream ends.
+    fn skip_to_window(&mut self, faults: &mut Vec<FolderError>) -> Result<(), FolderError> {
         loop {
             while let Some(line) = self.block.lines().get(self.line) {
                 if self.options.window.holds(line.time) {
@@ -165,20 +167,20 @@ impl<'t> Cursor<'t> {
         self.block.clear();
         self.line = 0;
         while self.block.lines().is_empty() {
-            if self.is_broken || (self.position.is_none() && !self.load()?) {
+            if self.has_failed || (self.position.is_none() && !self.read_packet()?) {
                 return Ok(false);
             }
             if let Err(fault) = self.decode() {
                 let packet = &self.stream.packets[self.packet - 1];
                 let path = &self.stream.files[packet.file].path;
                 faults.push(FolderError::events(path, packet.offset, fault));
-                self.is_broken = self.options.on_fault == OnFault::Stop;
+                self.has_failed = self.options.on_fault == OnFault::Stop;
             }
         }
         Ok(true)
     }
 
-    /// Decodes more of the current packet.
+    /// Decodes the next block of the current packet.
     fn decode(&mut self) -> Result<(), trace_kinds::DecodeError> {
         let from = self.position.take();
         if let Some(decoder) = &mut self.decoder {
@@ -186,7 +188,7 @@ impl<'t> Cursor<'t> {
             decoder.decode(&self.data, &mut |event| {
                 line.clear();
                 push_object(&mut line, event);
-                block.push_whole(event.ts(), &line);
+                block.push_line(event.ts(), &line);
                 ControlFlow::Continue(())
             })?;
             return Ok(());
@@ -199,8 +201,8 @@ impl<'t> Cursor<'t> {
         Ok(())
     }
 
-    /// Reads the next packet that may hold wanted events; false when there is none.
-    fn load(&mut self) -> Result<bool, FolderError> {
+    /// Reads the next packet that can contain events in the window; false when there is none.
+    fn read_packet(&mut self) -> Result<bool, FolderError> {
         let packet = loop {
             let Some(packet) = self.stream.packets.get(self.packet) else {
                 return Ok(false);
@@ -230,25 +232,25 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// Writes the events of `traces`, a line each, merged by time.
+/// Writes the events of `traces`, one line each, merged by time.
 ///
 /// # Errors
-/// When a trace cannot be read or the output takes no more. Packets that cannot be decoded are in
-/// [`Written::faults`] instead.
+/// When a trace cannot be read or the output fails. Packets that cannot be decoded are in
+/// [`WriteSummary::faults`] instead.
 pub fn write_events(
     traces: &[TraceFolder],
     options: WriteOptions,
     output: &mut dyn Write,
-) -> Result<Written, WriteError> {
-    let mut written = Written::default();
+) -> Result<WriteSummary, WriteError> {
+    let mut summary = WriteSummary::default();
     let mut cursors = Vec::new();
     for trace in traces {
         let streams = trace.streams.iter();
-        cursors.extend(streams.map(|stream| Cursor::new(trace.plan.clone(), stream, options)));
+        cursors.extend(streams.map(|stream| StreamCursor::new(trace.plan.clone(), stream, options)));
     }
     let mut heap = BinaryHeap::new();
     for (index, cursor) in cursors.iter_mut().enumerate() {
-        cursor.settle(&mut written.faults)?;
+        cursor.skip_to_window(&mut summary.faults)?;
         heap.extend(cursor.time().map(|time| Reverse((time, index))));
     }
     let mut lines = LineWriter::default();
@@ -262,15 +264,15 @@ pub fn write_events(
                 break;
             }
             lines.push(&mut out, &cursor.block, line);
-            written.events += 1;
+            summary.events += 1;
             if out.len() >= OUTPUT_BYTES {
                 output.write_all(&out)?;
                 out.clear();
             }
-            cursor.next(&mut written.faults)?;
+            cursor.next(&mut summary.faults)?;
         }
         if options.on_fault == OnFault::Stop
-            && !written.faults.is_empty()
+            && !summary.faults.is_empty()
             && cursor.time().is_none()
         {
             break;
@@ -278,7 +280,7 @@ pub fn write_events(
     }
     output.write_all(&out)?;
     output.flush()?;
-    Ok(written)
+    Ok(summary)
 }
 
 /// Appends an event as an object of JSON.
@@ -298,5 +300,5 @@ fn push_object(line: &mut Vec<u8>, event: &dyn Event) {
         };
     });
     object.insert("args".to_owned(), Json::Object(arguments));
-    serde_json::to_writer(line, &Json::Object(object)).expect("a vector takes every byte");
+    serde_json::to_writer(line, &Json::Object(object)).expect("writing to a vector does not fail");
 }

@@ -51,7 +51,8 @@ pub struct PacketIndexEntry {
 /// `file_length` bytes: the packets must cover the file from beginning to end without gaps.
 pub fn read_packet_index(bytes: &[u8], file_length: u64) -> Option<Vec<PacketIndexEntry>> {
     let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    let (magic, major, length) = (word(0)?, word(4)?, word(12)? as usize);
+    let (magic, major, length) = (word(0)?, word(4)?, word(12)?);
+    let length = usize::try_from(length).ok()?;
     let is_known = magic == MAGIC && major == 1;
     if !is_known || !(ENTRY_BYTES_MIN..=ENTRY_BYTES_MAX).contains(&length) {
         return None;

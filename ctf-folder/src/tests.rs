@@ -1,4 +1,4 @@
-//! The text of other people's traces, against what Babeltrace printed.
+//! The text of the traces in the corpus, compared with the output of Babeltrace.
 
 use super::{TraceFolder, WriteOptions, find_traces, write_events};
 use std::fs;
@@ -38,7 +38,7 @@ fn expected_text(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn text_is_what_babeltrace_prints() {
+fn text_equals_the_output_of_babeltrace() {
     let Some(corpus) = corpus() else { return };
     let index = fs::read_to_string(corpus.join("expected/index.tsv")).unwrap();
     let (mut wrong, mut right) = (Vec::new(), 0);

@@ -1,15 +1,14 @@
-//! Decodes a trace folder as fast as it can, in bounded memory, and prints what it counted.
+//! Decodes a trace folder at full speed, in bounded memory, and prints the counts.
 //!
 //! `cargo run --release -p ctf --example speed -- FOLDER MODE [THREADS [mapped]]`, with the mode
-//! `elements`, `events`, `time` (with the name) or `end`.
-//!
-//! `end` only prints the time of the last event, in nanoseconds.
+//! `elements`, `events`, `time` (with the name) or `end`, which only prints the time of the last
+//! event in nanoseconds.
 //!
 //! `mapped` decodes from mapped files, as yactfr and Babeltrace do, instead of reading a few MiB at
-//! a time: one copy less, and the files must not change meanwhile.
+//! a time. This saves one copy; the files must not change meanwhile.
 //!
-//! It shows how readers share one plan: the headers of all packets are read first, then threads
-//! take neighbouring packets of a few MiB at a time, each into its own buffer.
+//! The program shows how readers share one plan: the headers of all packets are read first, then
+//! each thread reads a few MiB of adjacent packets at a time into a buffer.
 
 use std::error::Error;
 use std::fs::File;
@@ -23,12 +22,12 @@ use ctf::{Element, ElementReader, EventReader, Plan, Procedure, Value};
 
 /// Enough for the header and the context of a packet.
 const PREAMBLE_BYTES: usize = 1 << 16;
-/// Bytes a thread takes at a time, unless one packet is longer.
+/// Bytes that a thread reads at a time, unless one packet is longer.
 const UNIT_BYTES: usize = 1 << 20;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Neighbouring packets of a stream file.
+/// Adjacent packets of a stream file.
 struct Unit {
     file: usize,
     begin: usize,
@@ -39,7 +38,7 @@ struct Unit {
 struct Counts {
     events: u64,
     values: u64,
-    /// Keeps the compiler from leaving out what nobody looks at.
+    /// Prevents the compiler from removing unused values.
     sum: u64,
 }
 
@@ -52,8 +51,12 @@ impl Counts {
 
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
-    let folder = arguments.next().ok_or("which folder")?;
-    let mode = arguments.next().ok_or("elements, events, time or end")?;
+    let folder = arguments
+        .next()
+        .ok_or("usage: speed FOLDER MODE [THREADS [mapped]]")?;
+    let mode = arguments
+        .next()
+        .ok_or("the mode must be elements, events, time or end")?;
     let threads: usize = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
     let is_mapped = arguments.next().is_some_and(|input| input == "mapped");
 
@@ -117,18 +120,15 @@ fn main() -> Result<(), Failure> {
     print(format_args!("{events} events {values} values sum {sum}"))
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "the counts are what this program is for"
-)]
+#[expect(clippy::print_stdout, reason = "the program prints the counts")]
 fn print(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
     println!("{line}");
     Ok(())
 }
 
-#[expect(unsafe_code, reason = "no file can be mapped without")]
+#[expect(unsafe_code, reason = "mapping a file is unsafe")]
 fn map(file: &File) -> Result<Mmap, Failure> {
-    // SAFETY: holds as long as nobody changes the file, which whoever says `mapped` warrants.
+    // SAFETY: valid as long as the file does not change, which the user of `mapped` guarantees.
     Ok(unsafe { Mmap::map(file) }?)
 }
 
@@ -162,7 +162,7 @@ fn units(files: &[File], maps: &[Mmap], plan: &Plan) -> Result<Vec<Unit>, Failur
                 &preamble[..bytes]
             };
             let mut reader = EventReader::new(plan, data);
-            let facts = reader.next_packet()?.ok_or("an empty file")?;
+            let facts = reader.next_packet()?.ok_or("the file is empty")?;
             let packet = facts
                 .total_length
                 .map_or(length - unit.end, |bits| (bits / 8) as usize);
@@ -186,7 +186,7 @@ fn units(files: &[File], maps: &[Mmap], plan: &Plan) -> Result<Vec<Unit>, Failur
     Ok(units)
 }
 
-/// The time of the last event: in one of the last packets of the files.
+/// The time of the last event, which is in the last packet of one of the files.
 fn last_time(files: &[File], units: &[Unit], plan: &Plan) -> Result<Option<i64>, Failure> {
     let (mut last, mut buffer) = (None, Vec::new());
     for (index, unit) in units.iter().enumerate() {
@@ -227,7 +227,7 @@ fn events(plan: &Plan, data: &[u8], counts: &mut Counts) -> Result<(), Failure> 
         while let Some(event) = reader.next_event()? {
             counts.events += 1;
             counts.integer(event.clock().unwrap_or_default());
-            // Two numbers that go from value to value stay in registers.
+            // Two accumulators stay in registers.
             let start = (counts.values, counts.sum);
             let (values, sum) = event.all_fields().fold(start, |(values, sum), datum| {
                 let value = match datum.value {

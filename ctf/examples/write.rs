@@ -1,4 +1,4 @@
-//! Writes a small trace into a folder, for `babeltrace2 FOLDER` to read.
+//! Writes a small trace into a folder, which `babeltrace2 FOLDER` can read.
 //!
 //! `cargo run -p ctf --example write -- FOLDER [ctf-2]`
 

@@ -1,18 +1,20 @@
-//! Elements of arrays, ready as text where they are many.
+//! Elements of arrays, with precomputed texts.
 
 use ctf::text::push_unsigned;
 
 /// A short text and, in the last byte, its length.
-type Ready<const BYTES: usize> = [u8; BYTES];
+type ShortText<const BYTES: usize> = [u8; BYTES];
+
+const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
 /// `, [255] = ` for every index below 256; the first one has no comma.
-static INDEXES: [Ready<16>; 256] = indexes();
+static INDEXES: [ShortText<16>; 256] = indexes();
 /// `0xFF` for every byte.
-static HEXADECIMAL: [Ready<8>; 256] = hexadecimal();
+static HEXADECIMAL: [ShortText<8>; 256] = hexadecimal();
 /// `255` for every byte.
-static DECIMAL: [Ready<4>; 256] = decimal();
+static DECIMAL: [ShortText<4>; 256] = decimal();
 
-const fn append<const BYTES: usize>(text: &mut Ready<BYTES>, more: &[u8]) {
+const fn append<const BYTES: usize>(text: &mut ShortText<BYTES>, more: &[u8]) {
     let mut at = 0;
     while at < more.len() {
         text[text[BYTES - 1] as usize] = more[at];
@@ -21,11 +23,11 @@ const fn append<const BYTES: usize>(text: &mut Ready<BYTES>, more: &[u8]) {
     }
 }
 
-const fn append_decimal<const BYTES: usize>(text: &mut Ready<BYTES>, value: usize) {
+const fn append_decimal<const BYTES: usize>(text: &mut ShortText<BYTES>, value: usize) {
     let digits = [
-        b'0' + (value / 100) as u8,
-        b'0' + (value / 10 % 10) as u8,
-        b'0' + (value % 10) as u8,
+        DIGITS[value / 100],
+        DIGITS[value / 10 % 10],
+        DIGITS[value % 10],
     ];
     let leading = if value < 10 {
         2
@@ -37,7 +39,7 @@ const fn append_decimal<const BYTES: usize>(text: &mut Ready<BYTES>, value: usiz
     append(text, digits.split_at(leading).1);
 }
 
-const fn indexes() -> [Ready<16>; 256] {
+const fn indexes() -> [ShortText<16>; 256] {
     let mut table = [[0; 16]; 256];
     let mut index = 0;
     while index < 256 {
@@ -49,22 +51,21 @@ const fn indexes() -> [Ready<16>; 256] {
     table
 }
 
-const fn hexadecimal() -> [Ready<8>; 256] {
-    let digits = b"0123456789ABCDEF";
+const fn hexadecimal() -> [ShortText<8>; 256] {
     let mut table = [[0; 8]; 256];
     let mut byte = 0;
     while byte < 256 {
         append(&mut table[byte], b"0x");
         if byte >= 16 {
-            append(&mut table[byte], &[digits[byte / 16]]);
+            append(&mut table[byte], &[DIGITS[byte / 16]]);
         }
-        append(&mut table[byte], &[digits[byte % 16]]);
+        append(&mut table[byte], &[DIGITS[byte % 16]]);
         byte += 1;
     }
     table
 }
 
-const fn decimal() -> [Ready<4>; 256] {
+const fn decimal() -> [ShortText<4>; 256] {
     let mut table = [[0; 4]; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -75,20 +76,20 @@ const fn decimal() -> [Ready<4>; 256] {
 }
 
 #[inline]
-fn push_ready<const BYTES: usize>(out: &mut Vec<u8>, text: &Ready<BYTES>) {
+fn push_short<const BYTES: usize>(out: &mut Vec<u8>, text: &ShortText<BYTES>) {
     let end = out.len() + usize::from(text[BYTES - 1]);
     out.extend_from_slice(text);
     out.truncate(end);
 }
 
-/// Appends what comes before the element `index` of an array.
+/// Appends the text before the element `index` of an array.
 #[inline]
 pub(super) fn push_index(out: &mut Vec<u8>, index: u64) {
     let ready = usize::try_from(index)
         .ok()
         .and_then(|index| INDEXES.get(index));
     match ready {
-        Some(text) => push_ready(out, text),
+        Some(text) => push_short(out, text),
         None => {
             out.extend_from_slice(b", [");
             push_unsigned(out, index);
@@ -97,27 +98,27 @@ pub(super) fn push_index(out: &mut Vec<u8>, index: u64) {
     }
 }
 
-/// Appends all elements of an array of bytes.
+/// Appends all elements of an array of bytes in hexadecimal.
 pub(super) fn push_hexadecimal_octets(out: &mut Vec<u8>, octets: &[u8]) {
     push_octets(out, octets, &HEXADECIMAL);
 }
 
-/// Appends all elements of an array of bytes.
+/// Appends all elements of an array of bytes in decimal.
 pub(super) fn push_decimal_octets(out: &mut Vec<u8>, octets: &[u8]) {
     push_octets(out, octets, &DECIMAL);
 }
 
 #[inline(always)]
-fn push_octets<const BYTES: usize>(out: &mut Vec<u8>, octets: &[u8], values: &[Ready<BYTES>; 256]) {
+fn push_octets<const BYTES: usize>(out: &mut Vec<u8>, octets: &[u8], values: &[ShortText<BYTES>; 256]) {
     let (ready, rest) = octets.split_at(octets.len().min(INDEXES.len()));
     out.reserve(ready.len() * 24 + 24);
     for (index, &octet) in INDEXES.iter().zip(ready) {
-        push_ready(out, index);
-        push_ready(out, &values[usize::from(octet)]);
+        push_short(out, index);
+        push_short(out, &values[usize::from(octet)]);
     }
-    for (index, &octet) in (INDEXES.len() as u64..).zip(rest) {
+    for (index, &octet) in (256..).zip(rest) {
         push_index(out, index);
-        push_ready(out, &values[usize::from(octet)]);
+        push_short(out, &values[usize::from(octet)]);
     }
 }
 
@@ -126,8 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn octets_are_elements_like_others() {
-        let octets: Vec<u8> = (0..600_u32).map(|index| (index % 256) as u8).collect();
+    fn octets_are_printed_like_other_elements() {
+        let octets: Vec<u8> = (0..=u8::MAX).cycle().take(600).collect();
         let (mut hexadecimal, mut decimal) = (Vec::new(), Vec::new());
         push_hexadecimal_octets(&mut hexadecimal, &octets);
         push_decimal_octets(&mut decimal, &octets);

@@ -1,7 +1,7 @@
 //! The text of the fields of event records.
 
 use super::array::{push_decimal_octets, push_hexadecimal_octets, push_index};
-use super::plan::{NodeText, Plan, Style};
+use super::layout::{FieldLayout, Style, TextLayout};
 use ctf::class::{DisplayBase, Encoding, TraceClass};
 use ctf::text::{push_escaped, push_float, push_hexadecimal, push_unsigned, to_utf8, until_null};
 use ctf::{Datum, Field, Fields, Value};
@@ -9,78 +9,78 @@ use ctf::{Datum, Field, Fields, Value};
 /// Writes the values of one root structure at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyWriter {
-    /// The text so far; the texts of events follow each other.
+    /// The text of all events so far.
     pub(super) out: Vec<u8>,
     /// Index of the next element of each open array.
     arrays: Vec<u64>,
-    /// The optional that was begun last is not there: its end follows directly.
+    /// True when the last optional is absent; its end follows directly.
     is_absent: bool,
 }
 
-/// What does not change from event to event.
+/// The constants of a trace.
 #[derive(Clone, Copy)]
-pub(super) struct Texts<'p> {
-    pub(super) plan: &'p Plan,
+pub(super) struct BodyContext<'p> {
+    pub(super) layout: &'p TextLayout,
     pub(super) trace: &'p TraceClass,
 }
 
 impl BodyWriter {
     /// Writes a root structure.
     #[inline]
-    pub(super) fn root(&mut self, texts: Texts<'_>, fields: Fields<'_>) {
+    pub(super) fn root(&mut self, context: BodyContext<'_>, fields: Fields<'_>) {
         self.out.push(b'{');
-        self.values(texts, fields);
+        self.values(context, fields);
         self.out.extend_from_slice(b" }");
     }
 
     #[inline]
-    fn values(&mut self, texts: Texts<'_>, mut fields: Fields<'_>) {
+    fn values(&mut self, context: BodyContext<'_>, mut fields: Fields<'_>) {
         while let Some(datum) = fields.next() {
             match datum.value {
-                Value::Unsigned(value) => self.integer(texts, datum.field, value, false),
+                Value::Unsigned(value) => self.integer(context, datum.field, value, false),
                 Value::Signed(value) => {
-                    self.integer(texts, datum.field, value.cast_unsigned(), true);
+                    self.integer(context, datum.field, value.cast_unsigned(), true);
                 }
-                Value::Text(bytes) => self.text(texts.plan, datum.field, bytes),
+                Value::Text(bytes) => self.text(context.layout, datum.field, bytes),
                 Value::ArrayBegin(_) => {
-                    self.begin(texts.plan, datum.field, b"[");
+                    self.begin(context.layout, datum.field, b"[");
                     self.arrays.push(0);
-                    self.octets(texts.plan, datum.field, &mut fields);
+                    self.octets(context.layout, datum.field, &mut fields);
                 }
                 Value::ArrayEnd => {
                     self.arrays.pop();
-                    self.end(texts.plan, datum.field, b" ]");
+                    self.end(context.layout, datum.field, b" ]");
                 }
-                Value::StructBegin => self.begin(texts.plan, datum.field, b"{"),
-                Value::StructEnd => self.end(texts.plan, datum.field, b" }"),
-                _ => self.rare(texts.plan, &datum),
+                Value::StructBegin => self.begin(context.layout, datum.field, b"{"),
+                Value::StructEnd => self.end(context.layout, datum.field, b" }"),
+                _ => self.rare(context.layout, &datum),
             }
         }
     }
 
-    fn rare(&mut self, plan: &Plan, datum: &Datum<'_>) {
+    fn rare(&mut self, layout: &TextLayout, datum: &Datum<'_>) {
         let field = datum.field;
         match datum.value {
-            Value::Float(value) => self.float(plan, field, value),
-            Value::Bool(value) => self.begin(plan, field, if value { b"true" } else { b"false" }),
-            Value::BitArray(value) => self.bit_array(plan, field, value),
-            Value::BitMap(value) => self.bit_map(plan, field, value),
-            Value::Blob(bytes) => self.blob(plan, field, bytes),
-            Value::VariantBegin { .. } => self.begin(plan, field, b"{ "),
-            Value::VariantEnd => self.end(plan, field, b" }"),
+            Value::Float(value) => self.float(layout, field, value),
+            Value::Bool(value) => self.begin(layout, field, if value { b"true" } else { b"false" }),
+            Value::BitArray(value) => self.bit_array(layout, field, value),
+            Value::BitMap(value) => self.bit_map(layout, field, value),
+            Value::Blob(bytes) => self.blob(layout, field, bytes),
+            Value::VariantBegin { .. } => self.begin(layout, field, b"{ "),
+            Value::VariantEnd => self.end(layout, field, b" }"),
             Value::OptionalBegin(is_there) => {
                 self.is_absent = !is_there;
-                self.begin(plan, field, if is_there { b"{ " } else { b"<none>" });
+                self.begin(layout, field, if is_there { b"{ " } else { b"<none>" });
             }
-            Value::OptionalEnd => self.end_optional(plan, field),
+            Value::OptionalEnd => self.end_optional(layout, field),
             _ => {}
         }
     }
 
-    /// Writes what comes before the value of a field, when it is shown.
+    /// Writes the text before the value of a field, when it is visible.
     #[inline]
-    fn begin_value<'p>(&mut self, plan: &'p Plan, field: Field<'_>) -> Option<&'p NodeText> {
-        let node = plan.node(field.id());
+    fn begin_value<'p>(&mut self, layout: &'p TextLayout, field: Field<'_>) -> Option<&'p FieldLayout> {
+        let node = layout.node(field.id());
         if !node.visible {
             return None;
         }
@@ -89,49 +89,49 @@ impl BodyWriter {
                 push_index(&mut self.out, *index);
                 *index += 1;
             }
-            _ => plan.push_prefix(&mut self.out, node),
+            _ => layout.push_prefix(&mut self.out, node),
         }
         Some(node)
     }
 
-    /// Writes what comes before the value of a field, and `text`, when it is shown.
+    /// Writes the text before the value of a field, and `text`, when it is visible.
     #[inline]
-    fn begin(&mut self, plan: &Plan, field: Field<'_>, text: &[u8]) {
-        if self.begin_value(plan, field).is_some() {
+    fn begin(&mut self, layout: &TextLayout, field: Field<'_>, text: &[u8]) {
+        if self.begin_value(layout, field).is_some() {
             self.out.extend_from_slice(text);
         }
     }
 
     #[inline]
-    fn end(&mut self, plan: &Plan, field: Field<'_>, text: &[u8]) {
-        if plan.node(field.id()).visible {
+    fn end(&mut self, layout: &TextLayout, field: Field<'_>, text: &[u8]) {
+        if layout.node(field.id()).visible {
             self.out.extend_from_slice(text);
         }
     }
 
-    /// Writes an integer: its raw bits and whether it is signed.
+    /// Writes an integer, given as raw bits.
     #[inline]
-    fn integer(&mut self, texts: Texts<'_>, field: Field<'_>, raw: u64, is_signed: bool) {
-        let Some(node) = self.begin_value(texts.plan, field) else {
+    fn integer(&mut self, context: BodyContext<'_>, field: Field<'_>, raw: u64, is_signed: bool) {
+        let Some(node) = self.begin_value(context.layout, field) else {
             return;
         };
         match node.style {
-            // The frequent ones by themselves.
+            // The frequent style is handled here, inlined.
             Style::Unsigned {
                 base: DisplayBase::Decimal,
                 ..
             } => push_unsigned(&mut self.out, raw),
-            _ => texts
-                .plan
-                .push_integer(&mut self.out, &node.style, texts.trace, raw, is_signed),
+            _ => context
+                .layout
+                .push_integer(&mut self.out, &node.style, context.trace, raw, is_signed),
         }
     }
 
-    /// Writes all elements of the array that just began when they are bytes; those of a buffer or
-    /// an address are many.
+    /// Writes all elements of the array that just began when they are bytes, as in buffers and
+    /// addresses.
     #[inline]
-    fn octets(&mut self, plan: &Plan, array: Field<'_>, fields: &mut Fields<'_>) {
-        let push = match plan.octets(array.id()) {
+    fn octets(&mut self, layout: &TextLayout, array: Field<'_>, fields: &mut Fields<'_>) {
+        let push = match layout.octets(array.id()) {
             Some(DisplayBase::Hexadecimal) => push_hexadecimal_octets,
             Some(DisplayBase::Decimal) => push_decimal_octets,
             _ => return,
@@ -142,8 +142,8 @@ impl BodyWriter {
     }
 
     #[inline]
-    fn text(&mut self, plan: &Plan, field: Field<'_>, bytes: &[u8]) {
-        let Some(Style::String(encoding)) = self.begin_value(plan, field).map(|node| &node.style)
+    fn text(&mut self, layout: &TextLayout, field: Field<'_>, bytes: &[u8]) {
+        let Some(Style::String(encoding)) = self.begin_value(layout, field).map(|node| &node.style)
         else {
             return;
         };
@@ -156,8 +156,8 @@ impl BodyWriter {
         self.out.push(b'"');
     }
 
-    fn blob(&mut self, plan: &Plan, field: Field<'_>, bytes: &[u8]) {
-        if self.begin_value(plan, field).is_none() {
+    fn blob(&mut self, layout: &TextLayout, field: Field<'_>, bytes: &[u8]) {
+        if self.begin_value(layout, field).is_none() {
             return;
         }
         self.out.push(b'{');
@@ -170,33 +170,33 @@ impl BodyWriter {
         self.out.extend_from_slice(b" }");
     }
 
-    fn float(&mut self, plan: &Plan, field: Field<'_>, value: f64) {
-        if self.begin_value(plan, field).is_some() {
+    fn float(&mut self, layout: &TextLayout, field: Field<'_>, value: f64) {
+        if self.begin_value(layout, field).is_some() {
             push_float(&mut self.out, value);
         }
     }
 
-    fn end_optional(&mut self, plan: &Plan, field: Field<'_>) {
+    fn end_optional(&mut self, layout: &TextLayout, field: Field<'_>) {
         if !std::mem::take(&mut self.is_absent) {
-            self.end(plan, field, b" }");
+            self.end(layout, field, b" }");
         }
     }
 
-    fn bit_array(&mut self, plan: &Plan, field: Field<'_>, value: u64) {
-        if self.begin_value(plan, field).is_some() {
+    fn bit_array(&mut self, layout: &TextLayout, field: Field<'_>, value: u64) {
+        if self.begin_value(layout, field).is_some() {
             self.out.extend_from_slice(b"0x");
             push_hexadecimal(&mut self.out, value);
         }
     }
 
-    fn bit_map(&mut self, plan: &Plan, field: Field<'_>, value: u64) {
-        if self.begin_value(plan, field).is_none() {
+    fn bit_map(&mut self, layout: &TextLayout, field: Field<'_>, value: u64) {
+        if self.begin_value(layout, field).is_none() {
             return;
         }
         self.out.extend_from_slice(b"0x");
         push_hexadecimal(&mut self.out, value);
         let mut is_first = true;
-        // Babeltrace keeps flags by name.
+        // Babeltrace prints flags sorted by name.
         let mut flags: Vec<&str> = field.active_flags(value).collect();
         flags.sort_unstable();
         for flag in flags {

@@ -1,39 +1,39 @@
 //! Events as text, byte for byte what `babeltrace2 --clock-gmt` prints.
 //!
-//! The line of an event does not depend on other events but for the time since the one before it.
-//! So each stream makes the lines of its events in blocks, whatever the order in which the streams
-//! will be merged, and only that time is filled in when the turn of a line comes.
+//! The line of an event depends on other events only in the time since the previous line. So the lines
+//! of each stream are produced in blocks, independently of the order in which streams are merged, and
+//! only this time is filled in when a line is written.
 
 mod array;
 mod body;
-mod plan;
+mod layout;
 mod time;
 
-use body::{BodyWriter, Texts};
+use body::{BodyContext, BodyWriter};
 use ctf::class::{EnvironmentValue, EventClass, Scope, StreamClassIndex, TraceClass};
 use ctf::text::push_signed;
 use ctf::{DecodeError, Event, EventPosition, EventReader, NodeId, Procedure};
-use plan::Plan;
+use layout::TextLayout;
 use time::push_duration;
 pub(super) use time::{BabeltraceClock, TimeText};
 
 /// Bytes of text after which a block ends with the current event.
 const BLOCK_BYTES: usize = 256 * 1024;
-/// Holds the place of the time since the line before, and is what the first line has.
+/// The time since the previous line before it is known; the first line keeps it.
 const NO_DELTA: &[u8; 11] = b"?.?????????";
-/// Scopes of an event that are shown, after the packet context.
+/// Scopes of an event that are printed, after the packet context.
 const SCOPES: [Scope; 3] = [
     Scope::EventCommonContext,
     Scope::EventSpecificContext,
     Scope::EventPayload,
 ];
 
-/// What the text of all events of a trace has in common.
+/// The compiled metadata of a trace, with the parts of the text that all its events share.
 #[derive(Debug)]
 pub struct TextPlan {
     procedure: Procedure,
-    plan: Plan,
-    /// Decodes what is shown.
+    layout: TextLayout,
+    /// Decodes the fields that are printed.
     events: ctf::Plan,
     /// By the index of the stream class.
     streams: Vec<StreamText>,
@@ -41,7 +41,7 @@ pub struct TextPlan {
 
 #[derive(Clone, Debug)]
 struct StreamText {
-    /// `hostname:procname:(vpid) name: ` of every event class.
+    /// `hostname:procname:(vpid) name: ` of each event class.
     heads: Vec<Box<[u8]>>,
     clock: Option<BabeltraceClock>,
 }
@@ -53,35 +53,34 @@ pub(super) struct Line {
     pub(super) time: Option<i64>,
     start: usize,
     end: usize,
-    /// Where the time since the line before stands, from the beginning of the line.
-    delta: Option<u32>,
+    /// Offset in the line of the time since the previous line.
+    delta: Option<usize>,
 }
 
-/// Events of one stream, decoded and not yet written. Those of one packet may be spread over
-/// several blocks.
+/// Decoded events of one stream that are not written yet. A packet can have several blocks.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     writer: BodyWriter,
     lines: Vec<Line>,
     time: TimeText,
-    /// The text of the packet context, which is in the line of each event.
+    /// The text of the packet context, which is part of each line.
     packet_context: Vec<u8>,
 }
 
 impl Block {
-    /// The events, in the order of the stream.
+    /// The lines, in the order of the stream.
     pub(super) fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Forgets the events.
+    /// Removes all lines.
     pub(super) fn clear(&mut self) {
         self.writer.out.clear();
         self.lines.clear();
     }
 
-    /// Adds an event whose line is `text` as it stands.
-    pub(super) fn push_whole(&mut self, time: Option<i64>, text: &[u8]) {
+    /// Adds an event whose line is `text`.
+    pub(super) fn push_line(&mut self, time: Option<i64>, text: &[u8]) {
         let start = self.writer.out.len();
         self.writer.out.extend_from_slice(text);
         self.writer.out.push(b'\n');
@@ -94,19 +93,19 @@ impl Block {
     }
 }
 
-/// How far a packet was decoded.
+/// How much of a packet was decoded.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
-    /// Up to here.
+    /// Up to this position.
     At(EventPosition),
-    /// To its end.
+    /// All of it.
     Done,
 }
 
 impl TextPlan {
-    /// Prepares the text of the events of a trace.
+    /// Compiles the text of the events of a trace.
     pub fn new(procedure: Procedure) -> Self {
-        let plan = Plan::new(&procedure);
+        let layout = TextLayout::new(&procedure);
         let trace = procedure.trace_class();
         let origin = origin_text(trace);
         let stream = |stream: &ctf::class::StreamClass| {
@@ -119,11 +118,11 @@ impl TextPlan {
         };
         let streams = trace.stream_classes().iter().map(stream).collect();
         let events = ctf::Plan::new(&procedure, |field| {
-            SCOPES.contains(&field.scope) && plan.is_shown(field.node)
+            SCOPES.contains(&field.scope) && layout.is_visible(field.node)
         });
         Self {
             procedure,
-            plan,
+            layout,
             events,
             streams,
         }
@@ -136,14 +135,18 @@ impl TextPlan {
 
     /// The clock of a stream class.
     pub(super) fn clock(&self, class: Option<StreamClassIndex>) -> Option<BabeltraceClock> {
-        self.streams.get(class?.0 as usize)?.clock
+        self.stream(class?)?.clock
     }
 
-    /// Decodes events of the packet `data` into `block`, from `from` on, until the packet ends or
-    /// the block is full.
+    fn stream(&self, class: StreamClassIndex) -> Option<&StreamText> {
+        self.streams.get(usize::try_from(class.0).ok()?)
+    }
+
+    /// Decodes events of the packet `data` into `block`, beginning at `from`, until the packet ends
+    /// or the block is full.
     ///
     /// # Errors
-    /// When the packet cannot be decoded any further; the events before are in the block.
+    /// When the packet cannot be decoded any further; the block contains the preceding events.
     pub(super) fn decode(
         &self,
         data: &[u8],
@@ -161,7 +164,9 @@ impl TextPlan {
         let Some(class) = reader.packet().stream_class else {
             return Ok(Progress::Done);
         };
-        let stream = &self.streams[class.0 as usize];
+        let Some(stream) = self.stream(class) else {
+            return Ok(Progress::Done);
+        };
         while let Some(event) = reader.next_event()? {
             self.line(stream, &event, block);
             if block.writer.out.len() >= BLOCK_BYTES {
@@ -171,7 +176,7 @@ impl TextPlan {
         Ok(Progress::Done)
     }
 
-    /// Makes the text of the packet context; nothing when nothing of it is shown.
+    /// Writes the text of the packet context, if any of its fields are printed.
     fn packet_context(&self, reader: &EventReader<'_>, block: &mut Block) {
         block.packet_context.clear();
         if !reader.has_packet_scope(Scope::PacketContext) {
@@ -179,25 +184,25 @@ impl TextPlan {
         }
         let fields = reader.packet_fields(Scope::PacketContext);
         let first = fields.clone().next().map(|datum| datum.field.id());
-        if !first.is_none_or(|field| self.plan.is_shown(self.root(field))) {
+        if !first.is_none_or(|field| self.layout.is_visible(self.root(field))) {
             return;
         }
         let length = block.writer.out.len();
-        block.writer.root(self.texts(), fields);
+        block.writer.root(self.context(), fields);
         block
             .packet_context
             .extend_from_slice(&block.writer.out[length..]);
         block.writer.out.truncate(length);
     }
 
-    fn texts(&self) -> Texts<'_> {
-        Texts {
-            plan: &self.plan,
+    fn context(&self) -> BodyContext<'_> {
+        BodyContext {
+            layout: &self.layout,
             trace: self.procedure.trace_class(),
         }
     }
 
-    /// The root structure that holds `field`.
+    /// The root structure that contains `field`.
     fn root(&self, mut field: NodeId) -> NodeId {
         while let Some(parent) = self.procedure.node(field).parent() {
             field = parent;
@@ -209,7 +214,7 @@ impl TextPlan {
     fn line(&self, stream: &StreamText, event: &Event<'_>, block: &mut Block) {
         let writer = &mut block.writer;
         let start = writer.out.len();
-        // A clock without a timestamp is at zero.
+        // Without a timestamp, the clock is at zero.
         let cycles = event.clock().unwrap_or(0);
         let time = stream.clock.map(|clock| clock.nanoseconds(cycles));
         let mut delta = None;
@@ -217,16 +222,17 @@ impl TextPlan {
             writer.out.push(b'[');
             block.time.push(&mut writer.out, time);
             writer.out.extend_from_slice(b"] (+");
-            delta = Some((writer.out.len() - start) as u32);
+            delta = Some(writer.out.len() - start);
             writer.out.extend_from_slice(NO_DELTA);
             writer.out.extend_from_slice(b") ");
         }
-        let head = &stream.heads[event.class_index().0 as usize];
-        writer.out.extend_from_slice(head);
+        let index = usize::try_from(event.class_index().0);
+        let head = index.ok().and_then(|index| stream.heads.get(index));
+        writer.out.extend_from_slice(head.map_or(&[], |head| head));
         writer.out.extend_from_slice(&block.packet_context);
         let mut has_scope = !block.packet_context.is_empty();
         for scope in SCOPES {
-            // Of a root structure of which nothing is shown, nothing is decoded.
+            // A root structure without visible fields is not decoded.
             if !event.has_scope(scope) {
                 continue;
             }
@@ -234,7 +240,7 @@ impl TextPlan {
                 writer.out.extend_from_slice(b", ");
             }
             has_scope = true;
-            writer.root(self.texts(), event.fields(scope));
+            writer.root(self.context(), event.fields(scope));
         }
         writer.out.push(b'\n');
         block.lines.push(Line {
@@ -246,7 +252,7 @@ impl TextPlan {
     }
 }
 
-/// Puts the lines of events together. The time since the line before is in each of them.
+/// Writes the lines of merged streams, with the time since the previous line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LineWriter {
     last: Option<i64>,
@@ -264,7 +270,7 @@ impl LineWriter {
         let Some(last) = self.last.replace(time) else {
             return;
         };
-        let at = start + delta as usize;
+        let at = start + delta;
         let nanoseconds = time.wrapping_sub(last).cast_unsigned();
         match time::short_duration(nanoseconds) {
             Some(text) => out[at..at + NO_DELTA.len()].copy_from_slice(&text),
@@ -277,7 +283,7 @@ impl LineWriter {
     }
 }
 
-/// What the environment says about where the trace comes from.
+/// Host, process name and process id of the producer, from the environment of the trace.
 fn origin_text(trace: &TraceClass) -> Vec<u8> {
     let mut text = Vec::new();
     for key in ["hostname", "procname", "vpid"] {

@@ -4,8 +4,10 @@ use ctf::class::ClockClass;
 use ctf::text::{nine_digits, push_two_digits, push_unsigned};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
+const NS_PER_SECOND_SIGNED: i64 = 1_000_000_000;
 
-/// Nanoseconds of a clock, rounded where Babeltrace rounds.
+/// The nanoseconds of a clock as Babeltrace prints them: rounded like a double, unlike
+/// [`ClockClass::nanoseconds`], which is exact.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BabeltraceClock {
     frequency: u64,
@@ -14,7 +16,7 @@ pub(crate) struct BabeltraceClock {
 
 impl BabeltraceClock {
     pub(crate) fn new(class: &ClockClass) -> Self {
-        let seconds = class.offset_seconds.saturating_mul(NS_PER_SECOND as i64);
+        let seconds = class.offset_seconds.saturating_mul(NS_PER_SECOND_SIGNED);
         let cycles = nanoseconds(class.frequency, class.offset_cycles);
         let offset = seconds.saturating_add_unsigned(cycles);
         Self {
@@ -36,11 +38,16 @@ fn nanoseconds(frequency: u64, cycles: u64) -> u64 {
     if frequency == NS_PER_SECOND {
         return cycles;
     }
-    // The conversion saturates; Babeltrace computes with doubles, too.
-    (1e9 * cycles as f64 / frequency as f64) as u64
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the conversion saturates, and Babeltrace computes with doubles, too"
+    )]
+    let nanoseconds = (1e9 * cycles as f64 / frequency as f64) as u64;
+    nanoseconds
 }
 
-/// Appends times of day, and remembers the second it wrote last.
+/// Formats times of day, and caches the text of the last second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimeText {
     second: Option<u64>,
@@ -64,13 +71,13 @@ impl TimeText {
                     .into_iter()
                     .enumerate()
                 {
-                    push_two_digits(&mut self.text, unit as u32);
+                    push_two_digits(&mut self.text, unit);
                     self.text.push(if index == 2 { b'.' } else { b':' });
                 }
             }
             out.extend_from_slice(&self.text);
         }
-        out.extend_from_slice(&nine_digits(fraction as u32));
+        out.extend_from_slice(&nine_digits(fraction));
     }
 }
 
@@ -78,10 +85,10 @@ impl TimeText {
 pub(crate) fn push_duration(out: &mut Vec<u8>, nanoseconds: u64) {
     push_unsigned(out, nanoseconds / NS_PER_SECOND);
     out.push(b'.');
-    out.extend_from_slice(&nine_digits((nanoseconds % NS_PER_SECOND) as u32));
+    out.extend_from_slice(&nine_digits(nanoseconds % NS_PER_SECOND));
 }
 
-/// The same when it is shorter than ten seconds, as it is between most events.
+/// The same for less than ten seconds, as between most events.
 #[inline]
 pub(super) fn short_duration(nanoseconds: u64) -> Option<[u8; 11]> {
     let second = nanoseconds / NS_PER_SECOND;
@@ -89,8 +96,8 @@ pub(super) fn short_duration(nanoseconds: u64) -> Option<[u8; 11]> {
         return None;
     }
     let mut text = [b'.'; 11];
-    text[0] = b'0' + second as u8;
-    text[2..].copy_from_slice(&nine_digits((nanoseconds % NS_PER_SECOND) as u32));
+    text[0] = b"0123456789"[usize::try_from(second).ok()?];
+    text[2..].copy_from_slice(&nine_digits(nanoseconds % NS_PER_SECOND));
     Some(text)
 }
 

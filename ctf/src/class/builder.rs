@@ -5,6 +5,7 @@ use super::{
     Attributes, BuildError, ByteOrder, ClockClass, ClockId, Encoding, EnvironmentValue, EventClass,
     FieldClass, FieldId, FieldKind, Identity, MajorVersion, Roles, StreamClass,
 };
+use crate::integer::u32_saturating;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -227,7 +228,7 @@ impl TraceClassBuilder {
     /// Adds a clock class.
     pub fn add_clock(&mut self, clock: ClockClass) -> ClockId {
         self.clocks.push(clock);
-        ClockId(self.clocks.len() as u32 - 1)
+        ClockId(u32_saturating(self.clocks.len()) - 1)
     }
 
     /// The clock class with the metadata id `id`.

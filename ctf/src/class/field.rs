@@ -1,6 +1,7 @@
 //! Field classes: the shape of every datum that a packet can contain.
 
 use super::{Attributes, Dependency, FixedBits, IntegerClass, RangeSet, SlotId};
+use crate::integer::usize_from;
 
 /// A field class of the trace class: an index into its field table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,7 +10,7 @@ pub struct FieldId(pub u32);
 impl FieldId {
     /// The index into the field table.
     pub const fn index(self) -> usize {
-        self.0 as usize
+        usize_from(self.0)
     }
 }
 
@@ -131,7 +132,7 @@ impl BitMapClass {
     pub fn active_flags(&self, value: u64) -> impl Iterator<Item = &str> {
         let active = move |flag: &&Flag| {
             flag.bits.ranges().iter().any(|range| {
-                let low = u64::MAX.checked_shl(range.lower as u32).unwrap_or(0);
+                let low = u64::MAX << range.lower.min(63);
                 let high = u64::MAX >> (63 - range.upper.min(63));
                 range.lower < 64 && value & low & high != 0
             })
@@ -299,7 +300,9 @@ impl VariantOptions {
     pub fn select(&self, raw: u64) -> Option<usize> {
         match self {
             Self::Unsigned(options) => options.iter().position(|o| o.ranges.contains(raw)),
-            Self::Signed(options) => options.iter().position(|o| o.ranges.contains(raw as i64)),
+            Self::Signed(options) => options
+                .iter()
+                .position(|o| o.ranges.contains(raw.cast_signed())),
         }
     }
 }

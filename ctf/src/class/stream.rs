@@ -1,6 +1,7 @@
 //! Stream classes and event classes.
 
 use super::{Attributes, FieldId};
+use crate::integer::{u32_saturating, usize_from, usize_saturating};
 
 /// Namespace, name and unique id, all optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,7 +140,7 @@ impl StreamClass {
 
     /// The event class at `index`.
     pub fn event_class(&self, index: EventClassIndex) -> &EventClass {
-        &self.events[index.0 as usize]
+        &self.events[usize_from(index.0)]
     }
 
     /// The event class whose numeric id is `id`.
@@ -164,11 +165,11 @@ impl StreamClass {
             .iter()
             .map(|event| event.id)
             .filter(|id| *id < DENSE_EVENT_IDS_MAX);
-        let length = small.max().map_or(0, |id| id as usize + 1);
+        let length = small.max().map_or(0, |id| usize_saturating(id) + 1);
         self.dense = vec![0; length];
         for (index, event) in events.iter().enumerate() {
             if event.id < DENSE_EVENT_IDS_MAX {
-                self.dense[event.id as usize] = index as u32 + 1;
+                self.dense[usize_saturating(event.id)] = u32_saturating(index) + 1;
             }
         }
         self.events = events;

@@ -33,7 +33,7 @@ fn with_text_at(location: Location) -> Result<TraceClass, BuildError> {
 }
 
 #[test]
-fn a_length_is_saved_where_its_use_looks() {
+fn a_length_is_saved_in_the_slot_of_its_dependency() {
     for location in [
         Location::relative(["len"]),
         Location::absolute(Scope::EventPayload, ["len"]),
@@ -56,7 +56,7 @@ fn a_length_is_saved_where_its_use_looks() {
 }
 
 #[test]
-fn locations_that_cannot_work_are_refused_at_their_origin() {
+fn invalid_locations_are_rejected_at_their_origin() {
     let check = |location: Location, origin: u32| {
         let error = with_text_at(location).unwrap_err();
         assert_eq!(error.frames[0].subject, Subject::Origin(origin), "{error}");
@@ -88,7 +88,7 @@ fn event_classes_are_found_by_small_and_large_ids() {
 }
 
 #[test]
-fn alignment_of_containers_is_the_largest_of_their_parts() {
+fn the_alignment_of_a_container_is_the_maximum_of_its_parts() {
     let mut builder = TraceClassBuilder::new(MajorVersion::V2);
     let bits = FixedBits::new(32, 64, ByteOrder::Big);
     let int = builder

@@ -4,6 +4,7 @@ use super::{
     Attributes, ByteOrder, ClockClass, ClockId, FieldClass, FieldId, Identity, Scope, StreamClass,
     StreamClassIndex,
 };
+use crate::integer::usize_from;
 use uuid::Uuid;
 
 /// Major version of the metadata of a trace class.
@@ -86,7 +87,7 @@ impl TraceClass {
 
     /// The clock class `id`.
     pub fn clock_class(&self, id: ClockId) -> &ClockClass {
-        &self.clocks[id.0 as usize]
+        &self.clocks[usize_from(id.0)]
     }
 
     /// Structure of the packet header.
@@ -101,7 +102,7 @@ impl TraceClass {
 
     /// The stream class at `index`.
     pub fn stream_class(&self, index: StreamClassIndex) -> &StreamClass {
-        &self.streams[index.0 as usize]
+        &self.streams[usize_from(index.0)]
     }
 
     /// The stream class whose numeric id is `id`.

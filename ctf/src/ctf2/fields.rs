@@ -13,6 +13,7 @@ use crate::class::{
     StringClass, StructClass, Subject, TraceClassBuilder, VariantClass, VariantOption,
     VariantOptions,
 };
+use crate::integer::low_u8;
 use std::collections::{HashMap, HashSet};
 
 /// Converts JSON values to field classes.
@@ -314,7 +315,7 @@ fn bits(object: Object<'_>) -> Result<FixedBits, BuildError> {
     };
     let alignment = object.get("alignment").map_or(Ok(1), object::alignment)?;
     Ok(FixedBits {
-        length: length as u8,
+        length: low_u8(length),
         alignment,
         byte_order,
         bit_order,

@@ -9,6 +9,7 @@ use crate::class::{
     BuildError, ClockClass, ClockOrigin, EnvironmentValue, EventClass, FIELD_COUNT_BASE,
     LOG_LEVELS, MajorVersion, StreamClass, Subject, TraceClass, TraceClassBuilder, Value,
 };
+use crate::integer::low_u8;
 use crate::metadata::error::RECORD_SEPARATOR;
 use fields::Fields;
 use json::{Json, JsonValue, fault};
@@ -120,7 +121,7 @@ impl Parser {
             let values = object::array(json)?;
             let bytes = values
                 .iter()
-                .map(|value| object::within(value, 0, 255).map(|v| v as u8));
+                .map(|value| object::within(value, 0, 255).map(low_u8));
             let bytes = bytes.collect::<Result<Vec<u8>, _>>()?;
             let Ok(uuid) = Uuid::from_slice(&bytes) else {
                 return fault(json.at, "expecting 16 bytes");

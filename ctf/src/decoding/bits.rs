@@ -5,6 +5,7 @@
 //! bytes, so one unaligned eight-byte load and, rarely, one more byte are all that is needed.
 
 use crate::class::ByteOrder;
+use crate::integer::{bit_in_byte, low_u64, usize_from};
 
 /// Reads `len` bits (1 to 64) of a little-endian field that starts at bit `at`.
 ///
@@ -12,7 +13,7 @@ use crate::class::ByteOrder;
 #[inline]
 pub(crate) fn read_le(data: &[u8], at: u64, len: u32) -> Option<u64> {
     let byte = usize::try_from(at >> 3).ok()?;
-    let shift = (at & 7) as u32;
+    let shift = bit_in_byte(at);
     if let Some(word) = word_at(data, byte) {
         let mut value = u64::from_le_bytes(word) >> shift;
         if shift + len > 64 {
@@ -22,7 +23,7 @@ pub(crate) fn read_le(data: &[u8], at: u64, len: u32) -> Option<u64> {
         return Some(value & mask(len));
     }
     let bytes = tail_at(data, byte, shift + len)?;
-    Some((u128::from_le_bytes(bytes) >> shift) as u64 & mask(len))
+    Some(low_u64(u128::from_le_bytes(bytes) >> shift) & mask(len))
 }
 
 /// Reads `len` bits (1 to 64) of a big-endian field that starts at bit `at`.
@@ -31,7 +32,7 @@ pub(crate) fn read_le(data: &[u8], at: u64, len: u32) -> Option<u64> {
 #[inline]
 pub(crate) fn read_be(data: &[u8], at: u64, len: u32) -> Option<u64> {
     let byte = usize::try_from(at >> 3).ok()?;
-    let shift = (at & 7) as u32;
+    let shift = bit_in_byte(at);
     if let Some(word) = word_at(data, byte) {
         let mut value = u64::from_be_bytes(word) << shift;
         if shift + len > 64 {
@@ -42,7 +43,7 @@ pub(crate) fn read_be(data: &[u8], at: u64, len: u32) -> Option<u64> {
     }
     let bytes = tail_at(data, byte, shift + len)?;
     let value = u128::from_be_bytes(bytes) << shift;
-    Some((value >> (128 - len)) as u64)
+    Some(low_u64(value >> (128 - len)))
 }
 
 /// Reads `len` bits (1 to 64) of a field that starts at bit `at`. Returns `None` when the field
@@ -152,7 +153,7 @@ fn word_at(data: &[u8], byte: usize) -> Option<[u8; 8]> {
 #[cold]
 fn tail_at(data: &[u8], byte: usize, bits: u32) -> Option<[u8; 16]> {
     let rest = data.get(byte..)?;
-    if rest.len() * 8 < bits as usize {
+    if rest.len() * 8 < usize_from(bits) {
         return None;
     }
     let mut bytes = [0; 16];

@@ -9,6 +9,7 @@ use super::machine::{Entry, Machine, Stop};
 use super::position::Position;
 use super::{Element, StreamInfo};
 use crate::decoding::{DecodeError, DecodeFault};
+use crate::integer::{u64_from, usize_from};
 
 /// Elements of a batch: enough to amortize a call, few enough for the first-level cache.
 pub(super) const BATCH: usize = 32;
@@ -26,7 +27,7 @@ impl<'a> Machine<'a> {
             if filled == batch.len() {
                 break;
             }
-            let instr = &self.code[self.position.at as usize];
+            let instr = &self.code[usize_from(self.position.at)];
             match self.execute(instr) {
                 Ok(Some(Step::Element)) => {
                     let offset = self.position.offset;
@@ -65,7 +66,7 @@ impl<'a> Machine<'a> {
         let class = self
             .position
             .stream
-            .and_then(|index| streams.get(index as usize));
+            .and_then(|index| streams.get(usize_from(index)));
         StreamInfo {
             class,
             id: self.position.stream_id,
@@ -74,12 +75,12 @@ impl<'a> Machine<'a> {
 
     /// Bits from the beginning of the packet to the end of the data.
     pub(super) fn data_bits(&self) -> u64 {
-        self.bytes.len() as u64 * 8
+        u64_from(self.bytes.len()) * 8
     }
 
     /// Offset of the head in the data, in bits.
     pub(super) fn head_offset(&self) -> u64 {
-        self.position.packet as u64 * 8 + self.position.head
+        u64_from(self.position.packet) * 8 + self.position.head
     }
 
     #[cold]

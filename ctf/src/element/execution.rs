@@ -1,5 +1,6 @@
 //! Execution of instructions: the complete implementation of the machine.
 
+use crate::integer::usize_from;
 use uuid::Uuid;
 
 use super::machine::Machine;
@@ -86,7 +87,7 @@ impl<'a> Machine<'a> {
             }
             Instr::EndScope { scope } => self.emit(Element::ScopeEnd(*scope)),
             Instr::Save { slot } => {
-                self.position.saved[slot.0 as usize] = self.position.integer;
+                self.position.saved[usize_from(slot.0)] = self.position.integer;
                 self.position.at += 1;
                 return Ok(None);
             }
@@ -132,15 +133,21 @@ impl<'a> Machine<'a> {
             }
             Instr::EndText { node } => Element::NullTerminatedStringEnd(self.field(node)),
             Instr::BeginString { node, count } => self.begin_string(node, count)?,
-            Instr::EndString { node, dynamic } => match dynamic {
-                true => Element::DynamicStringEnd(self.field(node)),
-                false => Element::StaticStringEnd(self.field(node)),
-            },
+            Instr::EndString { node, dynamic } => {
+                if dynamic {
+                    Element::DynamicStringEnd(self.field(node))
+                } else {
+                    Element::StaticStringEnd(self.field(node))
+                }
+            }
             Instr::BeginBlob { node, count } => self.begin_blob(node, count)?,
-            Instr::EndBlob { node, dynamic } => match dynamic {
-                true => Element::DynamicBlobEnd(self.field(node)),
-                false => Element::StaticBlobEnd(self.field(node)),
-            },
+            Instr::EndBlob { node, dynamic } => {
+                if dynamic {
+                    Element::DynamicBlobEnd(self.field(node))
+                } else {
+                    Element::StaticBlobEnd(self.field(node))
+                }
+            }
             Instr::BeginArray {
                 node,
                 alignment,
@@ -149,17 +156,23 @@ impl<'a> Machine<'a> {
             } => {
                 return self.begin_array(node, alignment, count, after);
             }
-            Instr::EndArray { node, dynamic } => match dynamic {
-                true => Element::DynamicArrayEnd(self.field(node)),
-                false => Element::StaticArrayEnd(self.field(node)),
-            },
+            Instr::EndArray { node, dynamic } => {
+                if dynamic {
+                    Element::DynamicArrayEnd(self.field(node))
+                } else {
+                    Element::StaticArrayEnd(self.field(node))
+                }
+            }
             Instr::BeginVariant { node, slot, table } => {
                 return self.begin_variant(node, slot, table);
             }
-            Instr::EndVariant { node, signed } => match signed {
-                true => Element::SignedVariantEnd(self.field(node)),
-                false => Element::UnsignedVariantEnd(self.field(node)),
-            },
+            Instr::EndVariant { node, signed } => {
+                if signed {
+                    Element::SignedVariantEnd(self.field(node))
+                } else {
+                    Element::UnsignedVariantEnd(self.field(node))
+                }
+            }
             Instr::BeginOptional {
                 node,
                 slot,
@@ -294,11 +307,11 @@ impl<'a> Machine<'a> {
             Instr::EventInfo => {
                 let classes = self.stream_info.class.map(|class| class.event_classes());
                 let index = self.position.event;
-                let event = index.and_then(|index| classes?.get(index as usize));
+                let event = index.and_then(|index| classes?.get(usize_from(index)));
                 Element::EventInfo(event)
             }
             Instr::EnterEvent => {
-                let event = self.position.event.unwrap_or(0) as usize;
+                let event = usize_from(self.position.event.unwrap_or(0));
                 let code = self
                     .stream_code()
                     .and_then(|stream| stream.events.get(event));
@@ -320,20 +333,21 @@ impl<'a> Machine<'a> {
     }
 
     fn stream_code(&self) -> Option<&'a StreamCode> {
-        self.procedure.streams().get(self.position.stream? as usize)
+        self.procedure
+            .streams()
+            .get(usize_from(self.position.stream?))
     }
 
     fn select_stream(&mut self, dynamic: bool) -> Result<(), DecodeFault> {
         let class = self.procedure.trace_class();
         let id = self.position.id;
-        self.position.stream = Some(match dynamic {
-            true => {
-                class
-                    .find_stream_class(id)
-                    .ok_or(DecodeFault::UnknownStreamClass { id })?
-                    .0
-            }
-            false => 0,
+        self.position.stream = Some(if dynamic {
+            class
+                .find_stream_class(id)
+                .ok_or(DecodeFault::UnknownStreamClass { id })?
+                .0
+        } else {
+            0
         });
         self.position.at += 1;
         Ok(())
@@ -345,14 +359,13 @@ impl<'a> Machine<'a> {
             .stream_info
             .class
             .expect("event records are in a stream");
-        self.position.event = Some(match dynamic {
-            true => {
-                class
-                    .find_event_class(id)
-                    .ok_or(DecodeFault::UnknownEventClass { id })?
-                    .0
-            }
-            false => 0,
+        self.position.event = Some(if dynamic {
+            class
+                .find_event_class(id)
+                .ok_or(DecodeFault::UnknownEventClass { id })?
+                .0
+        } else {
+            0
         });
         self.position.at += 1;
         Ok(())

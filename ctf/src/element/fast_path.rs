@@ -5,6 +5,7 @@ use super::position::Position;
 use super::{Element, Field};
 use crate::class::{ByteOrder, EventClass, SlotId, StreamClass};
 use crate::decoding::{align_up, bits};
+use crate::integer::{byte_of, low_u32, u64_from, usize_from, usize_saturating};
 use crate::procedure::{Count, FixedKind, FixedRead, Instr, NodeId, Procedure};
 
 /// The result of an instruction.
@@ -38,7 +39,7 @@ impl<'a> Machine<'a> {
     /// `batch` is full. Returns the number of elements.
     pub(super) fn run(&mut self, batch: &mut [Entry<'a>]) -> usize {
         let code = self.code;
-        let base = self.position.packet as u64 * 8;
+        let base = u64_from(self.position.packet) * 8;
         let (at, head, integer) = (self.position.at, self.position.head, self.position.integer);
         let mut run = FastPath {
             procedure: self.procedure,
@@ -55,7 +56,7 @@ impl<'a> Machine<'a> {
         let filled = run.fill(code, batch);
         (run.position.at, run.position.head) = (run.at, run.head);
         run.position.integer = run.integer;
-        run.position.mark += filled as u64;
+        run.position.mark += u64_from(filled);
         filled
     }
 }
@@ -67,7 +68,7 @@ impl<'a> FastPath<'_, 'a> {
     fn fill(&mut self, code: &[Instr], batch: &mut [Entry<'a>]) -> usize {
         let mut filled = 0;
         while let Some(entry) = batch.get_mut(filled)
-            && let Some(instr) = code.get(self.at as usize)
+            && let Some(instr) = code.get(usize_from(self.at))
         {
             let done = match *instr {
                 Instr::Unsigned(ref read) => self.unsigned(entry, read),
@@ -174,7 +175,7 @@ impl<'a> FastPath<'_, 'a> {
         if end > self.limit || (begin | end) & 7 != 0 || read.reversed {
             return None;
         }
-        let word = *self.bytes.get((begin >> 3) as usize..)?.first_chunk()?;
+        let word = *self.bytes.get(byte_of(begin)..)?.first_chunk()?;
         let top = match read.order {
             ByteOrder::Little => u64::from_le_bytes(word) << (64 - length),
             ByteOrder::Big => u64::from_be_bytes(word),
@@ -222,11 +223,12 @@ impl<'a> FastPath<'_, 'a> {
         let count = batch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let batch = &mut batch[..count];
         let is_octets = read.length == 8 && read.alignment <= 8 && !read.reversed;
-        let given = match is_octets && self.head & 7 == 0 {
-            true => self.octets(read.node, batch),
-            false => self.words(read, batch),
+        let given = if is_octets && self.head & 7 == 0 {
+            self.octets(read.node, batch)
+        } else {
+            self.words(read, batch)
         };
-        let left = left - given as u64;
+        let left = left - u64_from(given);
         if left == 0 {
             self.position.arrays.pop();
             self.at += 1;
@@ -238,8 +240,8 @@ impl<'a> FastPath<'_, 'a> {
 
     #[inline(always)]
     fn octets(&mut self, node: NodeId, batch: &mut [Entry<'a>]) -> usize {
-        let content = self.bytes.get(..(self.limit >> 3) as usize);
-        let rest = content.and_then(|content| content.get((self.head >> 3) as usize..));
+        let content = self.bytes.get(..byte_of(self.limit));
+        let rest = content.and_then(|content| content.get(byte_of(self.head)..));
         let field = self.field(node);
         let mut offset = self.base + self.head;
         let mut given = 0;
@@ -279,9 +281,10 @@ impl<'a> FastPath<'_, 'a> {
             return Done::Stop;
         };
         self.at += 1;
-        let value = match is_double {
-            true => f64::from_bits(top),
-            false => f64::from(f32::from_bits((top >> 32) as u32)),
+        let value = if is_double {
+            f64::from_bits(top)
+        } else {
+            f64::from(f32::from_bits(low_u32(top >> 32)))
         };
         self.emit(
             entry,
@@ -304,7 +307,7 @@ impl<'a> FastPath<'_, 'a> {
 
     #[inline(always)]
     fn save(&mut self, slot: SlotId) -> Done {
-        self.position.saved[slot.0 as usize] = self.integer;
+        self.position.saved[usize_from(slot.0)] = self.integer;
         self.skip()
     }
 
@@ -324,15 +327,16 @@ impl<'a> FastPath<'_, 'a> {
     #[inline(always)]
     fn variant(&mut self, entry: &mut Entry<'a>, node: NodeId, slot: SlotId, table: u32) -> Done {
         let table = self.procedure.table(table);
-        let raw = self.position.saved[slot.0 as usize];
-        let option = match table.is_signed() {
-            true => None,
-            false => table.select(raw),
+        let raw = self.position.saved[usize_from(slot.0)];
+        let option = if table.is_signed() {
+            None
+        } else {
+            table.select(raw)
         };
         let Some(option) = option else {
             return Done::Stop;
         };
-        self.at = table.addresses[option as usize];
+        self.at = table.addresses[usize_from(option)];
         let element = Element::UnsignedVariantBegin(self.field(node), raw);
         self.emit(entry, self.head, element)
     }
@@ -341,7 +345,7 @@ impl<'a> FastPath<'_, 'a> {
     fn count(&self, count: Count) -> u64 {
         match count {
             Count::Static(count) => count,
-            Count::Saved(slot) => self.position.saved[slot.0 as usize],
+            Count::Saved(slot) => self.position.saved[usize_from(slot.0)],
         }
     }
 
@@ -366,8 +370,11 @@ impl<'a> FastPath<'_, 'a> {
         if !self.whole || length > (self.limit - self.head) / 8 {
             return Done::Stop;
         }
-        let begin = (self.head >> 3) as usize;
-        let Some(bytes) = self.bytes.get(begin..begin + length as usize) else {
+        let begin = byte_of(self.head);
+        let Some(bytes) = self
+            .bytes
+            .get(begin..begin.saturating_add(usize_saturating(length)))
+        else {
             return Done::Stop;
         };
         self.position.remaining = 0;
@@ -381,9 +388,10 @@ impl<'a> FastPath<'_, 'a> {
         let field = self.field(node);
         self.mark(
             entry,
-            match dynamic {
-                true => Element::DynamicStringEnd(field),
-                false => Element::StaticStringEnd(field),
+            if dynamic {
+                Element::DynamicStringEnd(field)
+            } else {
+                Element::StaticStringEnd(field)
             },
         )
     }
@@ -397,15 +405,13 @@ impl<'a> FastPath<'_, 'a> {
 
     #[inline(always)]
     fn text(&mut self, entry: &mut Entry<'a>) -> Done {
-        let content = self
-            .bytes
-            .get((self.head >> 3) as usize..(self.limit >> 3) as usize);
+        let content = self.bytes.get(byte_of(self.head)..byte_of(self.limit));
         let content = content.filter(|_| self.whole).unwrap_or_default();
         let Some(end) = memchr::memchr(0, content) else {
             return Done::Stop;
         };
         let done = self.mark(entry, Element::RawData(&content[..=end]));
-        self.head += (end as u64 + 1) * 8;
+        self.head += (u64_from(end) + 1) * 8;
         done
     }
 
@@ -439,9 +445,10 @@ impl<'a> FastPath<'_, 'a> {
         let field = self.field(node);
         self.mark(
             entry,
-            match dynamic {
-                true => Element::DynamicArrayEnd(field),
-                false => Element::StaticArrayEnd(field),
+            if dynamic {
+                Element::DynamicArrayEnd(field)
+            } else {
+                Element::StaticArrayEnd(field)
             },
         )
     }
@@ -496,7 +503,7 @@ impl<'a> FastPath<'_, 'a> {
     fn event(&self) -> Option<&'a EventClass> {
         self.class?
             .event_classes()
-            .get(self.position.event? as usize)
+            .get(usize_from(self.position.event?))
     }
 
     #[inline(always)]
@@ -504,8 +511,8 @@ impl<'a> FastPath<'_, 'a> {
         let (Some(stream), Some(event)) = (self.position.stream, self.position.event) else {
             return Done::Stop;
         };
-        let stream = self.procedure.streams().get(stream as usize);
-        match stream.and_then(|code| code.events.get(event as usize)) {
+        let stream = self.procedure.streams().get(usize_from(stream));
+        match stream.and_then(|code| code.events.get(usize_from(event))) {
             Some(&at) => self.jump(at),
             None => Done::Stop,
         }
@@ -513,7 +520,7 @@ impl<'a> FastPath<'_, 'a> {
 
     #[inline(always)]
     fn end_record(&mut self, entry: &mut Entry<'a>) -> Done {
-        let stream = self.position.stream.map(|stream| stream as usize);
+        let stream = self.position.stream.map(usize_from);
         let code = stream.and_then(|stream| self.procedure.streams().get(stream));
         let Some(code) = code else {
             return Done::Stop;

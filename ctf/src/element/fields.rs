@@ -5,6 +5,7 @@ use super::execution::{Executed, Step};
 use super::machine::Machine;
 use crate::class::{ByteOrder, SlotId};
 use crate::decoding::{DecodeFault, align_up, bits};
+use crate::integer::{byte_of, low_u32, u64_from, usize_from};
 use crate::procedure::{Count, FixedKind, FixedRead, NodeId, SelectorKind, SelectorTable};
 
 impl<'a> Machine<'a> {
@@ -94,7 +95,7 @@ impl<'a> Machine<'a> {
                 Element::FixedBool(field, value != 0)
             }
             FixedKind::Float32 => {
-                Element::FixedFloat(field, f64::from(f32::from_bits(value as u32)))
+                Element::FixedFloat(field, f64::from(f32::from_bits(low_u32(value))))
             }
             FixedKind::Float64 => Element::FixedFloat(field, f64::from_bits(value)),
             FixedKind::BitMap => Element::FixedBitMap(field, value),
@@ -109,7 +110,7 @@ impl<'a> Machine<'a> {
         let mut integer = bits::Leb128::default();
         loop {
             self.require(8)?;
-            let byte = self.bytes[(self.position.head / 8) as usize];
+            let byte = self.bytes[byte_of(self.position.head)];
             let done = integer
                 .push(byte, signed)
                 .ok_or(DecodeFault::OversizedInteger)?;
@@ -153,7 +154,7 @@ impl<'a> Machine<'a> {
     }
 
     fn saved(&self, slot: SlotId) -> u64 {
-        self.position.saved[slot.0 as usize]
+        self.position.saved[usize_from(slot.0)]
     }
 
     pub(super) fn begin_string(
@@ -187,12 +188,12 @@ impl<'a> Machine<'a> {
     /// The bytes from the head to the end of the window or of the data.
     fn block(&self) -> Result<&'a [u8], DecodeFault> {
         self.require(8)?;
-        let begin = (self.position.head / 8) as usize;
+        let begin = byte_of(self.position.head);
         let rest = &self.bytes[begin..];
         if self.window == u64::MAX {
             return Ok(rest);
         }
-        let left = self.window - (self.position.packet as u64 + begin as u64) % self.window;
+        let left = self.window - (u64_from(self.position.packet) + u64_from(begin)) % self.window;
         Ok(&rest[..rest.len().min(usize::try_from(left).unwrap_or(usize::MAX))])
     }
 
@@ -202,7 +203,7 @@ impl<'a> Machine<'a> {
         let bytes = &block[..block.len().min(wanted)];
         self.emit_raw(bytes)?;
         let at = &mut self.position;
-        at.remaining -= bytes.len() as u64;
+        at.remaining -= u64_from(bytes.len());
         if at.remaining == 0 {
             at.at += 1;
         }
@@ -211,13 +212,13 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) fn uuid_of_blob(&mut self) {
-        let before = &self.bytes[..(self.position.head / 8) as usize];
+        let before = &self.bytes[..byte_of(self.position.head)];
         self.position.uuid = *before.last_chunk().expect("a BLOB of 16 bytes was read");
     }
 
     /// Marks and consumes `bytes` at the head; this instruction is executed again.
     fn emit_raw(&mut self, bytes: &[u8]) -> Result<(), DecodeFault> {
-        let length = bytes.len() as u64 * 8;
+        let length = u64_from(bytes.len()) * 8;
         let remaining = self.position.content - self.position.head;
         if length > remaining {
             return Err(DecodeFault::BeyondContent {
@@ -299,17 +300,19 @@ impl<'a> Machine<'a> {
         let raw = self.saved(slot);
         let value = raw.cast_signed();
         let Some(option) = table.select(raw) else {
-            return Err(match table.is_signed() {
-                true => DecodeFault::InvalidSignedSelector { value },
-                false => DecodeFault::InvalidUnsignedSelector { value: raw },
+            return Err(if table.is_signed() {
+                DecodeFault::InvalidSignedSelector { value }
+            } else {
+                DecodeFault::InvalidUnsignedSelector { value: raw }
             });
         };
         let field = self.field(node);
-        self.emit(match table.is_signed() {
-            true => Element::SignedVariantBegin(field, value),
-            false => Element::UnsignedVariantBegin(field, raw),
+        self.emit(if table.is_signed() {
+            Element::SignedVariantBegin(field, value)
+        } else {
+            Element::UnsignedVariantBegin(field, raw)
         });
-        self.position.at = table.addresses[option as usize];
+        self.position.at = table.addresses[usize_from(option)];
         Ok(Some(Step::Element))
     }
 

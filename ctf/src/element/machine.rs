@@ -3,6 +3,7 @@
 use super::position::Position;
 use super::{Element, StreamInfo};
 use crate::decoding::DecodeError;
+use crate::integer::usize_from;
 use crate::procedure::{Instr, Procedure};
 
 /// An element and its bit offset in the data.
@@ -38,7 +39,7 @@ pub(super) struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     pub(super) fn new(procedure: &'a Procedure, data: &'a [u8]) -> Self {
-        let slots = procedure.trace_class().slot_count() as usize;
+        let slots = usize_from(procedure.trace_class().slot_count());
         Self {
             procedure,
             code: procedure.code(),

@@ -1,5 +1,6 @@
 //! The position of a reader: the complete state of the machine as a plain value.
 
+use crate::integer::u64_from;
 use std::cmp::Ordering;
 
 use super::PacketInfo;
@@ -63,7 +64,7 @@ impl Position {
             total: UNKNOWN,
             content: UNKNOWN,
             at: 0,
-            offset: packet as u64 * 8,
+            offset: u64_from(packet) * 8,
             mark: 0,
             integer: 0,
             integer_length: 0,

@@ -5,6 +5,7 @@ use super::machine::{Entry, Machine, Stop};
 use super::position::{Position, UNKNOWN};
 use super::{Element, PacketInfo};
 use crate::decoding::DecodeError;
+use crate::integer::usize_from;
 use crate::procedure::Procedure;
 
 /// Most elements that are replayed to compute a position.
@@ -167,7 +168,7 @@ impl<'a> ElementReader<'a> {
 
     /// Moves to the packet at `offset` of the data, in bytes.
     pub fn seek_packet(&mut self, offset: usize) {
-        let slots = self.machine.procedure.trace_class().slot_count() as usize;
+        let slots = usize_from(self.machine.procedure.trace_class().slot_count());
         self.restore(&Position::new(offset, slots));
     }
 

@@ -1,4 +1,4 @@
-//! The element face against the element texts of the corpus, and its own promises.
+//! The element reader: the element texts of the corpus, positions, seeking, and errors.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::{ElementReader, ElementText};
 use crate::procedure::Procedure;
 use crate::{DecodeFault, Leniency, parse_metadata, parse_metadata_with};
 
-/// The window with which the element texts of the corpus were made.
+/// The window of the element texts of the corpus.
 const CORPUS_WINDOW: u64 = 4096;
 
 fn corpus() -> Option<PathBuf> {
@@ -76,7 +76,7 @@ fn element_texts_of_the_corpus_are_equal() {
             let stream = std::fs::read(case.join("trace/stream")).unwrap();
             let mut reader = ElementReader::new(&procedure, &stream).with_window(CORPUS_WINDOW);
             let found = text(&mut reader);
-            // The text of no data at all is one empty line in the corpus.
+            // In the corpus, the text of empty data is one empty line.
             if found.trim_end() != expected.trim_end() {
                 wrong.push(format!(
                     "{}: {}",
@@ -96,7 +96,7 @@ fn element_texts_of_the_corpus_are_equal() {
     assert_eq!(cases, 86);
 }
 
-/// A stream whose packets hold nothing but small records: `{ len: u8, text: string[len], rest }`.
+/// A stream of small records: `{ len: u8, text: string[len], rest }`.
 fn small() -> (Procedure, Vec<u8>) {
     let text = b"/* CTF 1.8 */
         typealias integer { size = 8; align = 8; } := u8;
@@ -112,7 +112,7 @@ fn small() -> (Procedure, Vec<u8>) {
             content.extend((0..record % 4).map(|byte| byte ^ packet));
             content.extend_from_slice(b"word\0");
         }
-        let content_bits = (content.len() as u16 + 4) * 8;
+        let content_bits = (u16::try_from(content.len()).unwrap() + 4) * 8;
         data.extend_from_slice(&(content_bits + 24).to_le_bytes());
         data.extend_from_slice(&content_bits.to_le_bytes());
         data.extend_from_slice(&content);
@@ -122,7 +122,7 @@ fn small() -> (Procedure, Vec<u8>) {
 }
 
 #[test]
-fn a_restored_position_goes_on_as_before() {
+fn a_restored_position_continues_with_the_same_elements() {
     let (procedure, data) = small();
     let mut reader = ElementReader::new(&procedure, &data);
     let (mut positions, mut lines) = (vec![reader.position()], Vec::new());
@@ -146,7 +146,7 @@ fn a_restored_position_goes_on_as_before() {
 }
 
 #[test]
-fn packets_can_be_sought_and_skipped() {
+fn seeking_and_skipping_packets() {
     let (procedure, data) = small();
     let mut reader = ElementReader::new(&procedure, &data);
     let mut begins = Vec::new();
@@ -165,7 +165,7 @@ fn packets_can_be_sought_and_skipped() {
 }
 
 #[test]
-fn an_error_stays_until_the_reader_moves() {
+fn an_error_is_returned_again_until_the_reader_moves() {
     let (procedure, mut data) = small();
     data.truncate(data.len() - 4);
     let mut reader = ElementReader::new(&procedure, &data);
@@ -180,7 +180,7 @@ fn an_error_stays_until_the_reader_moves() {
     assert!(reader.next_element().unwrap().is_some());
 }
 
-/// Reads `data` until the fault that must come.
+/// Reads `data` until the expected fault.
 fn fault(fields: &str, data: &[u8]) -> DecodeFault {
     let text = format!(
         "/* CTF 1.8 */ trace {{ major = 1; minor = 8; byte_order = le; }};
@@ -199,7 +199,7 @@ fn fault(fields: &str, data: &[u8]) -> DecodeFault {
 }
 
 #[test]
-fn data_without_bits_does_not_go_on_for_ever() {
+fn endless_data_without_bits_is_an_error() {
     assert_eq!(fault("struct {} nothing;", &[0]), DecodeFault::NoProgress);
     assert_eq!(
         fault("u64 len; struct {} nothing[len];", &[0xff; 8]),

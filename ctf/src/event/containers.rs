@@ -5,6 +5,7 @@ use super::lowering::{Lowering, RUN_BYTES_MAX};
 use super::op::Op;
 use super::runs::Known;
 use super::token::{Load, Packing, TokenKind};
+use crate::integer::{low_u32, u32_saturating, usize_from};
 use crate::procedure::{Count, Instr, NodeId};
 
 impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
@@ -73,7 +74,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     fn packed(&mut self, packing: Packing, count: Count) {
         let wanted = self.inside;
-        let index = self.packings.len() as u32;
+        let index = u32_saturating(self.packings.len());
         self.packings.push(packing);
         if let Count::Static(elements @ 1..=RUN_BYTES_MAX) = count
             && let Some(bits) = packing.bits(elements)
@@ -81,7 +82,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             && let Some(at) = self.runs.elements(&packing, bits)
         {
             if wanted {
-                let (index, count) = (NodeId(index), elements as u32);
+                let (index, count) = (NodeId(index), low_u32(elements));
                 self.runs.several(index, at, count, TokenKind::Packed);
             }
             return;
@@ -98,13 +99,13 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     fn table(&mut self, source: u32) -> u32 {
         self.tables.push(self.procedure.table(source).clone());
-        self.tables.len() as u32 - 1
+        u32_saturating(self.tables.len()) - 1
     }
 
     pub(super) fn variant(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
         let table = self.table(source);
-        let options = std::mem::take(&mut self.tables[table as usize].addresses);
-        let end = self.tables[table as usize].end;
+        let options = std::mem::take(&mut self.tables[usize_from(table)].addresses);
+        let end = self.tables[usize_from(table)].end;
         self.runs.push(op(table));
         let known = self.runs.known();
         let mut jumps = Vec::new();
@@ -116,8 +117,8 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             self.runs.begin(known);
             addresses[index] = self.runs.here();
             // Every option ends with a jump to the end of the variant.
-            let until = options.get(index + 1).copied().unwrap_or(end) as usize - 1;
-            self.at = from as usize;
+            let until = usize_from(options.get(index + 1).copied().unwrap_or(end)) - 1;
+            self.at = usize_from(from);
             while self.at < until
                 && let Some(instr) = self.next()
             {
@@ -135,13 +136,13 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             self.runs.patch(jump, Op::Jump { to: here });
         }
         self.runs.begin(after.unwrap_or(known));
-        self.at = end as usize;
-        self.tables[table as usize].addresses = addresses;
+        self.at = usize_from(end);
+        self.tables[usize_from(table)].addresses = addresses;
     }
 
     pub(super) fn optional(&mut self, source: u32, op: impl FnOnce(u32) -> Op) {
         let table = self.table(source);
-        let end = self.tables[table as usize].end as usize;
+        let end = usize_from(self.tables[usize_from(table)].end);
         self.runs.push(op(table));
         let known = self.runs.known();
         self.runs.begin(known);
@@ -153,7 +154,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let here = self.runs.here();
         let after = self.runs.known().meet(known);
         self.runs.begin(after);
-        self.tables[table as usize].end = here;
+        self.tables[usize_from(table)].end = here;
         self.next();
     }
 }

@@ -2,8 +2,11 @@
 
 use super::compiled_plan::CompiledPlan;
 use super::token::{Item, Packing, Token, TokenKind};
+use crate::class::FieldKind;
 use crate::element::Field;
+use crate::integer::{byte_of, low_u32, usize_saturating};
 use crate::procedure::NodeId;
+use crate::text::until_null;
 
 /// A decoded value, or the beginning or end of values inside another one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,24 +63,13 @@ pub struct Datum<'a> {
 impl<'a> Datum<'a> {
     /// The text of a string up to its terminator, when the value is text.
     pub fn text(&self) -> Option<&'a [u8]> {
-        use crate::class::FieldKind;
         let Value::Text(bytes) = self.value else {
             return None;
         };
-        let unit = match &self.field.class().kind {
-            FieldKind::String(class) => class.encoding.unit_bytes(),
-            _ => return Some(bytes),
-        };
-        let end = match unit {
-            1 => memchr::memchr(0, bytes),
-            unit => {
-                let mut units = bytes.chunks_exact(unit);
-                units
-                    .position(|unit| unit.iter().all(|byte| *byte == 0))
-                    .map(|at| at * unit)
-            }
-        };
-        Some(&bytes[..end.unwrap_or(bytes.len())])
+        Some(match &self.field.class().kind {
+            FieldKind::String(class) => until_null(bytes, class.encoding),
+            _ => bytes,
+        })
     }
 }
 
@@ -210,17 +202,17 @@ impl<'a> Fields<'a> {
     /// The bytes at `bit`; zeros when they are out of range, which the interpreter has excluded.
     #[inline(always)]
     fn word<const BYTES: usize>(&self, bit: u64) -> [u8; BYTES] {
-        let rest = self.bytes.get((bit >> 3) as usize..);
+        let rest = self.bytes.get(byte_of(bit)..);
         let word = rest.and_then(|rest| rest.first_chunk());
         word.copied().unwrap_or([0; BYTES])
     }
 
     #[inline]
     fn slice(&self, begin: u64, length: u64) -> &'a [u8] {
-        let begin = begin as usize;
+        let begin = usize_saturating(begin);
         // The interpreter checked the range against the content.
         self.bytes
-            .get(begin..begin + length as usize)
+            .get(begin..begin.saturating_add(usize_saturating(length)))
             .unwrap_or_default()
     }
 
@@ -235,7 +227,10 @@ impl<'a> Fields<'a> {
     #[inline(always)]
     fn items_of(&self, token: &Token) -> &'a [Item] {
         let first = token.node.index();
-        let items = self.plan.items.get(first..first + token.length as usize);
+        let items = self
+            .plan
+            .items
+            .get(first..first + usize_saturating(token.length));
         items.unwrap_or_default()
     }
 
@@ -273,7 +268,7 @@ impl<'a> Fields<'a> {
             TokenKind::ArrayBegin => Value::ArrayBegin(token.length),
             TokenKind::ArrayEnd => Value::ArrayEnd,
             TokenKind::VariantBegin => Value::VariantBegin {
-                option: token.length as u32,
+                option: low_u32(token.length),
                 selector: token.value,
             },
             TokenKind::VariantEnd => Value::VariantEnd,
@@ -297,7 +292,7 @@ fn scalar<'a>(kind: TokenKind, value: u64) -> Value<'a> {
     match kind {
         TokenKind::Signed => Value::Signed(value.cast_signed()),
         TokenKind::Bool => Value::Bool(value != 0),
-        TokenKind::Float32 => Value::Float(f64::from(f32::from_bits(value as u32))),
+        TokenKind::Float32 => Value::Float(f64::from(f32::from_bits(low_u32(value)))),
         TokenKind::Float64 => Value::Float(f64::from_bits(value)),
         TokenKind::BitArray => Value::BitArray(value),
         TokenKind::BitMap => Value::BitMap(value),

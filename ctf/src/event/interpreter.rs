@@ -5,6 +5,7 @@ use super::op::{Effect, Op, Uses};
 use super::token::{Load, Token, TokenKind};
 use crate::class::{ByteOrder, Scope};
 use crate::decoding::{align_up, bits};
+use crate::integer::{byte_of, u32_saturating, u64_from, usize_from, usize_saturating};
 use crate::procedure::{Count, FixedKind, NodeId};
 
 /// Limit of values of an event record, boundaries included; a packed array counts as one.
@@ -58,7 +59,7 @@ pub(super) struct Interpreter<'a> {
 
 impl<'a> Interpreter<'a> {
     pub(super) fn new(plan: &'a CompiledPlan) -> Self {
-        let slots = plan.procedure.trace_class().slot_count() as usize;
+        let slots = usize_from(plan.procedure.trace_class().slot_count());
         Self {
             plan,
             bytes: &[],
@@ -97,7 +98,7 @@ impl<'a> Interpreter<'a> {
         tokens.clear();
         saved.fill(0);
         let new = Self::new(self.plan);
-        let limit = bytes.len() as u64 * 8;
+        let limit = u64_from(bytes.len()) * 8;
         *self = Self {
             bytes,
             limit,
@@ -111,7 +112,7 @@ impl<'a> Interpreter<'a> {
     pub(super) fn execute(&mut self, at: u32) -> Result<(), Undecodable> {
         let plan = self.plan;
         let ops = &*plan.ops;
-        let mut at = at as usize;
+        let mut at = usize_from(at);
         let mut run = self.head;
         loop {
             let op = ops.get(at).ok_or(Undecodable)?;
@@ -162,9 +163,9 @@ impl<'a> Interpreter<'a> {
                     self.clock = bits::update_clock(self.clock, self.integer, length);
                     self.has_clock = true;
                 }
-                Op::Save { slot } => self.saved[slot.0 as usize] = self.integer,
+                Op::Save { slot } => self.saved[usize_from(slot.0)] = self.integer,
                 Op::SetId => self.id = self.integer,
-                Op::Jump { to } => at = to as usize,
+                Op::Jump { to } => at = usize_from(to),
                 Op::BeginScope { scope } => self.begin_scope(Some(scope)),
                 Op::Text { node, unit, wanted } => self.text(node, unit, wanted)?,
                 Op::Packed {
@@ -178,19 +179,19 @@ impl<'a> Interpreter<'a> {
                     table,
                     wanted,
                 } => {
-                    let table = &plan.tables[table as usize];
-                    let raw = self.saved[slot.0 as usize];
+                    let table = &plan.tables[usize_from(table)];
+                    let raw = self.saved[usize_from(slot.0)];
                     let option = table.select(raw).ok_or(Undecodable)?;
                     if wanted {
                         self.push(TokenKind::VariantBegin, node, raw, option.into());
                     }
-                    at = table.addresses[option as usize] as usize;
+                    at = usize_from(table.addresses[usize_from(option)]);
                 }
-                Op::EnterEvent { dynamic } => at = self.enter_event(dynamic)? as usize,
+                Op::EnterEvent { dynamic } => at = usize_from(self.enter_event(dynamic)?),
                 Op::End => return Ok(()),
                 Op::Next { body } => {
                     if self.next_element()? {
-                        at = body as usize;
+                        at = usize_from(body);
                     }
                 }
                 Op::Array {
@@ -201,7 +202,7 @@ impl<'a> Interpreter<'a> {
                     wanted,
                 } => {
                     if !self.array(node, alignment, count, wanted)? {
-                        at = after as usize;
+                        at = usize_from(after);
                     }
                 }
                 Op::Optional {
@@ -211,8 +212,8 @@ impl<'a> Interpreter<'a> {
                     is_bool,
                     wanted,
                 } => {
-                    let table = &plan.tables[table as usize];
-                    let raw = self.saved[slot.0 as usize];
+                    let table = &plan.tables[usize_from(table)];
+                    let raw = self.saved[usize_from(slot.0)];
                     let there = if is_bool {
                         raw != 0
                     } else {
@@ -222,7 +223,7 @@ impl<'a> Interpreter<'a> {
                         self.push(TokenKind::OptionalBegin, node, raw, there.into());
                     }
                     if !there {
-                        at = table.end as usize;
+                        at = usize_from(table.end);
                     }
                 }
                 Op::CheckOrder { order, at } => {
@@ -248,7 +249,7 @@ impl<'a> Interpreter<'a> {
             Op::Data { node, count, kind } => self.data(node, count, kind)?,
             Op::Effect(Effect::UuidBlob { end }) => {
                 let end = (run + u64::from(end)) / 8;
-                let before = self.bytes.get(..end as usize).ok_or(Undecodable)?;
+                let before = self.bytes.get(..usize_saturating(end)).ok_or(Undecodable)?;
                 self.uuid = Some(*before.last_chunk().ok_or(Undecodable)?);
             }
             Op::Effect(effect) => self.effect(effect)?,
@@ -270,7 +271,7 @@ impl<'a> Interpreter<'a> {
     #[inline(always)]
     fn begin_scope(&mut self, scope: Option<Scope>) {
         if let Some(scope) = scope {
-            self.scopes[scope.index()] = self.tokens.len() as u32;
+            self.scopes[scope.index()] = u32_saturating(self.tokens.len());
         }
     }
 
@@ -304,7 +305,7 @@ impl<'a> Interpreter<'a> {
     #[inline(always)]
     fn use_integer(&mut self, uses: Uses) {
         if let Some(slot) = uses.slot.checked_sub(1) {
-            self.saved[slot as usize] = self.integer;
+            self.saved[usize::from(slot)] = self.integer;
         }
         if uses.is_id {
             self.id = self.integer;
@@ -319,20 +320,24 @@ impl<'a> Interpreter<'a> {
         let class = self.plan.procedure.trace_class();
         let stream = class
             .stream_classes()
-            .get(self.stream as usize)
+            .get(usize_from(self.stream))
             .ok_or(Undecodable)?;
-        self.event = match dynamic {
-            true => stream.find_event_class(self.id).ok_or(Undecodable)?.0,
-            false => 0,
+        self.event = if dynamic {
+            stream.find_event_class(self.id).ok_or(Undecodable)?.0
+        } else {
+            0
         };
-        let events = &self.plan.streams[self.stream as usize].events;
-        events.get(self.event as usize).copied().ok_or(Undecodable)
+        let events = &self.plan.streams[usize_from(self.stream)].events;
+        events
+            .get(usize_from(self.event))
+            .copied()
+            .ok_or(Undecodable)
     }
 
     fn count(&self, count: Count) -> u64 {
         match count {
             Count::Static(count) => count,
-            Count::Saved(slot) => self.saved[slot.0 as usize],
+            Count::Saved(slot) => self.saved[usize_from(slot.0)],
         }
     }
 
@@ -350,7 +355,7 @@ impl<'a> Interpreter<'a> {
         let begin = self.align(8)? / 8;
         let content = self
             .bytes
-            .get(begin as usize..(self.limit / 8) as usize)
+            .get(usize_saturating(begin)..byte_of(self.limit))
             .ok_or(Undecodable)?;
         let length = match unit {
             1 => memchr::memchr(0, content),
@@ -362,7 +367,7 @@ impl<'a> Interpreter<'a> {
                     .map(|at| at * unit)
             }
         };
-        let length = length.ok_or(Undecodable)? as u64;
+        let length = u64_from(length.ok_or(Undecodable)?);
         if wanted {
             self.push(TokenKind::Text, node, begin, length);
         }
@@ -389,7 +394,7 @@ impl<'a> Interpreter<'a> {
     }
 
     fn packed(&mut self, index: u32, count: Count, wanted: bool) -> Result<(), Undecodable> {
-        let packing = &self.plan.packings[index as usize];
+        let packing = &self.plan.packings[usize_from(index)];
         let begin = self.align(packing.alignment)?;
         let count = self.count(count);
         let length = packing.bits(count).ok_or(Undecodable)?;
@@ -414,7 +419,7 @@ impl<'a> Interpreter<'a> {
         let begin = self.align(8)? / 8;
         let content = self
             .bytes
-            .get(begin as usize..(self.limit / 8) as usize)
+            .get(usize_saturating(begin)..byte_of(self.limit))
             .ok_or(Undecodable)?;
         let mut integer = bits::Leb128::default();
         for (&byte, length) in content.iter().zip(1..) {
@@ -423,9 +428,10 @@ impl<'a> Interpreter<'a> {
             }
             self.head = (begin + length) * 8;
             self.integer_length = integer.length();
-            let (kind, value) = match signed {
-                true => (TokenKind::Signed, integer.signed().cast_unsigned()),
-                false => (TokenKind::Unsigned, integer.unsigned()),
+            let (kind, value) = if signed {
+                (TokenKind::Signed, integer.signed().cast_unsigned())
+            } else {
+                (TokenKind::Unsigned, integer.unsigned())
             };
             self.integer = value;
             if wanted {
@@ -512,7 +518,7 @@ impl<'a> Interpreter<'a> {
 
     fn set_content(&mut self, content: u64) {
         self.content = content;
-        self.limit = content.min(self.bytes.len() as u64 * 8);
+        self.limit = content.min(u64_from(self.bytes.len()) * 8);
     }
 
     /// Begins the next event record at the head.

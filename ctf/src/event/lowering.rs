@@ -5,6 +5,7 @@ use super::op::{Effect, Op, Uses};
 use super::runs::{Known, Runs};
 use super::token::{Packing, TokenKind};
 use crate::class::{EventClass, Scope, StreamClass, StreamClassIndex};
+use crate::integer::{low_u32, usize_from};
 use crate::procedure::{
     Count, FixedKind, FixedRead, Instr, NodeId, Procedure, SelectorKind, SelectorTable,
 };
@@ -76,7 +77,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             let stream = class.stream_class(StreamClassIndex(index));
             (self.stream, self.event) = (Some(stream), None);
             let packet = self.region(code.packet, true, Known::NOTHING);
-            let alignment = match self.procedure.code().get(code.record as usize) {
+            let alignment = match self.procedure.code().get(usize_from(code.record)) {
                 Some(Instr::NextRecord { alignment }) => *alignment,
                 _ => 1,
             };
@@ -109,7 +110,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     /// Lowers the region of instructions that begins at `from`.
     fn region(&mut self, from: u32, inside: bool, known: Known) -> u32 {
-        self.at = from as usize;
+        self.at = usize_from(from);
         self.inside = inside;
         self.runs.begin(known);
         let begin = self.runs.here();
@@ -366,8 +367,8 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let mut uses = Uses::default();
         while let Some(instr) = self.procedure.code().get(self.at) {
             match *instr {
-                Instr::Save { slot } if uses.slot == 0 && slot.0 < u16::MAX.into() => {
-                    uses.slot = slot.0 as u16 + 1;
+                Instr::Save { slot } if uses.slot == 0 && slot.0 < u32::from(u16::MAX) => {
+                    uses.slot = u16::try_from(slot.0 + 1).unwrap_or(0);
                 }
                 Instr::SetId if !uses.is_id => uses.is_id = true,
                 Instr::UpdateClock { length } if uses.clock == 0 && length > 0 => {
@@ -385,7 +386,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         // While the effects of a run are applied, the head is already at the end of the run.
         let end = match count {
             Count::Static(length) if length <= RUN_BYTES_MAX => {
-                let length = length as u32;
+                let length = low_u32(length);
                 let at = self.runs.stretch(8, length * 8);
                 if wanted {
                     self.runs.several(node, at, length, kind);

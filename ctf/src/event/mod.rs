@@ -18,6 +18,7 @@ mod runs;
 mod token;
 
 use crate::class::{EventClass, EventClassIndex, Scope, StreamClass};
+use crate::integer::{u64_from, usize_from};
 pub use fields::{Datum, Fields, Value};
 pub use lowering::Candidate;
 pub use packet::Packet;
@@ -37,7 +38,7 @@ impl<'r> Event<'r> {
     pub fn stream_class(&self) -> &'r StreamClass {
         let reader = self.reader;
         let classes = reader.plan().procedure.trace_class().stream_classes();
-        &classes[reader.interpreter().stream as usize]
+        &classes[usize_from(reader.interpreter().stream)]
     }
 
     /// The class of the event record.
@@ -75,7 +76,7 @@ impl<'r> Event<'r> {
     /// Offset of the event record in the data, in bits.
     #[inline]
     pub fn offset(&self) -> u64 {
-        self.reader.packet().offset as u64 * 8 + self.reader.record()
+        u64_from(self.reader.packet().offset) * 8 + self.reader.record()
     }
 
     /// The selected values of a scope: the event header, a context, or the payload.

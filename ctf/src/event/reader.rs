@@ -1,5 +1,6 @@
 //! The reader of packets and of their event records.
 
+use crate::integer::{u64_from, usize_from};
 use uuid::Uuid;
 
 use super::compiled_plan::CompiledPlan;
@@ -47,7 +48,7 @@ impl EventPosition {
 
     /// The offset in the data, in bits.
     pub fn offset(&self) -> u64 {
-        self.packet as u64 * 8 + self.head
+        u64_from(self.packet) * 8 + self.head
     }
 }
 
@@ -160,16 +161,17 @@ impl<'a> EventReader<'a> {
             return Ok(());
         }
         let id = self.interpreter.id;
-        let index = match self.plan.dynamic_stream {
-            true => class.find_stream_class(id).ok_or(Undecodable)?,
-            false => StreamClassIndex(0),
+        let index = if self.plan.dynamic_stream {
+            class.find_stream_class(id).ok_or(Undecodable)?
+        } else {
+            StreamClassIndex(0)
         };
         self.interpreter.stream = index.0;
         self.packet.stream_class = Some(index);
         let clock = std::mem::take(&mut self.interpreter.has_clock);
         let result = self
             .interpreter
-            .execute(self.plan.streams[index.0 as usize].packet);
+            .execute(self.plan.streams[usize_from(index.0)].packet);
         self.packet.begin_clock = self.interpreter.has_clock.then_some(self.interpreter.clock);
         self.interpreter.has_clock |= clock;
         result
@@ -229,7 +231,7 @@ impl<'a> EventReader<'a> {
     #[inline]
     fn read_event(&mut self) -> Result<bool, Undecodable> {
         let interpreter = &mut self.interpreter;
-        let Some(stream) = self.plan.streams.get(interpreter.stream as usize) else {
+        let Some(stream) = self.plan.streams.get(usize_from(interpreter.stream)) else {
             return Ok(false);
         };
         if stream.events.is_empty() {
@@ -262,14 +264,15 @@ impl<'a> EventReader<'a> {
         let offset = self.packet.offset;
         let mut elements = ElementReader::new(&self.plan.procedure, self.data);
         elements.seek_packet(offset);
-        let fault = match self.interpreter.tokens.len() > TOKENS_MAX {
-            true => DecodeFault::TooManyValues {
-                limit: TOKENS_MAX as u64,
-            },
-            false => DecodeFault::NoProgress,
+        let fault = if self.interpreter.tokens.len() > TOKENS_MAX {
+            DecodeFault::TooManyValues {
+                limit: u64_from(TOKENS_MAX),
+            }
+        } else {
+            DecodeFault::NoProgress
         };
         let mut error = DecodeError {
-            offset: offset as u64 * 8 + self.interpreter.head,
+            offset: u64_from(offset) * 8 + self.interpreter.head,
             fault,
         };
         if matches!(fault, DecodeFault::NoProgress) {
@@ -292,8 +295,8 @@ impl<'a> EventReader<'a> {
     /// [`Self::next_packet`] is called.
     pub fn lost(&self) -> Option<Lost> {
         let error = self.error?;
-        let from = self.packet.offset as u64 * 8 + self.record;
-        let to = self.packet.end() as u64 * 8;
+        let from = u64_from(self.packet.offset) * 8 + self.record;
+        let to = u64_from(self.packet.end()) * 8;
         Some(Lost {
             packet: self.packet.offset,
             from: from.min(error.offset),
@@ -397,10 +400,10 @@ pub(super) fn scope_of<'r>(
     }
     let later = &interpreter.scopes[scope.index() + 1..];
     let end = later.iter().find(|begin| **begin != NO_SCOPE);
-    let end = end.map_or(interpreter.tokens.len(), |end| *end as usize);
+    let end = end.map_or(interpreter.tokens.len(), |end| usize_from(*end));
     let tokens = interpreter
         .tokens
-        .get(begin as usize..end)
+        .get(usize_from(begin)..end)
         .unwrap_or_default();
     Fields::new(plan, interpreter.bytes, tokens)
 }

@@ -3,6 +3,7 @@
 use super::op::Op;
 use super::token::{Item, Load, Packing, TokenKind};
 use crate::class::ByteOrder;
+use crate::integer::{low_u32, u32_saturating, usize_from};
 use crate::procedure::{FixedRead, NodeId};
 
 /// Longest run; offsets in it fit 32 bits.
@@ -33,7 +34,7 @@ impl Known {
     fn moved(self, bits: u64) -> Self {
         let residue = (u64::from(self.residue) + bits) % u64::from(self.modulus);
         Self {
-            residue: residue as u32,
+            residue: low_u32(residue),
             ..self
         }
     }
@@ -100,9 +101,10 @@ impl Runs {
     /// Emits the value of the field that was added to the run last.
     pub(super) fn item(&mut self, load: Load) {
         let begins_between_bytes = self.known.bit() == Some(0) && load.length.is_multiple_of(8);
-        let kind = match begins_between_bytes {
-            true => load.item_kind(),
-            false => load.token_kind(),
+        let kind = if begins_between_bytes {
+            load.item_kind()
+        } else {
+            load.token_kind()
         };
         let count = 0;
         self.push_item(Item { load, kind, count });
@@ -120,7 +122,7 @@ impl Runs {
     }
 
     fn push_item(&mut self, item: Item) {
-        let first = self.items.len() as u32;
+        let first = u32_saturating(self.items.len());
         self.items.push(item);
         // No jump may lead between two items of one operation.
         match self.ops[self.label..].last_mut() {
@@ -138,7 +140,7 @@ impl Runs {
     pub(super) fn here(&mut self) -> u32 {
         self.close();
         self.label = self.ops.len();
-        self.label as u32
+        u32_saturating(self.label)
     }
 
     /// Begins a sequence of operations that is the target of a jump.
@@ -176,13 +178,13 @@ impl Runs {
     }
 
     pub(super) fn patch(&mut self, at: u32, op: Op) {
-        self.ops[at as usize] = op;
+        self.ops[usize_from(at)] = op;
     }
 
     pub(super) fn close(&mut self) {
         let Some(run) = self.open.take() else { return };
         if let Op::Run { bits, .. } = &mut self.ops[run] {
-            *bits = self.bits as u32;
+            *bits = low_u32(self.bits);
         }
         self.fuse(run);
         if let Some(order) = self.order
@@ -272,7 +274,7 @@ impl Runs {
         if self.open.is_none() || self.bits + u64::from(bits) > RUN_BITS_MAX {
             self.open(1);
         }
-        let at = self.bits as u32;
+        let at = low_u32(self.bits);
         self.advance(bits.into());
         at
     }

@@ -1,4 +1,4 @@
-//! The event face against the element face, which is the reference.
+//! The event reader, compared with the element reader as the reference.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::class::Scope;
 use crate::element::{Element, ElementReader, Field};
 use crate::{DecodeError, DecodeFault, Leniency, Procedure, parse_metadata, parse_metadata_with};
 
-/// Everything that both faces say of the same data, a line each.
+/// Everything that a reader reports about some data, one item a line.
 #[derive(Debug, Default, PartialEq)]
-struct Story {
+struct Report {
     lines: Vec<String>,
     error: Option<DecodeError>,
 }
@@ -21,9 +21,9 @@ fn line(field: Field<'_>, what: impl std::fmt::Display) -> String {
     format!("{} {what}", field.id().0)
 }
 
-/// The story as the elements tell it, of as many lines as asked for.
-fn by_elements(procedure: &Procedure, data: &[u8], lines_max: usize) -> Story {
-    let mut story = Story::default();
+/// The report of an element reader, with at most `lines_max` lines.
+fn by_elements(procedure: &Procedure, data: &[u8], lines_max: usize) -> Report {
+    let mut story = Report::default();
     let mut reader = ElementReader::new(procedure, data);
     let (mut record, mut text) = (Vec::new(), None::<(Field<'_>, Vec<u8>, bool)>);
     let (mut clock, mut depth, mut root) = (None, 0, false);
@@ -129,7 +129,7 @@ fn by_elements(procedure: &Procedure, data: &[u8], lines_max: usize) -> Story {
     story
 }
 
-fn tell(lines: &mut Vec<String>, fields: Fields<'_>) {
+fn report(lines: &mut Vec<String>, fields: Fields<'_>) {
     lines.extend(fields.map(|datum| {
         let field = datum.field;
         match datum.value {
@@ -163,9 +163,9 @@ fn packet_line(facts: &Packet) -> String {
     format!("packet {info:?}")
 }
 
-/// The story as a reader of events with `plan` tells it.
-fn by_events(plan: &Plan, data: &[u8], lines_max: usize) -> Story {
-    let mut story = Story::default();
+/// The report of an event reader with `plan`.
+fn by_events(plan: &Plan, data: &[u8], lines_max: usize) -> Report {
+    let mut story = Report::default();
     let mut reader = EventReader::new(plan, data);
     while story.lines.len() < lines_max {
         match reader.next_packet() {
@@ -195,7 +195,7 @@ fn by_events(plan: &Plan, data: &[u8], lines_max: usize) -> Story {
             for scope in Scope::ALL {
                 if event.has_scope(scope) {
                     story.lines.push(format!("scope {scope:?}"));
-                    tell(&mut story.lines, event.fields(scope));
+                    report(&mut story.lines, event.fields(scope));
                 }
             }
             if story.lines.len() > lines_max {
@@ -206,19 +206,20 @@ fn by_events(plan: &Plan, data: &[u8], lines_max: usize) -> Story {
     story
 }
 
-fn same_story(procedure: &Procedure, data: &[u8]) -> Result<(), String> {
+fn compare(procedure: &Procedure, data: &[u8]) -> Result<(), String> {
     const LINES_MAX: usize = 20_000;
     let elements = by_elements(procedure, data, LINES_MAX * 2);
     let events = by_events(&Plan::everything(procedure), data, LINES_MAX);
     if events.lines.len() > LINES_MAX {
         let told = events.lines.len();
-        return match elements.lines.get(..told) == Some(&events.lines[..]) {
-            true => Ok(()),
-            false => Err("a long story differs".into()),
+        return if elements.lines.get(..told) == Some(&events.lines[..]) {
+            Ok(())
+        } else {
+            Err("a long story differs".into())
         };
     }
-    // Elements of a damaged record come before its error, events are whole; scopes of the packet
-    // are not told by events.
+    // The elements of a damaged record precede its error, but events are complete or absent; the
+    // event reader does not report the scopes of packets.
     let mut wrong = String::new();
     for (number, event) in events.lines.iter().enumerate() {
         if elements.lines.get(number) != Some(event) {
@@ -244,7 +245,7 @@ fn same_story(procedure: &Procedure, data: &[u8]) -> Result<(), String> {
 }
 
 #[test]
-fn both_faces_tell_the_same_of_the_corpus() {
+fn both_readers_agree_on_the_corpus() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
     if !corpus.is_dir() {
         println!("skipped: ../shared/corpora is not here");
@@ -276,7 +277,7 @@ fn both_faces_tell_the_same_of_the_corpus() {
             }
             let data = std::fs::read(path).unwrap();
             streams += 1;
-            if let Err(difference) = same_story(&procedure, &data) {
+            if let Err(difference) = compare(&procedure, &data) {
                 wrong.push(format!("{}: {difference}", path.display()));
             }
         }
@@ -290,7 +291,7 @@ fn both_faces_tell_the_same_of_the_corpus() {
     assert!(streams > 400, "only {streams} streams found");
 }
 
-/// Metadata that has every shape of field and both byte orders.
+/// Metadata with every kind of field and both byte orders.
 const ALL_SHAPES: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; align = 8; } := u8;
 typealias integer { size = 16; align = 8; byte_order = be; } := u16be;
@@ -323,14 +324,14 @@ fn all_shapes() -> Procedure {
     Procedure::new(parse_metadata(ALL_SHAPES.as_bytes()).unwrap()).unwrap()
 }
 
-/// Bytes that look like packets of [`ALL_SHAPES`] often enough to get far.
+/// Bytes that often are valid packets of [`ALL_SHAPES`].
 fn packets() -> impl Strategy<Value = Vec<u8>> {
     let body = prop::collection::vec(prop_oneof![0..6_u8, any::<u8>()], 0..120);
     let padding = 0..4_usize;
     let packet =
         (body, padding, any::<[u8; 2]>(), 0..40_u8).prop_map(|(body, padding, at, kind)| {
-            let content = (body.len() as u16 + 7) * 8;
-            let total = content + padding as u16 * 8;
+            let content = (u16::try_from(body.len()).unwrap() + 7) * 8;
+            let total = content + u16::try_from(padding).unwrap() * 8;
             let mut packet = vec![if kind == 0 { 2 } else { 1 }];
             packet.extend_from_slice(&at);
             packet.extend_from_slice(&total.to_be_bytes());
@@ -346,11 +347,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn both_faces_tell_the_same_of_damaged_packets(data in packets(), cut in any::<u16>()) {
+    fn both_readers_agree_on_damaged_packets(data in packets(), cut in any::<u16>()) {
         let procedure = all_shapes();
         let cut = usize::from(cut) % (data.len() + 1);
         for data in [&data[..], &data[..cut], &data[cut..]] {
-            let same = same_story(&procedure, data);
+            let same = compare(&procedure, data);
             prop_assert!(same.is_ok(), "{}", same.unwrap_err());
         }
     }
@@ -369,12 +370,12 @@ proptest! {
     }
 }
 
-/// What is read of the event records from here to the end of the packet.
+/// The event records from the position of the reader to the end of the packet.
 fn rest_of_packet(reader: &mut EventReader<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     while let Ok(Some(event)) = reader.next_event() {
         lines.push(format!("{:?} {:?}", event.name(), event.clock()));
-        tell(&mut lines, event.all_fields());
+        report(&mut lines, event.all_fields());
     }
     lines
 }
@@ -383,7 +384,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn a_place_between_event_records_can_be_gone_back_to(data in packets()) {
+    fn positions_between_event_records_can_be_restored(data in packets()) {
         let procedure = all_shapes();
         let plan = Plan::everything(&procedure);
         let mut reader = EventReader::new(&plan, &data);
@@ -396,7 +397,7 @@ proptest! {
             prop_assert_eq!(reader.position(), None);
             for place in &places {
                 prop_assert_eq!(place.packet_offset(), packet);
-                // Another reader, which was never there, and one that is elsewhere.
+                // A new reader, and one at another position.
                 let mut other = EventReader::new(&plan, &data);
                 other.restore(place).unwrap();
                 prop_assert_eq!(other.position(), Some(place.clone()));
@@ -404,7 +405,7 @@ proptest! {
                 other.restore(place).unwrap();
                 prop_assert_eq!(rest_of_packet(&mut other), rest);
             }
-            // What comes from the first place is all; from each later one it is the end of that.
+            // The first position gives all event records, each later one a suffix of them.
             let mut whole = reader.clone();
             whole.restore(&places[0]).unwrap();
             let whole = rest_of_packet(&mut whole);
@@ -440,7 +441,7 @@ proptest! {
     }
 }
 
-/// Class, time and place of every event record, and how reading ended.
+/// Class, time and offset of every event record, and how reading ended.
 fn headlines(plan: &Plan, data: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut reader = EventReader::new(plan, data);
@@ -467,7 +468,7 @@ fn headlines(plan: &Plan, data: &[u8]) -> Vec<String> {
     }
 }
 
-/// Two packets of the class [`ALL_SHAPES`]; the first one has an event record of no class.
+/// Two packets of the class [`ALL_SHAPES`]; the first one has an event record of an unknown class.
 fn damaged() -> Vec<u8> {
     let good = [1, 0, 0, b'p', b'r', b'o', b'c', b'x', 0, 0, 0, 9];
     let header = |length: u16| {
@@ -477,16 +478,16 @@ fn damaged() -> Vec<u8> {
     let mut event = vec![1, 5, 0, 3, 42];
     event.extend_from_slice(&good[3..7]);
     event.extend_from_slice(b"hi\0\x02ab\x01\x02");
-    let mut data = header(7 + event.len() as u16 + 5).to_vec();
+    let mut data = header(7 + u16::try_from(event.len()).unwrap() + 5).to_vec();
     data.extend_from_slice(&event);
     data.extend_from_slice(&[99, 1, 1, 1, 1]);
-    data.extend_from_slice(&header(7 + event.len() as u16));
+    data.extend_from_slice(&header(7 + u16::try_from(event.len()).unwrap()));
     data.extend_from_slice(&event);
     data
 }
 
 #[test]
-fn reading_goes_on_after_a_damaged_packet() {
+fn reading_continues_after_a_damaged_packet() {
     let procedure = all_shapes();
     let plan = Plan::everything(&procedure);
     let data = damaged();
@@ -505,7 +506,7 @@ fn reading_goes_on_after_a_damaged_packet() {
 }
 
 #[test]
-fn a_projection_decodes_what_is_wanted() {
+fn a_projection_decodes_the_selected_fields() {
     let procedure = all_shapes();
     let plan = Plan::new(&procedure, |field| {
         field.scope == Scope::EventPayload && field.path == ["two"]
@@ -518,6 +519,6 @@ fn a_projection_decodes_what_is_wanted() {
         .map(|datum| (datum.field.name(), datum.text().map(<[u8]>::to_vec)))
         .collect();
     assert_eq!(found, [(Some("two"), Some(b"ab".to_vec()))]);
-    // 16 bits that are below those of the packet went round once.
+    // 16 bits that are less than those of the packet wrapped around once.
     assert_eq!(event.clock(), Some(65_536 + 5));
 }

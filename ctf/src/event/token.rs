@@ -2,6 +2,7 @@
 
 use crate::class::ByteOrder;
 use crate::decoding::bits;
+use crate::integer::{bit_in_byte, byte_of};
 use crate::procedure::{FixedKind, FixedRead, NodeId};
 
 /// The kind of a token.
@@ -139,9 +140,9 @@ impl Load {
     /// are not in `bytes`, which the interpreter has excluded.
     #[inline(always)]
     pub(super) fn read(&self, bytes: &[u8], bit: u64) -> u64 {
-        let shift = (bit & 7) as u32;
+        let shift = bit_in_byte(bit);
         let word = bytes
-            .get((bit >> 3) as usize..)
+            .get(byte_of(bit)..)
             .and_then(|rest| rest.first_chunk::<8>());
         let Some(&word) = word.filter(|_| shift < u32::from(self.quick)) else {
             return self.read_slowly(bytes, bit);

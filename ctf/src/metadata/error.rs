@@ -1,6 +1,7 @@
 //! Errors and warnings in metadata, with their locations.
 
 use crate::class::{BuildError, Subject};
+use crate::integer::usize_from;
 use std::fmt;
 
 /// Begins each JSON text of a sequence (RFC 7464).
@@ -73,7 +74,7 @@ impl MetadataError {
         let frame = |frame: crate::class::BuildFrame| {
             let offset = match frame.subject {
                 Subject::Whole => 0,
-                Subject::Origin(origin) => origin as usize,
+                Subject::Origin(origin) => usize_from(origin),
             };
             MetadataFrame {
                 location: TextLocation::of(text, offset),

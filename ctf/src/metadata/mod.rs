@@ -12,6 +12,7 @@ pub use leniency::Leniency;
 pub use packets::{PacketizedMetadata, is_packetized, metadata_text};
 
 use crate::class::{BuildError, Subject, TraceClass};
+use crate::integer::usize_from;
 
 /// A trace class, and warnings about entries that were skipped.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ fn parse_text(text: &[u8], leniency: Leniency) -> Result<ParsedMetadata, Metadat
     };
     let (trace, warnings) = parsed.map_err(|error| MetadataError::in_text(text, error))?;
     let warning = |(offset, message): (u32, String)| MetadataWarning {
-        location: TextLocation::of(text, offset as usize),
+        location: TextLocation::of(text, usize_from(offset)),
         message,
     };
     Ok(ParsedMetadata {

@@ -17,6 +17,7 @@
 
 use super::{Leniency, MetadataError};
 use crate::class::ByteOrder;
+use crate::integer::usize_from;
 use std::borrow::Cow;
 use uuid::Uuid;
 
@@ -99,8 +100,8 @@ pub(super) fn text_with(
             let message = "the UUID differs from that of the first packet";
             return Err(MetadataError::in_packet(start, message));
         }
-        let content = header.content_bits as usize / 8 - HEADER_BYTES;
-        let padding = (header.packet_bits - header.content_bits) as usize / 8;
+        let content = usize_from(header.content_bits) / 8 - HEADER_BYTES;
+        let padding = usize_from((header.packet_bits - header.content_bits) / 8);
         text.extend_from_slice(cursor.take(content, "text")?);
         cursor.take(padding, "padding")?;
         packets += 1;
@@ -147,7 +148,7 @@ impl Header {
                 "the content size is not a multiple of 8 bits",
             ),
             (
-                (self.content_bits as usize) < HEADER_BYTES * 8,
+                (usize_from(self.content_bits)) < HEADER_BYTES * 8,
                 "the content size is less than the size of the header",
             ),
             (

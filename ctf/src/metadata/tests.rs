@@ -1,4 +1,4 @@
-//! Verdicts and fault positions of other people's metadata, and of mutated metadata.
+//! Verdicts and positions of faults for the metadata of the corpus, and for mutated metadata.
 
 use super::{Leniency, parse_metadata, parse_metadata_with};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn cases(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// `line:col` of the innermost frame of an expected diagnostic; nothing for an accepted text.
+/// `line:col` of the innermost frame of an expected diagnostic; `None` for an accepted text.
 fn expected_position(expect: &str) -> Option<(usize, usize)> {
     let position = expect
         .lines()
@@ -109,7 +109,7 @@ fn packetized_metadata() {
     }
 }
 
-/// Folders below `folder` that hold a file called `metadata`.
+/// Folders below `folder` that contain a file named `metadata`.
 fn traces(folder: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)
         .unwrap()
@@ -170,7 +170,7 @@ const CTF2: &str = "\u{1e}{\"type\":\"preamble\",\"version\":2}\u{1e}{\"type\":\
 \"type\":\"optional\",\"selector-field-location\":{\"path\":[\"n\"]},\"selector-field-ranges\":[[1,1]],\
 \"field-class\":{\"type\":\"dynamic-length-blob\",\"length-field-location\":{\"path\":[\"n\"]}}}}]}}";
 
-/// Some bytes of a valid text are replaced, and the text may be cut.
+/// A valid text with some bytes replaced, which can be truncated.
 fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let change = (
         0..text.len(),
@@ -194,7 +194,7 @@ fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn the_texts_that_are_mutated_are_valid() {
+fn the_texts_are_valid_before_mutation() {
     for text in [TSDL, CTF2] {
         parse_metadata(text.as_bytes()).unwrap();
     }
@@ -202,12 +202,12 @@ fn the_texts_that_are_mutated_are_valid() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_parsed_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _verdict = parse_metadata(&bytes);
     }
 
     #[test]
-    fn faults_of_mutated_texts_lie_in_the_text(
+    fn faults_of_mutated_texts_are_inside_the_text(
         bytes in prop_oneof![mutated(TSDL), mutated(CTF2)],
     ) {
         if let Err(error) = parse_metadata(&bytes) {
@@ -217,7 +217,7 @@ proptest! {
 }
 
 #[test]
-fn deep_and_multiplying_metadata_is_refused_in_bounded_time() {
+fn deep_and_multiplying_metadata_is_rejected_in_bounded_time() {
     let trace = "trace { major = 1; minor = 8; byte_order = le; };";
     let deep = format!(
         "{trace} event {{ fields := {}",

@@ -6,6 +6,7 @@ use crate::class::{
     EventClass, FieldId, FieldKind, Length, OptionalClass, Role, Scope, SelectorRanges, SlotId,
     StreamClass, TraceClass, VariantClass,
 };
+use crate::integer::{low_u8, u32_saturating, u64_from, usize_from};
 
 /// Most instructions of a procedure; far above what the metadata of any tracer needs (a kernel with
 /// 2,000 event classes needs about 60,000).
@@ -163,7 +164,7 @@ impl<'c> Compiler<'c> {
             FieldKind::NullTerminatedString(encoding) => {
                 self.push(Instr::BeginText { node })?;
                 self.push(Instr::TextUntilNull {
-                    unit: encoding.unit_bytes() as u8,
+                    unit: low_u8(u64_from(encoding.unit_bytes())),
                 })?;
                 self.push(Instr::EndText { node })?;
             }
@@ -247,9 +248,9 @@ impl<'c> Compiler<'c> {
         if is_uuid {
             self.push(Instr::UuidByte)?;
         }
-        match self.code[body as usize..] {
+        match self.code[usize_from(body)..] {
             [Instr::Unsigned(read)] => {
-                self.code[body as usize] = Instr::UnsignedElements(read);
+                self.code[usize_from(body)] = Instr::UnsignedElements(read);
             }
             _ => self.push(Instr::NextElement { body })?,
         }
@@ -285,7 +286,7 @@ impl<'c> Compiler<'c> {
             table,
         })?;
         self.field(optional.field, Some(node), None)?;
-        self.tables[table as usize].end = self.here();
+        self.tables[usize_from(table)].end = self.here();
         self.push(Instr::EndOptional { node, kind })
     }
 
@@ -298,7 +299,7 @@ impl<'c> Compiler<'c> {
         let mut jumps = Vec::new();
         for option in 0..variant.options.len() {
             let at = self.here();
-            self.tables[table as usize].addresses.push(at);
+            self.tables[usize_from(table)].addresses.push(at);
             let first = self.nodes.len();
             self.field(variant.options.field(option), Some(node), None)?;
             self.nodes[first].option = Some(index(option)?);
@@ -309,7 +310,7 @@ impl<'c> Compiler<'c> {
         for jump in jumps {
             self.code[jump] = Instr::Jump { to: end };
         }
-        let table = &mut self.tables[table as usize];
+        let table = &mut self.tables[usize_from(table)];
         table.end = end;
         let signed = table.is_signed();
         self.push(Instr::EndVariant { node, signed })
@@ -381,7 +382,7 @@ impl<'c> Compiler<'c> {
 
     fn here(&self) -> Address {
         // `push` keeps the length below `INSTRUCTIONS_MAX`.
-        self.code.len() as Address
+        u32_saturating(self.code.len())
     }
 
     fn push(&mut self, instr: Instr) -> Result<(), ProcedureError> {

@@ -1,6 +1,7 @@
 //! The instructions of a procedure.
 
 use crate::class::{ByteOrder, Scope, SlotId};
+use crate::integer::usize_from;
 
 /// The address of an instruction in a procedure.
 pub(crate) type Address = u32;
@@ -12,7 +13,7 @@ pub struct NodeId(pub u32);
 impl NodeId {
     /// The index into the node table of the procedure.
     pub const fn index(self) -> usize {
-        self.0 as usize
+        usize_from(self.0)
     }
 }
 

@@ -39,6 +39,7 @@
 mod compiler;
 mod instr;
 
+use crate::integer::usize_from;
 use std::sync::Arc;
 
 use crate::class::{
@@ -276,7 +277,7 @@ impl Procedure {
     }
 
     pub(crate) fn table(&self, index: u32) -> &SelectorTable {
-        &self.0.tables[index as usize]
+        &self.0.tables[usize_from(index)]
     }
 
     pub(crate) fn streams(&self) -> &[StreamCode] {

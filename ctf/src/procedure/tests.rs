@@ -8,7 +8,7 @@ fn set<T: Copy + Ord>(ranges: &[(T, T)]) -> RangeSet<T> {
 }
 
 #[test]
-fn selectors_choose_by_range() {
+fn selectors_select_by_range() {
     let sets = [set(&[(0, 3), (9, 9)]), set(&[(4, 8), (u64::MAX, u64::MAX)])];
     let table = SelectorTable::unsigned(sets.iter());
     let choices = [
@@ -33,13 +33,13 @@ fn signed_selectors_sort_as_numbers() {
     for value in -210..210_i64 {
         let option = value.div_euclid(10);
         let chosen = (-20..20).contains(&option) && value.rem_euclid(10) < 5;
-        let expected = chosen.then_some((option + 20) as u32);
+        let expected = chosen.then(|| u32::try_from(option + 20).unwrap());
         assert_eq!(table.select(value.cast_unsigned()), expected, "{value}");
     }
 }
 
 #[test]
-fn nodes_carry_names_and_nest() {
+fn nodes_have_names_and_nest() {
     let text = b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
         event { name = e; fields := struct {
             integer { size = 8; } _len;

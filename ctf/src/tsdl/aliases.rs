@@ -133,9 +133,10 @@ impl Parser<'_> {
                     let ahead = self.scanner;
                     let defines = self.scanner.punctuation("{") || self.scanner.punctuation(":");
                     self.scanner = ahead;
-                    match defines {
-                        true => None,
-                        false => self.alias(&format!("{keyword} {name}"), at)?,
+                    if defines {
+                        None
+                    } else {
+                        self.alias(&format!("{keyword} {name}"), at)?
                     }
                 }
                 None => None,

@@ -4,6 +4,8 @@
 //! token that it can accept. A scan that fails leaves the position at the next token, after blanks
 //! and comments; faults are reported there.
 
+use crate::integer::low_u8;
+
 /// Position in the text; a copy allows to return to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scanner<'t> {
@@ -243,7 +245,7 @@ fn numeric(body: &[u8], skip: usize, radix: u32, max: usize, value: &mut Vec<u8>
         value.push(b'\\');
         return 0;
     }
-    value.push((code & 0xff) as u8);
+    value.push(low_u8(code.into()));
     skip + length
 }
 

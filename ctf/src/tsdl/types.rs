@@ -8,6 +8,7 @@ use crate::class::{
     FieldKind, FixedBits, FloatClass, IntegerClass, Location, Member, RangeSet, StructClass,
     VariantClass, VariantOption, VariantOptions,
 };
+use crate::integer::low_u8;
 use std::collections::HashSet;
 
 /// A member of a structure or an option of a variant.
@@ -415,7 +416,7 @@ impl Parser<'_> {
 fn integer_size(attribute: &Attribute) -> Result<u8, BuildError> {
     match attribute.unsigned()? {
         0 => fault(attribute.value_at, "an integer needs at least 1 bit"),
-        size @ 1..=64 => Ok(size as u8),
+        size @ 1..=64 => Ok(low_u8(size)),
         size => fault(
             attribute.value_at,
             format!("an integer of {size} bits: the maximum is 64"),

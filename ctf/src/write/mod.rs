@@ -225,17 +225,19 @@ impl Schema {
 fn is_field_name(name: &str) -> Result<(), WriteError> {
     let mut bytes = name.bytes();
     let starts = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic());
-    match starts && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-        true => Ok(()),
-        false => Err(WriteError::FieldName { name: name.into() }),
+    if starts && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        Ok(())
+    } else {
+        Err(WriteError::FieldName { name: name.into() })
     }
 }
 
 fn is_quotable(name: &str) -> Result<(), WriteError> {
     let bad = |letter: char| letter == '"' || letter == '\\' || letter.is_control();
-    match name.contains(bad) {
-        true => Err(WriteError::Quoted { name: name.into() }),
-        false => Ok(()),
+    if name.contains(bad) {
+        Err(WriteError::Quoted { name: name.into() })
+    } else {
+        Ok(())
     }
 }
 

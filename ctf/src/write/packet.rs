@@ -1,6 +1,7 @@
 //! Writing the packets of a schema.
 
 use super::{EventId, FieldType, Schema, WriteError};
+use crate::integer::u64_from;
 
 const MAGIC: u32 = 0xc1fc_1fc1;
 /// Offsets of the packet context's fields, in bytes.
@@ -163,7 +164,7 @@ impl<'s> PacketWriter<'s> {
         if bytes.is_empty() {
             bytes.resize(PREAMBLE, 0);
         }
-        let bits = bytes.len() as u64 * 8;
+        let bits = u64_from(bytes.len()) * 8;
         bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4..20].copy_from_slice(self.schema.uuid.as_bytes());
         // The stream class is 0, as its bytes already are.

@@ -61,7 +61,7 @@ fn packets(schema: &Schema, [read, flush]: [EventId; 2]) -> Vec<u8> {
     data
 }
 
-/// Reads `data` back with `metadata`, as text.
+/// The events of `data`, decoded with `metadata`, as text.
 fn read_back(metadata: &[u8], data: &[u8]) -> String {
     let procedure = Procedure::new(parse_metadata(metadata).unwrap()).unwrap();
     let plan = Plan::everything(&procedure);
@@ -93,7 +93,7 @@ fn read_back(metadata: &[u8], data: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_written_can_be_read() {
+fn written_packets_can_be_read() {
     let (schema, events) = schema();
     let data = packets(&schema, events);
     expect_test::expect![[r#"
@@ -124,7 +124,7 @@ fn tsdl_describes_the_same_packets() {
 }
 
 #[test]
-fn packets_tell_their_schema_in_both_dialects() {
+fn packets_match_the_schema_in_both_dialects() {
     let (schema, events) = schema();
     let data = packets(&schema, events);
     for metadata in [schema.metadata(), schema.tsdl().into_bytes()] {
@@ -141,7 +141,7 @@ fn packets_tell_their_schema_in_both_dialects() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_nothing() {
+fn invalid_values_are_rejected_without_a_change() {
     let (schema, [read, flush]) = schema();
     let mut writer = PacketWriter::new(&schema, 0);
     let wrong = |values: &[FieldValue<'_>]| PacketWriter::new(&schema, 0).event(flush, 0, values);
@@ -174,7 +174,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn names_that_cannot_be_written_are_refused() {
+fn names_that_cannot_be_written_are_rejected() {
     let (mut schema, _) = schema();
     let one = |name| [(name, FieldType::Bool)];
     assert!(matches!(

@@ -1,4 +1,4 @@
-//! What is known of the text of a field before any packet is read.
+//! The parts of the text of fields that are known before any packet is read.
 
 use ctf::class::{DisplayBase, Encoding, FieldKind, Mappings, Roles, Scope, TraceClass};
 use ctf::text::{
@@ -6,10 +6,10 @@ use ctf::text::{
 };
 use ctf::{NodeId, Procedure};
 
-/// Enumeration values below this have their labels ready.
+/// Enumeration values below this have precomputed labels.
 const READY_LABELS: u64 = 32;
 
-/// How the value of a field is written.
+/// The format of a field's value.
 #[derive(Clone, Debug)]
 pub(super) enum Style {
     Plain,
@@ -21,56 +21,56 @@ pub(super) enum Style {
         base: DisplayBase,
         bits: u32,
     },
-    /// With labels: an index into the plan's table.
+    /// An enumeration: `labels` is an index into the layout's table.
     Enumeration {
         base: DisplayBase,
         bits: u32,
-        labels: u32,
+        labels: usize,
     },
     String(Encoding),
 }
 
-/// The text around a field.
+/// The text before a field's value, and the format of the value.
 #[derive(Clone, Debug)]
-pub(super) struct NodeText {
-    /// False for what Babeltrace does not show: values that only matter for decoding.
+pub(super) struct FieldLayout {
+    /// False for values that Babeltrace does not print, because they only matter for decoding.
     pub(super) visible: bool,
-    /// The element of an array: its prefix has its index.
+    /// True for the element of an array, whose prefix is its index.
     pub(super) in_array: bool,
     prefix: Prefix,
     pub(super) style: Style,
 }
 
-/// Bytes of a prefix that is copied as a whole.
+/// Capacity of a short prefix, which is copied with constant length.
 const SHORT: usize = 32;
 
-/// The text before a value: a name is rarely long.
+/// The text before a value. Long ones are rare.
 #[derive(Clone, Copy, Debug)]
 enum Prefix {
     Short([u8; SHORT], u8),
-    /// Where it is in the plan's literals.
-    Long(u32, u32),
+    /// Its range in the layout's literals.
+    Long(usize, usize),
 }
 
 /// Labels of an enumeration: `( "A", "B" : container = `.
 #[derive(Clone, Debug)]
 struct Labels {
     class: ctf::class::FieldId,
-    /// For values from 0.
-    ready: Vec<(u32, u32)>,
+    /// Ranges in the layout's literals for the values from 0.
+    ready: Vec<(usize, usize)>,
 }
 
-/// Text of all nodes of a procedure.
+/// The layout of all nodes of a procedure.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) nodes: Vec<NodeText>,
+pub(super) struct TextLayout {
+    pub(super) nodes: Vec<FieldLayout>,
     literals: Vec<u8>,
     labels: Vec<Labels>,
 }
 
-impl Plan {
+impl TextLayout {
     pub(super) fn new(procedure: &Procedure) -> Self {
-        let mut plan = Self {
+        let mut layout = Self {
             nodes: Vec::new(),
             literals: Vec::new(),
             labels: Vec::new(),
@@ -94,16 +94,16 @@ impl Plan {
                 prefix.extend_from_slice(name.as_bytes());
                 prefix.extend_from_slice(b" = ");
             }
-            let prefix = plan.keep(&prefix);
-            let style = plan.style(procedure.trace_class(), node.class());
-            plan.nodes.push(NodeText {
+            let prefix = layout.prefix(&prefix);
+            let style = layout.style(procedure.trace_class(), node.class());
+            layout.nodes.push(FieldLayout {
                 visible: visible[index],
                 in_array: matches!(parent, Some(FieldKind::Array(_))),
                 prefix,
                 style,
             });
         }
-        plan
+        layout
     }
 
     fn style(&mut self, trace: &TraceClass, id: ctf::class::FieldId) -> Style {
@@ -129,36 +129,33 @@ impl Plan {
             _ => return Style::Plain,
         };
         if is_enumeration {
-            let labels = self.labels.len() as u32;
+            let labels = self.labels.len();
             let mut ready = Vec::new();
             for value in 0..READY_LABELS {
-                let start = self.literals.len() as u32;
+                let start = self.literals.len();
                 push_labels(&mut self.literals, &trace.field(id).kind, value);
-                ready.push((start, self.literals.len() as u32));
+                ready.push((start, self.literals.len()));
             }
             self.labels.push(Labels { class: id, ready });
             return Style::Enumeration { base, bits, labels };
         }
-        match is_signed {
-            true => Style::Signed { base, bits },
-            false => Style::Unsigned { base, bits },
-        }
+        if is_signed { Style::Signed { base, bits } } else { Style::Unsigned { base, bits } }
     }
 
-    fn keep(&mut self, prefix: &[u8]) -> Prefix {
+    fn prefix(&mut self, prefix: &[u8]) -> Prefix {
         let mut short = [0; SHORT];
         if let Some(start) = short.get_mut(..prefix.len()) {
             start.copy_from_slice(prefix);
-            return Prefix::Short(short, prefix.len() as u8);
+            return Prefix::Short(short, u8::try_from(prefix.len()).unwrap_or(0));
         }
-        let start = self.literals.len() as u32;
+        let start = self.literals.len();
         self.literals.extend_from_slice(prefix);
-        Prefix::Long(start, self.literals.len() as u32)
+        Prefix::Long(start, self.literals.len())
     }
 
     /// Appends the text before the value of `node`.
     #[inline]
-    pub(super) fn push_prefix(&self, out: &mut Vec<u8>, node: &NodeText) {
+    pub(super) fn push_prefix(&self, out: &mut Vec<u8>, node: &FieldLayout) {
         match &node.prefix {
             Prefix::Short(text, length) => {
                 let end = out.len() + usize::from(*length);
@@ -166,22 +163,22 @@ impl Plan {
                 out.truncate(end);
             }
             Prefix::Long(start, end) => {
-                out.extend_from_slice(&self.literals[*start as usize..*end as usize]);
+                out.extend_from_slice(&self.literals[*start..*end]);
             }
         }
     }
 
-    /// The node `id`.
+    /// The layout of the node `id`.
     #[inline]
-    pub(super) fn node(&self, id: NodeId) -> &NodeText {
+    pub(super) fn node(&self, id: NodeId) -> &FieldLayout {
         &self.nodes[id.index()]
     }
 
-    /// How the elements of the array `id` are written when they are unsigned integers of eight
-    /// bits that are shown and have no labels.
+    /// The base in which the elements of the array `id` are printed, when they are visible unsigned
+    /// integers of eight bits without labels.
     #[inline]
     pub(super) fn octets(&self, id: NodeId) -> Option<DisplayBase> {
-        // The nodes inside a node follow it.
+        // Contained nodes directly follow their container.
         let element = self.nodes.get(id.index() + 1)?;
         match element.style {
             Style::Unsigned { base, bits: 8 } if element.visible && element.in_array => Some(base),
@@ -189,12 +186,12 @@ impl Plan {
         }
     }
 
-    /// Whether `field` of an event record is shown.
-    pub(super) fn is_shown(&self, field: NodeId) -> bool {
+    /// Whether `field` is printed.
+    pub(super) fn is_visible(&self, field: NodeId) -> bool {
         self.nodes[field.index()].visible
     }
 
-    /// Writes the integer `raw` of a node with `style`.
+    /// Appends the integer `raw` of a node with `style`.
     #[inline]
     pub(super) fn push_integer(
         &self,
@@ -206,10 +203,10 @@ impl Plan {
     ) {
         match *style {
             Style::Enumeration { base, bits, labels } => {
-                let labels = &self.labels[labels as usize];
+                let labels = &self.labels[labels];
                 match labels.ready.get(usize::try_from(raw).unwrap_or(usize::MAX)) {
                     Some(range) => {
-                        let ready = &self.literals[range.0 as usize..range.1 as usize];
+                        let ready = &self.literals[range.0..range.1];
                         out.extend_from_slice(ready);
                     }
                     None => push_labels(out, &trace.field(labels.class).kind, raw),
@@ -238,7 +235,7 @@ fn push_labels(out: &mut Vec<u8>, kind: &FieldKind, raw: u64) {
             (None, _) => out.extend_from_slice(b"<unknown>"),
             (Some(label), None) => push_label(out, label),
             _ => {
-                // Babeltrace keeps labels by name.
+                // Babeltrace prints labels sorted by name.
                 let mut labels: Vec<&str> = mappings.names_of(value).collect();
                 labels.sort_unstable();
                 for (index, label) in labels.into_iter().enumerate() {
@@ -294,8 +291,8 @@ fn low_bits(bits: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Which nodes Babeltrace shows. Headers are never shown; a value with a role is shown only when
-/// another field needs it; what contains something is shown when some of it is.
+/// The nodes that Babeltrace prints. Headers are never printed; a value with a role is printed only
+/// when another field depends on it; a container is printed when some of its content is.
 fn visibility(procedure: &Procedure) -> Vec<bool> {
     let trace = procedure.trace_class();
     let nodes = procedure.nodes();
@@ -306,7 +303,7 @@ fn visibility(procedure: &Procedure) -> Vec<bool> {
             is_container[parent.index()] = true;
         }
     }
-    // The nodes inside a node follow it.
+    // Contained nodes directly follow their container.
     for (index, node) in nodes.iter().enumerate().rev() {
         let class = trace.field(node.class());
         if matches!(node.scope(), Scope::PacketHeader | Scope::EventHeader) {
