@@ -1,7 +1,8 @@
 //! Folders with small generated traces: windows of time, defects of producers, copies, losses.
 
 use super::{
-    LossKind, TimeWindow, TraceFolder, WriteOptions, WriteSummary, find_traces, losses, write_events,
+    LossKind, TimeWindow, TraceFolder, WriteOptions, WriteSummary, find_traces, losses,
+    write_events,
 };
 use std::fs;
 use std::path::Path;
@@ -169,8 +170,8 @@ fn a_window_is_half_open() {
 fn packets_outside_of_a_window_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = stream(1, &three());
-    let second = (three()[0].bits() / 8) as usize;
-    bytes[second + PREAMBLE_BYTES as usize] = 99;
+    let second = usize::try_from(three()[0].bits() / 8).unwrap();
+    bytes[second + usize::try_from(PREAMBLE_BYTES).unwrap()] = 99;
     write(folder.path(), "", &[("a", bytes)]);
     let traces = open(folder.path());
     check(&traces, Some(30), None, &[5, 6]);
@@ -184,7 +185,7 @@ fn packets_outside_of_a_window_are_not_read() {
 fn packets_are_located_by_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = stream(1, &three());
-    let second = (three()[0].bits() / 8) as usize;
+    let second = usize::try_from(three()[0].bits() / 8).unwrap();
     // The length field of the packet exceeds the file.
     let size = second + 32..second + 40;
     bytes[size].copy_from_slice(&(1_u64 << 40).to_le_bytes());
@@ -230,7 +231,12 @@ fn events_after_the_end_of_their_packet_are_found() {
             Some(19),
             if is_corrected { &[2] } else { &[] },
         );
-        check(&traces, Some(36), None, if is_corrected { &[6] } else { &[] });
+        check(
+            &traces,
+            Some(36),
+            None,
+            if is_corrected { &[6] } else { &[] },
+        );
         check(&traces, None, None, &[1, 2, 3, 4, 5, 6]);
     }
 }

@@ -1,5 +1,5 @@
-//! A reader of folders of CTF traces: streams and packets, events merged by time, losses, and the text
-//! that Babeltrace prints.
+//! A reader of folders of CTF traces: streams and packets, events merged by time, losses, and the
+//! text that Babeltrace prints.
 //!
 //! | input | function | result |
 //! | --- | --- | --- |

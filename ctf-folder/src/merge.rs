@@ -246,7 +246,8 @@ pub fn write_events(
     let mut cursors = Vec::new();
     for trace in traces {
         let streams = trace.streams.iter();
-        cursors.extend(streams.map(|stream| StreamCursor::new(trace.plan.clone(), stream, options)));
+        cursors
+            .extend(streams.map(|stream| StreamCursor::new(trace.plan.clone(), stream, options)));
     }
     let mut heap = BinaryHeap::new();
     for (index, cursor) in cursors.iter_mut().enumerate() {

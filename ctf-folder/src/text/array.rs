@@ -109,7 +109,11 @@ pub(super) fn push_decimal_octets(out: &mut Vec<u8>, octets: &[u8]) {
 }
 
 #[inline(always)]
-fn push_octets<const BYTES: usize>(out: &mut Vec<u8>, octets: &[u8], values: &[ShortText<BYTES>; 256]) {
+fn push_octets<const BYTES: usize>(
+    out: &mut Vec<u8>,
+    octets: &[u8],
+    values: &[ShortText<BYTES>; 256],
+) {
     let (ready, rest) = octets.split_at(octets.len().min(INDEXES.len()));
     out.reserve(ready.len() * 24 + 24);
     for (index, &octet) in INDEXES.iter().zip(ready) {

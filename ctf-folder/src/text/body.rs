@@ -79,7 +79,11 @@ impl BodyWriter {
 
     /// Writes the text before the value of a field, when it is visible.
     #[inline]
-    fn begin_value<'p>(&mut self, layout: &'p TextLayout, field: Field<'_>) -> Option<&'p FieldLayout> {
+    fn begin_value<'p>(
+        &mut self,
+        layout: &'p TextLayout,
+        field: Field<'_>,
+    ) -> Option<&'p FieldLayout> {
         let node = layout.node(field.id());
         if !node.visible {
             return None;
@@ -121,9 +125,13 @@ impl BodyWriter {
                 base: DisplayBase::Decimal,
                 ..
             } => push_unsigned(&mut self.out, raw),
-            _ => context
-                .layout
-                .push_integer(&mut self.out, &node.style, context.trace, raw, is_signed),
+            _ => context.layout.push_integer(
+                &mut self.out,
+                &node.style,
+                context.trace,
+                raw,
+                is_signed,
+            ),
         }
     }
 

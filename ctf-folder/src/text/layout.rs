@@ -139,7 +139,11 @@ impl TextLayout {
             self.labels.push(Labels { class: id, ready });
             return Style::Enumeration { base, bits, labels };
         }
-        if is_signed { Style::Signed { base, bits } } else { Style::Unsigned { base, bits } }
+        if is_signed {
+            Style::Signed { base, bits }
+        } else {
+            Style::Unsigned { base, bits }
+        }
     }
 
     fn prefix(&mut self, prefix: &[u8]) -> Prefix {

@@ -1,8 +1,8 @@
 //! Events as text, byte for byte what `babeltrace2 --clock-gmt` prints.
 //!
-//! The line of an event depends on other events only in the time since the previous line. So the lines
-//! of each stream are produced in blocks, independently of the order in which streams are merged, and
-//! only this time is filled in when a line is written.
+//! The line of an event depends on other events only in the time since the previous line. So the
+//! lines of each stream are produced in blocks, independently of the order in which streams are
+//! merged, and only this time is filled in when a line is written.
 
 mod array;
 mod body;

@@ -1,5 +1,7 @@
 //! Numbers as C's `printf` formats them.
 
+use crate::integer::{low_u8, low_u32, usize_from};
+
 /// Eight decimal digits as text, the first one in the lowest byte. `value` is less than a hundred
 /// million. The digits are computed two, four and eight at a time, without branches.
 #[inline]
@@ -31,14 +33,14 @@ fn push_word(out: &mut Vec<u8>, text: u64, length: usize) {
 pub fn push_unsigned(out: &mut Vec<u8>, value: u64) {
     const LOW: u64 = 100_000_000;
     if value < LOW {
-        let digits = eight_bcd(value as u32);
+        let digits = eight_bcd(low_u32(value));
         let zeros = ((digits | 1 << 63).trailing_zeros() / 8).min(7);
         let text = (digits + 0x3030_3030_3030_3030) >> (zeros * 8);
-        push_word(out, text, 8 - zeros as usize);
+        push_word(out, text, 8 - usize_from(zeros));
         return;
     }
     push_unsigned(out, value / LOW);
-    push_word(out, eight_digits((value % LOW) as u32), 8);
+    push_word(out, eight_digits(low_u32(value % LOW)), 8);
 }
 
 /// `%ld`
@@ -55,11 +57,11 @@ pub fn push_signed(out: &mut Vec<u8>, value: i64) {
 pub fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
     if value >> 32 != 0 {
         push_hexadecimal(out, value >> 32);
-        push_word(out, eight_nibbles(value as u32), 8);
+        push_word(out, eight_nibbles(low_u32(value)), 8);
         return;
     }
-    let zeros = ((value as u32 | 1).leading_zeros() / 4) as usize;
-    push_word(out, eight_nibbles(value as u32) >> (zeros * 8), 8 - zeros);
+    let zeros = usize_from((low_u32(value) | 1).leading_zeros() / 4);
+    push_word(out, eight_nibbles(low_u32(value)) >> (zeros * 8), 8 - zeros);
 }
 
 /// Eight hexadecimal digits as text, the first one in the lowest byte.
@@ -77,29 +79,29 @@ fn eight_nibbles(value: u32) -> u64 {
 pub fn push_octal(out: &mut Vec<u8>, value: u64) {
     let bits = 64 - (value | 1).leading_zeros();
     for index in (0..bits.div_ceil(3)).rev() {
-        out.push(b'0' + ((value >> (index * 3)) & 7) as u8);
+        out.push(b'0' + low_u8((value >> (index * 3)) & 7));
     }
 }
 
 /// The lowest `bits` bits, the highest first.
 pub fn push_binary(out: &mut Vec<u8>, value: u64, bits: u32) {
     for index in (0..bits.min(64)).rev() {
-        out.push(b'0' + ((value >> index) & 1) as u8);
+        out.push(b'0' + low_u8((value >> index) & 1));
     }
 }
 
 /// Nine digits, as a fraction of a second has them. `value` is less than a billion.
 #[inline]
-pub fn nine_digits(value: u32) -> [u8; 9] {
-    let mut text = [b'0' + (value / 100_000_000) as u8; 9];
-    let rest = eight_digits(value % 100_000_000);
+pub fn nine_digits(value: u64) -> [u8; 9] {
+    let mut text = [b'0' + low_u8(value / 100_000_000); 9];
+    let rest = eight_digits(low_u32(value % 100_000_000));
     text[1..].copy_from_slice(&rest.to_le_bytes());
     text
 }
 
 /// Two digits. `value` is less than 100.
-pub fn push_two_digits(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&[b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]);
+pub fn push_two_digits(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&[b'0' + low_u8(value / 10), b'0' + low_u8(value % 10)]);
 }
 
 /// `%g`: six significant digits, the shorter of the two notations, no zeros at the end.
@@ -131,12 +133,12 @@ fn exact_digits(magnitude: f64) -> Option<(u32, i32)> {
     }
     const POWERS: [f64; 10] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4, 1e5];
     let power = POWERS.iter().rposition(|power| *power <= magnitude)?;
-    let exponent = power as i32 - 4;
+    let exponent = i32::try_from(power).ok()? - 4;
     let bits = magnitude.to_bits();
     let mantissa = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
     // magnitude = mantissa / 2^shift
-    let shift = 1075 - (bits >> 52) as u32;
-    let scaled = mantissa * 10_u128.pow((5 - exponent) as u32);
+    let shift = 1075 - low_u32(bits >> 52);
+    let scaled = mantissa * 10_u128.pow(5_i32.abs_diff(exponent));
     let half = 1_u128 << (shift - 1);
     let floor = scaled >> shift;
     let rest = scaled & ((1_u128 << shift) - 1);
@@ -167,11 +169,11 @@ fn push_significant(out: &mut Vec<u8>, mut digits: u32, exponent: i32) {
     let start = out.len();
     push_unsigned(out, u64::from(digits));
     if (-4..0).contains(&exponent) {
-        let zeros = (-exponent - 1) as usize;
+        let zeros = usize_from(exponent.unsigned_abs()) - 1;
         let leading = b"0.000";
         out.splice(start..start, leading[..2 + zeros].iter().copied());
     } else if (0..6).contains(&exponent) {
-        let whole = exponent as usize + 1;
+        let whole = usize_from(exponent.unsigned_abs()) + 1;
         match count.cmp(&whole) {
             std::cmp::Ordering::Less => out.extend(std::iter::repeat_n(b'0', whole - count)),
             std::cmp::Ordering::Equal => {}
@@ -226,6 +228,10 @@ mod tests {
         check(f64::INFINITY, "inf");
         check(f64::NEG_INFINITY, "-inf");
         check(f64::NAN, "nan");
+        check(-23.0, "-23");
+        check(2.718_31, "2.71831");
+        check(0.577_215_66, "0.577216");
+        check(1.5e300, "1.5e+300");
     }
 
     #[test]
@@ -256,7 +262,7 @@ mod tests {
             let low = value >> (value % 64);
             prop_assert_eq!(text(|out| push_unsigned(out, low)), low.to_string());
             prop_assert_eq!(text(|out| push_hexadecimal(out, low)), format!("{low:X}"));
-            let fraction = (value % 1_000_000_000) as u32;
+            let fraction = value % 1_000_000_000;
             prop_assert_eq!(text(|out| out.extend_from_slice(&nine_digits(fraction))), format!("{fraction:09}"));
         }
 
