@@ -101,6 +101,10 @@ impl<'a> Machine<'a> {
     }
 
     fn rare(&mut self, instr: &Instr) -> Executed {
+        if let Some(end) = self.end_of_field(instr) {
+            self.emit(end);
+            return Ok(Some(Step::Element));
+        }
         let element = match *instr {
             Instr::BeginPacket
             | Instr::BeginContent
@@ -131,23 +135,8 @@ impl<'a> Machine<'a> {
                 (self.position.unit, self.position.unit_bytes) = (0, 0);
                 Element::NullTerminatedStringBegin(self.field(node))
             }
-            Instr::EndText { node } => Element::NullTerminatedStringEnd(self.field(node)),
             Instr::BeginString { node, count } => self.begin_string(node, count)?,
-            Instr::EndString { node, dynamic } => {
-                if dynamic {
-                    Element::DynamicStringEnd(self.field(node))
-                } else {
-                    Element::StaticStringEnd(self.field(node))
-                }
-            }
             Instr::BeginBlob { node, count } => self.begin_blob(node, count)?,
-            Instr::EndBlob { node, dynamic } => {
-                if dynamic {
-                    Element::DynamicBlobEnd(self.field(node))
-                } else {
-                    Element::StaticBlobEnd(self.field(node))
-                }
-            }
             Instr::BeginArray {
                 node,
                 alignment,
@@ -156,22 +145,8 @@ impl<'a> Machine<'a> {
             } => {
                 return self.begin_array(node, alignment, count, after);
             }
-            Instr::EndArray { node, dynamic } => {
-                if dynamic {
-                    Element::DynamicArrayEnd(self.field(node))
-                } else {
-                    Element::StaticArrayEnd(self.field(node))
-                }
-            }
             Instr::BeginVariant { node, slot, table } => {
                 return self.begin_variant(node, slot, table);
-            }
-            Instr::EndVariant { node, signed } => {
-                if signed {
-                    Element::SignedVariantEnd(self.field(node))
-                } else {
-                    Element::UnsignedVariantEnd(self.field(node))
-                }
             }
             Instr::BeginOptional {
                 node,
@@ -182,11 +157,6 @@ impl<'a> Machine<'a> {
                 self.begin_optional(node, slot, kind, table);
                 return Ok(Some(Step::Element));
             }
-            Instr::EndOptional { node, kind } => match kind {
-                SelectorKind::Bool => Element::BoolOptionalEnd(self.field(node)),
-                SelectorKind::Unsigned => Element::UnsignedOptionalEnd(self.field(node)),
-                SelectorKind::Signed => Element::SignedOptionalEnd(self.field(node)),
-            },
             Instr::MagicNumber => Element::MagicNumber(self.position.integer),
             Instr::MetadataUuid { blob } => {
                 if blob {
@@ -198,6 +168,47 @@ impl<'a> Machine<'a> {
         };
         self.emit(element);
         Ok(Some(Step::Element))
+    }
+
+    /// The element of an instruction that ends a field.
+    fn end_of_field(&self, instr: &Instr) -> Option<Element<'a>> {
+        Some(match *instr {
+            Instr::EndText { node } => Element::NullTerminatedStringEnd(self.field(node)),
+            Instr::EndString { node, dynamic } => {
+                if dynamic {
+                    Element::DynamicStringEnd(self.field(node))
+                } else {
+                    Element::StaticStringEnd(self.field(node))
+                }
+            }
+            Instr::EndBlob { node, dynamic } => {
+                if dynamic {
+                    Element::DynamicBlobEnd(self.field(node))
+                } else {
+                    Element::StaticBlobEnd(self.field(node))
+                }
+            }
+            Instr::EndArray { node, dynamic } => {
+                if dynamic {
+                    Element::DynamicArrayEnd(self.field(node))
+                } else {
+                    Element::StaticArrayEnd(self.field(node))
+                }
+            }
+            Instr::EndVariant { node, signed } => {
+                if signed {
+                    Element::SignedVariantEnd(self.field(node))
+                } else {
+                    Element::UnsignedVariantEnd(self.field(node))
+                }
+            }
+            Instr::EndOptional { node, kind } => match kind {
+                SelectorKind::Bool => Element::BoolOptionalEnd(self.field(node)),
+                SelectorKind::Unsigned => Element::UnsignedOptionalEnd(self.field(node)),
+                SelectorKind::Signed => Element::SignedOptionalEnd(self.field(node)),
+            },
+            _ => return None,
+        })
     }
 
     /// Applies the effect of the last integer on the packet.

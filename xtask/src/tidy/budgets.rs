@@ -24,12 +24,6 @@ struct Exception {
 
 const EXCEPTIONS: &[Exception] = &[
     Exception {
-        path: "ctf/src/element/execution.rs",
-        function: "rare",
-        lines: 90,
-        reason: "one match over the instructions",
-    },
-    Exception {
         path: "ctf/src/event/interpreter.rs",
         function: "execute",
         lines: 130,
