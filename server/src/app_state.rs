@@ -14,10 +14,10 @@ use crate::ingest::{Pusher, TraceRequests};
 use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
+use crate::open_files::OpenFiles;
 use crate::provenance::Provenances;
 use crate::query::Queries;
 use crate::range::Buffers;
-use crate::served_files::ServedFiles;
 
 /// Shared by all requests; nothing in it changes but counters and the stage.
 pub(crate) struct AppState {
@@ -28,7 +28,7 @@ pub(crate) struct AppState {
     pub(crate) pusher: Pusher,
     pub(crate) recorder: Recorder,
     pub(crate) traces: TraceRequests,
-    pub(crate) served: Arc<ServedFiles>,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) io_trace: IoTracing,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) queries: Queries,
@@ -47,6 +47,7 @@ impl AppState {
         stage: watch::Receiver<Stage>,
         openapi: Bytes,
     ) -> Arc<Self> {
+        let indexes = Arc::new(ChunkIndexes::new(&config.query));
         Arc::new(Self {
             buffers: Buffers::new(config.range.buffer_bytes_max, Arc::clone(&metrics)),
             pusher: Pusher::new(
@@ -62,11 +63,16 @@ impl AppState {
                 config.ingest.clone(),
             ),
             recorder,
-            served: Arc::default(),
+            open_files: Arc::default(),
             io_trace: IoTracing::new(engine.clone(), config.io_trace.clone()),
             jobs: Jobs::new(Arc::clone(&metrics)),
-            queries: Queries::new(&config.query),
-            indexes: Arc::new(ChunkIndexes::new(&config.query)),
+            queries: Queries::new(
+                engine.clone(),
+                Arc::clone(&metrics),
+                Arc::clone(&indexes),
+                &config.query,
+            ),
+            indexes,
             provenances: Provenances::default(),
             openapi,
             engine,
@@ -82,7 +88,7 @@ impl AppState {
             engine: self.engine.clone(),
             metrics: Arc::clone(&self.metrics),
             indexes: Arc::clone(&self.indexes),
-            served: Arc::clone(&self.served),
+            open_files: Arc::clone(&self.open_files),
         }
     }
 

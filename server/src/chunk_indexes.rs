@@ -23,8 +23,8 @@ use tokio::sync::{Notify, watch};
 use crate::config::QueryConfig;
 use crate::connection::Stage;
 use crate::metrics::Metrics;
-use crate::query::stored_leaves;
-use crate::served_files::ServedFiles;
+use crate::open_files::OpenFiles;
+use crate::stored_leaves::stored_leaves;
 
 /// Between two looks at storages that nobody told of.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub(crate) struct IndexMaker {
     pub(crate) engine: Engine,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) indexes: Arc<ChunkIndexes>,
-    pub(crate) served: Arc<ServedFiles>,
+    pub(crate) open_files: Arc<OpenFiles>,
 }
 
 /// Why the indexes of a storage are not complete.
@@ -125,9 +125,10 @@ async fn look_at_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
         }
         let tracer = maker.engine.tracer();
         let complete = complete_storage(maker, id, is_final, ending);
-        let completed = match tracer.is_on() {
-            true => Scope::within(tracer, Cause::Index).around(complete).await,
-            false => complete.await,
+        let completed = if tracer.is_on() {
+            Scope::within(tracer, Cause::Index).around(complete).await
+        } else {
+            complete.await
         };
         match completed {
             Ok(()) if is_final => {
@@ -159,10 +160,13 @@ async fn complete_storage(
     let growth_bytes_min = maker.indexes.growth_bytes_min;
     let opened = blocking(move || Ok(StorageSet::open(leaves, None)?)).await?;
     let set = Arc::new(opened);
-    let grown = |length: u64, uncovered: u64| match is_final {
-        true => uncovered > 0,
-        // The index is written whole, so it grows by a share of what it has.
-        false => uncovered >= growth_bytes_min.max((length - uncovered) / 4),
+    let grown = |length: u64, uncovered: u64| {
+        if is_final {
+            uncovered > 0
+        } else {
+            // The index is written whole, so it grows by a share of what it has.
+            uncovered >= growth_bytes_min.max((length - uncovered) / 4)
+        }
     };
     let wanted: Vec<(usize, LeafId)> = set
         .leaves()
@@ -206,7 +210,7 @@ async fn index_leaf(
         .publish(id, name, bytes)
         .await?;
     // A reader may hold the one that was there before.
-    maker.served.forget(id);
+    maker.open_files.forget(id);
     Ok(())
 }
 

@@ -20,8 +20,8 @@ use tower::Service;
 
 use crate::config::HttpConfig;
 use crate::metrics::{Metrics, RouteGroup};
-use crate::paced_body::{Pace, PacedBody};
 use crate::problem::Problem;
+use crate::request_body::{BodyPace, RequestBody};
 use crate::request_id::RequestIds;
 
 /// Carries the id of a request, both ways.
@@ -34,7 +34,7 @@ pub(crate) struct Gate {
     tracer: Arc<Tracer>,
     ids: RequestIds,
     header_bytes_max: usize,
-    pace: Pace,
+    pace: BodyPace,
 }
 
 impl Gate {
@@ -51,7 +51,7 @@ impl Gate {
             tracer,
             ids: RequestIds::default(),
             header_bytes_max: usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX),
-            pace: Pace {
+            pace: BodyPace {
                 idle: http.body_idle(),
                 bytes_per_second_min: http.body_bytes_per_second_min,
             },
@@ -98,9 +98,10 @@ impl Gate {
     ) -> Response {
         // Pinned here, so that nothing moves it again: it is some kilobytes.
         let mut answer = pin!(self.route(request));
-        match self.tracer.is_on() {
-            true => self.scope(group, id).around(answer.as_mut()).await,
-            false => answer.await,
+        if self.tracer.is_on() {
+            self.scope(group, id).around(answer.as_mut()).await
+        } else {
+            answer.await
         }
     }
 
@@ -169,9 +170,10 @@ impl Gate {
     async fn route(&self, request: Request<Incoming>) -> Response {
         let request = request.map(|body| {
             // Most requests have no body, and need no box for it.
-            match http_body::Body::is_end_stream(&body) {
-                true => Body::empty(),
-                false => Body::new(PacedBody::new(body, self.pace)),
+            if http_body::Body::is_end_stream(&body) {
+                Body::empty()
+            } else {
+                Body::new(RequestBody::new(body, self.pace))
             }
         });
         let mut router = self.router.clone();

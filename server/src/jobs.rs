@@ -330,9 +330,10 @@ impl Running {
             }
             Err(problem) => {
                 let is_cancelled = problem.code() == StorageError::Cancelled.code();
-                let state = match is_cancelled {
-                    true => JobState::Cancelled,
-                    false => JobState::Failed,
+                let state = if is_cancelled {
+                    JobState::Cancelled
+                } else {
+                    JobState::Failed
                 };
                 let problem = json!({
                     "status": problem.status().as_u16(),

@@ -111,9 +111,10 @@ impl Receipts {
     }
 
     fn separate(&mut self) {
-        match self.text.is_empty() {
-            true => self.text.reserve(256),
-            false => self.text.push(b','),
+        if self.text.is_empty() {
+            self.text.reserve(256)
+        } else {
+            self.text.push(b',')
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use recording::RecorderConfig;
 use storage_core::{DiskLow, EngineConfig, IoChoice};
 
-use super::{Config, Io};
+use super::settings::{Config, Io};
 
 impl Config {
     /// The part of the settings that is the recorder's.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
-use super::Config;
+use super::settings::{Config, InvalidSetting};
 
 /// The defaults as operators read them.
 const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
@@ -63,7 +63,7 @@ pub enum ConfigError {
     },
     /// Values that cannot work.
     #[error("setting {key} {what}; {remedy}")]
-    Unfit {
+    Invalid {
         /// `section.key`
         key: &'static str,
         /// What is wrong.
@@ -107,11 +107,10 @@ impl Config {
         if let Some(data_dir) = &overrides.data_dir {
             config.storage.data_dir.clone_from(data_dir);
         }
-        match config.unfit() {
+        match config.invalid() {
             None => Ok(config),
-            Some(unfit) => {
-                let super::Unfit { key, what, remedy } = unfit;
-                Err(ConfigError::Unfit { key, what, remedy })
+            Some(InvalidSetting { key, what, remedy }) => {
+                Err(ConfigError::Invalid { key, what, remedy })
             }
         }
     }

@@ -3,12 +3,10 @@
 //! `axum::serve` keeps no limit on slow heads, bodies or readers, so the loop here is our own, over
 //! hyper's HTTP/1 connection.
 
-mod accept;
+mod accept_loop;
 mod framing;
-mod send_queue;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use accept::{Stage, serve};
-pub(crate) use send_queue::{STAND_IN_BYTES_MAX, SendQueue};
+pub(crate) use accept_loop::{Stage, serve};

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::framing::{Framing, Verdict};
-use super::send_queue::{SendQueue, is_stand_in};
+use crate::range::{SendQueue, is_stand_in};
 
 /// How long, and how much, a client that still sends is listened to after the answer that ends the
 /// connection. Closing at once would make the kernel send a reset, which can destroy the answer

@@ -1,4 +1,4 @@
-//! `Content-Encoding` of packet bodies, undone step by step in bounded memory.
+//! `Content-ContentEncoding` of packet bodies, undone step by step in bounded memory.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use http::{HeaderMap, header};
@@ -11,15 +11,15 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// What a body is encoded with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(super) enum ContentEncoding {
     /// Not at all.
     Identity,
     Gzip,
     Zstd,
 }
 
-impl Encoding {
-    /// Reads `Content-Encoding`; one coding at most is understood.
+impl ContentEncoding {
+    /// Reads `Content-ContentEncoding`; one coding at most is understood.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, IngestError> {
         let mut codings = headers
             .get_all(header::CONTENT_ENCODING)

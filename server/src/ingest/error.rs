@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::paced_body::BodyError;
+use crate::request_body::BodyError;
 
 /// Why a body, or a record of it, was not taken.
 #[derive(Debug, Error)]

@@ -21,21 +21,21 @@ use trace_kinds::io_trace::IoTraceDecoder;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
 use trace_kinds::{Decoder, Event, otlp};
 
+use super::metadata::CompiledMetadata;
 use super::target::Target;
-use super::traces::Trace;
 
 /// Streams whose last packet is remembered.
 const STREAMS_MAX: usize = 4096;
 
 /// Reads facts, and remembers what the next packet of a stream needs.
 #[derive(Default)]
-pub(crate) struct FactsReader {
-    streams: Mutex<HashMap<Target, Memory>>,
+pub(crate) struct FactsReaders {
+    streams: Mutex<HashMap<Target, StreamState>>,
 }
 
 /// What the packets of a stream said so far, up to the one before `next`.
 #[derive(Debug, Clone, Copy)]
-struct Memory {
+struct StreamState {
     epoch: u64,
     next: u64,
     /// The producer's counter of discarded events (CTF).
@@ -44,28 +44,33 @@ struct Memory {
     unit: Option<TimeUnit>,
 }
 
-impl FactsReader {
+impl FactsReaders {
     /// The reader for the packets of one request, which are read with `trace`.
-    pub(super) fn stream(&self, trace: Trace, target: &Target, kind: Kind) -> StreamFacts<'_> {
+    pub(super) fn stream(
+        &self,
+        trace: CompiledMetadata,
+        target: &Target,
+        kind: Kind,
+    ) -> FactsReader<'_> {
         let reading = match kind {
-            Kind::Raw => Reading::Nothing,
-            Kind::Otlp => Reading::Otlp,
+            Kind::Raw => KindReader::Nothing,
+            Kind::Otlp => KindReader::Otlp,
             Kind::Ctf => match trace.plan {
-                Some(plan) => Reading::Ctf(plan, trace.checksum),
-                None => Reading::Nothing,
+                Some(plan) => KindReader::Ctf(plan, trace.checksum),
+                None => KindReader::Nothing,
             },
-            Kind::Dft => Reading::Dft(SpanFields::default()),
-            Kind::RocksdbIo => Reading::spans(|table| RocksdbDecoder::new(TraceKind::Io, table)),
+            Kind::Dft => KindReader::Dft(SpanFields::default()),
+            Kind::RocksdbIo => KindReader::spans(|table| RocksdbDecoder::new(TraceKind::Io, table)),
             Kind::RocksdbBlockCache => {
-                Reading::spans(|table| RocksdbDecoder::new(TraceKind::BlockCache, table))
+                KindReader::spans(|table| RocksdbDecoder::new(TraceKind::BlockCache, table))
             }
-            Kind::IoTrace => Reading::spans(IoTraceDecoder::new),
+            Kind::IoTrace => KindReader::spans(IoTraceDecoder::new),
         };
         let memory = match reading {
-            Reading::Ctf(..) | Reading::Dft(_) => self.streams.lock().get(target).copied(),
-            Reading::Nothing | Reading::Otlp | Reading::Spans(..) => None,
+            KindReader::Ctf(..) | KindReader::Dft(_) => self.streams.lock().get(target).copied(),
+            KindReader::Nothing | KindReader::Otlp | KindReader::Spans(..) => None,
         };
-        StreamFacts {
+        FactsReader {
             reading,
             memory,
             home: self,
@@ -75,7 +80,7 @@ impl FactsReader {
 }
 
 /// How packets of a kind are read.
-enum Reading {
+enum KindReader {
     Nothing,
     Otlp,
     /// With the time basis that the plan gives.
@@ -84,7 +89,7 @@ enum Reading {
     Spans(Box<dyn Decoder>, SpanFields),
 }
 
-impl Reading {
+impl KindReader {
     /// By events that have start and duration, with the decoder that `make` makes.
     fn spans<D: Decoder + 'static>(make: impl FnOnce(&FieldTable) -> D) -> Self {
         let fields = SpanFields::default();
@@ -93,14 +98,14 @@ impl Reading {
 }
 
 /// Reads the facts of packets of one stream, in order.
-pub(super) struct StreamFacts<'a> {
-    reading: Reading,
-    memory: Option<Memory>,
-    home: &'a FactsReader,
+pub(super) struct FactsReader<'a> {
+    reading: KindReader,
+    memory: Option<StreamState>,
+    home: &'a FactsReaders,
     target: Target,
 }
 
-impl StreamFacts<'_> {
+impl FactsReader<'_> {
     /// The facts of one packet.
     pub(super) fn of(&mut self, position: StreamPosition, packet: &Bytes) -> Facts {
         let StreamPosition { epoch, sequence } = position;
@@ -113,9 +118,9 @@ impl StreamFacts<'_> {
             _ => (None, None),
         };
         let (facts, (discarded, unit)) = match &mut self.reading {
-            Reading::Nothing => return Facts::default(),
-            Reading::Otlp => return otlp_facts(packet),
-            Reading::Ctf(plan, time_basis) => {
+            KindReader::Nothing => return Facts::default(),
+            KindReader::Otlp => return otlp_facts(packet),
+            KindReader::Ctf(plan, time_basis) => {
                 let (facts, discarded) = ctf_facts(plan, packet, known.0);
                 let facts = Facts {
                     time_basis: *time_basis,
@@ -123,15 +128,15 @@ impl StreamFacts<'_> {
                 };
                 (facts, (discarded, None))
             }
-            Reading::Dft(fields) => {
+            KindReader::Dft(fields) => {
                 let (facts, unit) = dft_facts(fields, packet, known.1);
                 (facts, (None, unit))
             }
-            Reading::Spans(decoder, fields) => {
+            KindReader::Spans(decoder, fields) => {
                 return span_facts(&mut **decoder, fields, packet);
             }
         };
-        self.memory = Some(Memory {
+        self.memory = Some(StreamState {
             epoch,
             next: sequence.wrapping_add(1),
             discarded,
@@ -141,14 +146,14 @@ impl StreamFacts<'_> {
     }
 }
 
-impl StreamFacts<'_> {
+impl FactsReader<'_> {
     /// The unit of the stream's times behind the packets read so far, where it is known.
     pub(super) fn unit(&self) -> Option<TimeUnit> {
         self.memory.and_then(|memory| memory.unit)
     }
 }
 
-impl Drop for StreamFacts<'_> {
+impl Drop for FactsReader<'_> {
     fn drop(&mut self) {
         let Some(memory) = self.memory else { return };
         let mut streams = self.home.streams.lock();
@@ -341,9 +346,10 @@ fn dft_facts(
 
 /// The facts of an OTLP request.
 fn otlp_facts(packet: &[u8]) -> Facts {
-    let parts = match otlp::is_json(packet) {
-        true => otlp::to_protobuf(packet).and_then(|request| otlp::check(&request)),
-        false => otlp::check(packet),
+    let parts = if otlp::is_json(packet) {
+        otlp::to_protobuf(packet).and_then(|request| otlp::check(&request))
+    } else {
+        otlp::check(packet)
     };
     let Ok(parts) = parts else {
         return Facts::default();

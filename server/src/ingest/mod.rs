@@ -1,21 +1,21 @@
 //! Packets on their way in: bounded by bytes, decoded, cut, and handed to the engine.
 
+mod admission;
+mod body;
 mod encoding;
 mod error;
 mod facts;
+mod fan_out;
 mod identity;
+mod metadata;
 mod otlp;
 mod push;
 mod records;
-mod room;
-mod source;
 mod target;
 #[cfg(test)]
 mod tests;
-mod through;
-mod traces;
 
 pub(crate) use error::IngestError;
-pub(crate) use otlp::{Form, Taken, TraceRequests};
+pub(crate) use otlp::{ExportOutcome, OtlpEncoding, TraceRequests};
 pub(crate) use push::{Pusher, prefers_async};
 pub(crate) use target::Target;

@@ -20,12 +20,12 @@ use trace_kinds::otlp::{
 };
 use trace_kinds::{DecodeError, StreamContext};
 
-use super::encoding::Encoding;
+use super::admission::Reservation;
+use super::body::BodyReader;
+use super::encoding::ContentEncoding;
 use super::error::IngestError;
 use super::identity::agent_of;
 use super::push::prefers_async;
-use super::room::Room;
-use super::source::Source;
 use crate::config::IngestConfig;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -43,12 +43,12 @@ const LONG_BYTES: usize = 256 << 10;
 
 /// The form of a request, and of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OtlpEncoding {
     Protobuf,
     Json,
 }
 
-impl Form {
+impl OtlpEncoding {
     /// Reads `Content-Type`.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(header::CONTENT_TYPE)?.as_bytes();
@@ -65,7 +65,7 @@ impl Form {
 
 /// What is told of a request that was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct ExportOutcome {
     /// Spans that can never be taken, because their ids are none.
     pub(crate) rejected: u64,
 }
@@ -111,20 +111,21 @@ impl TraceRequests {
     /// recording wants is in the buffer.
     pub(crate) async fn take(
         &self,
-        form: Form,
+        encoding: OtlpEncoding,
         headers: &HeaderMap,
         body: Body,
-    ) -> Result<Taken, Problem> {
-        let encoding = Encoding::of(headers)?;
+    ) -> Result<ExportOutcome, Problem> {
+        let content_encoding = ContentEncoding::of(headers)?;
         let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
         let max = self.limits.packet_bytes_max;
-        let source = Source::new(body, encoding, window, "packet", max)?;
+        let body_reader = BodyReader::new(body, content_encoding, window, "packet", max)?;
         // Whose spans they are is known when the body is, so all senders of spans share a turn.
-        let mut room = Room::take(self.engine.budget(), SENDERS, source.room_bytes()).await?;
-        let body = source.whole(&mut room).await?;
-        let (parts, taken) = self.read(form, body, &mut room).await?;
-        let (mut permit, _held) = room.into_permit();
+        let mut reservation =
+            Reservation::take(self.engine.budget(), SENDERS, body_reader.reserved_bytes()).await?;
+        let body = body_reader.whole(&mut reservation).await?;
+        let (parts, outcome) = self.read(encoding, body, &mut reservation).await?;
+        let (mut permit, _held) = reservation.into_permit();
         let count = parts.len() as u64;
         for part in parts {
             let bytes = part.payload.len() as u64;
@@ -133,7 +134,7 @@ impl TraceRequests {
             self.take_part(part, own, waits).await?;
         }
         self.metrics.ingest_packets.inc_by(count);
-        Ok(taken)
+        Ok(outcome)
     }
 
     /// Reads a request, with room for what it takes besides its body: the parts of several agents,
@@ -141,29 +142,29 @@ impl TraceRequests {
     /// when that does not do.
     async fn read(
         &self,
-        form: Form,
+        encoding: OtlpEncoding,
         body: Bytes,
-        room: &mut Room,
-    ) -> Result<(Vec<Part>, Taken), Problem> {
+        reservation: &mut Reservation,
+    ) -> Result<(Vec<Part>, ExportOutcome), Problem> {
         if body.is_empty() {
             return Ok(Default::default());
         }
         let mut ratio = JSON_RATIO_USUAL;
         loop {
-            let copies = match form {
-                Form::Json => ratio + 1,
-                Form::Protobuf => 1,
+            let copies = match encoding {
+                OtlpEncoding::Json => ratio + 1,
+                OtlpEncoding::Protobuf => 1,
             };
             let own = body.len() as u64;
             // Where that is more than there ever is, the request has all of it.
             let rest = self.limits.in_flight_bytes_max.saturating_sub(2 * own);
             let more = rest.min(own * copies as u64);
-            room.grow(more)?;
+            reservation.grow(more)?;
             let body = body.clone();
             let read = match body.len() {
-                0..LONG_BYTES => read(form, body, ratio)?,
+                0..LONG_BYTES => read(encoding, body, ratio)?,
                 _ => {
-                    let reading = tokio::task::spawn_blocking(move || read(form, body, ratio));
+                    let reading = tokio::task::spawn_blocking(move || read(encoding, body, ratio));
                     reading.await.map_err(|_| StorageError::Stopping)??
                 }
             };
@@ -232,10 +233,14 @@ impl TraceRequests {
 
 /// Checks a request and tells it apart by agent; `None` when JSON takes more than `ratio` times its
 /// length in memory.
-fn read(form: Form, body: Bytes, ratio: usize) -> Result<Option<(Vec<Part>, Taken)>, IngestError> {
-    let body = match form {
-        Form::Protobuf => body,
-        Form::Json => {
+fn read(
+    encoding: OtlpEncoding,
+    body: Bytes,
+    ratio: usize,
+) -> Result<Option<(Vec<Part>, ExportOutcome)>, IngestError> {
+    let body = match encoding {
+        OtlpEncoding::Protobuf => body,
+        OtlpEncoding::Json => {
             // White space in front means nothing, and without it the first byte tells the form.
             let blank = body
                 .iter()
@@ -244,15 +249,15 @@ fn read(form: Form, body: Bytes, ratio: usize) -> Result<Option<(Vec<Part>, Take
             body.slice(blank..)
         }
     };
-    if is_json(&body) != (form == Form::Json) {
+    if is_json(&body) != (encoding == OtlpEncoding::Json) {
         return Err(IngestError::Request(
             "the body is not what Content-Type says".to_owned(),
         ));
     }
     let wrong = |error: DecodeError| IngestError::Request(error.to_string());
-    let request = match form {
-        Form::Protobuf => Cow::Borrowed(&body[..]),
-        Form::Json => match to_protobuf_within(&body, ratio).map_err(wrong)? {
+    let request = match encoding {
+        OtlpEncoding::Protobuf => Cow::Borrowed(&body[..]),
+        OtlpEncoding::Json => match to_protobuf_within(&body, ratio).map_err(wrong)? {
             Some(request) => Cow::Owned(request),
             None => return Ok(None),
         },
@@ -269,9 +274,10 @@ fn read(form: Form, body: Bytes, ratio: usize) -> Result<Option<(Vec<Part>, Take
         }
         let spanned = resources.iter().filter_map(|part| part.time_span);
         let time_span = spanned.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let payload = match is_whole {
-            true => body.clone(),
-            false => part_of(&request, &body, form, &resources),
+        let payload = if is_whole {
+            body.clone()
+        } else {
+            part_of(&request, &body, encoding, &resources)
         };
         parts.push(Part {
             agent,
@@ -283,7 +289,7 @@ fn read(form: Form, body: Bytes, ratio: usize) -> Result<Option<(Vec<Part>, Take
             },
         });
     }
-    Ok(Some((parts, Taken { rejected })))
+    Ok(Some((parts, ExportOutcome { rejected })))
 }
 
 /// The resources of each agent, in the order in which the agents come.
@@ -301,8 +307,13 @@ fn by_agent(resources: Vec<ResourcePart>) -> Vec<(AgentSpec, Vec<ResourcePart>)>
 
 /// The resources of one agent as a request of their own: their bytes side by side, and where spans
 /// cannot be taken, without those.
-fn part_of(request: &[u8], body: &Bytes, form: Form, resources: &[ResourcePart]) -> Bytes {
-    if let ([resource], Form::Protobuf) = (resources, form)
+fn part_of(
+    request: &[u8],
+    body: &Bytes,
+    encoding: OtlpEncoding,
+    resources: &[ResourcePart],
+) -> Bytes {
+    if let ([resource], OtlpEncoding::Protobuf) = (resources, encoding)
         && resource.invalid == 0
     {
         return body.slice(resource.range.clone());
@@ -333,8 +344,11 @@ mod tests {
 
     use super::*;
 
-    fn read(form: Form, body: Bytes) -> Result<(Vec<Part>, Taken), IngestError> {
-        let read = super::read(form, body, JSON_RATIO_USUAL)?;
+    fn read(
+        encoding: OtlpEncoding,
+        body: Bytes,
+    ) -> Result<(Vec<Part>, ExportOutcome), IngestError> {
+        let read = super::read(encoding, body, JSON_RATIO_USUAL)?;
         Ok(read.expect("it takes no more than usual"))
     }
 
@@ -364,9 +378,12 @@ mod tests {
     fn agents_and_bad_spans_are_told_apart() {
         let body = Bytes::from_static(JSON.as_bytes());
         let protobuf = Bytes::from(to_protobuf(JSON.trim_start().as_bytes()).unwrap());
-        for (form, body) in [(Form::Json, body), (Form::Protobuf, protobuf)] {
-            let (parts, taken) = read(form, body).unwrap();
-            assert_eq!(taken.rejected, 1);
+        for (encoding, body) in [
+            (OtlpEncoding::Json, body),
+            (OtlpEncoding::Protobuf, protobuf),
+        ] {
+            let (parts, outcome) = read(encoding, body).unwrap();
+            assert_eq!(outcome.rejected, 1);
             let told: Vec<_> = (parts.iter())
                 .map(|part| {
                     (
@@ -388,32 +405,36 @@ mod tests {
     fn a_request_of_one_agent_is_kept_as_it_came() {
         let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[
             {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174"}]}]}]}"#;
-        let (parts, taken) = read(Form::Json, Bytes::from_static(json.as_bytes())).unwrap();
+        let (parts, outcome) =
+            read(OtlpEncoding::Json, Bytes::from_static(json.as_bytes())).unwrap();
         assert_eq!(
-            (&parts[0].payload[..], taken.rejected),
+            (&parts[0].payload[..], outcome.rejected),
             (json.as_bytes(), 0)
         );
         let protobuf = Bytes::from(to_protobuf(json.as_bytes()).unwrap());
-        let (parts, _) = read(Form::Protobuf, protobuf.clone()).unwrap();
+        let (parts, _) = read(OtlpEncoding::Protobuf, protobuf.clone()).unwrap();
         assert_eq!(parts[0].payload, protobuf);
     }
 
     #[test]
     fn what_is_no_request_is_refused() {
-        for (form, body) in [
-            (Form::Json, "{"),
-            (Form::Json, "  "),
-            (Form::Json, "[]"),
-            (Form::Json, "\n\x02ab"),
-            (Form::Protobuf, "{}"),
-            (Form::Protobuf, "\n\x05ab"),
+        for (encoding, body) in [
+            (OtlpEncoding::Json, "{"),
+            (OtlpEncoding::Json, "  "),
+            (OtlpEncoding::Json, "[]"),
+            (OtlpEncoding::Json, "\n\x02ab"),
+            (OtlpEncoding::Protobuf, "{}"),
+            (OtlpEncoding::Protobuf, "\n\x05ab"),
         ] {
-            let refused = read(form, Bytes::from_static(body.as_bytes()));
+            let refused = read(encoding, Bytes::from_static(body.as_bytes()));
             assert!(matches!(refused, Err(IngestError::Request(_))), "{body:?}");
         }
-        for (form, body) in [(Form::Json, "{}"), (Form::Json, r#"{"resourceSpans":[]}"#)] {
-            let (parts, taken) = read(form, Bytes::from_static(body.as_bytes())).unwrap();
-            assert!(parts.is_empty() && taken == Taken::default());
+        for (encoding, body) in [
+            (OtlpEncoding::Json, "{}"),
+            (OtlpEncoding::Json, r#"{"resourceSpans":[]}"#),
+        ] {
+            let (parts, outcome) = read(encoding, Bytes::from_static(body.as_bytes())).unwrap();
+            assert!(parts.is_empty() && outcome == ExportOutcome::default());
         }
     }
 
@@ -422,7 +443,7 @@ mod tests {
         let empty = vec!["{}"; 100_000].join(",");
         let spans = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{empty}]}}]}}]}}"#);
         for ratio in [JSON_RATIO_USUAL, JSON_MEMORY_RATIO] {
-            let read = super::read(Form::Json, spans.clone().into(), ratio).unwrap();
+            let read = super::read(OtlpEncoding::Json, spans.clone().into(), ratio).unwrap();
             assert!(read.is_none(), "{ratio}");
         }
     }

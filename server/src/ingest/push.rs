@@ -9,14 +9,14 @@ use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, 
 use storage_format::{Kind, StreamPosition, batch};
 use trace_kinds::StreamContext;
 
-use super::encoding::Encoding;
+use super::admission::Reservation;
+use super::body::BodyReader;
+use super::encoding::ContentEncoding;
 use super::error::IngestError;
-use super::facts::{FactsReader, StreamFacts};
+use super::facts::{FactsReader, FactsReaders};
+use super::metadata::MetadataCache;
 use super::records::Records;
-use super::room::Room;
-use super::source::Source;
 use super::target::Target;
-use super::traces::Traces;
 use crate::config::{BenchConfig, IngestConfig};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -35,8 +35,8 @@ pub(crate) struct Pusher {
     metrics: Arc<Metrics>,
     pub(super) limits: IngestConfig,
     bench: BenchConfig,
-    facts: FactsReader,
-    traces: Traces,
+    facts: FactsReaders,
+    traces: MetadataCache,
 }
 
 impl Pusher {
@@ -51,8 +51,8 @@ impl Pusher {
             metrics,
             limits,
             bench,
-            facts: FactsReader::default(),
-            traces: Traces::default(),
+            facts: FactsReaders::default(),
+            traces: MetadataCache::default(),
         }
     }
 
@@ -61,7 +61,7 @@ impl Pusher {
         &self,
         target: &Target,
         kind: Kind,
-    ) -> Result<(StreamFacts<'_>, Arc<StreamContext>), StorageError> {
+    ) -> Result<(FactsReader<'_>, Arc<StreamContext>), StorageError> {
         let trace = self.traces.of(&self.engine, &target.agent, kind).await?;
         let context = Arc::clone(&trace.context);
         Ok((self.facts.stream(trace, target, kind), context))
@@ -75,20 +75,21 @@ impl Pusher {
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Receipts, Problem> {
-        let encoding = Encoding::of(headers)?;
+        let encoding = ContentEncoding::of(headers)?;
         let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
         // Agent, stream and storage are looked at before any body is taken.
         let kind = self.kind(&target)?;
         if is_batch(headers)? {
             let max = self.limits.request_bytes_max;
-            let source = Source::new(body, encoding, window, "body", max)?;
-            self.push_many(&target, kind, source, waits).await
+            let body_reader = BodyReader::new(body, encoding, window, "body", max)?;
+            self.push_many(&target, kind, body_reader, waits).await
         } else {
             let position = position(headers)?;
             let max = self.limits.packet_bytes_max;
-            let source = Source::new(body, encoding, window, "packet", max)?;
-            self.push_one(&target, kind, position, source, waits).await
+            let body_reader = BodyReader::new(body, encoding, window, "packet", max)?;
+            self.push_one(&target, kind, position, body_reader, waits)
+                .await
         }
     }
 
@@ -109,19 +110,21 @@ impl Pusher {
         target: &Target,
         kind: Kind,
         position: StreamPosition,
-        source: Source,
+        body_reader: BodyReader,
         waits: bool,
     ) -> Result<Receipts, Problem> {
         let budget = self.engine.budget();
-        let mut room = Room::take(budget, target.agent.as_str(), source.room_bytes()).await?;
-        let payload = source.whole(&mut room).await?;
+        let mut reservation =
+            Reservation::take(budget, target.agent.as_str(), body_reader.reserved_bytes()).await?;
+        let payload = body_reader.whole(&mut reservation).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
         self.arrived(1, payload.len() as u64);
-        let mut receipts = match waits {
-            true => Receipts::default(),
-            false => Receipts::accepted_only(),
+        let mut receipts = if waits {
+            Receipts::default()
+        } else {
+            Receipts::accepted_only()
         };
         if self.bench.discard {
             receipts.add_not_durable(position);
@@ -129,7 +132,7 @@ impl Pusher {
         }
         let (mut facts, _) = self.reader(target, kind).await?;
         let facts = facts.of(position, &payload);
-        let (permit, _held) = room.into_permit();
+        let (permit, _held) = reservation.into_permit();
         let push = Push {
             agent: target.agent.clone(),
             stream: target.stream.clone(),
@@ -153,11 +156,11 @@ impl Pusher {
         &self,
         target: &Target,
         kind: Kind,
-        source: Source,
+        body_reader: BodyReader,
         waits: bool,
     ) -> Result<Receipts, Problem> {
         let records = Records::new(
-            source,
+            body_reader,
             self.limits.packet_bytes_max,
             u64::from(self.limits.batch_packets_max),
         );
@@ -166,14 +169,15 @@ impl Pusher {
             target,
             facts: self.reader(target, kind).await?.0,
             records,
-            room: None,
+            reservation: None,
             group: Vec::new(),
             group_bytes: 0,
             waits,
             waiting: VecDeque::new(),
-            receipts: match waits {
-                true => Receipts::default(),
-                false => Receipts::accepted_only(),
+            receipts: if waits {
+                Receipts::default()
+            } else {
+                Receipts::accepted_only()
             },
         };
         let taken = batch.take_all().await;
@@ -196,10 +200,10 @@ impl Pusher {
 struct Batch<'a> {
     pusher: &'a Pusher,
     target: &'a Target,
-    facts: StreamFacts<'a>,
+    facts: FactsReader<'a>,
     records: Records,
-    /// Room for the group and a bit beyond.
-    room: Option<Room>,
+    /// Reservation for the group and a bit beyond.
+    reservation: Option<Reservation>,
     group: Vec<NewPacket>,
     group_bytes: u64,
     /// Whether receipts wait for the disk.
@@ -235,31 +239,33 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Room for a packet on top of the group: what is left, else what is free, else what this
-    /// request's own packets give back, else what other requests do.
+    /// Reserves memory for one more packet of the group: from this request's reservation, from free
+    /// memory, from packets of this request that complete, and at last from other requests.
     async fn make_room(&mut self, bytes: u64) -> Result<(), Problem> {
         if self
-            .room
+            .reservation
             .as_ref()
-            .is_some_and(|room| room.left() >= self.group_bytes + bytes)
+            .is_some_and(|reservation| reservation.left() >= self.group_bytes + bytes)
         {
             return Ok(());
         }
         self.submit().await?;
-        self.room = None;
+        self.reservation = None;
         let budget = self.pusher.engine.budget();
         let wanted = bytes.max(GROUP_BYTES);
         loop {
-            match Room::take_now(budget, wanted).or_else(|_| Room::take_now(budget, bytes)) {
-                Ok(room) => {
-                    self.room = Some(room);
+            match Reservation::take_now(budget, wanted)
+                .or_else(|_| Reservation::take_now(budget, bytes))
+            {
+                Ok(reservation) => {
+                    self.reservation = Some(reservation);
                     return Ok(());
                 }
                 Err(StorageError::Busy { .. }) => match self.waiting.pop_front() {
                     Some(pending) => self.settle_one(pending).await?,
                     None => {
                         let agent = self.target.agent.as_str();
-                        self.room = Some(Room::take(budget, agent, bytes).await?);
+                        self.reservation = Some(Reservation::take(budget, agent, bytes).await?);
                         return Ok(());
                     }
                 },
@@ -270,7 +276,7 @@ impl Batch<'_> {
 
     /// Hands the group to the engine.
     async fn submit(&mut self) -> Result<(), Problem> {
-        let Some(room) = self.room.as_mut().filter(|_| !self.group.is_empty()) else {
+        let Some(reservation) = self.reservation.as_mut().filter(|_| !self.group.is_empty()) else {
             return Ok(());
         };
         let packets = std::mem::take(&mut self.group);
@@ -286,7 +292,7 @@ impl Batch<'_> {
             agent: self.target.agent.clone(),
             stream: self.target.stream.clone(),
             packets,
-            permit: room.split(bytes),
+            permit: reservation.split(bytes),
         };
         let (engine, storage) = (&self.pusher.engine, self.target.storage);
         if !self.waits {

@@ -4,12 +4,12 @@ use bytes::{Bytes, BytesMut};
 use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
 use storage_format::checksum::crc32c;
 
+use super::body::BodyReader;
 use super::error::IngestError;
-use super::source::Source;
 
 /// Cuts a body into records.
 pub(super) struct Records {
-    source: Source,
+    body_reader: BodyReader,
     /// Bytes that arrived and belong to the next record.
     pending: Bytes,
     index: u64,
@@ -20,9 +20,9 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn new(source: Source, packet_bytes_max: u64, packets_max: u64) -> Self {
+    pub(super) fn new(body_reader: BodyReader, packet_bytes_max: u64, packets_max: u64) -> Self {
         Self {
-            source,
+            body_reader,
             pending: Bytes::new(),
             index: 0,
             offset: 0,
@@ -105,7 +105,7 @@ impl Records {
             if filled == room.len() {
                 return Ok(filled);
             }
-            match self.source.next().await? {
+            match self.body_reader.next().await? {
                 None => return Ok(filled),
                 Some(piece) => self.pending = piece,
             }

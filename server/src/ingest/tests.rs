@@ -12,11 +12,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use storage_format::batch::RecordHeader;
 
-use super::encoding::Encoding;
+use super::body::BodyReader;
+use super::encoding::ContentEncoding;
 use super::error::IngestError;
 use super::push::{is_batch, position, prefers_async};
 use super::records::Records;
-use super::source::Source;
 
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
@@ -51,11 +51,11 @@ fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-fn decode(encoding: Encoding, body: Body, max: u64) -> Result<Vec<u8>, IngestError> {
+fn decode(encoding: ContentEncoding, body: Body, max: u64) -> Result<Vec<u8>, IngestError> {
     run(async {
-        let mut source = Source::new(body, encoding, WINDOW_BYTES_MAX, "body", max)?;
+        let mut body_reader = BodyReader::new(body, encoding, WINDOW_BYTES_MAX, "body", max)?;
         let mut whole = Vec::new();
-        while let Some(piece) = source.next().await? {
+        while let Some(piece) = body_reader.next().await? {
             assert!(!piece.is_empty());
             whole.extend_from_slice(&piece);
         }
@@ -70,11 +70,11 @@ fn encodings_are_undone_whatever_the_pieces() {
         // Members and frames may follow one another.
         let two = [&plain[..length / 2], &plain[length / 2..]];
         for (encoding, encoded) in [
-            (Encoding::Identity, plain.clone()),
-            (Encoding::Gzip, gzip(&plain)),
-            (Encoding::Gzip, two.map(gzip).concat()),
-            (Encoding::Zstd, zstd(&plain)),
-            (Encoding::Zstd, two.map(zstd).concat()),
+            (ContentEncoding::Identity, plain.clone()),
+            (ContentEncoding::Gzip, gzip(&plain)),
+            (ContentEncoding::Gzip, two.map(gzip).concat()),
+            (ContentEncoding::Zstd, zstd(&plain)),
+            (ContentEncoding::Zstd, two.map(zstd).concat()),
         ] {
             for piece in [1, 7, 4096, usize::MAX] {
                 if encoded.len() / piece > 100_000 {
@@ -94,8 +94,8 @@ fn encodings_are_undone_whatever_the_pieces() {
 fn what_ends_early_or_is_too_much_is_refused() {
     let plain = sample(100_000);
     for (encoding, encoded) in [
-        (Encoding::Gzip, gzip(&plain)),
-        (Encoding::Zstd, zstd(&plain)),
+        (ContentEncoding::Gzip, gzip(&plain)),
+        (ContentEncoding::Zstd, zstd(&plain)),
     ] {
         for cut in [1, 3, 9, encoded.len() / 2, encoded.len() - 1] {
             let body = in_pieces(&encoded[..encoded.len() - cut], 999);
@@ -117,7 +117,7 @@ fn what_ends_early_or_is_too_much_is_refused() {
         );
     }
     // A length told beforehand is refused before a byte is read.
-    let refused = decode(Encoding::Identity, Body::from(plain), 99_999).unwrap_err();
+    let refused = decode(ContentEncoding::Identity, Body::from(plain), 99_999).unwrap_err();
     assert!(matches!(refused, IngestError::TooLarge { .. }), "{refused}");
 }
 
@@ -128,7 +128,7 @@ fn a_window_beyond_the_limit_is_refused() {
     encoder.include_contentsize(false).unwrap();
     encoder.write_all(&sample(1 << 16)).unwrap();
     let encoded = encoder.finish().unwrap();
-    let refused = decode(Encoding::Zstd, Body::from(encoded), 1 << 30).unwrap_err();
+    let refused = decode(ContentEncoding::Zstd, Body::from(encoded), 1 << 30).unwrap_err();
     assert!(
         matches!(refused, IngestError::EncodingDamaged(_)),
         "{refused}"
@@ -137,19 +137,19 @@ fn a_window_beyond_the_limit_is_refused() {
 
 #[test]
 fn content_encoding_is_read() {
-    let check = |values: &[&str], wanted: Option<Encoding>| {
+    let check = |values: &[&str], wanted: Option<ContentEncoding>| {
         let mut headers = HeaderMap::new();
         for value in values {
             let name = HeaderName::from_static("content-encoding");
             headers.append(name, HeaderValue::from_str(value).unwrap());
         }
-        assert_eq!(Encoding::of(&headers).ok(), wanted, "{values:?}");
+        assert_eq!(ContentEncoding::of(&headers).ok(), wanted, "{values:?}");
     };
-    check(&[], Some(Encoding::Identity));
-    check(&["identity"], Some(Encoding::Identity));
-    check(&["GZIP"], Some(Encoding::Gzip));
-    check(&["x-gzip"], Some(Encoding::Gzip));
-    check(&["identity, zstd"], Some(Encoding::Zstd));
+    check(&[], Some(ContentEncoding::Identity));
+    check(&["identity"], Some(ContentEncoding::Identity));
+    check(&["GZIP"], Some(ContentEncoding::Gzip));
+    check(&["x-gzip"], Some(ContentEncoding::Gzip));
+    check(&["identity, zstd"], Some(ContentEncoding::Zstd));
     check(&["br"], None);
     check(&["gzip, zstd"], None);
     check(&["gzip", "gzip"], None);
@@ -219,9 +219,10 @@ type Packet = (u64, u64, Vec<u8>);
 /// The packets of a body, and what was wrong behind them.
 fn cut(body: Body, packet_max: u64, count_max: u64) -> (Vec<Packet>, Option<IngestError>) {
     run(async {
-        let identity = Encoding::Identity;
-        let source = Source::new(body, identity, WINDOW_BYTES_MAX, "body", 1 << 30).unwrap();
-        let mut records = Records::new(source, packet_max, count_max);
+        let identity = ContentEncoding::Identity;
+        let body_reader =
+            BodyReader::new(body, identity, WINDOW_BYTES_MAX, "body", 1 << 30).unwrap();
+        let mut records = Records::new(body_reader, packet_max, count_max);
         let mut packets = Vec::new();
         loop {
             let header = match records.head().await {
@@ -302,7 +303,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         piece in 1_usize..50,
     ) {
-        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+        for encoding in [ContentEncoding::Gzip, ContentEncoding::Zstd] {
             drop(decode(encoding, in_pieces(&bytes, piece), 1 << 16));
         }
         cut(in_pieces(&bytes, piece), 1 << 16, 100);
@@ -319,7 +320,7 @@ proptest! {
         // Behind the ten bytes of the header, which hold a time and a name of a system.
         let at = 10 + at % (encoded.len() - 10);
         encoded[at] ^= flip;
-        let decoded = decode(Encoding::Gzip, Body::from(encoded), 1 << 20);
+        let decoded = decode(ContentEncoding::Gzip, Body::from(encoded), 1 << 20);
         prop_assert!(decoded.is_err() || decoded.unwrap() == plain);
     }
 }

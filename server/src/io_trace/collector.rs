@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use trace_kinds::io_trace::Encoded;
 
-use super::gatherer::{DRAIN_INTERVAL, Gatherer};
+use super::drain::{DRAIN_INTERVAL, Drainer};
+use super::status::{Mode, Reason, State, Status};
 use super::trace_storage::TraceStorage;
-use super::{Mode, Reason, State, Status};
 use crate::clock;
 
 pub(super) struct Collector {
     engine: Engine,
-    gatherer: Gatherer,
+    drainer: Drainer,
     storage: TraceStorage,
     status: Arc<parking_lot::Mutex<Status>>,
     mode: Mode,
@@ -30,7 +30,7 @@ impl Collector {
     pub(super) fn new(
         engine: &Engine,
         storage: TraceStorage,
-        (gatherer, early): (Gatherer, Vec<Encoded>),
+        (drainer, early): (Drainer, Vec<Encoded>),
         status: Arc<parking_lot::Mutex<Status>>,
     ) -> Self {
         let (mode, bytes_max) = {
@@ -39,7 +39,7 @@ impl Collector {
         };
         Self {
             engine: engine.clone(),
-            gatherer,
+            drainer,
             storage,
             status,
             mode,
@@ -97,8 +97,8 @@ impl Collector {
     /// Drains the buffers once; says why the trace is to end, when it is.
     async fn collect(&mut self) -> Result<Option<Reason>, StorageError> {
         let mut packets = std::mem::take(&mut self.early);
-        packets.append(&mut self.gatherer.gather(false));
-        self.status.lock().drained = self.gatherer.drained();
+        packets.append(&mut self.drainer.gather(false));
+        self.status.lock().drained = self.drainer.drained();
         for packet in packets {
             if self.emit(packet).await? {
                 return Ok(Some(Reason::Limit));
@@ -120,7 +120,7 @@ impl Collector {
         self.count(length);
         let bytes = before + length;
         // The next packet may be as long as this one can be, and one more record.
-        let next = 2 * self.gatherer.packet_bytes() as u64;
+        let next = 2 * self.drainer.packet_bytes() as u64;
         Ok(self.mode == Mode::StopAtLimit && bytes + next > self.bytes_max)
     }
 
@@ -148,8 +148,8 @@ impl Collector {
     /// Writes what is left, and how the trace ended.
     async fn finish(&mut self, reason: Reason) -> Result<(), StorageError> {
         let mut packets = std::mem::take(&mut self.early);
-        packets.append(&mut self.gatherer.gather(true));
-        self.status.lock().drained = self.gatherer.drained();
+        packets.append(&mut self.drainer.gather(true));
+        self.status.lock().drained = self.drainer.drained();
         if reason != Reason::Limit {
             for packet in packets {
                 self.emit(packet).await?;
@@ -159,7 +159,7 @@ impl Collector {
             self.storage.take_ring().await?;
         }
         let overwritten = self.status.lock().overwritten;
-        let packet = self.gatherer.end(reason.name(), overwritten);
+        let packet = self.drainer.end(reason.name(), overwritten);
         let length = packet.bytes.len() as u64;
         self.push(packet).await?;
         self.count(length);

@@ -10,7 +10,7 @@ use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId, Stream
 use tokio::time::{Instant, sleep};
 use trace_kinds::io_trace::metadata;
 
-use super::IoTraceError;
+use super::error::IoTraceError;
 
 /// Who pushes the trace.
 const AGENT: &str = "tracehold";

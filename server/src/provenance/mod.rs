@@ -252,9 +252,10 @@ pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
     let is_before = packets
         .first()
         .is_some_and(|first| *first < leaf.first_number);
-    match is_before || packets.len() as u64 > leaf.totals.packets {
-        true => Err("it tells of packets that the data file does not have".to_owned()),
-        false => Ok(()),
+    if is_before || packets.len() as u64 > leaf.totals.packets {
+        Err("it tells of packets that the data file does not have".to_owned())
+    } else {
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::buffers::{Buffer, Buffers};
 use super::file::RangeFile;
 use super::header::ByteRange;
-use crate::connection::{STAND_IN_BYTES_MAX, SendQueue};
+use super::send_queue::{STAND_IN_BYTES_MAX, SendQueue};
 
 /// A stretch of a body.
 #[derive(Debug)]

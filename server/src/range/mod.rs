@@ -8,10 +8,12 @@ mod file;
 mod header;
 mod multipart;
 mod plan;
-mod respond;
+mod response;
+mod send_queue;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use file::RangeFile;
-pub(crate) use respond::{Content, Resource, respond};
+pub(crate) use response::{Content, Resource, respond};
+pub(crate) use send_queue::{SendQueue, is_stand_in};

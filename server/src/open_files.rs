@@ -17,7 +17,7 @@ const OPEN_FILES_MAX: usize = 256;
 
 /// The open files.
 #[derive(Default)]
-pub(crate) struct ServedFiles {
+pub(crate) struct OpenFiles {
     open: RwLock<Open>,
     /// Deletions so far: a file that was opened before one of them is not kept after it.
     deletions: AtomicU64,
@@ -34,7 +34,7 @@ struct Open {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
-impl ServedFiles {
+impl OpenFiles {
     /// The file, when it is open.
     pub(crate) fn get(&self, id: StorageId, name: &str) -> Option<Arc<Resource>> {
         self.open.read().files.get(&id)?.get(name).cloned()
@@ -89,12 +89,12 @@ mod tests {
 
     use storage_format::StorageId;
 
-    use super::{OPEN_FILES_MAX, ServedFiles};
+    use super::{OPEN_FILES_MAX, OpenFiles};
     use crate::range::{Content, Resource};
 
     #[test]
     fn files_are_kept_up_to_the_bound_and_forgotten_with_their_storage() {
-        let served = ServedFiles::default();
+        let served = OpenFiles::default();
         let content = Content::Memory(bytes::Bytes::new());
         let file = Arc::new(Resource::new(content, "x", None, true));
         let (one, other) = (StorageId::new(1, [1; 10]), StorageId::new(2, [2; 10]));

@@ -9,8 +9,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use trace_kinds::io_trace::{Anchor, Begin, Encoded, Encoder, End};
 
+use super::error::IoTraceError;
+use super::request::bytes_max;
 use super::status::Mode;
-use super::{IoTraceError, bytes_max};
 use crate::clock;
 use crate::config::IoTraceConfig;
 
@@ -25,7 +26,7 @@ const PACKET_AGE_MAX: Duration = Duration::from_secs(1);
 const EARLY_BYTES_MAX: usize = 32 << 20;
 
 /// Makes packets of what the tracer recorded.
-pub(super) struct Gatherer {
+pub(super) struct Drainer {
     tracer: Arc<Tracer>,
     encoder: Encoder,
     packet_bytes: usize,
@@ -39,7 +40,7 @@ pub(super) struct Gatherer {
     records: Records,
 }
 
-impl Gatherer {
+impl Drainer {
     /// Packets have about `packet_bytes`.
     pub(super) fn new(tracer: &Arc<Tracer>, begin: &Begin, packet_bytes: usize) -> Self {
         Self {
@@ -118,7 +119,7 @@ pub(crate) struct EarlyTrace {
     pub(super) begin: Begin,
     pub(super) mode: Mode,
     stop: oneshot::Sender<()>,
-    gathering: JoinHandle<(Gatherer, Vec<Encoded>)>,
+    draining: JoinHandle<(Drainer, Vec<Encoded>)>,
 }
 
 impl EarlyTrace {
@@ -149,7 +150,7 @@ impl EarlyTrace {
             one_in: settings.one_in,
             storages: Vec::new(),
         };
-        let gatherer = Gatherer::new(tracer, &begin, mode.packet_bytes(bytes_max));
+        let drainer = Drainer::new(tracer, &begin, mode.packet_bytes(bytes_max));
         tracer
             .start(settings)
             .map_err(|error| IoTraceError::Invalid {
@@ -160,34 +161,34 @@ impl EarlyTrace {
             begin,
             mode,
             stop,
-            gathering: tokio::spawn(gather_early(gatherer, stopped)),
+            draining: tokio::spawn(drain_early(drainer, stopped)),
         }))
     }
 
     /// What was gathered so far, to be gone on with.
-    pub(super) async fn hand_over(self) -> Option<(Begin, Mode, Gatherer, Vec<Encoded>)> {
+    pub(super) async fn hand_over(self) -> Option<(Begin, Mode, Drainer, Vec<Encoded>)> {
         // It only ends on our word.
         let _ = self.stop.send(());
-        let (gatherer, packets) = self.gathering.await.ok()?;
-        Some((self.begin, self.mode, gatherer, packets))
+        let (drainer, packets) = self.draining.await.ok()?;
+        Some((self.begin, self.mode, drainer, packets))
     }
 }
 
-async fn gather_early(
-    mut gatherer: Gatherer,
+async fn drain_early(
+    mut drainer: Drainer,
     mut stopped: oneshot::Receiver<()>,
-) -> (Gatherer, Vec<Encoded>) {
+) -> (Drainer, Vec<Encoded>) {
     let mut ticks = interval(DRAIN_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut packets, mut bytes) = (Vec::new(), 0);
     loop {
         tokio::select! {
             biased;
-            _ = &mut stopped => return (gatherer, packets),
+            _ = &mut stopped => return (drainer, packets),
             _ = ticks.tick() => {}
         }
         if bytes < EARLY_BYTES_MAX {
-            let gathered = gatherer.gather(false);
+            let gathered = drainer.gather(false);
             bytes += gathered
                 .iter()
                 .map(|packet| packet.bytes.len())

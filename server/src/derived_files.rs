@@ -11,11 +11,11 @@ use storage_format::paths::FileName;
 use trace_kinds::has_events;
 
 use crate::provenance;
-use crate::query::stored_leaves;
+use crate::stored_leaves::stored_leaves;
 
 /// A derived file that does not belong to its data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NotTaken {
+pub(crate) struct RejectedFile {
     pub(crate) name: FileName,
     pub(crate) reason: String,
 }
@@ -28,7 +28,7 @@ pub(crate) struct NotTaken {
 pub(crate) async fn check_derived(
     engine: &Engine,
     id: StorageId,
-) -> Result<Vec<NotTaken>, StorageError> {
+) -> Result<Vec<RejectedFile>, StorageError> {
     let stored = stored_leaves(engine, id, Cause::Import).await?;
     let found = engine.reading().leaves(id).await?;
     let check = move || {
@@ -58,7 +58,7 @@ pub(crate) async fn check_derived(
     for (name, reason) in unfit {
         tracing::warn!(storage = %id, file = %name, %reason, "a file of an archive is not used");
         engine.derived_files().remove(id, name.clone()).await?;
-        not_taken.push(NotTaken { name, reason });
+        not_taken.push(RejectedFile { name, reason });
     }
     Ok(not_taken)
 }

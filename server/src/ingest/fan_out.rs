@@ -14,13 +14,13 @@ use storage_format::{AgentId, Kind, StorageId, StreamId, StreamPosition};
 use trace_kinds::StreamContext;
 use trace_kinds::dft::TimeUnit;
 
-use super::encoding::Encoding;
+use super::admission::Reservation;
+use super::body::BodyReader;
+use super::encoding::ContentEncoding;
 use super::error::IngestError;
-use super::facts::StreamFacts;
+use super::facts::FactsReader;
 use super::push::{Pusher, is_batch, position, prefers_async};
 use super::records::Records;
-use super::room::Room;
-use super::source::Source;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
 
@@ -34,7 +34,7 @@ struct Waiting {
 }
 
 /// Packets of one request.
-struct Through<'a> {
+struct FanOut<'a> {
     recorder: &'a Recorder,
     agent: AgentId,
     stream: StreamId,
@@ -49,14 +49,14 @@ struct Through<'a> {
 impl Pusher {
     /// Takes the body of one request for the buffer and the recordings. A packet has a receipt for
     /// each storage it went to; one that no recording wanted has a single one that is not durable.
-    pub(crate) async fn push_through(
+    pub(crate) async fn fan_out(
         &self,
         recorder: &Recorder,
         (agent, stream): (AgentId, StreamId),
         headers: &HeaderMap,
         body: Body,
     ) -> Result<Receipts, Problem> {
-        let encoding = Encoding::of(headers)?;
+        let encoding = ContentEncoding::of(headers)?;
         let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
         let target = super::Target {
@@ -67,7 +67,7 @@ impl Pusher {
         };
         let kind = self.kind(&target)?;
         let (mut facts, context) = self.reader(&target, kind).await?;
-        let mut through = Through {
+        let mut fan = FanOut {
             recorder,
             context,
             agent,
@@ -75,77 +75,75 @@ impl Pusher {
             kind,
             waits,
             waiting: VecDeque::new(),
-            receipts: match waits {
-                true => Receipts::default(),
-                false => Receipts::accepted_only(),
+            receipts: if waits {
+                Receipts::default()
+            } else {
+                Receipts::accepted_only()
             },
         };
         if !is_batch(headers)? {
             let position = position(headers)?;
             let max = self.limits.packet_bytes_max;
-            let source = Source::new(body, encoding, window, "packet", max)?;
-            return self
-                .push_one_through(through, facts, position, source)
-                .await;
+            let body_reader = BodyReader::new(body, encoding, window, "packet", max)?;
+            return self.fan_out_one(fan, facts, position, body_reader).await;
         }
         let max = self.limits.request_bytes_max;
-        let source = Source::new(body, encoding, window, "body", max)?;
+        let body_reader = BodyReader::new(body, encoding, window, "body", max)?;
         let mut records = Records::new(
-            source,
+            body_reader,
             self.limits.packet_bytes_max,
             u64::from(self.limits.batch_packets_max),
         );
         let taken = async {
             while let Some(header) = records.head().await? {
-                let room = self
-                    .room_for(&mut through, u64::from(header.length))
-                    .await?;
+                let reservation = self.room_for(&mut fan, u64::from(header.length)).await?;
                 let payload = records.payload(&header).await?;
                 self.arrived(1, payload.len() as u64);
                 let position = header.position;
                 let told = facts.of(position, &payload);
-                through.note_unit(facts.unit());
+                fan.note_unit(facts.unit());
                 let now = storage_core::clock::now_ns();
-                through.take(position, payload, told, now, room).await?;
+                fan.take(position, payload, told, now, reservation).await?;
             }
             Ok(())
         };
         let taken = taken.await;
-        through.end(taken).await
+        fan.end(taken).await
     }
 
-    async fn push_one_through(
+    async fn fan_out_one(
         &self,
-        mut through: Through<'_>,
-        mut facts: StreamFacts<'_>,
+        mut fan: FanOut<'_>,
+        mut facts: FactsReader<'_>,
         position: StreamPosition,
-        source: Source,
+        body_reader: BodyReader,
     ) -> Result<Receipts, Problem> {
         let budget = self.engine.budget();
-        let agent = through.agent.as_str();
-        let mut room = Room::take(budget, agent, source.room_bytes()).await?;
-        let payload = source.whole(&mut room).await?;
+        let agent = fan.agent.as_str();
+        let mut reservation =
+            Reservation::take(budget, agent, body_reader.reserved_bytes()).await?;
+        let payload = body_reader.whole(&mut reservation).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
         self.arrived(1, payload.len() as u64);
         let told = facts.of(position, &payload);
-        through.note_unit(facts.unit());
+        fan.note_unit(facts.unit());
         let now = storage_core::clock::now_ns();
-        let taken = through.take(position, payload, told, now, room).await;
-        through.end(taken).await
+        let taken = fan.take(position, payload, told, now, reservation).await;
+        fan.end(taken).await
     }
 
-    /// Room for a packet: what is free, or what this request's own packets give back.
-    async fn room_for(&self, through: &mut Through<'_>, bytes: u64) -> Result<Room, Problem> {
+    /// Reservation for a packet: what is free, or what this request's own packets give back.
+    async fn room_for(&self, fan: &mut FanOut<'_>, bytes: u64) -> Result<Reservation, Problem> {
         let budget = self.engine.budget();
         loop {
-            match Room::take_now(budget, bytes) {
-                Err(StorageError::Busy { .. }) if !through.waiting.is_empty() => {
-                    through.settle_one().await?;
+            match Reservation::take_now(budget, bytes) {
+                Err(StorageError::Busy { .. }) if !fan.waiting.is_empty() => {
+                    fan.settle_one().await?;
                 }
                 Err(StorageError::Busy { .. }) => {
-                    return Ok(Room::take(budget, through.agent.as_str(), bytes).await?);
+                    return Ok(Reservation::take(budget, fan.agent.as_str(), bytes).await?);
                 }
                 taken => return Ok(taken?),
             }
@@ -153,7 +151,7 @@ impl Pusher {
     }
 }
 
-impl Through<'_> {
+impl FanOut<'_> {
     /// Times of the packet are in this unit, as far as the stream has told it.
     fn note_unit(&mut self, unit: Option<TimeUnit>) {
         let unit = unit.unwrap_or_default();
@@ -171,7 +169,7 @@ impl Through<'_> {
         payload: Bytes,
         facts: Facts,
         arrival: i64,
-        room: Room,
+        reservation: Reservation,
     ) -> Result<(), Problem> {
         let packet = Packet {
             agent: self.agent.clone(),
@@ -183,7 +181,7 @@ impl Through<'_> {
             arrival,
             context: Arc::clone(&self.context),
         };
-        let (permit, _held) = room.into_permit();
+        let (permit, _held) = reservation.into_permit();
         let recorded = self.recorder.push(packet, permit, self.waits).await?;
         self.waiting.push_back(Waiting { position, recorded });
         if self.waiting.len() > WAITING_MAX {

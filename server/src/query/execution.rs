@@ -16,8 +16,11 @@ use storage_format::storage_file::StorageState;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::{AnswerError, Queries, Question, Wanted, stored_leaves};
-use crate::app_state::AppState;
+use super::queries::Queries;
+use super::question::{AnswerError, Question, ResultKind};
+use crate::chunk_indexes::ChunkIndexes;
+use crate::metrics::Metrics;
+use crate::stored_leaves::stored_leaves;
 
 /// Bytes of rows that go out together.
 const PIECE_BYTES: usize = 64 << 10;
@@ -100,16 +103,12 @@ impl Queries {
     /// # Errors
     /// When too many queries run, a storage is not there, the query is faulty, or nothing could be
     /// read.
-    pub(crate) async fn answer(
-        &self,
-        app: &Arc<AppState>,
-        question: Question,
-    ) -> Result<Answer, AnswerError> {
-        let kept = kept_key(&app.engine, &question)?;
+    pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
+        let kept = kept_key(&self.engine, &question)?;
         if let Some((storage, key)) = &kept
-            && let Some(first) = app.engine.query_cache().get(*storage, key).await?
+            && let Some(first) = self.engine.query_cache().get(*storage, key).await?
         {
-            app.metrics.queries.cached.inc();
+            self.metrics.queries.cached.inc();
             return Ok(Answer {
                 first,
                 matched: None,
@@ -122,7 +121,7 @@ impl Queries {
         })?;
         let mut leaves = Vec::new();
         for storage in &question.storages {
-            leaves.extend(stored_leaves(&app.engine, *storage, Cause::Query).await?);
+            leaves.extend(stored_leaves(&self.engine, *storage, Cause::Query).await?);
         }
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
         // From here on the query ends when nobody waits for it any more.
@@ -132,9 +131,11 @@ impl Queries {
             matched: None,
             cancel: question.request.cancel.clone(),
         };
-        let job = Job {
+        let task = QueryTask {
             question,
-            app: Arc::clone(app),
+            engine: self.engine.clone(),
+            metrics: Arc::clone(&self.metrics),
+            indexes: Arc::clone(&self.indexes),
             cache: self.filter_cache(),
             limits: self.limits,
             out: Out {
@@ -146,7 +147,7 @@ impl Queries {
             _permit: permit,
         };
         let handle = Handle::current();
-        tokio::task::spawn_blocking(move || job.run_to_end(leaves, &sender, kept, &handle));
+        tokio::task::spawn_blocking(move || task.run_to_end(leaves, &sender, kept, &handle));
         let first = match rest.next().await {
             None => Bytes::new(),
             Some(piece) => piece?,
@@ -173,15 +174,15 @@ fn kept_key(
     if storage.state != StorageState::Finalized || question.explain {
         return Ok(None);
     }
-    let wanted = match &question.wanted {
-        Wanted::Rows(_) => return Ok(None),
-        Wanted::Count => "count".to_owned(),
-        Wanted::Groups(field) => format!("group {:?} by {field:?}", question.format),
+    let result = match &question.result {
+        ResultKind::Rows(_) => return Ok(None),
+        ResultKind::Count => "count".to_owned(),
+        ResultKind::Groups(field) => format!("group {:?} by {field:?}", question.format),
     };
     let request = &question.request;
     let query = request.query.as_ref().map_or("", |query| query.text());
     let key = format!(
-        "{} {:?} {wanted} {:?} {:?} {query}",
+        "{} {:?} {result} {:?} {:?} {query}",
         env!("CARGO_PKG_VERSION"),
         storage.name,
         request.from,
@@ -191,8 +192,10 @@ fn kept_key(
 }
 
 /// A query on its thread.
-struct Job {
-    app: Arc<AppState>,
+struct QueryTask {
+    engine: Engine,
+    metrics: Arc<Metrics>,
+    indexes: Arc<ChunkIndexes>,
     question: Question,
     cache: Arc<chunk_index::FilterCache>,
     limits: Limits,
@@ -200,7 +203,7 @@ struct Job {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Job {
+impl QueryTask {
     /// Runs, says how it ended, and keeps the answer under the key of `kept`.
     fn run_to_end(
         self,
@@ -209,10 +212,10 @@ impl Job {
         kept: Option<(StorageId, String)>,
         handle: &Handle,
     ) {
-        let app = Arc::clone(&self.app);
+        let (engine, metrics) = (self.engine.clone(), Arc::clone(&self.metrics));
         let ended = self.run(leaves);
         if matches!(ended, Err(ReadError::Cancelled)) {
-            app.metrics.queries.cancelled.inc();
+            metrics.queries.cancelled.inc();
         }
         let (ended, answer) = match ended {
             Ok(answer) => (Ok(()), answer),
@@ -221,7 +224,7 @@ impl Job {
         // Nobody may be there to hear it.
         let _ = sender.blocking_send(Message::Ended(ended));
         if let Some(((storage, key), answer)) = kept.zip(answer) {
-            let keep = app.engine.query_cache().put(storage, &key, &answer);
+            let keep = engine.query_cache().put(storage, &key, &answer);
             if let Err(error) = handle.block_on(keep) {
                 tracing::warn!(%storage, %error, "an answer is not kept");
             }
@@ -230,17 +233,17 @@ impl Job {
 
     /// Gives the whole answer where it may be kept.
     fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<Option<Vec<u8>>, ReadError> {
-        let _running = self.app.metrics.queries.began();
+        let _running = self.metrics.queries.began();
         let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
         let left_out = set.left_out().to_vec();
         self.mend_indexes(&set);
-        let fields = self.question.wanted.fields();
+        let fields = self.question.result.fields();
         let sources = set.sources(&self.question.request, &fields)?;
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
         let report = self.write(&sources)?;
-        self.app.metrics.queries.ended(&report);
+        self.metrics.queries.ended(&report);
         if !report.damaged.is_empty() {
-            let indexes = &self.app.indexes;
+            let indexes = &self.indexes;
             let storages = &self.question.storages;
             storages.iter().for_each(|id| indexes.make_anew(*id));
         }
@@ -271,7 +274,7 @@ impl Job {
             leaf.checksum.is_some() && *uncovered > 0
         };
         for (leaf, _) in set.leaves().filter(lacks) {
-            self.app.indexes.look_at(leaf.storage);
+            self.indexes.look_at(leaf.storage);
         }
     }
 
@@ -281,14 +284,14 @@ impl Job {
     ) -> Result<Report, ReadError> {
         let Question {
             request,
-            wanted,
+            result,
             format,
             ..
         } = &self.question;
         let out = &mut self.out;
         let mut write = |bytes: &[u8]| out.write(bytes);
-        match wanted {
-            Wanted::Rows(columns) => {
+        match result {
+            ResultKind::Rows(columns) => {
                 let mut rows = format.rows();
                 write_rows(
                     sources,
@@ -299,12 +302,12 @@ impl Job {
                     &mut write,
                 )
             }
-            Wanted::Count => {
+            ResultKind::Count => {
                 let (count, report) = count(sources, request, self.limits)?;
                 write(format!("{{\"count\":{count}}}\n").as_bytes()).map_err(ReadError::Output)?;
                 Ok(report)
             }
-            Wanted::Groups(field) => {
+            ResultKind::Groups(field) => {
                 let path = FieldPath::new(field);
                 let (groups, report) = group_by(sources, request, &path, self.limits)?;
                 write_groups(
@@ -344,9 +347,10 @@ impl Out {
                 self.kept = None;
             }
         }
-        match self.piece.len() >= PIECE_BYTES {
-            true => self.flush(),
-            false => Ok(()),
+        if self.piece.len() >= PIECE_BYTES {
+            self.flush()
+        } else {
+            Ok(())
         }
     }
 
@@ -373,8 +377,9 @@ impl Out {
 
 /// The columns of rows; all fields for none.
 pub(crate) fn columns(fields: Vec<String>) -> Columns {
-    match fields.is_empty() {
-        true => Columns::All,
-        false => Columns::Fields(fields),
+    if fields.is_empty() {
+        Columns::All
+    } else {
+        Columns::Fields(fields)
     }
 }

@@ -8,8 +8,8 @@ use storage_core::{Engine, LeafBases, StorageError};
 use storage_format::data_file::LeafPath;
 use storage_format::{AgentId, Kind, LeafId, StorageId, TimeBasis};
 
-use super::AnswerError;
-use super::leaves::leaves_among;
+use super::question::AnswerError;
+use crate::stored_leaves::leaves_among;
 
 /// What the times in packets of those leaves of a storage rest on whose paths are `wanted`. Where
 /// their kind alone tells it, they are left out.

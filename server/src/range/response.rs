@@ -20,8 +20,8 @@ use super::file::RangeFile;
 use super::header::ByteRange;
 use super::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use super::plan::{Plan, plan};
+use super::send_queue::SendQueue;
 use crate::clock;
-use crate::connection::SendQueue;
 use crate::metrics::RangeOutcome;
 use crate::problem::Problem;
 
@@ -133,9 +133,10 @@ pub(crate) async fn respond(
 
 /// Fields every answer carries, with or without a body.
 fn describe(response: &mut Response, resource: &Resource) {
-    let fresh = match resource.immutable {
-        true => "public, max-age=31536000, immutable",
-        false => "no-cache",
+    let fresh = if resource.immutable {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
     };
     put(response, ETAG, Some(resource.etag.clone()));
     put(

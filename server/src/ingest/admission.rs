@@ -1,22 +1,22 @@
-//! Room in memory for packets that are on their way: parts of the engine's budget, taken before the
-//! bytes are.
+//! Reservations of memory for packets in flight: parts of the engine's byte budget, acquired before
+//! the bytes are read.
 
 use std::time::Duration;
 
 use storage_core::{ByteBudget, BytePermit, StorageError};
 /// How long a request waits for its turn before it is refused.
-pub(super) const ROOM_WAIT: Duration = Duration::from_secs(5);
+pub(super) const ADMISSION_WAIT: Duration = Duration::from_secs(5);
 
-/// Room for one packet or group of packets. It comes back when this is dropped.
-pub(super) struct Room {
+/// Reservation for one packet or group of packets. It comes back when this is dropped.
+pub(super) struct Reservation {
     budget: ByteBudget,
     first: BytePermit,
     /// What was taken on top, while a body of unknown length grew.
     more: Vec<BytePermit>,
 }
 
-impl Room {
-    /// Room for `bytes`, if it is there and nobody waits for it.
+impl Reservation {
+    /// Reservation for `bytes`, if it is there and nobody waits for it.
     ///
     /// # Errors
     /// [`StorageError::Busy`] when there is none now.
@@ -24,7 +24,7 @@ impl Room {
         Ok(Self::of(budget, budget.try_acquire(bytes)?))
     }
 
-    /// Room for `bytes` of a packet of `agent`, when its turn comes.
+    /// Reservation for `bytes` of a packet of `agent`, when its turn comes.
     ///
     /// # Errors
     /// [`StorageError::Busy`] when it does not come in time.
@@ -33,7 +33,7 @@ impl Room {
         agent: &str,
         bytes: u64,
     ) -> Result<Self, StorageError> {
-        let first = budget.acquire(agent, bytes, ROOM_WAIT).await?;
+        let first = budget.acquire(agent, bytes, ADMISSION_WAIT).await?;
         Ok(Self::of(budget, first))
     }
 
@@ -45,7 +45,7 @@ impl Room {
         }
     }
 
-    /// Room for `bytes` on top.
+    /// Reservation for `bytes` on top.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
         let more = self.budget.try_grow(bytes);
         self.more

@@ -16,13 +16,13 @@ const AGENTS_MAX: usize = 1024;
 /// What the packets of agents are read with. The engine says which metadata an agent has, so
 /// what is kept here never outlives it.
 #[derive(Default)]
-pub(super) struct Traces {
-    by_agent: RwLock<HashMap<AgentId, Trace>>,
+pub(super) struct MetadataCache {
+    by_agent: RwLock<HashMap<AgentId, CompiledMetadata>>,
 }
 
 /// What the packets of an agent are read with.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Trace {
+pub(super) struct CompiledMetadata {
     /// CRC32C of the metadata, where the agent sent some.
     pub(super) checksum: Option<u32>,
     /// To read events without their fields; `None` where the metadata is missing or wrong.
@@ -31,7 +31,7 @@ pub(super) struct Trace {
     pub(super) context: Arc<StreamContext>,
 }
 
-impl Trace {
+impl CompiledMetadata {
     fn compile(metadata: Option<&[u8]>) -> Self {
         let trace = AgentTrace::new(metadata);
         let plan = trace.procedure.as_deref().map(Plan::nothing);
@@ -46,7 +46,7 @@ impl Trace {
     }
 }
 
-impl Traces {
+impl MetadataCache {
     /// What packets of this kind of the agent are read with.
     ///
     /// # Errors
@@ -56,9 +56,9 @@ impl Traces {
         engine: &Engine,
         agent: &AgentId,
         kind: Kind,
-    ) -> Result<Trace, StorageError> {
+    ) -> Result<CompiledMetadata, StorageError> {
         if kind != Kind::Ctf {
-            return Ok(Trace::default());
+            return Ok(CompiledMetadata::default());
         }
         let present = engine.agents().get(agent)?.metadata_checksum;
         if let Some(trace) = self.by_agent.read().get(agent)
@@ -68,7 +68,7 @@ impl Traces {
         }
         let metadata = engine.agents().metadata(agent).await?;
         // Metadata may have many megabytes.
-        let compile = move || Trace::compile(metadata.as_deref());
+        let compile = move || CompiledMetadata::compile(metadata.as_deref());
         let compiled = tokio::task::spawn_blocking(compile).await;
         let trace = compiled.map_err(|_| StorageError::Stopping)?;
         let mut all = self.by_agent.write();

@@ -4,16 +4,16 @@ use axum::body::Body;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 
-use super::encoding::{Decoder, Encoding};
+use super::admission::Reservation;
+use super::encoding::{ContentEncoding, Decoder};
 use super::error::IngestError;
-use super::room::Room;
 use crate::problem::Problem;
 
 /// Memory of a packet of unknown length grows by at least this, bytes.
 const GROWTH_BYTES_MIN: usize = 64 << 10;
 
 /// A body on its way in.
-pub(super) struct Source {
+pub(super) struct BodyReader {
     body: Body,
     decoder: Option<Decoder>,
     /// Encoded bytes that wait for the decoder.
@@ -26,10 +26,10 @@ pub(super) struct Source {
     what: &'static str,
 }
 
-impl Source {
+impl BodyReader {
     pub(super) fn new(
         body: Body,
-        encoding: Encoding,
+        encoding: ContentEncoding,
         window_bytes_max: u64,
         what: &'static str,
         decoded_bytes_max: u64,
@@ -64,7 +64,7 @@ impl Source {
 
     /// Bytes to take room for before anything is read: all of them where that is known, else what
     /// is sent, up to a bound: more of it is asked for while the body grows.
-    pub(super) fn room_bytes(&self) -> u64 {
+    pub(super) fn reserved_bytes(&self) -> u64 {
         let sent = || body_length(&self.body).unwrap_or(0);
         self.known_length()
             .unwrap_or_else(|| sent().clamp(1, GROWTH_BYTES_MIN as u64))
@@ -112,9 +112,9 @@ impl Source {
         }
     }
 
-    /// The whole body as one piece of memory, for which `room` was taken: as much as `room_bytes`
-    /// says, and more on the way where that says nothing.
-    pub(super) async fn whole(mut self, room: &mut Room) -> Result<Bytes, Problem> {
+    /// Reads the complete body into one buffer. The reservation starts at `reserved_bytes` and
+    /// grows with a body whose length is unknown.
+    pub(super) async fn whole(mut self, reservation: &mut Reservation) -> Result<Bytes, Problem> {
         let known = self.known_length().unwrap_or(0);
         let Some(first) = self.next().await? else {
             return Ok(Bytes::new());
@@ -128,13 +128,13 @@ impl Source {
                 }
             };
         }
-        let mut whole = BytesMut::with_capacity(usize::try_from(room.left()).unwrap_or(0));
+        let mut whole = BytesMut::with_capacity(usize::try_from(reservation.left()).unwrap_or(0));
         let mut piece = Some(first);
         while let Some(bytes) = piece {
             let lacking = (whole.len() + bytes.len()).saturating_sub(whole.capacity());
             if lacking > 0 {
                 let growth = lacking.max(whole.capacity()).max(GROWTH_BYTES_MIN);
-                room.grow(growth as u64)?;
+                reservation.grow(growth as u64)?;
                 whole.reserve(whole.capacity() - whole.len() + growth);
             }
             whole.extend_from_slice(&bytes);
@@ -149,9 +149,10 @@ fn body_length(body: &Body) -> Option<u64> {
 }
 
 fn finish(decoder: &Decoder) -> Result<(), IngestError> {
-    match decoder.is_complete() {
-        true => Ok(()),
-        false => Err(IngestError::damaged("it ends in the middle")),
+    if decoder.is_complete() {
+        Ok(())
+    } else {
+        Err(IngestError::damaged("it ends in the middle"))
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How slow a body may be.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct BodyPace {
     /// Longest pause.
     pub(crate) idle: Duration,
     /// Slowest rate over the body's life, once `idle` has passed.
@@ -38,16 +38,16 @@ pub(crate) enum BodyError {
 }
 
 /// A body with its pace watched. No timer is made while bytes keep coming.
-pub(crate) struct PacedBody<B> {
+pub(crate) struct RequestBody<B> {
     inner: B,
-    pace: Pace,
+    pace: BodyPace,
     started: Instant,
     received: u64,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> PacedBody<B> {
-    pub(crate) fn new(inner: B, pace: Pace) -> Self {
+impl<B> RequestBody<B> {
+    pub(crate) fn new(inner: B, pace: BodyPace) -> Self {
         Self {
             inner,
             pace,
@@ -64,7 +64,7 @@ impl<B> PacedBody<B> {
     }
 }
 
-impl<B> Body for PacedBody<B>
+impl<B> Body for RequestBody<B>
 where
     B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
 {

@@ -13,10 +13,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::framing::Verdict;
-use super::send_queue::SendQueue;
 use super::stream::GuardedStream;
 use crate::config::HttpConfig;
 use crate::gate::Gate;
+use crate::range::SendQueue;
 
 /// First pause after the process ran out of file descriptors or memory, and the longest.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);

@@ -18,10 +18,10 @@ use bytes::Bytes;
 use io_trace::Scope;
 use parking_lot::Mutex;
 
-use crate::range::RangeFile;
+use super::file::RangeFile;
 
 /// The longest stand-in.
-pub(crate) const STAND_IN_BYTES_MAX: usize = 256 << 10;
+pub(super) const STAND_IN_BYTES_MAX: usize = 256 << 10;
 
 /// What stand-ins are slices of; never read.
 static STAND_IN: [u8; STAND_IN_BYTES_MAX] = [0; STAND_IN_BYTES_MAX];
@@ -64,7 +64,7 @@ impl SendQueue {
 
     /// Sends file bytes in place of `slice`, which is a stand-in or what is left of one. Like a
     /// write, it may send a part only.
-    pub(super) fn send(&self, socket: impl AsFd, slice: &[u8]) -> io::Result<usize> {
+    pub(crate) fn send(&self, socket: impl AsFd, slice: &[u8]) -> io::Result<usize> {
         let mut slices = self.slices.lock();
         let Some(next) = slices.front_mut().filter(|next| next.left == slice.len()) else {
             return Err(io::Error::other(
@@ -84,7 +84,7 @@ impl SendQueue {
 }
 
 /// Whether `slice` stands for file bytes.
-pub(super) fn is_stand_in(slice: &[u8]) -> bool {
+pub(crate) fn is_stand_in(slice: &[u8]) -> bool {
     STAND_IN.as_ptr_range().contains(&slice.as_ptr())
 }
 

@@ -1,0 +1,183 @@
+//! Starting and stopping the I/O trace.
+
+use std::sync::Arc;
+
+use storage_core::Engine;
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinHandle;
+use trace_kinds::io_trace::{Anchor, Begin, Encoded};
+
+use super::collector::Collector;
+use super::drain::{Drainer, EarlyTrace};
+use super::error::IoTraceError;
+use super::request::{NAME, TraceRequest, bytes_max};
+use super::status::{Mode, Reason, State, Status};
+use super::trace_storage::{TraceStorage, take_up_rings};
+use crate::clock;
+use crate::config::IoTraceConfig;
+
+/// Starts and stops the trace of the server's own I/O; there is one at a time.
+pub(crate) struct IoTracing {
+    engine: Engine,
+    config: IoTraceConfig,
+    status: Arc<parking_lot::Mutex<Status>>,
+    /// Held while a trace is started or stopped.
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    stop: oneshot::Sender<Reason>,
+    collecting: JoinHandle<()>,
+}
+
+impl IoTracing {
+    pub(crate) fn new(engine: Engine, config: IoTraceConfig) -> Self {
+        Self {
+            engine,
+            config,
+            status: Arc::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// How it stands.
+    pub(crate) fn status(&self) -> Status {
+        self.status.lock().clone()
+    }
+
+    /// Makes a storage for a trace and starts to record into it.
+    ///
+    /// # Errors
+    /// When a trace is running, the wish makes no sense, or the storage cannot be made.
+    pub(crate) async fn start(&self, request: TraceRequest) -> Result<Status, IoTraceError> {
+        let mut running = self.running.lock().await;
+        let status = self.status();
+        if let (State::Running, Some(storage)) = (status.state, status.storage) {
+            return Err(IoTraceError::Running { storage });
+        }
+        let bytes_max = bytes_max(&self.config, request.mode, request.bytes_max)?;
+        request
+            .settings
+            .check()
+            .map_err(|error| IoTraceError::Invalid {
+                problem: error.to_string(),
+            })?;
+        for storage in &request.storages {
+            self.engine.storages().get(*storage)?;
+        }
+        let made = TraceStorage::make(&self.engine, &request.name).await?;
+        let storage = made.id();
+        let mut settings = request.settings;
+        settings.storages = request.storages.iter().map(|id| *id.as_bytes()).collect();
+        settings.own_storage = Some(*storage.as_bytes());
+        settings.thread_records_max = self.config.thread_records_max as usize;
+        let tracer = self.engine.tracer();
+        let begin = Begin {
+            anchor: Anchor {
+                clock: tracer.now(),
+                wall: clock::now_ns(),
+            },
+            mode: request.mode.name().to_owned(),
+            bytes_max,
+            blocks_one_in: settings.blocks_one_in,
+            one_in: settings.one_in,
+            storages: request.storages.iter().map(ToString::to_string).collect(),
+        };
+        let packet_bytes = request.mode.packet_bytes(bytes_max);
+        let drainer = Drainer::new(tracer, &begin, packet_bytes);
+        tracer
+            .start(settings)
+            .map_err(|error| IoTraceError::Invalid {
+                problem: error.to_string(),
+            })?;
+        *running = Some(self.collect(request.mode, &begin, made, (drainer, Vec::new())));
+        Ok(self.status())
+    }
+
+    /// Has what is gathered go into its storage from now on.
+    fn collect(
+        &self,
+        mode: Mode,
+        begin: &Begin,
+        made: TraceStorage,
+        gathered: (Drainer, Vec<Encoded>),
+    ) -> Running {
+        let (storage, bytes_max) = (made.id(), begin.bytes_max);
+        *self.status.lock() = Status {
+            state: State::Running,
+            storage: Some(storage),
+            mode,
+            bytes_max,
+            started: Some(begin.anchor.wall),
+            ..Status::default()
+        };
+        let collector = Collector::new(&self.engine, made, gathered, Arc::clone(&self.status));
+        let (stop, stopped) = oneshot::channel();
+        let collecting = tokio::spawn(collector.run(stopped));
+        tracing::info!(%storage, mode = mode.name(), bytes_max, "tracing our own I/O");
+        Running { stop, collecting }
+    }
+
+    /// Takes up what a killed server left of a ring, and a trace that was begun before there was a
+    /// storage for it.
+    ///
+    /// # Errors
+    /// When either cannot be written.
+    pub(crate) async fn take_up(&self, early: Option<EarlyTrace>) -> Result<(), IoTraceError> {
+        take_up_rings(&self.engine).await?;
+        let Some((begin, mode, mut drainer, packets)) = (match early {
+            Some(early) => early.hand_over().await,
+            None => None,
+        }) else {
+            return Ok(());
+        };
+        let mut running = self.running.lock().await;
+        let made = match TraceStorage::make(&self.engine, NAME).await {
+            Ok(made) => made,
+            Err(error) => {
+                self.engine.tracer().stop();
+                return Err(error);
+            }
+        };
+        drainer.leave_out(*made.id().as_bytes());
+        *running = Some(self.collect(mode, &begin, made, (drainer, packets)));
+        Ok(())
+    }
+
+    /// Stops recording, writes what is left, and finalizes the storage of the trace.
+    ///
+    /// # Errors
+    /// When no trace is running.
+    pub(crate) async fn stop(&self) -> Result<Status, IoTraceError> {
+        self.end(Reason::Stopped).await
+    }
+
+    /// Ends a trace that is running when the server ends.
+    pub(crate) async fn shutdown(&self) {
+        match self.end(Reason::Shutdown).await {
+            Ok(_) | Err(IoTraceError::Off) => {}
+            Err(error) => tracing::warn!(%error, "the I/O trace did not end well"),
+        }
+    }
+
+    async fn end(&self, reason: Reason) -> Result<Status, IoTraceError> {
+        let mut running = self.running.lock().await;
+        let was_running = self.status.lock().state == State::Running;
+        let Some(Running { stop, collecting }) = running.take() else {
+            return Err(IoTraceError::Off);
+        };
+        // A collector that ended by itself does not listen any more.
+        let _ = stop.send(reason);
+        if collecting.await.is_err() {
+            self.engine.tracer().stop();
+            let mut status = self.status.lock();
+            status.state = State::Ended;
+            status.error = Some("the collector of the trace failed".to_owned());
+        }
+        if was_running {
+            Ok(self.status())
+        } else {
+            Err(IoTraceError::Off)
+        }
+    }
+}
