@@ -2,175 +2,77 @@
 
 use std::io::Write;
 
-use storage_core::{Counters, LATENCY_BOUNDS_SECONDS, Latency};
+use storage_core::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency};
+
+/// A counter or gauge of the engine.
+struct Metric {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    value: fn(&Counters) -> &Counter,
+}
+
+macro_rules! metrics {
+    ($($kind:ident $name:ident = $field:ident, $help:literal;)*) => {
+        &[$(Metric {
+            name: stringify!($name),
+            kind: stringify!($kind),
+            help: $help,
+            value: |counters| &counters.$field,
+        }),*]
+    };
+}
+
+const METRICS: &[Metric] = metrics! {
+    counter packets_arrived_total = packets_arrived, "Packets accepted for writing.";
+    counter packets_durable_total = packets_durable, "Packets made durable.";
+    counter packets_repeated_total = packets_repeated, "Packets that were pushed before.";
+    counter packets_failed_total = packets_failed, "Accepted packets that could not be written.";
+    counter packet_raw_bytes_total = raw_bytes, "Bytes of durable packets as sent.";
+    counter packet_stored_bytes_total = stored_bytes, "Bytes of durable packets as stored.";
+    counter written_bytes_total = written_bytes, "Bytes of frames written.";
+    counter write_errors_total = write_errors, "Failed writes.";
+    counter files_published_total = files_published, "Small files published atomically.";
+    counter index_parts_total = index_parts, "Index parts written.";
+    gauge channels_open = channels_open, "Data files open for writing.";
+    gauge in_flight_bytes = in_flight_bytes, "Packet bytes between arrival and receipt.";
+    gauge waiting_for_room = waiting_for_room, "Requests waiting for admission of their packets.";
+    gauge serializer_jobs = serializer_jobs, "Serializer jobs queued or running.";
+    counter refused_busy_total = refused_busy, "Pushes refused for bytes in flight.";
+    counter refused_disk_low_total = refused_disk_low, "Pushes refused because the disk was low.";
+    gauge disk_free_bytes = disk_free_bytes, "Free bytes of the data folder's file system.";
+    gauge disk_low = disk_low, "1 while ingest is stopped because the disk is low.";
+    gauge index_cache_bytes = index_cache_bytes, "Bytes of index blocks in memory.";
+    counter index_cache_hits_total = index_cache_hits, "Index blocks found in memory.";
+    counter index_cache_misses_total = index_cache_misses, "Index blocks read from disk.";
+    counter packets_dropped_total = packets_dropped, "Droppable packets that were dropped.";
+    counter dropped_bytes_total = dropped_bytes, "Bytes of dropped packets.";
+    gauge droppable_bytes = droppable_bytes, "Bytes of packets that can be dropped now.";
+};
 
 /// Appends everything the engine counts.
 pub(crate) fn render_engine(counters: &Counters, text: &mut Vec<u8>) {
-    let c = counters;
-    for (name, kind, help, value) in [
-        (
-            "packets_arrived_total",
-            "counter",
-            "Packets pushed and not refused at once.",
-            &c.packets_arrived,
-        ),
-        (
-            "packets_durable_total",
-            "counter",
-            "Packets made durable.",
-            &c.packets_durable,
-        ),
-        (
-            "packets_repeated_total",
-            "counter",
-            "Packets that were known already.",
-            &c.packets_repeated,
-        ),
-        (
-            "packets_failed_total",
-            "counter",
-            "Packets taken and then not written.",
-            &c.packets_failed,
-        ),
-        (
-            "packet_raw_bytes_total",
-            "counter",
-            "Bytes of durable packets as sent.",
-            &c.raw_bytes,
-        ),
-        (
-            "packet_stored_bytes_total",
-            "counter",
-            "Bytes of durable packets as stored.",
-            &c.stored_bytes,
-        ),
-        (
-            "written_bytes_total",
-            "counter",
-            "Bytes of frames written.",
-            &c.written_bytes,
-        ),
-        (
-            "write_errors_total",
-            "counter",
-            "Writes that failed.",
-            &c.write_errors,
-        ),
-        (
-            "files_published_total",
-            "counter",
-            "Small files put into place.",
-            &c.files_published,
-        ),
-        (
-            "index_parts_total",
-            "counter",
-            "Index parts written.",
-            &c.index_parts,
-        ),
-        (
-            "channels_open",
-            "gauge",
-            "Data files open for writing.",
-            &c.channels_open,
-        ),
-        (
-            "in_flight_bytes",
-            "gauge",
-            "Packet bytes between arrival and receipt.",
-            &c.in_flight_bytes,
-        ),
-        (
-            "waiting_for_room",
-            "gauge",
-            "Requests that wait for room for their packets.",
-            &c.waiting_for_room,
-        ),
-        (
-            "serializer_jobs",
-            "gauge",
-            "Jobs waiting for or with a serializer.",
-            &c.serializer_jobs,
-        ),
-        (
-            "refused_busy_total",
-            "counter",
-            "Pushes refused for lack of room.",
-            &c.refused_busy,
-        ),
-        (
-            "refused_disk_low_total",
-            "counter",
-            "Pushes refused for lack of disk.",
-            &c.refused_disk_low,
-        ),
-        (
-            "disk_free_bytes",
-            "gauge",
-            "Free bytes of the data folder's file system.",
-            &c.disk_free_bytes,
-        ),
-        (
-            "disk_low",
-            "gauge",
-            "1 while ingest is stopped for lack of disk.",
-            &c.disk_low,
-        ),
-        (
-            "index_cache_bytes",
-            "gauge",
-            "Index blocks kept in memory.",
-            &c.index_cache_bytes,
-        ),
-        (
-            "index_cache_hits_total",
-            "counter",
-            "Index blocks found in memory.",
-            &c.index_cache_hits,
-        ),
-        (
-            "index_cache_misses_total",
-            "counter",
-            "Index blocks read from disk.",
-            &c.index_cache_misses,
-        ),
-    ] {
-        line(text, name, kind, help, value.get());
+    for Metric {
+        name,
+        kind,
+        help,
+        value,
+    } in METRICS
+    {
+        line(text, name, kind, help, value(counters).get());
     }
-    render_dropped(c, text);
     histogram(
         text,
         "write_seconds",
-        "Writes, from submission to completion.",
-        &c.writes,
+        "Time from submission to completion of writes.",
+        &counters.writes,
     );
-    histogram(text, "sync_seconds", "Syncs of data files.", &c.syncs);
-}
-
-/// What agents that do not wait for the disk gave away.
-fn render_dropped(c: &Counters, text: &mut Vec<u8>) {
-    for (name, kind, help, value) in [
-        (
-            "packets_dropped_total",
-            "counter",
-            "Packets whose agents did not wait, and that were not kept.",
-            &c.packets_dropped,
-        ),
-        (
-            "dropped_bytes_total",
-            "counter",
-            "Bytes of these packets.",
-            &c.dropped_bytes,
-        ),
-        (
-            "droppable_bytes",
-            "gauge",
-            "Bytes of packets that may be dropped now.",
-            &c.droppable_bytes,
-        ),
-    ] {
-        line(text, name, kind, help, value.get());
-    }
+    histogram(
+        text,
+        "sync_seconds",
+        "Time of syncs of data files.",
+        &counters.syncs,
+    );
 }
 
 fn line(text: &mut Vec<u8>, name: &str, kind: &str, help: &str, value: u64) {

@@ -3,7 +3,7 @@
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
 use query_engine::Report;
 
-use super::{InProgress, Maker};
+use super::maker::{InProgress, Maker};
 
 /// Counters of queries.
 pub(crate) struct QueryMetrics {
