@@ -1,0 +1,201 @@
+//! The catalog of problems: status, title, cause and remedy of every `code`.
+
+use http::StatusCode;
+
+use crate::problem::Problem;
+
+/// What all problems of a code share.
+pub(super) struct Entry {
+    pub(super) code: &'static str,
+    pub(super) status: u16,
+    pub(super) title: &'static str,
+    pub(super) cause: &'static str,
+    pub(super) remedy: &'static str,
+}
+
+macro_rules! catalog {
+    ($($status:literal $code:literal $title:literal, $cause:literal, $remedy:literal;)*) => {
+        &[$(Entry {
+            code: $code,
+            status: $status,
+            title: $title,
+            cause: $cause,
+            remedy: $remedy,
+        }),*]
+    };
+}
+
+/// Errors of the engine that have no entry, such as `io_error`.
+const UNKNOWN: &Entry = &Entry {
+    code: "io_error",
+    status: 500,
+    title: "a disk operation failed",
+    cause: "a system call failed, or a file is missing",
+    remedy: "search the server's log for the request id",
+};
+
+const CATALOG: &[Entry] = catalog! {
+    400 "archive_broken" "the archive is incomplete",
+        "the body ended before the end of the archive",
+        "send the archive again";
+    400 "archive_damaged" "the archive is damaged",
+        "its bytes are not a valid ZIP archive",
+        "export the storage again, or send the archive again";
+    400 "encoding_damaged" "the encoded body is damaged",
+        "the body does not match its Content-Encoding, ends too early, or needs too large a window",
+        "send it again; for zstd keep the window within 8 MiB (no --long, no --ultra)";
+    400 "header_missing" "a header field of the packet is missing or invalid",
+        "the position of a single packet in its stream is sent in header fields",
+        "send Tracehold-Epoch and Tracehold-Sequence as decimal numbers";
+    400 "invalid_id" "an id in the path is invalid",
+        "ids become names of files and folders and have one canonical spelling",
+        "use the id as the server returned it or as the agent registered it";
+    400 "invalid_value" "a value cannot be stored",
+        "it is outside the range that the storage format allows",
+        "correct the value that detail names";
+    400 "otlp_malformed" "the request is not an ExportTraceServiceRequest",
+        "it is damaged, or its encoding is not the one in Content-Type",
+        "send a request as the OTLP specification defines it, in protobuf or JSON";
+    400 "packet_empty" "the packet is empty",
+        "a packet has at least one byte, and the body has none",
+        "send the bytes of the packet";
+    400 "record_damaged" "a record of the body is damaged",
+        "the body is not valid application/vnd.tracehold.packets, or was damaged in transit",
+        "push again, starting with this record";
+    400 "recording_invalid" "the recording request is invalid",
+        "it has an invalid processor, time or query",
+        "correct what detail names; docs/recording.md describes every processor";
+    400 "too_many_groups" "the field has too many distinct values to group by",
+        "each group takes memory",
+        "narrow the query, or group by another field";
+    404 "agent_not_found" "agent not found",
+        "no agent with this id has registered",
+        "register it with PUT /api/v1/agents/{agent}";
+    404 "file_not_found" "file not found",
+        "only the files of a storage are served",
+        "GET /api/v1/storages/{id}/files lists them";
+    404 "label_not_found" "label not found",
+        "no label type has this name, or the storage does not have the label",
+        "list the types with GET /api/v1/label-types, and the labels of a storage with \
+         GET /api/v1/storages/{id}/labels";
+    404 "packet_not_found" "packet not found",
+        "packets are numbered from 0 in the order in which they were written",
+        "GET /api/v1/storages/{id}/descriptors lists the packets";
+    404 "recording_not_found" "recording not found",
+        "no recording has this id, or it ended long ago",
+        "GET /api/v1/recordings lists all recordings";
+    404 "storage_not_found" "storage not found",
+        "no storage has this id, or it was deleted",
+        "GET /api/v1/storages lists all storages";
+    404 "stream_not_found" "stream not found",
+        "the agent has not declared a stream with this id",
+        "declare it with PUT /api/v1/agents/{agent}/streams/{stream} and {\"kind\": …}";
+    409 "agent_metadata_conflict" "the agent has different trace metadata on this server",
+        "packets are decoded with the trace metadata of their agent, and an agent of this name \
+         already has other metadata here",
+        "read the packets where they are, or exclude the agent from the copy";
+    409 "earlier_packet_refused" "an earlier packet of the stream was refused",
+        "packets of a stream are written in order",
+        "push again, starting with the first refused packet";
+    409 "epoch_stale" "the producer has begun a newer epoch",
+        "epochs only increase, so that late packets of an earlier run are detected",
+        "use the current epoch or a greater one";
+    409 "job_cancelled" "the job was cancelled",
+        "a client cancelled the job, or deleted the storage",
+        "send the request again if its result is still needed";
+    409 "label_in_use" "the label is in use",
+        "storages would have a label without a type, or with values that its type does not allow",
+        "remove it from the storages first, or send remove=true";
+    409 "label_type_fixed" "the label type is predefined",
+        "predefined types cannot be changed or deleted",
+        "declare a type with another name";
+    409 "limit_reached" "a limit of the server is reached",
+        "every item takes memory for as long as it exists",
+        "delete items that are no longer needed, or raise the limit";
+    409 "packet_left_out" "the packet was skipped",
+        "it was dropped because its agent did not wait for the disk, or no recording accepted it; \
+         later packets of the stream are stored, and the order of a stream never changes",
+        "continue with expected_sequence";
+    409 "sequence_gap" "packets are missing before this one",
+        "the sequences of a stream are consecutive",
+        "push from expected_sequence, which HEAD on this path also returns";
+    409 "storage_exists" "the storage already exists",
+        "an import keeps the id of the storage, and ids are unique",
+        "to replace the storage, delete it first";
+    409 "storage_failed" "the storage is read-only",
+        "a disk operation failed; a failed sync is never retried",
+        "read what was acknowledged, and create another storage for new packets";
+    409 "storage_not_open" "the storage is not open",
+        "a new storage is CREATED and accepts packets after it is opened",
+        "open it with POST /api/v1/storages/{id}/open";
+    409 "storage_state_conflict" "the state of the storage does not allow this",
+        "states only move forward, and only an open storage accepts packets",
+        "GET /api/v1/storages/{id} shows the state; for more packets create another storage";
+    409 "storage_taken" "another recording writes to the storage",
+        "a storage is written by at most one recording at a time",
+        "use another storage, or DELETE the recording that detail names";
+    409 "stream_kind_conflict" "the stream has another kind",
+        "the kind of a stream never changes",
+        "declare another stream";
+    413 "body_too_large" "the body is too large",
+        "the limit counts decoded bytes",
+        "split it into several requests, or raise ingest.request_bytes_max";
+    413 "packet_too_large" "the packet is too large",
+        "a packet is held in memory as a whole",
+        "split it into smaller packets, or raise ingest.packet_bytes_max";
+    413 "too_many_packets" "the body has too many packets",
+        "the receipt of every packet is held in memory",
+        "split it into several requests, or raise ingest.batch_packets_max";
+    415 "encoding_unsupported" "the content encoding is not supported",
+        "the server decodes gzip or zstd, and one encoding at most",
+        "send Content-Encoding: gzip or zstd, or no encoding";
+    415 "media_type_unsupported" "the media type is not supported",
+        "Content-Type determines how the body is split into packets",
+        "use application/octet-stream for one packet, application/vnd.tracehold.packets for many";
+    429 "busy" "the server is busy",
+        "packets arrive faster than the disk writes them",
+        "push the same packets again after Retry-After";
+    500 "damaged" "stored bytes are damaged",
+        "a checksum or the layout does not match",
+        "POST /api/v1/storages/{id}/verify lists everything that is damaged";
+    503 "stopping" "the server is shutting down",
+        "it received a request to stop",
+        "push the same packets again when it is back";
+    507 "disk_full" "the disk is full",
+        "a write failed for lack of space",
+        "delete storages or add space; ingest resumes on its own";
+    507 "disk_low" "the disk is low on space",
+        "free space is below the limit at which ingest stops",
+        "delete storages or add space; ingest resumes on its own";
+};
+
+/// The problem with this code, without a detail.
+pub(super) fn problem(code: &str) -> Problem {
+    let entry = CATALOG.iter().find(|entry| entry.code == code);
+    let entry = entry.unwrap_or(UNKNOWN);
+    let status = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Problem::new(status, entry.code, entry.title)
+        .cause(entry.cause)
+        .remedy(entry.remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_sorted_and_have_valid_statuses() {
+        let keys: Vec<_> = CATALOG
+            .iter()
+            .map(|entry| (entry.status, entry.code))
+            .collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+        for entry in CATALOG {
+            let problem = problem(entry.code);
+            assert_eq!(
+                (problem.status().as_u16(), problem.code()),
+                (entry.status, entry.code)
+            );
+        }
+    }
+}
