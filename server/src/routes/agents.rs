@@ -15,8 +15,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::json::{read_body, read_json};
 use super::page::{Page, limit_of, query};
+use super::refusals::{BadRequest, Conflict, NotFound, PayloadTooLarge, UnprocessableEntity};
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// What an agent tells of itself.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -110,7 +111,7 @@ impl From<&Agent> for AgentDocument {
     request_body = AgentRegistration,
     responses(
         (status = 200, body = AgentDocument),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest,
     ),
 )]
 pub(super) async fn register(
@@ -158,7 +159,7 @@ pub(super) async fn list(
     params(("agent" = String, Path)),
     responses(
         (status = 200, body = AgentDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn show(
@@ -176,9 +177,7 @@ pub(super) async fn show(
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 204, description = "Stored"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 422, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, PayloadTooLarge, UnprocessableEntity,
     ),
 )]
 pub(super) async fn put_metadata(
@@ -217,8 +216,7 @@ fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
     request_body = StreamDeclaration,
     responses(
         (status = 200, body = StreamDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, Conflict,
     ),
 )]
 pub(super) async fn declare_stream(

@@ -21,12 +21,13 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::jobs::job_field;
+use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
 use super::storages::StorageDocument;
 use crate::app_state::AppState;
-use crate::imported::check_derived;
+use crate::derived_files::check_derived;
 use crate::ingest::IngestError;
 use crate::jobs::{JobKind, Running};
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// Pieces of an archive that may wait for the disk.
 const PIECES_WAITING_MAX: usize = 16;
@@ -37,8 +38,7 @@ const PIECES_WAITING_MAX: usize = 16;
     get, path = "/storages/{id}/export", tag = "archives", params(("id" = String, Path)),
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/zip"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, Conflict,
     ),
 )]
 pub(super) async fn export(
@@ -183,10 +183,7 @@ pub(super) struct NotTakenDocument {
     request_body(content = Vec<u8>, content_type = "application/zip"),
     responses(
         (status = 201, body = ImportedDocument, description = "Complete, checked and durable"),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 422, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, Conflict, UnprocessableEntity, InsufficientStorage,
     ),
 )]
 pub(super) async fn import(
@@ -245,7 +242,7 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocum
             let not_taken = check_derived(&app.engine, id).await;
             // What is missing is made now.
             app.indexes.look_at(id);
-            app.served.forget(id);
+            app.open_files.forget(id);
             let not_taken = not_taken.unwrap_or_else(|error| {
                 // The storage is there; readers look again whether an index belongs to its file.
                 tracing::warn!(storage = %id, %error, "derived files of an archive were not checked");

@@ -19,10 +19,11 @@ use super::instant;
 use super::jobs::{accepted, job_field};
 use super::json::read_json;
 use super::page::malformed;
+use super::refusals::{BadRequest, Conflict, NotFound};
 use crate::app_state::AppState;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobKind, Running};
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 use crate::query::time_bases;
 
 /// Packets of a copy that wait until it is kept where they came from.
@@ -106,9 +107,7 @@ impl Wanted {
     responses(
         (status = 200, body = StorageCopyDocument),
         (status = 202, body = JobDocument, description = "At work; ask for the job"),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound, Conflict,
     ),
 )]
 pub(super) async fn copy(
@@ -234,7 +233,7 @@ async fn run_copy(
         tracing::warn!(storage = %target, %error, "provenance of a copy is not kept");
     }
     // A reader may hold what was there before.
-    app.served.forget(target);
+    app.open_files.forget(target);
     copied
 }
 

@@ -18,8 +18,9 @@ use super::agents::word;
 use super::instant;
 use super::page::{Page, limit_of, malformed, query};
 use super::provenance::ProvenanceDocument;
+use super::refusals::{BadRequest, NotFound};
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 use crate::provenance;
 use crate::query::{AnswerError, time_bases};
 
@@ -90,8 +91,7 @@ pub(super) struct DescriptorDocument {
     params(("id" = String, Path), DescriptorsQuery),
     responses(
         (status = 200, body = Page<DescriptorDocument>),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound,
     ),
 )]
 pub(super) async fn list(
@@ -123,12 +123,11 @@ pub(super) async fn list(
         None => left_by_tree(&app, id, selection).await?,
         Some(query) => left_by_query(&app, id, selection, &query).await?,
     };
-    let known = match asked.provenance {
-        true => {
-            let leaves = found.items.iter().map(|packet| packet.descriptor.leaf());
-            provenance::known(&app.engine, id, leaves).await?
-        }
-        false => BTreeMap::new(),
+    let known = if asked.provenance {
+        let leaves = found.items.iter().map(|packet| packet.descriptor.leaf());
+        provenance::known(&app.engine, id, leaves).await?
+    } else {
+        BTreeMap::new()
     };
     let items = found.items.into_iter().map(|packet| {
         let known = known.get(&packet.descriptor.leaf());
@@ -183,7 +182,7 @@ async fn left_by_query(
         to: selection.to,
         ..Request::default()
     };
-    let (left, bases) = app.queries.candidates(&app.engine, id, request).await?;
+    let (left, bases) = app.queries.candidates(id, request).await?;
     selection.bases = bases.clone();
     let limit = selection.limit;
     let mut items = Vec::new();

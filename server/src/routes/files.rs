@@ -12,8 +12,9 @@ use storage_format::StorageId;
 use storage_format::paths::{FileName, FileRole};
 use utoipa::ToSchema;
 
+use super::refusals::{NotFound, PreconditionFailed, RangeNotSatisfiable};
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 use crate::range::{Content, RangeFile, Resource, respond};
 
 /// Names the reader of a storage, where he wants to be named.
@@ -54,7 +55,7 @@ impl From<FileInfo> for FileDocument {
     get, path = "/storages/{id}/files", tag = "files", params(("id" = String, Path)),
     responses(
         (status = 200, body = FilesDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn list(
@@ -82,9 +83,7 @@ pub(super) async fn list(
         (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 304, description = "If-None-Match or If-Modified-Since held"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 412, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 416, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, PreconditionFailed, RangeNotSatisfiable,
     ),
 )]
 pub(super) async fn read(
@@ -96,7 +95,7 @@ pub(super) async fn read(
     if let Some(reader) = request.headers().get(TRACEHOLD_READER) {
         note_reader(&app, id, &name, reader).await;
     }
-    let resource = match app.served.get(id, &name) {
+    let resource = match app.open_files.get(id, &name) {
         Some(resource) => resource,
         None => open(&app, id, &name).await?,
     };
@@ -119,7 +118,7 @@ async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: &HeaderV
 
 /// Opens a file, and keeps it open for the next reader when it can never change.
 async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>, Problem> {
-    let ticket = app.served.ticket();
+    let ticket = app.open_files.ticket();
     let served = app.engine.reading().open_file(id, name).await?;
     // Labels change the storage file; a chunk index may be made again.
     let immutable = matches!(
@@ -134,7 +133,7 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
     };
     let resource = Arc::new(Resource::new(content, &etag, modified, immutable));
     if served.role != FileRole::Storage {
-        app.served.keep(ticket, id, name, &resource);
+        app.open_files.keep(ticket, id, name, &resource);
     }
     Ok(resource)
 }

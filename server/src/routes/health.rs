@@ -9,8 +9,9 @@ use http::{StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::refusals::ServiceUnavailable;
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// Health in a word.
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,7 +40,7 @@ pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
     get, path = "/readyz", tag = "health",
     responses(
         (status = 200, body = Health),
-        (status = 503, body = ProblemDocument, content_type = "application/problem+json"),
+        ServiceUnavailable,
     ),
 )]
 pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Health>, Problem> {

@@ -14,8 +14,9 @@ use utoipa::ToSchema;
 
 use super::instant::rfc3339;
 use super::json::read_json;
+use super::refusals::BadRequest;
 use crate::app_state::AppState;
-use crate::io_trace::{IoTraceError, Mode, NAME, Status, Wanted};
+use crate::io_trace::{IoTraceError, Mode, NAME, Status, TraceRequest};
 use crate::problem::{Problem, ProblemDocument};
 
 /// What is to be traced. Everything may be left out.
@@ -53,7 +54,7 @@ impl Default for IoTraceStart {
     }
 }
 
-impl TryFrom<IoTraceStart> for Wanted {
+impl TryFrom<IoTraceStart> for TraceRequest {
     type Error = IoTraceError;
 
     fn try_from(start: IoTraceStart) -> Result<Self, IoTraceError> {
@@ -173,7 +174,7 @@ impl From<IoTraceError> for Problem {
     post, path = "/io-trace/start", tag = "io-trace", request_body = IoTraceStart,
     responses(
         (status = 200, body = IoTraceDocument),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest,
         (status = 404, description = "A storage that is to be traced does not exist",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 409, description = "A trace is running",

@@ -9,9 +9,10 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use uuid::Uuid;
 
 use super::page::Page;
+use super::refusals::NotFound;
 use crate::app_state::AppState;
 use crate::jobs::{JobDocument, Running};
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// Tells the job that a request is.
 const TRACEHOLD_JOB: HeaderName = HeaderName::from_static("tracehold-job");
@@ -33,7 +34,7 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Page<JobDocum
     get, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
     responses(
         (status = 200, body = JobDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn show(
@@ -48,7 +49,7 @@ pub(super) async fn show(
     delete, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
     responses(
         (status = 200, body = JobDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn cancel(

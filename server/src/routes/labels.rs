@@ -17,8 +17,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::instant::rfc3339;
 use super::json::read_json;
 use super::page::{Page, malformed, query};
+use super::refusals::{BadRequest, Conflict, NotFound};
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// A type of labels.
 #[derive(Debug, Serialize, ToSchema)]
@@ -192,9 +193,10 @@ pub(super) fn texts(labels: BTreeMap<String, Value>) -> Result<BTreeMap<String, 
 pub(super) fn shown(labels: BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let labels = labels.into_iter().map(|(name, text)| {
         let mut values = text.split(VALUE_SEPARATOR).map(Value::from);
-        let value = match text.contains(VALUE_SEPARATOR) {
-            true => Value::Array(values.collect()),
-            false => values.next().unwrap_or_default(),
+        let value = if text.contains(VALUE_SEPARATOR) {
+            Value::Array(values.collect())
+        } else {
+            values.next().unwrap_or_default()
         };
         (name, value)
     });
@@ -216,9 +218,10 @@ fn value_texts(value: Value) -> Result<Vec<String>, Problem> {
             ));
         }
     };
-    match text.contains(VALUE_SEPARATOR) {
-        true => Err(unkept("has no control characters")),
-        false => Ok(vec![text]),
+    if text.contains(VALUE_SEPARATOR) {
+        Err(unkept("has no control characters"))
+    } else {
+        Ok(vec![text])
     }
 }
 
@@ -247,7 +250,7 @@ pub(super) async fn types(State(app): State<Arc<AppState>>) -> Json<Page<LabelTy
     get, path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
     responses(
         (status = 200, body = LabelTypeDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn show_type(
@@ -263,8 +266,7 @@ pub(super) async fn show_type(
     request_body = LabelTypeDeclaration,
     responses(
         (status = 200, body = LabelTypeDocument),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, Conflict,
     ),
 )]
 pub(super) async fn declare_type(
@@ -310,8 +312,7 @@ pub(super) async fn declare_type(
     params(("name" = String, Path), LabelForgetting),
     responses(
         (status = 204, description = "Forgotten"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, Conflict,
     ),
 )]
 pub(super) async fn forget_type(
@@ -331,8 +332,7 @@ pub(super) async fn forget_type(
     params(("name" = String, Path), ("value" = String, Path), LabelForgetting),
     responses(
         (status = 204, description = "Forgotten"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, Conflict,
     ),
 )]
 pub(super) async fn forget_value(
@@ -354,7 +354,7 @@ pub(super) async fn forget_value(
     get, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
     responses(
         (status = 200, body = Page<LabelDocument>),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn list(
@@ -378,8 +378,7 @@ fn labels(app: &AppState, id: StorageId) -> Result<Json<Page<LabelDocument>>, Pr
     request_body = LabelTold,
     responses(
         (status = 200, body = Page<LabelDocument>),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound,
     ),
 )]
 pub(super) async fn add(
@@ -406,8 +405,7 @@ pub(super) async fn add(
     request_body = LabelValues,
     responses(
         (status = 200, body = Page<LabelDocument>),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound,
     ),
 )]
 pub(super) async fn set(
@@ -430,7 +428,7 @@ pub(super) async fn set(
     params(("id" = String, Path), ("name" = String, Path), LabelRemoval),
     responses(
         (status = 204, description = "Removed"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn remove(

@@ -19,6 +19,7 @@ mod page;
 mod provenance;
 mod query;
 mod recordings;
+mod refusals;
 mod storages;
 mod verify;
 
@@ -34,6 +35,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app_state::AppState;
+use crate::problem::ProblemDocument;
 
 /// What stands above the paths in the description.
 #[derive(OpenApi)]
@@ -58,6 +60,7 @@ use crate::app_state::AppState;
         (name = "health", description = "Health and metrics"),
         (name = "documents", description = "Pages for people"),
     ),
+    components(schemas(ProblemDocument)),
 )]
 struct Head;
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use trace_kinds::protobuf::{put_bytes, put_number};
 
 use crate::app_state::AppState;
-use crate::ingest::{Form, Taken, prefers_async};
+use crate::ingest::{ExportOutcome, OtlpEncoding, prefers_async};
 use crate::problem::Problem;
 
 /// Why spans are rejected, for people.
@@ -23,7 +23,7 @@ const VIOLATED: &str = "resource_spans";
 const RETRY_SECONDS: u64 = 1;
 
 /// Takes an `ExportTraceServiceRequest`, in protobuf or JSON, plain, gzip or zstd. Answers when it
-/// is durable in every recording that wants it. Answers and refusals are in the form of the
+/// is durable in every recording that wants it. Answers and refusals are in the encoding of the
 /// request: an `ExportTraceServiceResponse` or a `google.rpc.Status`.
 #[utoipa::path(
     post, path = "/v1/traces", tag = "packets",
@@ -49,7 +49,7 @@ pub(super) async fn traces(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body): (_, Body) = request.into_parts();
-    let Some(form) = Form::of(&head.headers) else {
+    let Some(encoding) = OtlpEncoding::of(&head.headers) else {
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "media_type_unsupported",
@@ -58,9 +58,9 @@ pub(super) async fn traces(
         .cause("Content-Type is neither application/x-protobuf nor application/json")
         .remedy("use the OTLP exporter over HTTP, with protobuf or JSON"));
     };
-    match app.traces.take(form, &head.headers, body).await {
+    match app.traces.take(encoding, &head.headers, body).await {
         Ok(taken) => {
-            let mut response = success(form, taken);
+            let mut response = success(encoding, taken);
             if prefers_async(&head.headers) {
                 // OTLP knows no 202.
                 let applied = HeaderValue::from_static("respond-async");
@@ -70,24 +70,24 @@ pub(super) async fn traces(
         }
         Err(problem) => {
             app.metrics.refused(problem.code());
-            Ok(refusal(form, &problem))
+            Ok(refusal(encoding, &problem))
         }
     }
 }
 
-fn respond(form: Form, status: StatusCode, body: Vec<u8>) -> Response {
-    let media_type = match form {
-        Form::Protobuf => HeaderValue::from_static("application/x-protobuf"),
-        Form::Json => HeaderValue::from_static("application/json"),
+fn respond(encoding: OtlpEncoding, status: StatusCode, body: Vec<u8>) -> Response {
+    let media_type = match encoding {
+        OtlpEncoding::Protobuf => HeaderValue::from_static("application/x-protobuf"),
+        OtlpEncoding::Json => HeaderValue::from_static("application/json"),
     };
     (status, [(header::CONTENT_TYPE, media_type)], body).into_response()
 }
 
-fn success(form: Form, taken: Taken) -> Response {
-    let body = match (form, taken.rejected) {
-        (Form::Protobuf, 0) => Vec::new(),
-        (Form::Json, 0) => b"{}".to_vec(),
-        (Form::Protobuf, rejected) => {
+fn success(encoding: OtlpEncoding, taken: ExportOutcome) -> Response {
+    let body = match (encoding, taken.rejected) {
+        (OtlpEncoding::Protobuf, 0) => Vec::new(),
+        (OtlpEncoding::Json, 0) => b"{}".to_vec(),
+        (OtlpEncoding::Protobuf, rejected) => {
             let mut partial = Vec::new();
             put_number(&mut partial, field::REJECTED_SPANS, rejected);
             put_bytes(&mut partial, field::ERROR_MESSAGE, REJECTED.as_bytes());
@@ -95,18 +95,18 @@ fn success(form: Form, taken: Taken) -> Response {
             put_bytes(&mut body, field::PARTIAL_SUCCESS, &partial);
             body
         }
-        (Form::Json, rejected) => json!({"partialSuccess": {
+        (OtlpEncoding::Json, rejected) => json!({"partialSuccess": {
             "rejectedSpans": rejected.to_string(),
             "errorMessage": REJECTED,
         }})
         .to_string()
         .into_bytes(),
     };
-    respond(form, StatusCode::OK, body)
+    respond(encoding, StatusCode::OK, body)
 }
 
 /// A refusal as OTLP has it. What may be sent again is told by 429 and 503 alone.
-fn refusal(form: Form, problem: &Problem) -> Response {
+fn refusal(encoding: OtlpEncoding, problem: &Problem) -> Response {
     let status = match problem.status() {
         // Space comes back, a recording that failed is over, the server comes back.
         StatusCode::INSUFFICIENT_STORAGE
@@ -124,8 +124,8 @@ fn refusal(form: Form, problem: &Problem) -> Response {
         _ => 2,
     };
     let message = format!("{}: {}", problem.code(), problem.what());
-    let body = match form {
-        Form::Protobuf => {
+    let body = match encoding {
+        OtlpEncoding::Protobuf => {
             let mut body = Vec::new();
             put_number(&mut body, field::STATUS_CODE, u64::from(code));
             put_bytes(&mut body, field::STATUS_MESSAGE, message.as_bytes());
@@ -135,7 +135,7 @@ fn refusal(form: Form, problem: &Problem) -> Response {
             }
             body
         }
-        Form::Json => {
+        OtlpEncoding::Json => {
             let mut body = json!({"code": code, "message": message});
             if status == StatusCode::BAD_REQUEST {
                 let violation = json!({"field": VIOLATED, "description": problem.what()});
@@ -144,7 +144,7 @@ fn refusal(form: Form, problem: &Problem) -> Response {
             body.to_string().into_bytes()
         }
     };
-    let mut response = respond(form, status, body);
+    let mut response = respond(encoding, status, body);
     if matches!(
         status,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
@@ -211,8 +211,8 @@ mod tests {
     /// What a sender of spans is told: status, code of gRPC, and whether it may send them again.
     async fn check(problem: Problem, status: u16, code: u8, is_retried: bool) {
         let is_bad = status == 400;
-        for form in [Form::Protobuf, Form::Json] {
-            let response = refusal(form, &problem);
+        for encoding in [OtlpEncoding::Protobuf, OtlpEncoding::Json] {
+            let response = refusal(encoding, &problem);
             assert_eq!(response.status(), status, "{}", problem.code());
             let after = response.headers().get(header::RETRY_AFTER);
             assert_eq!(after.is_some(), is_retried, "{}", problem.code());
@@ -221,8 +221,8 @@ mod tests {
             let kind = response.headers()[header::CONTENT_TYPE].clone();
             let body = axum::body::to_bytes(response.into_body(), 10_000);
             let body = body.await.unwrap();
-            match form {
-                Form::Protobuf => {
+            match encoding {
+                OtlpEncoding::Protobuf => {
                     assert_eq!(kind, "application/x-protobuf");
                     // A google.rpc.Status: code, and a message as long as it says.
                     assert_eq!(body[..3], [0x08, code, 0x12]);
@@ -241,7 +241,7 @@ mod tests {
                     };
                     assert_eq!(names(BAD_REQUEST), status == 400);
                 }
-                Form::Json => {
+                OtlpEncoding::Json => {
                     assert_eq!(kind, "application/json");
                     let status: serde_json::Value = serde_json::from_slice(&body).unwrap();
                     assert_eq!(status["code"], code);

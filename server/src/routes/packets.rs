@@ -9,9 +9,13 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use storage_format::StorageId;
 
+use super::refusals::{
+    BadRequest, Conflict, InsufficientStorage, NotFound, PayloadTooLarge, RangeNotSatisfiable,
+    TooManyRequests, UnsupportedMediaType,
+};
 use crate::app_state::AppState;
 use crate::ingest::Target;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 use crate::range::{Content, Resource, respond};
 use crate::receipts::{Receipts, ReceiptsDocument};
 
@@ -36,13 +40,8 @@ const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
     responses(
         (status = 200, body = ReceiptsDocument, description = "All packets are durable"),
         (status = 202, body = ReceiptsDocument, description = "Accepted only"),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 415, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound, Conflict,
+        PayloadTooLarge, UnsupportedMediaType, TooManyRequests, InsufficientStorage,
     ),
 )]
 pub(super) async fn push(
@@ -68,7 +67,7 @@ pub(super) async fn push(
         (status = 200, description = "See the header", headers(
             ("Tracehold-Epoch" = u64), ("Tracehold-Next-Sequence" = u64),
         )),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn next_sequence(
@@ -102,8 +101,7 @@ pub(super) fn position_fields(next: StreamPosition) -> [(HeaderName, HeaderValue
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 416, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, RangeNotSatisfiable,
     ),
 )]
 pub(super) async fn read(

@@ -13,8 +13,9 @@ use utoipa::ToSchema;
 
 use super::json::read_json;
 use super::page::malformed;
+use super::refusals::{BadRequest, InsufficientStorage, NotFound, PayloadTooLarge};
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 use crate::provenance::{ProvenanceError, Stretch, Told};
 
 /// Bytes of a path.
@@ -152,10 +153,7 @@ impl ProvenanceBody {
     request_body = ProvenanceBody,
     responses(
         (status = 200, body = KeptDocument),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound, PayloadTooLarge, InsufficientStorage,
     ),
 )]
 pub(super) async fn keep(
@@ -169,7 +167,7 @@ pub(super) async fn keep(
     let told = body.told(&agent, &stream)?;
     let packets = app.provenances.keep(&app.engine, id, &told).await?;
     // A reader may hold the one that was there before.
-    app.served.forget(id);
+    app.open_files.forget(id);
     Ok(Json(KeptDocument { packets }))
 }
 

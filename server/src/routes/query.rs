@@ -18,9 +18,10 @@ use utoipa::ToSchema;
 use super::instant;
 use super::json::read_json;
 use super::page::malformed;
+use super::refusals::{BadRequest, NotFound, TooManyRequests};
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
-use crate::query::{Answer, AnswerError, Question, Rows, RowsFormat, Wanted, columns};
+use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, columns};
 
 /// How many events match, where that is known before the answer begins.
 const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
@@ -71,22 +72,22 @@ impl InstantText {
 
 impl QueryBody {
     fn question(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
-        let wanted = match (self.count, self.group_by) {
+        let result = match (self.count, self.group_by) {
             (true, Some(_)) => {
                 return Err(malformed(
                     "count and group_by exclude each other".to_owned(),
                 ));
             }
-            (true, None) => Wanted::Count,
-            (false, Some(field)) => Wanted::Groups(field),
-            (false, None) => Wanted::Rows(columns(self.fields)),
+            (true, None) => ResultKind::Count,
+            (false, Some(field)) => ResultKind::Groups(field),
+            (false, None) => ResultKind::Rows(columns(self.fields)),
         };
         let format = Format::from(self.format);
-        match wanted {
-            Wanted::Groups(_) if !format.tells_groups() => {
+        match result {
+            ResultKind::Groups(_) if !format.tells_groups() => {
                 return Err(malformed(GroupsError::Timeline.to_string()));
             }
-            Wanted::Rows(_) | Wanted::Groups(_) if self.explain && !format.is_lines() => {
+            ResultKind::Rows(_) | ResultKind::Groups(_) if self.explain && !format.is_lines() => {
                 return Err(malformed(format!(
                     "{} has no place for an explanation: ask for it with count, or in ndjson",
                     format.as_str()
@@ -104,7 +105,7 @@ impl QueryBody {
                 to: self.to.map(|to| to.parse("to")).transpose()?,
                 cancel: Cancel::default(),
             },
-            wanted,
+            result,
             format,
             explain: self.explain,
         })
@@ -122,8 +123,7 @@ impl QueryBody {
             body = String, content_type = "application/x-ndjson"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json",
             description = "A faulty expression is expression_malformed, with offset, column and caret"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, TooManyRequests,
         (status = 505, body = ProblemDocument, content_type = "application/problem+json",
             description = "Asked over HTTP/1.0, and too long for it"),
     ),
@@ -152,9 +152,7 @@ pub(super) async fn of_storage(
     responses(
         (status = 200, description = "As of one storage",
             body = String, content_type = "application/x-ndjson"),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound, TooManyRequests,
         (status = 505, body = ProblemDocument, content_type = "application/problem+json",
             description = "Asked over HTTP/1.0, and too long for it"),
     ),
@@ -210,19 +208,20 @@ async fn answer(
     question: Question,
     version: Version,
 ) -> Result<Response, Problem> {
-    let content_type = match (&question.wanted, question.format) {
-        (Wanted::Count, _) => "application/json",
-        (Wanted::Groups(_), Format::Text) => Format::Ndjson.media_type(),
+    let content_type = match (&question.result, question.format) {
+        (ResultKind::Count, _) => "application/json",
+        (ResultKind::Groups(_), Format::Text) => Format::Ndjson.media_type(),
         (_, format) => format.media_type(),
     };
-    let answered = app.queries.answer(app, question).await?;
+    let answered = app.queries.answer(question).await?;
     let matched = answered.matched;
-    let body = match version >= Version::HTTP_11 {
-        true => Body::from_stream(futures_util::stream::unfold(
+    let body = if version >= Version::HTTP_11 {
+        Body::from_stream(futures_util::stream::unfold(
             Sending::First(answered.first, answered.rest),
             Sending::next,
-        )),
-        false => Body::from(whole(answered, app.config.query.whole_answer_bytes_max).await?),
+        ))
+    } else {
+        Body::from(whole(answered, app.config.query.whole_answer_bytes_max).await?)
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();

@@ -21,8 +21,12 @@ use super::instant::rfc3339;
 use super::json::read_json;
 use super::packets::position_fields;
 use super::page::{Page, limit_of, query};
+use super::refusals::{
+    BadRequest, Conflict, InsufficientStorage, NotFound, PayloadTooLarge, TooManyRequests,
+    UnsupportedMediaType,
+};
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 use crate::receipts::{Receipts, ReceiptsDocument};
 
 /// What is to be recorded.
@@ -147,9 +151,7 @@ async fn storage_for(
     request_body = RecordingStart,
     responses(
         (status = 201, body = RecordingDocument),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound, Conflict,
     ),
 )]
 pub(super) async fn start(
@@ -219,7 +221,7 @@ fn recording_id(text: &str) -> Result<Uuid, Problem> {
     get, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
     responses(
         (status = 200, body = RecordingDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn show(
@@ -234,7 +236,7 @@ pub(super) async fn show(
     delete, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
     responses(
         (status = 200, body = RecordingDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn stop(
@@ -289,9 +291,7 @@ pub(super) struct CopyDocument {
     request_body = BufferCopy,
     responses(
         (status = 200, body = CopyDocument),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound, Conflict,
     ),
 )]
 pub(super) async fn copy_buffer(
@@ -366,13 +366,8 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
     responses(
         (status = 200, body = ReceiptsDocument, description = "Durable wherever it is wanted"),
         (status = 202, body = ReceiptsDocument, description = "Accepted only"),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 413, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 415, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 429, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, NotFound, Conflict,
+        PayloadTooLarge, UnsupportedMediaType, TooManyRequests, InsufficientStorage,
     ),
 )]
 pub(super) async fn push(
@@ -384,7 +379,7 @@ pub(super) async fn push(
     let (head, body) = request.into_parts();
     let pusher = &app.pusher;
     pusher
-        .push_through(&app.recorder, target, &head.headers, body)
+        .fan_out(&app.recorder, target, &head.headers, body)
         .await
 }
 
@@ -397,7 +392,7 @@ pub(super) async fn push(
         (status = 200, description = "See the header", headers(
             ("Tracehold-Epoch" = u64), ("Tracehold-Next-Sequence" = u64),
         )),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn next_sequence(

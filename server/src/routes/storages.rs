@@ -21,8 +21,9 @@ use super::instant::rfc3339;
 use super::json::read_json;
 use super::labels::{repeated, shown, texts};
 use super::page::{Page, limit_of, malformed};
+use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound};
 use crate::app_state::AppState;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// What a new storage shall be.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -139,8 +140,7 @@ pub(super) struct StoragesQuery {
     responses(
         (status = 201, body = StorageDocument, description = "Created"),
         (status = 200, body = StorageDocument, description = "Created before, with the same key"),
-        (status = 400, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 507, body = ProblemDocument, content_type = "application/problem+json"),
+        BadRequest, InsufficientStorage,
     ),
 )]
 pub(super) async fn create(
@@ -256,7 +256,7 @@ fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
     get, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
     responses(
         (status = 200, body = StorageDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn show(
@@ -272,8 +272,7 @@ pub(super) async fn show(
     request_body = StorageChange,
     responses(
         (status = 200, body = StorageDocument),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, Conflict,
     ),
 )]
 pub(super) async fn change(
@@ -297,7 +296,7 @@ pub(super) async fn change(
     delete, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
     responses(
         (status = 204, description = "Deleted"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn delete(
@@ -306,7 +305,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let id: StorageId = id.parse()?;
     app.engine.storages().delete(id).await?;
-    app.served.forget(id);
+    app.open_files.forget(id);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -315,7 +314,7 @@ pub(super) async fn delete(
     post, path = "/storages/{id}/open", tag = "storages", params(("id" = String, Path)),
     responses(
         (status = 200, body = StorageDocument),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        Conflict,
     ),
 )]
 pub(super) async fn open(
@@ -330,7 +329,7 @@ pub(super) async fn open(
     post, path = "/storages/{id}/finalize", tag = "storages", params(("id" = String, Path)),
     responses(
         (status = 200, body = StorageDocument),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        Conflict,
     ),
 )]
 pub(super) async fn finalize(
@@ -351,7 +350,7 @@ pub(super) async fn finalize(
             "id, state, write_status (GOOD, MEDIUM, BAD), arrived, finished, repeated, \
              failed_packets, queued_packets, queued_bytes, written_packets, written_bytes, \
              stored_bytes, lost, bytes_per_second, packets_per_second, failure"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound,
     ),
 )]
 pub(super) async fn status(

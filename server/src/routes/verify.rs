@@ -12,10 +12,11 @@ use storage_format::StorageId;
 use utoipa::ToSchema;
 
 use super::jobs::{accepted, job_field};
+use super::refusals::{Conflict, NotFound};
 use crate::app_state::AppState;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobKind, Running};
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// What a verification found.
 #[derive(Debug, Serialize, ToSchema)]
@@ -68,8 +69,7 @@ impl From<VerifyReport> for VerifyDocument {
     responses(
         (status = 200, body = VerifyDocument),
         (status = 202, body = JobDocument, description = "At work; ask for the job"),
-        (status = 404, body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, body = ProblemDocument, content_type = "application/problem+json"),
+        NotFound, Conflict,
     ),
 )]
 pub(super) async fn verify(
