@@ -84,9 +84,10 @@ pub async fn export_ctf(
     let names: Vec<&str> = agents.map(|file| file.name.as_str()).collect();
     for (agent, streams) in found {
         let name = FileName::Agent(agent.clone()).to_string();
-        let metadata = match names.contains(&name.as_str()) {
-            true => metadata_of(client, storage, &name).await?,
-            false => None,
+        let metadata = if names.contains(&name.as_str()) {
+            metadata_of(client, storage, &name).await?
+        } else {
+            None
         };
         let Some(metadata) = metadata else {
             let what = format!("agent {agent} sent no trace metadata: nobody could read its trace");

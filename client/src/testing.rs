@@ -156,9 +156,10 @@ impl Body for TestBody {
 
     fn size_hint(&self) -> SizeHint {
         let length = self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        match self.breaks {
-            true => SizeHint::default(),
-            false => SizeHint::with_exact(length),
+        if self.breaks {
+            SizeHint::default()
+        } else {
+            SizeHint::with_exact(length)
         }
     }
 }

@@ -37,9 +37,10 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
             let mut line = String::new();
             for column in 0..COLUMNS {
                 let (cell, width) = (&row[column], widths[column]);
-                let cell = match leans_right[column] {
-                    true => format!("{cell:>width$}"),
-                    false => format!("{cell:<width$}"),
+                let cell = if leans_right[column] {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
                 };
                 line.push_str(if column == 0 { "" } else { "  " });
                 line.push_str(&cell);

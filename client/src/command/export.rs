@@ -50,9 +50,10 @@ impl Export {
             }
         })?;
         // Nothing is told by the exit code, too.
-        let exit = match report.traces.is_empty() {
-            true => Exit::Found,
-            false => Exit::Done,
+        let exit = if report.traces.is_empty() {
+            Exit::Found
+        } else {
+            Exit::Done
         };
         if context.json() {
             context.document(&report)?;

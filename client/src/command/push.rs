@@ -49,9 +49,10 @@ pub(super) struct Push {
 fn packet_bytes(text: &str) -> Result<usize, String> {
     let range = (1 << 10)..=(32 << 20);
     let bytes: usize = text.parse().map_err(|error| format!("{error}"))?;
-    match range.contains(&bytes) {
-        true => Ok(bytes),
-        false => Err(format!("between {} and {}", range.start(), range.end())),
+    if range.contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("between {} and {}", range.start(), range.end()))
     }
 }
 
@@ -70,17 +71,19 @@ impl Push {
         )?;
         let client = context.patient_client()?;
         let stop = Arc::new(AtomicBool::new(false));
-        let follow = match self.follow {
-            false => None,
-            true => Some(Follow::new(
+        let follow = if self.follow {
+            Some(Follow::new(
                 Arc::clone(&stop),
                 state_folder()?.join("follow"),
-            )),
+            ))
+        } else {
+            None
         };
         // A file that is followed never ends, so each needs its place at once.
-        let streams_max = match self.follow {
-            true => plan.sources.len(),
-            false => self.parallel,
+        let streams_max = if self.follow {
+            plan.sources.len()
+        } else {
+            self.parallel
         };
         let (watch, bar) = watch(context, &plan);
         let reports = context.block_on(async {

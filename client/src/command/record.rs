@@ -113,16 +113,15 @@ pub(super) fn read_json(path: &std::path::Path) -> Result<Value, ClientError> {
 
 /// The id first, so that a script can cut it off.
 fn print_one(context: &Context, recording: &Recording) -> Result<Exit, CommandError> {
-    match context.json() {
-        true => context.document(recording)?,
-        false => {
-            let reason = recording.reason.as_deref().unwrap_or_default();
-            let line = format!(
-                "{} {} {} {reason}",
-                recording.id, recording.state, recording.storage
-            );
-            context.line(line.trim_end())?;
-        }
+    if context.json() {
+        context.document(recording)?
+    } else {
+        let reason = recording.reason.as_deref().unwrap_or_default();
+        let line = format!(
+            "{} {} {} {reason}",
+            recording.id, recording.state, recording.storage
+        );
+        context.line(line.trim_end())?;
     }
     Ok(Exit::Done)
 }

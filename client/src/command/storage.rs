@@ -139,9 +139,10 @@ impl Storage {
                     for text in storages {
                         let id = client.find_storage(&text).await?.id;
                         client.delete_storage(id).await?;
-                        match context.json() {
-                            true => context.document(&json!({ "deleted": id }))?,
-                            false => context.line(format!("{id} deleted"))?,
+                        if context.json() {
+                            context.document(&json!({ "deleted": id }))?
+                        } else {
+                            context.line(format!("{id} deleted"))?
                         }
                     }
                     Ok(Exit::Done)
@@ -164,9 +165,10 @@ impl Storage {
 
 /// After a move: the id first, so that a script can cut it off.
 fn print_moved(context: &Context, storage: &Info) -> Result<Exit, CommandError> {
-    match context.json() {
-        true => context.document(storage)?,
-        false => context.line(format!("{} {} {}", storage.id, storage.state, storage.name))?,
+    if context.json() {
+        context.document(storage)?
+    } else {
+        context.line(format!("{} {} {}", storage.id, storage.state, storage.name))?
     }
     Ok(Exit::Done)
 }

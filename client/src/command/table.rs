@@ -26,9 +26,10 @@ impl Table {
         for row in std::iter::once(&heads).chain(&self.rows) {
             let cells = row.iter().zip(&columns).map(|(cell, column)| {
                 let pad = " ".repeat(column.width - cell.chars().count());
-                match column.is_number {
-                    true => format!("{pad}{cell}"),
-                    false => format!("{cell}{pad}"),
+                if column.is_number {
+                    format!("{pad}{cell}")
+                } else {
+                    format!("{cell}{pad}")
                 }
             });
             let line = cells.collect::<Vec<_>>().join("  ");

@@ -98,9 +98,10 @@ impl GzipCutter {
         let (next, whole) = match self.stage {
             Stage::Between => {
                 self.member = self.position;
-                match self.peek()?.is_empty() {
-                    true => (Stage::Done, true),
-                    false => (Stage::Inside, self.take_header()?),
+                if self.peek()?.is_empty() {
+                    (Stage::Done, true)
+                } else {
+                    (Stage::Inside, self.take_header()?)
                 }
             }
             Stage::Inside => self.inflate_some()?,
@@ -129,9 +130,10 @@ impl GzipCutter {
         let flags = fixed[3];
         let mut two = [0; 2];
         if flags & EXTRA != 0 {
-            let mut left = match self.take_exact(&mut two)? {
-                true => u16::from_le_bytes(two),
-                false => return Ok(false),
+            let mut left = if self.take_exact(&mut two)? {
+                u16::from_le_bytes(two)
+            } else {
+                return Ok(false);
             };
             while left > 0 {
                 if !self.take_exact(&mut [0])? {

@@ -202,9 +202,10 @@ impl Client {
             }
             Err(error) => Err(Failed {
                 // Nothing of a request has arrived when no connection could be made.
-                setback: match error.is_connect() {
-                    true => Some(Setback::Unreachable),
-                    false => call.repeatable.then_some(Setback::Broken),
+                setback: if error.is_connect() {
+                    Some(Setback::Unreachable)
+                } else {
+                    call.repeatable.then_some(Setback::Broken)
                 },
                 error: transport(call, &error),
             }),
@@ -308,9 +309,10 @@ fn transport(call: &Call, error: &reqwest::Error) -> ClientError {
     ClientError::Transport {
         method: call.method.to_string(),
         url: call.url.clone(),
-        what: match error.is_connect() {
-            true => format!("no connection to the server: {}", causes(error)),
-            false => causes(error),
+        what: if error.is_connect() {
+            format!("no connection to the server: {}", causes(error))
+        } else {
+            causes(error)
         },
     }
 }

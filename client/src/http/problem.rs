@@ -70,9 +70,10 @@ impl fmt::Display for Problem {
             Some(text) => f.write_str(text)?,
             None => f.write_str("the server refused without a reason")?,
         }
-        match self.code.is_empty() {
-            true => write!(f, " (HTTP {})", self.status)?,
-            false => write!(f, " ({}, HTTP {})", self.code, self.status)?,
+        if self.code.is_empty() {
+            write!(f, " (HTTP {})", self.status)?
+        } else {
+            write!(f, " ({}, HTTP {})", self.code, self.status)?
         }
         if !self.cause.is_empty() {
             write!(f, "\ncause: {}", self.cause)?;

@@ -193,9 +193,10 @@ impl Client {
             Err(error @ ClientError::Transport { .. }) => {
                 // It may have happened although the answer was lost.
                 let storage = self.storage(id).await?;
-                match storage.state == "FINALIZED" {
-                    true => Ok(storage),
-                    false => Err(error),
+                if storage.state == "FINALIZED" {
+                    Ok(storage)
+                } else {
+                    Err(error)
                 }
             }
             done => done,

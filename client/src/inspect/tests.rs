@@ -91,9 +91,10 @@ fn a_data_file_shows_its_frames() {
 /// One bit at `at` is wrong, or the file ends there.
 fn check_damage(at: usize, ends: bool, frames: usize, reason: &str) {
     let mut bytes = data_file(&[b"one", b"number two"]);
-    match ends {
-        true => bytes.truncate(at),
-        false => bytes[at] ^= 1,
+    if ends {
+        bytes.truncate(at)
+    } else {
+        bytes[at] ^= 1
     }
     let (shown, is_whole) = show(&bytes).unwrap();
     assert!(!is_whole);

@@ -36,12 +36,11 @@ struct Part {
 impl Transfer {
     /// Gives the file's name, and the bytes that were fetched, or `None` when it was here already.
     pub(super) async fn run(self) -> Result<(String, Option<u64>), ClientError> {
-        let fetched = match self.is_here().await? {
-            true => {
-                (self.progress)(MountProgress::Here(self.file.length));
-                None
-            }
-            false => Some(self.fetch().await?),
+        let fetched = if self.is_here().await? {
+            (self.progress)(MountProgress::Here(self.file.length));
+            None
+        } else {
+            Some(self.fetch().await?)
         };
         Ok((self.file.name, fetched))
     }
@@ -84,9 +83,10 @@ impl Transfer {
             drop(part);
             fs::remove_file(&unpublished)
                 .map_err(|error| ClientError::file(&unpublished, error))?;
-            let again = match resumed {
-                true => "; what was here before is thrown away, run the same again",
-                false => "; have the server verify the storage",
+            let again = if resumed {
+                "; what was here before is thrown away, run the same again"
+            } else {
+                "; have the server verify the storage"
             };
             let what = format!("what arrived has another checksum than the file{again}");
             let place = format!("{}/{}", self.storage, self.file.name);

@@ -119,9 +119,10 @@ impl Plan {
         let mut found = Found::default();
         for path in paths {
             let metadata = fs::metadata(path).map_err(|error| ClientError::file(path, error))?;
-            match metadata.is_dir() {
-                true => found.enter(path, Path::new(""), 0)?,
-                false => found.files.push((path.clone(), file_word(path))),
+            if metadata.is_dir() {
+                found.enter(path, Path::new(""), 0)?
+            } else {
+                found.files.push((path.clone(), file_word(path)))
             }
         }
         found.into_plan(paths, options)
@@ -175,9 +176,10 @@ impl Found {
         }
         for (path, is_folder) in entries {
             let below = below.join(path.file_name().unwrap_or_default());
-            match is_folder {
-                true => self.enter(&path, &below, depth + 1)?,
-                false => self.files.push((path, dotted(&below))),
+            if is_folder {
+                self.enter(&path, &below, depth + 1)?
+            } else {
+                self.files.push((path, dotted(&below)))
             }
         }
         Ok(())
@@ -206,9 +208,10 @@ impl Found {
                 );
                 return Err(ClientError::input(what));
             }
-            let agent = match alone && options.agent.is_some() {
-                true => agent_id(&agent_text, options)?,
-                false => agent_id(&id_text(&format!("{agent_text}-{}", trace.word)), options)?,
+            let agent = if alone && options.agent.is_some() {
+                agent_id(&agent_text, options)?
+            } else {
+                agent_id(&id_text(&format!("{agent_text}-{}", trace.word)), options)?
             };
             plan.agents.push(PlannedAgent {
                 id: agent.clone(),
@@ -329,9 +332,10 @@ fn kind_of(path: &Path, wanted: Option<Kind>) -> Result<(Kind, Form), ClientErro
     file.take(PROBE_BYTES)
         .read_to_end(&mut head)
         .map_err(failed)?;
-    let text_form = match head.starts_with(&[0x1f, 0x8b]) {
-        true => Form::Gzip,
-        false => Form::Lines,
+    let text_form = if head.starts_with(&[0x1f, 0x8b]) {
+        Form::Gzip
+    } else {
+        Form::Lines
     };
     let rocksdb = rocksdb_kind(&head);
     let name = path.file_name().unwrap_or_default().to_string_lossy();

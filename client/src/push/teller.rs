@@ -172,9 +172,10 @@ impl Teller {
                 position = cut.position;
             }
             let length = next.offset.saturating_sub(position);
-            let lines = match self.has_lines {
-                true => self.lines_in(position, next.offset)?,
-                false => 0,
+            let lines = if self.has_lines {
+                self.lines_in(position, next.offset)?
+            } else {
+                0
             };
             self.add(next.sequence.saturating_sub(1), position, length, lines);
         }

@@ -208,9 +208,12 @@ impl ReuseInterval {
             means.add(group, self.buckets.index(mean), 1);
             accesses.add(group, self.buckets.index(mean), count);
         }
-        let sum = |counts: &GroupCounts| match labels.by_block() {
-            true => counts.by_block(blocks, labels),
-            false => counts.by_segment(blocks, labels),
+        let sum = |counts: &GroupCounts| {
+            if labels.by_block() {
+                counts.by_block(blocks, labels)
+            } else {
+                counts.by_segment(blocks, labels)
+            }
         };
         (sum(&means), sum(&accesses))
     }
@@ -236,9 +239,10 @@ pub(crate) fn lifetime_files(
             };
             counts.add(group, buckets.index(lifetime(state)), 1);
         }
-        let sums = match labels.by_block() {
-            true => counts.by_block(blocks, labels),
-            false => counts.by_segment(blocks, labels),
+        let sums = if labels.by_block() {
+            counts.by_block(blocks, labels)
+        } else {
+            counts.by_segment(blocks, labels)
         };
         let name = format!("{}_reuse_lifetime", labels.text());
         bucket_file(name, buckets, &sums, blocks.states().len() as u64)

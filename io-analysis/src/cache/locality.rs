@@ -105,9 +105,10 @@ impl SpatialLocality {
                 ("percent_accesses_on_ref_keys", accesses),
                 ("percent_data_size_on_ref_keys", bytes),
             ] {
-                let mut sums = match labels.by_block() {
-                    true => counts.by_block(blocks, labels),
-                    false => counts.by_segment(blocks, labels),
+                let mut sums = if labels.by_block() {
+                    counts.by_block(blocks, labels)
+                } else {
+                    counts.by_segment(blocks, labels)
                 };
                 sums.retain(|label, _| present.contains(label));
                 let name = format!("{}_{suffix}", labels.text());

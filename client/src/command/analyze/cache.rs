@@ -55,9 +55,10 @@ pub(super) fn conclude(
         None => Vec::new(),
     };
     verb.write(files, || cache_picture(&report))?;
-    match context.json() {
-        true => context.document(&report)?,
-        false => context.line(report.to_text().trim_end())?,
+    if context.json() {
+        context.document(&report)?
+    } else {
+        context.line(report.to_text().trim_end())?
     }
     Ok(source.finish(context))
 }

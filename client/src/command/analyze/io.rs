@@ -50,9 +50,10 @@ pub(super) fn conclude(
     }
     let report = analysis.report();
     verb.write(report.files(), || io_picture(&report))?;
-    match context.json() {
-        true => context.document(&report)?,
-        false => context.line(report.to_text().trim_end())?,
+    if context.json() {
+        context.document(&report)?
+    } else {
+        context.line(report.to_text().trim_end())?
     }
     Ok(source.finish(context))
 }

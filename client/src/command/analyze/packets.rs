@@ -20,9 +20,10 @@ pub(in crate::command) struct PacketFile {
 impl PacketFile {
     /// The stream at `path`, or in the exported folder at `path`.
     pub(in crate::command) fn open(path: &Path) -> Result<Self, CommandError> {
-        let path = match path.is_dir() {
-            true => path.join("stream"),
-            false => path.to_owned(),
+        let path = if path.is_dir() {
+            path.join("stream")
+        } else {
+            path.to_owned()
         };
         let file = File::open(&path).map_err(|error| CommandError::io(path.display(), error))?;
         Ok(Self {

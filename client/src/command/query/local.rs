@@ -50,9 +50,10 @@ pub(super) fn run_mounted(
     let exit = run(context, &sources, asked)?;
     if asked.explain {
         let (requests, bytes) = (mounted.transferred.requests(), mounted.transferred.bytes());
-        context.note(match context.json() {
-            true => serde_json::json!({ "requests": requests, "moved_bytes": bytes }).to_string(),
-            false => format!("requests to the server: {requests}\nbytes moved: {bytes}"),
+        context.note(if context.json() {
+            serde_json::json!({ "requests": requests, "moved_bytes": bytes }).to_string()
+        } else {
+            format!("requests to the server: {requests}\nbytes moved: {bytes}")
         });
     }
     Ok(exit)
@@ -97,10 +98,7 @@ fn run(
 }
 
 fn found(nothing: bool) -> Exit {
-    match nothing {
-        true => Exit::Found,
-        false => Exit::Done,
-    }
+    if nothing { Exit::Found } else { Exit::Done }
 }
 
 fn print_rows(

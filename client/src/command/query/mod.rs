@@ -105,9 +105,10 @@ impl Query {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let (files, expression) = self.split()?;
         let format = self.format.map(Format::from);
-        let format = format.unwrap_or(match context.json() {
-            true => Format::Ndjson,
-            false => Format::Text,
+        let format = format.unwrap_or(if context.json() {
+            Format::Ndjson
+        } else {
+            Format::Text
         });
         if self.group_by.is_some() && !format.tells_groups() {
             return Err(ReadError::from(GroupsError::Timeline).into());

@@ -91,8 +91,9 @@ fn report_document(report: &Report) -> Value {
 }
 
 pub(super) fn explanation(report: &Report, json: bool) -> Vec<String> {
-    match json {
-        true => vec![json!({ "explain": report_document(report) }).to_string()],
-        false => report.lines(),
+    if json {
+        vec![json!({ "explain": report_document(report) }).to_string()]
+    } else {
+        report.lines()
     }
 }

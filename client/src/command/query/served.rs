@@ -117,9 +117,10 @@ impl<'a> Printer<'a> {
         let Some(count) = document["count"].as_u64() else {
             return Err(CommandError::damage("the server", "its answer is no count"));
         };
-        match self.context.json() {
-            true => self.context.document(&json!({ "count": count })),
-            false => self.context.line(count.to_string()),
+        if self.context.json() {
+            self.context.document(&json!({ "count": count }))
+        } else {
+            self.context.line(count.to_string())
         }
     }
 
@@ -138,9 +139,10 @@ impl<'a> Printer<'a> {
             explain(self.context, explanation);
         }
         let head = u64::from(self.asked.format == Format::Csv);
-        match self.asked.count || self.lines > head {
-            true => Ok(Exit::Done),
-            false => Ok(Exit::Found),
+        if self.asked.count || self.lines > head {
+            Ok(Exit::Done)
+        } else {
+            Ok(Exit::Found)
         }
     }
 }

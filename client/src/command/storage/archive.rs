@@ -40,12 +40,11 @@ impl Export {
         let bytes = client.export_storage(id, &file, &progress).await;
         clear(bar);
         let bytes = bytes?;
-        match context.json() {
-            true => context.document(&json!({ "storage": id, "file": file, "bytes": bytes }))?,
-            false => {
-                let bytes = bytes_text(bytes);
-                context.line(format!("{id} exported to {} ({bytes})", file.display()))?;
-            }
+        if context.json() {
+            context.document(&json!({ "storage": id, "file": file, "bytes": bytes }))?
+        } else {
+            let bytes = bytes_text(bytes);
+            context.line(format!("{id} exported to {} ({bytes})", file.display()))?;
         }
         Ok(Exit::Done)
     }
