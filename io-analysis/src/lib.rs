@@ -12,16 +12,14 @@ mod error;
 mod exchange;
 mod histogram;
 mod io;
-mod labels;
-mod out_file;
 mod plot;
-mod simulate;
+mod result_file;
 mod table;
 
 pub use buckets::{Buckets, parse_size};
 pub use cache::{
-    BucketQuestion, CacheAnalysis, CacheQuestions, CacheReport, CallerSummary, Coefficients,
-    CorrelationQuestion, Summary,
+    BucketQuestion, CacheAnalysis, CacheConfig, CacheQuestions, CacheReport, CallerSummary,
+    Coefficients, CorrelationQuestion, CurvePoint, LabelSet, MissTimeline, Policy, Summary,
 };
 pub use error::AnalysisError;
 pub use exchange::{FioIolog, IO_CSV_HEADING, OracleGeneral, put_io_csv};
@@ -30,10 +28,8 @@ pub use io::{
     Amplification, Direction, HeatMap, IoAccess, IoAnalysis, IoQuestions, IoReport, LatencyRow,
     LookUps, PAGE_BYTES, RocksdbIo, SequentialRow, SlowOperation, ThroughputStep, own_access,
 };
-pub use labels::LabelSet;
-pub use out_file::OutFile;
 pub use plot::{cache_picture, io_picture};
-pub use simulate::{CacheConfig, CurvePoint, MissTimeline, Policy};
+pub use result_file::OutFile;
 
 #[cfg(test)]
 mod tests;

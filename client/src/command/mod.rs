@@ -15,6 +15,7 @@ mod index;
 mod inspect;
 mod io_trace;
 mod mount;
+mod packet_file;
 mod push;
 mod query;
 mod record;

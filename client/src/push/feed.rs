@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::Follow;
 use super::journal::Place;
 use super::plan::Source;
-use super::teller::Teller;
+use super::provenance::Teller;
 use crate::ClientError;
 use crate::cutter::{Cut, End};
 use crate::http::PacketOrigin;

@@ -9,8 +9,8 @@ mod feed;
 mod journal;
 mod naming;
 mod plan;
+mod provenance;
 mod stream;
-mod teller;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use super::epoch::{Edition, is_cut_differently, next_epoch, source_epoch};
 use super::feed::{Feed, FeedEnd, Parcel};
 use super::journal::Journal;
 use super::plan::{Form, Source};
-use super::teller::{Acknowledged, ORIGINS_MAX, Teller, TellerSpec};
+use super::provenance::{Acknowledged, ORIGINS_MAX, Teller, TellerSpec};
 use super::{PushEvent, PushOptions, StreamReport, Watch};
 use crate::ClientError;
 use crate::http::{Client, OriginSpec, PacketOrigin, PushTarget};

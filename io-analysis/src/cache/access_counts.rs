@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use trace_kinds::rocksdb::{BlockType, Caller};
 
 use super::blocks::{BlockState, Blocks};
-use super::grouped::GroupCounts;
+use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
+use crate::cache::labels::LabelSet;
 use crate::histogram::Histogram;
-use crate::labels::LabelSet;
-use crate::out_file::{LabelCounts, OutFile, bucket_file};
+use crate::result_file::{LabelCounts, OutFile, bucket_file};
 
 /// The accesses to a block that count.
 fn accesses(state: &BlockState, user_only: bool) -> u64 {

@@ -7,18 +7,18 @@ use trace_kinds::rocksdb::{BlockRecord, Caller};
 use super::access_counts::{count_files, skew_files};
 use super::blocks::Blocks;
 use super::correlation::Correlation;
-use super::distance::ReuseDistance;
-use super::interval::{ReuseInterval, lifetime_files};
-use super::locality::SpatialLocality;
 use super::report::CacheReport;
+use super::reuse_distance::ReuseDistance;
+use super::reuse_interval::{ReuseInterval, lifetime_files};
 use super::reuse_window::ReuseWindow;
+use super::spatial_locality::SpatialLocality;
 use super::summary::AccessCounts;
 use super::timeline::AccessTimeline;
 use crate::AnalysisError;
 use crate::buckets::Buckets;
-use crate::labels::LabelSet;
-use crate::out_file::OutFile;
-use crate::simulate::{CacheConfig, MissTimeline, Simulator, miss_timeline_files};
+use crate::cache::labels::LabelSet;
+use crate::cache::simulate::{CacheConfig, MissTimeline, Simulator, miss_timeline_files};
+use crate::result_file::OutFile;
 
 /// Labels with bucket limits.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use serde::Serialize;
 use trace_kinds::rocksdb::{Caller, Fingerprints};
 
 use super::blocks::{Access, Blocks};
-use crate::labels::LabelSet;
-use crate::out_file::{OutFile, file_name};
+use crate::cache::labels::LabelSet;
+use crate::result_file::{OutFile, file_name};
 
 /// Past and future of one access, in the order of the columns.
 type Row = [u64; 5];

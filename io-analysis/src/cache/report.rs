@@ -9,9 +9,9 @@ use super::access_counts::BlockHistograms;
 use super::analysis::CacheAnalysis;
 use super::correlation::Coefficients;
 use super::summary::{Summary, rocksdb_text};
+use crate::cache::simulate::CurvePoint;
 use crate::histogram::Histogram;
-use crate::out_file::percent;
-use crate::simulate::CurvePoint;
+use crate::result_file::percent;
 use crate::table::{Table, bytes};
 
 /// A histogram in a few numbers.

@@ -4,7 +4,7 @@ use trace_kinds::rocksdb::BlockType;
 
 use super::blocks::{Access, Blocks};
 use crate::AnalysisError;
-use crate::out_file::{OutFile, percent};
+use crate::result_file::{OutFile, percent};
 
 /// The most windows kept for each block.
 const WINDOWS_MAX: u64 = 4096;

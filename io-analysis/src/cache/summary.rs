@@ -7,7 +7,7 @@ use serde::Serialize;
 use trace_kinds::rocksdb::{BlockType, Caller};
 
 use super::blocks::{Access, Blocks, CALLERS, caller_index};
-use crate::out_file::{OutFile, percent};
+use crate::result_file::{OutFile, percent};
 
 /// Counts of accesses by segment and caller; all tables are sums over these.
 #[derive(Debug, Default)]

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use trace_kinds::rocksdb::Caller;
 
 use super::blocks::{Access, Blocks, CALLERS};
-use super::grouped::caller_group;
+use super::group_counts::caller_group;
 use crate::AnalysisError;
-use crate::labels::LabelSet;
-use crate::out_file::{OutFile, file_name};
+use crate::cache::labels::LabelSet;
+use crate::result_file::{OutFile, file_name};
 
 /// The greatest number of columns a timeline may have: more than two days of seconds.
 pub(crate) const STEPS_MAX: u64 = 200_000;

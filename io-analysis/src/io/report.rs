@@ -8,7 +8,7 @@ use trace_kinds::rocksdb::Interner;
 use super::analysis::IoAnalysis;
 use super::working_set::PAGE_BYTES;
 use super::{Amplification, HeatMap, LatencyRow, SequentialRow, SlowOperation, ThroughputStep};
-use crate::out_file::{OutFile, percent};
+use crate::result_file::{OutFile, percent};
 use crate::table::{Table, bytes, nanoseconds};
 
 /// The answers in numbers.

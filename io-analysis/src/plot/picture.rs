@@ -6,7 +6,7 @@ use super::chart::{Axis, HEIGHT, HeatChart, LineChart, WIDTH};
 use super::svg::Svg;
 use crate::cache::CacheReport;
 use crate::io::{HeatMap, IoReport};
-use crate::out_file::percent;
+use crate::result_file::percent;
 use crate::table::bytes;
 
 const SECONDS: Axis<'_> = Axis {

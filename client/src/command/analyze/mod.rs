@@ -1,11 +1,10 @@
 //! `tracehold analyze`: what I/O and block cache traces tell.
 
-mod cache;
+mod block_cache;
 mod export;
-mod io;
 mod options;
-mod own;
-pub(super) mod packets;
+mod rocksdb_io;
+mod server_io;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -82,13 +81,13 @@ impl Analyze {
         };
         let mut source = Source::open(context, &place)?;
         match source.kind()? {
-            Some(TraceOf::BlockCache) => cache::run(&self, context, source),
-            Some(TraceOf::OwnIo) if self.lookups => own::run_look_ups(&self, context, source),
+            Some(TraceOf::BlockCache) => block_cache::run(&self, context, source),
+            Some(TraceOf::OwnIo) if self.lookups => server_io::run_look_ups(&self, context, source),
             Some(_) if self.lookups => Err(CommandError::usage(
                 "--lookups is for traces of a server's own I/O",
             )),
-            Some(TraceOf::OwnIo) => own::run(&self, context, source),
-            Some(TraceOf::RocksdbIo) => io::run(&self, context, source),
+            Some(TraceOf::OwnIo) => server_io::run(&self, context, source),
+            Some(TraceOf::RocksdbIo) => rocksdb_io::run(&self, context, source),
             None => {
                 context.note("the trace has no records");
                 source.finish(context);

@@ -10,7 +10,7 @@ use trace_kinds::{DecodeError, Decoder};
 
 use super::Format;
 use super::rocksdb::put_object;
-use crate::command::analyze::packets::PacketFile;
+use crate::command::packet_file::PacketFile;
 use crate::command::{CommandError, Context};
 
 /// Prints the trace at `path`; whether it was whole, which includes that it tells of its end.

@@ -9,7 +9,7 @@ use query_engine::{
 use query_language::FieldPath;
 use tokio::runtime::Runtime;
 
-use super::asked::Asked;
+use super::options::Asked;
 use super::print::{explanation, print_count, print_groups};
 use super::{CommandError, Context, Exit};
 use crate::http::Retry;

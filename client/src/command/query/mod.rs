@@ -1,5 +1,5 @@
-mod asked;
 mod local;
+mod options;
 mod print;
 mod served;
 
@@ -13,7 +13,7 @@ use query_language::time::{IntegerUnit, TimeError, parse_instant};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
-use asked::Asked;
+use options::Asked;
 
 /// Find events; exit code 1 when no event matches
 ///

@@ -6,7 +6,7 @@ use query_engine::{ReadError, Report};
 use row_formats::{Format, GROUP_COLUMNS, GroupRow, write_group_ndjson, write_groups};
 use serde_json::{Map, Value, json};
 
-use super::asked::Asked;
+use super::options::Asked;
 use super::{CommandError, Context};
 use crate::command::table::Table;
 

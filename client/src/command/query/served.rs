@@ -5,7 +5,7 @@ use std::io::Write;
 use row_formats::{Columns, Format};
 use serde_json::{Value, json};
 
-use super::asked::Asked;
+use super::options::Asked;
 use super::print::GroupTable;
 use super::{CommandError, Context, Exit};
 use crate::http::QuerySpec;

@@ -10,7 +10,7 @@ use trace_kinds::rocksdb::{PacketReader, ReadError, RocksdbError};
 
 use super::TraceOf;
 use crate::command::CommandError;
-use crate::command::analyze::packets::PacketFile;
+use crate::command::packet_file::PacketFile;
 
 /// Bytes of a packet that is analysed at once: small enough to stay in the processor's cache.
 const PACKET_BYTES: usize = 1 << 18;

@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, RandomState};
 use trace_kinds::rocksdb::{BlockType, Caller};
 
 use super::blocks::{Access, Blocks};
-use super::grouped::GroupCounts;
+use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
-use crate::labels::LabelSet;
-use crate::out_file::{OutFile, bucket_file, percent};
+use crate::cache::labels::LabelSet;
+use crate::result_file::{OutFile, bucket_file, percent};
 
 /// What the Gets and MultiGets on a data block asked for.
 #[derive(Debug, Default, Clone, Copy)]

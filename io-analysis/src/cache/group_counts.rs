@@ -4,8 +4,8 @@ use trace_kinds::rocksdb::Caller;
 
 use super::blocks::{Blocks, CALLERS, caller_index};
 use crate::buckets::Buckets;
-use crate::labels::LabelSet;
-use crate::out_file::LabelCounts;
+use crate::cache::labels::LabelSet;
+use crate::result_file::LabelCounts;
 
 /// The group that labels without `block` are sums of.
 pub(crate) fn caller_group(segment: u32, caller: Caller) -> usize {

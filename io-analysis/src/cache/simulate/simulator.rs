@@ -9,8 +9,9 @@ use trace_kinds::rocksdb::{BlockRecord, Fingerprints};
 use super::config::{CacheConfig, Policy};
 use super::policy::{SimAccess, SimCache, is_numbered_get};
 use crate::AnalysisError;
-use crate::cache::{Access, US_PER_SECOND};
-use crate::out_file::{OutFile, percent};
+use crate::cache::blocks::{Access, US_PER_SECOND};
+use crate::cache::timeline::step_range;
+use crate::result_file::{OutFile, percent};
 
 /// Misses and accesses by second, of the trace or of one simulated cache.
 #[derive(Debug, Clone, Default)]
@@ -269,7 +270,7 @@ pub(crate) fn miss_timeline_files(
     for (second, count) in accesses {
         *accesses_by_step.entry(second / unit).or_default() += count;
     }
-    let steps = crate::cache::step_range(std::iter::once(&accesses_by_step), unit)?;
+    let steps = step_range(std::iter::once(&accesses_by_step), unit)?;
     let steps: Vec<u64> = steps.into_iter().flatten().collect();
     let mut timelines = simulator.timelines(unit);
     let own = BTreeMap::from([("trace".to_owned(), trace.by_step(unit))]);

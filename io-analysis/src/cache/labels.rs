@@ -2,8 +2,8 @@
 
 use trace_kinds::rocksdb::Caller;
 
+use super::blocks::Blocks;
 use crate::AnalysisError;
-use crate::cache::Blocks;
 
 /// A set of labels such as `cf_bt`: column family and block type.
 #[derive(Debug, Clone, PartialEq, Eq)]

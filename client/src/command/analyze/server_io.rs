@@ -8,21 +8,21 @@ use trace_kinds::io_trace::{IoTraceRecord, Item, each_item};
 
 use super::export::{CacheExport, IoExport};
 use super::source::Source;
-use super::{Analyze, CommandError, Context, Exit, cache, io};
+use super::{Analyze, CommandError, Context, Exit, block_cache, rocksdb_io};
 
 pub(super) fn run(
     verb: &Analyze,
     context: &Context,
     mut source: Source,
 ) -> Result<Exit, CommandError> {
-    let mut analysis = IoAnalysis::new(io::questions(verb, "data"));
+    let mut analysis = IoAnalysis::new(rocksdb_io::questions(verb, "data"));
     let mut export = verb.export.as_ref().map(IoExport::create).transpose()?;
     each_record(context, &mut source, |record| {
         let access = own_access(record);
         analysis.observe(&access);
         export.as_mut().map_or(Ok(()), |export| export.put(&access))
     })?;
-    io::conclude(verb, context, source, &analysis, export)
+    rocksdb_io::conclude(verb, context, source, &analysis, export)
 }
 
 /// The look-ups of the trace as a block cache trace.
@@ -40,7 +40,7 @@ pub(super) fn run_look_ups(
             export.as_mut().map_or(Ok(()), |export| export.put(record))
         })
     })?;
-    cache::conclude(verb, context, source, &analysis, export)
+    block_cache::conclude(verb, context, source, &analysis, export)
 }
 
 /// Gives every operation to `each`. What a crash cut off is told, and is no fault of the rest.

@@ -8,10 +8,10 @@
 //! Memory grows with the number of distinct blocks, not with the trace.
 
 use super::blocks::{Access, Blocks};
-use super::grouped::GroupCounts;
+use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
-use crate::labels::LabelSet;
-use crate::out_file::{OutFile, bucket_file};
+use crate::cache::labels::LabelSet;
+use crate::result_file::{OutFile, bucket_file};
 
 /// A position that no block stands on.
 const NOBODY: u32 = u32::MAX;

@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 use trace_kinds::rocksdb::Caller;
 
 use super::blocks::{Access, Blocks, US_PER_SECOND};
-use super::grouped::{GroupCounts, caller_group};
+use super::group_counts::{GroupCounts, caller_group};
 use crate::buckets::Buckets;
-use crate::labels::LabelSet;
-use crate::out_file::{LabelCounts, OutFile, bucket_file};
+use crate::cache::labels::LabelSet;
+use crate::result_file::{LabelCounts, OutFile, bucket_file};
 
 /// The two latest seconds in which a block was accessed.
 #[derive(Debug, Clone, Copy)]
