@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use io_analysis::{LookUps, own_access};
+use io_analysis::{CacheLookups, server_access};
 use libfuzzer_sys::fuzz_target;
 use query_language::FieldTable;
 use trace_kinds::Decoder;
@@ -23,15 +23,15 @@ fn with_our_uuid(input: &[u8]) -> Vec<u8> {
 fuzz_target!(|input: &[u8]| {
     let _length = packet_bytes(&input[..input.len().min(PREAMBLE_BYTES)]);
     for bytes in [input.to_vec(), with_our_uuid(input)] {
-        let (mut text, mut look_ups) = (Vec::new(), LookUps::new(1 << 20, Vec::new()));
+        let (mut text, mut lookups) = (Vec::new(), CacheLookups::new(1 << 20, Vec::new()));
         let (mut records, mut others) = (0, 0);
         let walked = each_item(&bytes, |item| {
             match item {
                 Item::Record(record) => {
                     records += 1;
                     put_io_trace_line(&mut text, &record);
-                    let _access = own_access(&record);
-                    let _blocks = look_ups.each(&record, |_| Ok::<(), ()>(()));
+                    let _access = server_access(&record);
+                    let _blocks = lookups.each(&record, |_| Ok::<(), ()>(()));
                 }
                 Item::Begin | Item::End { .. } => others += 1,
             }

@@ -25,11 +25,11 @@ pub use error::AnalysisError;
 pub use exchange::{FioIolog, IO_CSV_HEADING, OracleGeneral, put_io_csv};
 pub use histogram::Histogram;
 pub use io::{
-    Amplification, Direction, HeatMap, IoAccess, IoAnalysis, IoQuestions, IoReport, LatencyRow,
-    LookUps, PAGE_BYTES, RocksdbIo, SequentialRow, SlowOperation, ThroughputStep, own_access,
+    Amplification, CacheLookups, Direction, HeatMap, IoAccess, IoAnalysis, IoQuestions, IoReport,
+    LatencyRow, PAGE_BYTES, RocksdbIo, SequentialRow, SlowOperation, ThroughputStep, server_access,
 };
 pub use plot::{cache_picture, io_picture};
-pub use result_file::OutFile;
+pub use result_file::ResultFile;
 
 #[cfg(test)]
 mod tests;

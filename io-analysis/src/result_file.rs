@@ -7,7 +7,7 @@ use crate::buckets::Buckets;
 
 /// One file of results: its name in the folder of results, and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutFile {
+pub struct ResultFile {
     /// The name, without a folder.
     pub name: String,
     /// The text.
@@ -32,7 +32,7 @@ pub(crate) fn bucket_file(
     buckets: &Buckets,
     labels: &LabelCounts,
     total: u64,
-) -> OutFile {
+) -> ResultFile {
     let mut text = String::from("bucket");
     for label in labels.keys() {
         text.push(',');
@@ -47,7 +47,7 @@ pub(crate) fn bucket_file(
         }
         text.push('\n');
     }
-    OutFile {
+    ResultFile {
         name: file_name(&name),
         text,
     }

@@ -26,7 +26,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 .unwrap_or(0)
         };
         let widths: [usize; COLUMNS] = std::array::from_fn(width);
-        let leans_right: [bool; COLUMNS] = std::array::from_fn(|column| {
+        let right_aligned: [bool; COLUMNS] = std::array::from_fn(|column| {
             let mut cells = self.rows.iter().skip(1).map(|row| row[column].as_str());
             cells.all(|cell| {
                 cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')
@@ -37,7 +37,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
             let mut line = String::new();
             for column in 0..COLUMNS {
                 let (cell, width) = (&row[column], widths[column]);
-                let cell = if leans_right[column] {
+                let cell = if right_aligned[column] {
                     format!("{cell:>width$}")
                 } else {
                     format!("{cell:<width$}")

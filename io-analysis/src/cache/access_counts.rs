@@ -9,7 +9,7 @@ use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
 use crate::histogram::Histogram;
-use crate::result_file::{LabelCounts, OutFile, bucket_file};
+use crate::result_file::{LabelCounts, ResultFile, bucket_file};
 
 /// The accesses to a block that count.
 fn accesses(state: &BlockState, user_only: bool) -> u64 {
@@ -21,7 +21,7 @@ fn accesses(state: &BlockState, user_only: bool) -> u64 {
 }
 
 /// `cf_` and `bt_`, `user_access_only_` and `all_access_`, each `access_count_summary`.
-pub(crate) fn count_files(blocks: &Blocks, buckets: &Buckets) -> Vec<OutFile> {
+pub(crate) fn count_files(blocks: &Blocks, buckets: &Buckets) -> Vec<ResultFile> {
     let mut files = Vec::new();
     for user_only in [true, false] {
         let mut counts = GroupCounts::new(buckets);
@@ -49,7 +49,11 @@ pub(crate) fn count_files(blocks: &Blocks, buckets: &Buckets) -> Vec<OutFile> {
 /// The share of accesses that falls on the most accessed labels, by percent of the labels.
 ///
 /// A label set with `block` gives four files: index, filter and data blocks, and all.
-pub(crate) fn skew_files(blocks: &Blocks, labels: &[LabelSet], buckets: &Buckets) -> Vec<OutFile> {
+pub(crate) fn skew_files(
+    blocks: &Blocks,
+    labels: &[LabelSet],
+    buckets: &Buckets,
+) -> Vec<ResultFile> {
     let mut files = Vec::new();
     for labels in labels {
         if labels.by_block() {
@@ -67,7 +71,7 @@ fn skew_file(
     labels: &LabelSet,
     buckets: &Buckets,
     only: Option<BlockType>,
-) -> OutFile {
+) -> ResultFile {
     let mut by_label: HashMap<String, u64> = HashMap::new();
     let mut by_block = Vec::new();
     for (state, block) in blocks.states().iter().zip(0u32..) {

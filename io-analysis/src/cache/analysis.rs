@@ -18,7 +18,7 @@ use crate::AnalysisError;
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
 use crate::cache::simulate::{CacheConfig, MissTimeline, Simulator, miss_timeline_files};
-use crate::result_file::OutFile;
+use crate::result_file::ResultFile;
 
 /// Labels with bucket limits.
 #[derive(Debug, Clone)]
@@ -218,10 +218,10 @@ impl CacheAnalysis {
 
     /// The answers as files with the names and layout of RocksDB's analyser, and what could not be
     /// written: [`AnalysisError::TimelineTooLong`], [`AnalysisError::TooManyWindows`].
-    pub fn files(&self) -> (Vec<OutFile>, Vec<AnalysisError>) {
+    pub fn files(&self) -> (Vec<ResultFile>, Vec<AnalysisError>) {
         let mut files = Vec::new();
         let mut refused = Vec::new();
-        let mut put = |result: Result<Vec<OutFile>, AnalysisError>| match result {
+        let mut put = |result: Result<Vec<ResultFile>, AnalysisError>| match result {
             Ok(more) => files.extend(more),
             Err(error) => refused.push(error),
         };

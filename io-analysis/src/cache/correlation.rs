@@ -12,7 +12,7 @@ use trace_kinds::rocksdb::{Caller, Fingerprints};
 
 use super::blocks::{Access, Blocks};
 use crate::cache::labels::LabelSet;
-use crate::result_file::{OutFile, file_name};
+use crate::result_file::{ResultFile, file_name};
 
 /// Past and future of one access, in the order of the columns.
 type Row = [u64; 5];
@@ -97,14 +97,14 @@ impl Sample {
         }
     }
 
-    fn file(&self, name: &str) -> OutFile {
+    fn file(&self, name: &str) -> ResultFile {
         let mut text = COLUMNS.join(",");
         text.push('\n');
         for [since, elapsed, past, till, till_time] in &self.rows {
             writeln!(text, "{since},{elapsed},{past},{till},{till_time}")
                 .expect("writing to a string cannot fail");
         }
-        OutFile {
+        ResultFile {
             name: file_name(name),
             text,
         }
@@ -222,7 +222,7 @@ impl Correlation {
     }
 
     /// One file a label: `LABELS_LABEL_correlation_input`.
-    pub(crate) fn files(&self) -> Vec<OutFile> {
+    pub(crate) fn files(&self) -> Vec<ResultFile> {
         let mut files = Vec::new();
         for set in &self.sets {
             for (label, sample) in &set.samples {

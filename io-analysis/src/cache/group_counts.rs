@@ -37,7 +37,7 @@ impl GroupCounts {
     }
 
     /// Takes back what was counted before.
-    pub(crate) fn take_back(&mut self, group: usize, bucket: usize) {
+    pub(crate) fn subtract(&mut self, group: usize, bucket: usize) {
         let at = group * self.columns + bucket;
         if let Some(count) = self.counts.get_mut(at) {
             *count = count.saturating_sub(1);

@@ -88,8 +88,8 @@ impl LabelSet {
         caller: Caller,
         block: Option<u32>,
     ) -> String {
-        let place = blocks.segment(segment);
-        let file = blocks.file(place.file);
+        let segment_info = blocks.segment(segment);
+        let file = blocks.file(segment_info.file);
         let mut label = String::new();
         for (index, part) in self.parts.iter().enumerate() {
             if index > 0 {
@@ -100,9 +100,9 @@ impl LabelSet {
                 Part::Block => {
                     label.push_str(&block.map_or(0, |block| u64::from(block) + 1).to_string());
                 }
-                Part::BlockType => label.push_str(place.block_type.name()),
+                Part::BlockType => label.push_str(segment_info.block_type.name()),
                 Part::Caller => label.push_str(caller.name()),
-                Part::Family => label.push_str(&blocks.family_name(place.family)),
+                Part::Family => label.push_str(&blocks.family_name(segment_info.family)),
                 Part::Level => label.push_str(&file.level.to_string()),
                 Part::Sst => label.push_str(&file.number.to_string()),
             }

@@ -11,10 +11,10 @@ use super::blocks::{Access, Blocks};
 use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
-use crate::result_file::{OutFile, bucket_file};
+use crate::result_file::{ResultFile, bucket_file};
 
 /// A position that no block stands on.
-const NOBODY: u32 = u32::MAX;
+const VACANT: u32 = u32::MAX;
 
 /// The shortest line that is kept.
 const LINE_MIN: usize = 1 << 12;
@@ -27,7 +27,7 @@ pub(crate) struct DistanceLine {
     /// Who stands on each position.
     owners: Vec<u32>,
     /// The position of each block's latest access, and its size there.
-    places: Vec<(u32, u64)>,
+    positions: Vec<(u32, u64)>,
     next: usize,
     total: u64,
 }
@@ -36,8 +36,8 @@ impl Default for DistanceLine {
     fn default() -> Self {
         Self {
             tree: vec![0; LINE_MIN + 1],
-            owners: vec![NOBODY; LINE_MIN],
-            places: Vec::new(),
+            owners: vec![VACANT; LINE_MIN],
+            positions: Vec::new(),
             next: 0,
             total: 0,
         }
@@ -52,19 +52,19 @@ impl DistanceLine {
             self.compact();
         }
         let index = block as usize;
-        if index >= self.places.len() {
-            self.places.resize(index + 1, (NOBODY, 0));
+        if index >= self.positions.len() {
+            self.positions.resize(index + 1, (VACANT, 0));
         }
-        let (place, old_size) = self.places[index];
-        let distance = (place != NOBODY).then(|| {
-            let distance = self.total.wrapping_sub(self.sum_before(place as usize));
-            self.add(place as usize, old_size.wrapping_neg());
-            self.owners[place as usize] = NOBODY;
+        let (position, old_size) = self.positions[index];
+        let distance = (position != VACANT).then(|| {
+            let distance = self.total.wrapping_sub(self.sum_before(position as usize));
+            self.add(position as usize, old_size.wrapping_neg());
+            self.owners[position as usize] = VACANT;
             distance
         });
         self.add(self.next, size);
         self.owners[self.next] = block;
-        self.places[index] = (self.next as u32, size);
+        self.positions[index] = (self.next as u32, size);
         self.next += 1;
         distance
     }
@@ -95,20 +95,20 @@ impl DistanceLine {
         let mut used = 0;
         for position in 0..self.owners.len() {
             let owner = self.owners[position];
-            if owner != NOBODY {
+            if owner != VACANT {
                 self.owners[used] = owner;
-                self.places[owner as usize].0 = used as u32;
+                self.positions[owner as usize].0 = used as u32;
                 used += 1;
             }
         }
-        let length = (used * 4).max(LINE_MIN).min(NOBODY as usize);
+        let length = (used * 4).max(LINE_MIN).min(VACANT as usize);
         assert!(used < length, "there are fewer blocks than positions");
         self.owners.truncate(used);
-        self.owners.resize(length, NOBODY);
+        self.owners.resize(length, VACANT);
         self.tree.clear();
         self.tree.resize(length + 1, 0);
         for position in 0..used {
-            self.tree[position + 1] = self.places[self.owners[position] as usize].1;
+            self.tree[position + 1] = self.positions[self.owners[position] as usize].1;
         }
         for node in 1..=length {
             let parent = node + (node & node.wrapping_neg());
@@ -159,7 +159,7 @@ impl ReuseDistance {
     }
 
     /// One file a label set: `LABELS_reuse_distance`.
-    pub(crate) fn files(&self, blocks: &Blocks) -> Vec<OutFile> {
+    pub(crate) fn files(&self, blocks: &Blocks) -> Vec<ResultFile> {
         let total = self.by_segment.total();
         let file = |labels: &LabelSet| {
             let counts = match &self.by_block {

@@ -14,7 +14,7 @@ use super::blocks::{Access, Blocks, US_PER_SECOND};
 use super::group_counts::{GroupCounts, caller_group};
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
-use crate::result_file::{LabelCounts, OutFile, bucket_file};
+use crate::result_file::{LabelCounts, ResultFile, bucket_file};
 
 /// The two latest seconds in which a block was accessed.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ impl Intervals {
         let Seconds { latest, before } = *seconds;
         match before {
             Some(before) if before < second => {
-                self.counts.take_back(group, buckets.index(latest - before));
+                self.counts.subtract(group, buckets.index(latest - before));
                 self.counts.add(group, buckets.index(second - before), 1);
                 self.counts.add(group, buckets.index(latest - second), 1);
                 seconds.before = Some(second);
@@ -151,7 +151,7 @@ impl ReuseInterval {
 
     /// Three files a label set. Grouped by caller, the two files of means have no columns: a mean
     /// belongs to a block, whoever accesses it.
-    pub(crate) fn files(&self, blocks: &Blocks) -> Vec<OutFile> {
+    pub(crate) fn files(&self, blocks: &Blocks) -> Vec<ResultFile> {
         let mut files = Vec::new();
         for labels in &self.labels {
             let (intervals, total) = match (&self.by_caller, &self.of_blocks) {
@@ -224,7 +224,7 @@ pub(crate) fn lifetime_files(
     blocks: &Blocks,
     labels: &[LabelSet],
     buckets: &Buckets,
-) -> Vec<OutFile> {
+) -> Vec<ResultFile> {
     let lifetime = |state: &super::blocks::BlockState| match state.accesses {
         0 | 1 => u64::MAX - 1,
         _ => state.last_us.saturating_sub(state.first_us) / US_PER_SECOND,

@@ -4,7 +4,7 @@ use trace_kinds::rocksdb::BlockType;
 
 use super::blocks::{Access, Blocks};
 use crate::AnalysisError;
-use crate::result_file::{OutFile, percent};
+use crate::result_file::{ResultFile, percent};
 
 /// The most windows kept for each block.
 const WINDOWS_MAX: u64 = 4096;
@@ -114,7 +114,7 @@ impl ReuseWindow {
     /// # Errors
     ///
     /// [`AnalysisError::TooManyWindows`].
-    pub(crate) fn files(&self, blocks: &Blocks) -> Result<Vec<OutFile>, AnalysisError> {
+    pub(crate) fn files(&self, blocks: &Blocks) -> Result<Vec<ResultFile>, AnalysisError> {
         if self.too_many {
             let (window, limit) = (self.window, WINDOWS_MAX);
             return Err(AnalysisError::TooManyWindows { window, limit });
@@ -134,7 +134,7 @@ impl ReuseWindow {
         for only in types {
             for (windows, access) in [(&self.user, "user_access_only"), (&self.all, "all_access")] {
                 let name = only.map_or("all", BlockType::name);
-                files.push(OutFile {
+                files.push(ResultFile {
                     name: format!("{name}_{access}_{}_reuse_blocks_timeline", self.window),
                     text: self.table(blocks, windows, count, only),
                 });

@@ -10,7 +10,7 @@ use super::blocks::{Access, Blocks};
 use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
-use crate::result_file::{OutFile, bucket_file, percent};
+use crate::result_file::{ResultFile, bucket_file, percent};
 
 /// What the Gets and MultiGets on a data block asked for.
 #[derive(Debug, Default, Clone, Copy)]
@@ -75,7 +75,7 @@ impl SpatialLocality {
     ///
     /// The last exceeds 100 where MultiGet also asks; RocksDB divides so, and with Gets alone it
     /// is always 100, which is in the last bucket.
-    pub(crate) fn files(&self, blocks: &Blocks) -> Vec<OutFile> {
+    pub(crate) fn files(&self, blocks: &Blocks) -> Vec<ResultFile> {
         let mut files = Vec::new();
         let buckets = &self.buckets;
         for labels in &self.labels {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use trace_kinds::rocksdb::{BlockType, Caller};
 
 use super::blocks::{Access, Blocks, CALLERS, caller_index};
-use crate::result_file::{OutFile, percent};
+use crate::result_file::{ResultFile, percent};
 
 /// Counts of accesses by segment and caller; all tables are sums over these.
 #[derive(Debug, Default)]
@@ -49,20 +49,26 @@ impl AccessCounts {
             .zip(sizes)
             .filter(|(segment, _)| in_scope(*segment))
         {
-            let place = blocks.segment(segment);
-            *summary.blocks_by_type.entry(place.block_type).or_default() += count;
+            let segment_info = blocks.segment(segment);
+            *summary
+                .blocks_by_type
+                .entry(segment_info.block_type)
+                .or_default() += count;
             summary.blocks += count;
-            files.insert(place.file);
+            files.insert(segment_info.file);
         }
         summary.files = files.len() as u64;
         for (segment, caller, count) in self.iter().filter(|(segment, ..)| in_scope(*segment)) {
-            let place = blocks.segment(segment);
-            let file = blocks.file(place.file);
+            let segment_info = blocks.segment(segment);
+            let file = blocks.file(segment_info.file);
             let by_caller = summary.callers.entry(caller).or_default();
             by_caller.accesses += count;
             *by_caller.by_level.entry(file.level).or_default() += count;
             *by_caller.by_file.entry(file.number).or_default() += count;
-            *by_caller.by_type.entry(place.block_type).or_default() += count;
+            *by_caller
+                .by_type
+                .entry(segment_info.block_type)
+                .or_default() += count;
             summary.accesses += count;
         }
         summary
@@ -84,7 +90,7 @@ impl AccessCounts {
     }
 
     /// `percentage_of_accesses_summary`, and for each of `callers` its shares by level and type.
-    pub(crate) fn files(&self, blocks: &Blocks, callers: &[Caller]) -> Vec<OutFile> {
+    pub(crate) fn files(&self, blocks: &Blocks, callers: &[Caller]) -> Vec<ResultFile> {
         let name = "percentage_of_accesses_summary";
         let mut files =
             vec![
@@ -117,7 +123,7 @@ impl AccessCounts {
         heading: &str,
         only: Option<Caller>,
         row: impl Fn(u32, Caller) -> (u64, String),
-    ) -> OutFile {
+    ) -> ResultFile {
         let mut rows: BTreeMap<(u64, String), BTreeMap<String, u64>> = BTreeMap::new();
         let mut total = 0;
         for (segment, caller, count) in self.iter() {
@@ -146,7 +152,7 @@ impl AccessCounts {
             }
             text.push('\n');
         }
-        OutFile { name, text }
+        ResultFile { name, text }
     }
 }
 

@@ -9,7 +9,7 @@ use super::blocks::{Access, Blocks, CALLERS};
 use super::group_counts::caller_group;
 use crate::AnalysisError;
 use crate::cache::labels::LabelSet;
-use crate::result_file::{OutFile, file_name};
+use crate::result_file::{ResultFile, file_name};
 
 /// The greatest number of columns a timeline may have: more than two days of seconds.
 pub(crate) const STEPS_MAX: u64 = 200_000;
@@ -61,7 +61,7 @@ impl AccessTimeline {
     /// # Errors
     ///
     /// [`AnalysisError::TimelineTooLong`].
-    pub(crate) fn files(&self, blocks: &Blocks) -> Result<Vec<OutFile>, AnalysisError> {
+    pub(crate) fn files(&self, blocks: &Blocks) -> Result<Vec<ResultFile>, AnalysisError> {
         let mut files = Vec::new();
         for labels in &self.labels {
             for unit in [MINUTE, HOUR] {
@@ -82,7 +82,7 @@ impl AccessTimeline {
         blocks: &Blocks,
         labels: &LabelSet,
         unit: u64,
-    ) -> Result<OutFile, AnalysisError> {
+    ) -> Result<ResultFile, AnalysisError> {
         let mut rows: BTreeMap<String, BTreeMap<u64, u64>> = BTreeMap::new();
         for (&group, minutes) in &self.by_group {
             let segment = (group / CALLERS) as u32;
@@ -107,7 +107,7 @@ fn block_file(
     labels: &LabelSet,
     unit: u64,
     user_only: bool,
-) -> Result<OutFile, AnalysisError> {
+) -> Result<ResultFile, AnalysisError> {
     let mut rows: HashMap<u32, (u64, BTreeMap<u64, u64>)> = HashMap::new();
     for (&(block, minute), &(all, user)) in by_block {
         let count = u64::from(if user_only { user } else { all });
@@ -167,7 +167,7 @@ fn timeline_file(
     name: &str,
     rows: Vec<(String, BTreeMap<u64, u64>)>,
     unit: u64,
-) -> Result<OutFile, AnalysisError> {
+) -> Result<ResultFile, AnalysisError> {
     let steps = step_range(rows.iter().map(|(_, row)| row), unit)?;
     let steps: Vec<u64> = steps.into_iter().flatten().collect();
     let mut text = String::from("time");
@@ -183,7 +183,7 @@ fn timeline_file(
         }
         text.push('\n');
     }
-    Ok(OutFile {
+    Ok(ResultFile {
         name: file_name(name),
         text,
     })

@@ -20,7 +20,7 @@ pub struct FioIolog {
     /// The name of the latest file as it is written.
     start_ns: Option<i64>,
     latest_us: u64,
-    left_out: u64,
+    skipped: u64,
 }
 
 impl FioIolog {
@@ -39,7 +39,7 @@ impl FioIolog {
             _ => None,
         };
         let Some((action, offset, len)) = action else {
-            self.left_out += 1;
+            self.skipped += 1;
             return;
         };
         let start = *self.start_ns.get_or_insert(access.start_ns);
@@ -65,8 +65,8 @@ impl FioIolog {
     }
 
     /// Operations that an iolog cannot tell.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 }
 
@@ -122,6 +122,6 @@ mod tests {
         let expected = "fio version 3 iolog\n0 a_b add\n0 a_b open\n0 a_b read 4096 512\n\
                         9 c add\n9 c open\n9 c write 0 7\n9 a_b read 0 1\n20 c sync 0 0\n\
                         20 a_b close\n20 c close\n";
-        assert_eq!((out.as_str(), iolog.left_out()), (expected, 2));
+        assert_eq!((out.as_str(), iolog.skipped()), (expected, 2));
     }
 }

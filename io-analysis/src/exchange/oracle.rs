@@ -36,7 +36,7 @@ pub struct OracleGeneral<W> {
     /// The number of the first request in the window.
     window_from: u64,
     first_second: Option<u64>,
-    left_out: u64,
+    skipped: u64,
 }
 
 impl<W: Write + Seek> OracleGeneral<W> {
@@ -54,7 +54,7 @@ impl<W: Write + Seek> OracleGeneral<W> {
             window: Vec::new(),
             window_from: 0,
             first_second: None,
-            left_out: 0,
+            skipped: 0,
         })
     }
 
@@ -82,7 +82,7 @@ impl<W: Write + Seek> OracleGeneral<W> {
         }
         let Object { latest, size } = self.objects[index];
         if size == 0 {
-            self.left_out += 1;
+            self.skipped += 1;
             return Ok(());
         }
         let number = self.window_from + (self.window.len() / REQUEST_BYTES) as u64;
@@ -112,7 +112,7 @@ impl<W: Write + Seek> OracleGeneral<W> {
     pub fn finish(mut self) -> io::Result<(u64, u64)> {
         self.write_out(self.window.len() / REQUEST_BYTES)?;
         self.out.flush()?;
-        Ok((self.window_from, self.left_out))
+        Ok((self.window_from, self.skipped))
     }
 
     fn patch(&mut self, request: u64, next: u64) -> io::Result<()> {

@@ -20,6 +20,6 @@ pub use latency::LatencyRow;
 pub use report::IoReport;
 pub(crate) use report::quoted;
 pub use sequential::SequentialRow;
-pub use server_trace::{LookUps, PAGE_BYTES, own_access};
+pub use server_trace::{CacheLookups, PAGE_BYTES, server_access};
 pub use slowest::SlowOperation;
 pub use steps::ThroughputStep;

@@ -8,7 +8,7 @@ use trace_kinds::rocksdb::Interner;
 use super::analysis::IoAnalysis;
 use super::working_set::PAGE_BYTES;
 use super::{Amplification, HeatMap, LatencyRow, SequentialRow, SlowOperation, ThroughputStep};
-use crate::result_file::{OutFile, percent};
+use crate::result_file::{ResultFile, percent};
 use crate::table::{Table, bytes, nanoseconds};
 
 /// The answers in numbers.
@@ -233,7 +233,7 @@ impl IoReport {
     }
 
     /// The answers as CSV files.
-    pub fn files(&self) -> Vec<OutFile> {
+    pub fn files(&self) -> Vec<ResultFile> {
         vec![
             self.latency_file(),
             self.throughput_file(),
@@ -245,7 +245,7 @@ impl IoReport {
         ]
     }
 
-    fn latency_file(&self) -> OutFile {
+    fn latency_file(&self) -> ResultFile {
         let heading = "operation,class,cause,count,failed,bytes,total_ns,mean_ns,min_ns,p50_ns,\
                        p90_ns,p99_ns,p999_ns,max_ns";
         csv_file("io_latency", heading, &self.latencies, |row| {
@@ -270,7 +270,7 @@ impl IoReport {
         })
     }
 
-    fn throughput_file(&self) -> OutFile {
+    fn throughput_file(&self) -> ResultFile {
         let heading = "start_ns,step_ns,reads,read_bytes,writes,written_bytes,syncs,others,busy_ns";
         csv_file("io_throughput", heading, &self.throughput, |step| {
             let numbers = [
@@ -288,7 +288,7 @@ impl IoReport {
         })
     }
 
-    fn sequential_file(&self) -> OutFile {
+    fn sequential_file(&self) -> ResultFile {
         let heading = "direction,class,accesses,sequential,bytes,sequential_bytes";
         csv_file("io_sequential", heading, &self.sequential, |row| {
             let numbers = [
@@ -305,7 +305,7 @@ impl IoReport {
         })
     }
 
-    fn heat_map_file(&self) -> OutFile {
+    fn heat_map_file(&self) -> ResultFile {
         let mut cells = Vec::new();
         for map in &self.heat_maps {
             for (column, (read, written)) in map.read.iter().zip(&map.written).enumerate() {
@@ -338,7 +338,7 @@ impl IoReport {
         )
     }
 
-    fn slowest_file(&self) -> OutFile {
+    fn slowest_file(&self) -> ResultFile {
         let heading = "latency_ns,start_ns,operation,file,offset,len,cause,request";
         let number = |value: Option<u64>| value.map(|n| n.to_string()).unwrap_or_default();
         csv_file("io_slowest", heading, &self.slowest, |slow| {
@@ -355,7 +355,7 @@ impl IoReport {
         })
     }
 
-    fn amplification_file(&self) -> OutFile {
+    fn amplification_file(&self) -> ResultFile {
         let rows: Vec<_> = self.amplification.by_class.iter().collect();
         csv_file(
             "io_amplification",
@@ -365,7 +365,7 @@ impl IoReport {
         )
     }
 
-    fn working_set_file(&self) -> OutFile {
+    fn working_set_file(&self) -> ResultFile {
         csv_file(
             "io_working_set",
             "start_ns,distinct_bytes",
@@ -380,13 +380,13 @@ fn csv_file<T>(
     heading: &str,
     rows: &[T],
     cells: impl Fn(&T) -> Vec<String>,
-) -> OutFile {
+) -> ResultFile {
     let mut text = format!("{heading}\n");
     for row in rows {
         text.push_str(&cells(row).join(","));
         text.push('\n');
     }
-    OutFile {
+    ResultFile {
         name: format!("{name}.csv"),
         text,
     }

@@ -43,7 +43,7 @@ impl Sequential {
             self.ends.resize(index + 1, [None; 2]);
         }
         let end = offset.checked_add(len);
-        let goes_on = match (self.ends[index][side], access.direction) {
+        let continues = match (self.ends[index][side], access.direction) {
             (Some(last), Direction::Write) => {
                 last.checked_sub(offset)
                     .is_some_and(|again| again <= BLOCK_BYTES)
@@ -55,7 +55,7 @@ impl Sequential {
         let counts = self.rows.entry((access.direction, class)).or_default();
         counts.accesses += 1;
         counts.bytes = counts.bytes.saturating_add(len);
-        if goes_on {
+        if continues {
             counts.sequential += 1;
             counts.sequential_bytes = counts.sequential_bytes.saturating_add(len);
         }

@@ -1,13 +1,13 @@
 //! How the records of our own I/O become accesses, and look-ups records of a block cache.
 
-use io_trace::{Block, BlockType as OwnBlock, Cause, FileClass, Operation};
+use io_trace::{Block, BlockType as ServerBlock, Cause, FileClass, Operation};
 use trace_kinds::io_trace::IoTraceRecord;
 use trace_kinds::rocksdb::{BlockRecord, BlockType, Caller};
 
 use super::{Direction, IoAccess};
 
 /// The access that `record` tells of.
-pub fn own_access<'a>(record: &IoTraceRecord<'a>) -> IoAccess<'a> {
+pub fn server_access<'a>(record: &IoTraceRecord<'a>) -> IoAccess<'a> {
     let direction = match record.operation {
         Operation::Read => Direction::Read,
         Operation::Write => Direction::Write,
@@ -43,17 +43,17 @@ const READ_BYTES_MAX: u64 = 1 << 31;
 
 /// What is looked for in caches, as records of a block cache.
 #[derive(Debug)]
-pub struct LookUps {
+pub struct CacheLookups {
     page_bytes: u64,
-    only: Vec<OwnBlock>,
+    only: Vec<ServerBlock>,
     key: Vec<u8>,
 }
 
-impl LookUps {
+impl CacheLookups {
     /// Look-ups of these types of blocks, all when there is none; reads of data files are look-ups
     /// of pages of `page_bytes`.
     #[must_use]
-    pub fn new(page_bytes: u64, only: Vec<OwnBlock>) -> Self {
+    pub fn new(page_bytes: u64, only: Vec<ServerBlock>) -> Self {
         Self {
             page_bytes: page_bytes.max(1),
             only,
@@ -91,13 +91,15 @@ impl LookUps {
         each: impl FnMut(&BlockRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         match record.block {
-            Some(block) if self.takes(block.block_type) => self.block(record, &block, each),
-            None if is_page_read(record) && self.takes(OwnBlock::Data) => self.pages(record, each),
+            Some(block) if self.includes(block.block_type) => self.block(record, &block, each),
+            None if is_page_read(record) && self.includes(ServerBlock::Data) => {
+                self.pages(record, each)
+            }
             _ => Ok(()),
         }
     }
 
-    fn takes(&self, block_type: OwnBlock) -> bool {
+    fn includes(&self, block_type: ServerBlock) -> bool {
         self.only.is_empty() || self.only.contains(&block_type)
     }
 
@@ -110,10 +112,10 @@ impl LookUps {
         let keys = self.keys(record, record.offset.unwrap_or(0), block.leaf);
         each(&BlockRecord {
             block_type: match block.block_type {
-                OwnBlock::Index => BlockType::INDEX,
-                OwnBlock::Filter => BlockType::FILTER,
-                OwnBlock::Data | OwnBlock::Answer => BlockType::DATA,
-                OwnBlock::Dictionary => BlockType::UNCOMPRESSION_DICT,
+                ServerBlock::Index => BlockType::INDEX,
+                ServerBlock::Filter => BlockType::FILTER,
+                ServerBlock::Data | ServerBlock::Answer => BlockType::DATA,
+                ServerBlock::Dictionary => BlockType::UNCOMPRESSION_DICT,
             },
             block_size: block.size,
             no_insert: block.not_inserted,

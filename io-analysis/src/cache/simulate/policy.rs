@@ -32,7 +32,7 @@ const GETS_MAX: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowState {
     /// In the cache, or not to be put there.
-    Settled,
+    Decided,
     /// To be put into the cache as soon as an access tells its size.
     Admitted,
 }
@@ -138,7 +138,7 @@ impl SimCache {
     /// An access of a Get, whose key `row` may itself be cached.
     fn get_misses(&mut self, access: &SimAccess<'_>, row: u32, length: usize) -> bool {
         let record = access.record;
-        let mut get = self.take_get(record.get_id);
+        let mut get = self.remove_get(record.get_id);
         if get.complete {
             self.gets.insert(record.get_id, get);
             return false;
@@ -154,7 +154,7 @@ impl SimCache {
                 if waits {
                     RowState::Admitted
                 } else {
-                    RowState::Settled
+                    RowState::Decided
                 },
             ));
             get.rows.len() - 1
@@ -168,14 +168,14 @@ impl SimCache {
         if size > 0 && get.rows[index].1 == RowState::Admitted {
             let charge = size.saturating_add(handle_charge(length));
             self.cache.insert(row, charge, true);
-            get.rows[index].1 = RowState::Settled;
+            get.rows[index].1 = RowState::Decided;
         }
         self.gets.insert(record.get_id, get);
         missed
     }
 
     /// The state of a Get, taken out so that the caches can be changed beside it.
-    fn take_get(&mut self, get_id: u64) -> GetState {
+    fn remove_get(&mut self, get_id: u64) -> GetState {
         if let Some(get) = self.gets.get_mut(&get_id) {
             return std::mem::take(get);
         }

@@ -11,7 +11,7 @@ use super::policy::{SimAccess, SimCache, is_numbered_get};
 use crate::AnalysisError;
 use crate::cache::blocks::{Access, US_PER_SECOND};
 use crate::cache::timeline::step_range;
-use crate::result_file::{OutFile, percent};
+use crate::result_file::{ResultFile, percent};
 
 /// Misses and accesses by second, of the trace or of one simulated cache.
 #[derive(Debug, Clone, Default)]
@@ -211,7 +211,7 @@ impl Simulator {
     }
 
     /// `DURATION_ACCESSES_mrc`.
-    pub(crate) fn curve_file(&self, duration: u64, accesses: u64) -> OutFile {
+    pub(crate) fn curve_file(&self, duration: u64, accesses: u64) -> ResultFile {
         let mut text = String::from(
             "cache_name,num_shard_bits,ghost_capacity,capacity,miss_ratio,total_accesses\n",
         );
@@ -228,7 +228,7 @@ impl Simulator {
             )
             .expect("writing to a string cannot fail");
         }
-        OutFile {
+        ResultFile {
             name: format!("{duration}_{accesses}_mrc"),
             text,
         }
@@ -265,7 +265,7 @@ pub(crate) fn miss_timeline_files(
     trace: &MissTimeline,
     accesses: &BTreeMap<u64, u64>,
     unit: u64,
-) -> Result<Vec<OutFile>, AnalysisError> {
+) -> Result<Vec<ResultFile>, AnalysisError> {
     let mut accesses_by_step: BTreeMap<u64, u64> = BTreeMap::new();
     for (second, count) in accesses {
         *accesses_by_step.entry(second / unit).or_default() += count;
@@ -301,11 +301,11 @@ pub(crate) fn miss_timeline_files(
             ratios.push('\n');
         }
         let name = |suffix: &str| format!("{capacity}_{unit}_{suffix}");
-        files.push(OutFile {
+        files.push(ResultFile {
             name: name("miss_ratio_timeline"),
             text: ratios,
         });
-        files.push(OutFile {
+        files.push(ResultFile {
             name: name("miss_timeline"),
             text: counts,
         });

@@ -27,9 +27,12 @@ fn record(operation: Operation, cause: Cause) -> IoTraceRecord<'static> {
 }
 
 /// A record with its keys, so that it can be kept.
-fn kept(record: &IoTraceRecord<'_>, look_ups: &mut LookUps) -> Vec<(Vec<u8>, Vec<u8>, u64, u64)> {
+fn kept(
+    record: &IoTraceRecord<'_>,
+    lookups: &mut CacheLookups,
+) -> Vec<(Vec<u8>, Vec<u8>, u64, u64)> {
     let mut kept = Vec::new();
-    let ended = look_ups.each(record, |block| {
+    let ended = lookups.each(record, |block| {
         let keys = (block.block_key.to_vec(), block.referenced_key.to_vec());
         kept.push((keys.0, keys.1, block.block_size, block.referenced_data_size));
         Ok::<(), ()>(())
@@ -44,7 +47,7 @@ fn kept(record: &IoTraceRecord<'_>, look_ups: &mut LookUps) -> Vec<(Vec<u8>, Vec
 fn every_column_of_a_block_cache_record_has_its_counterpart() {
     let look_up = IoTraceRecord {
         block: Some(Block {
-            block_type: OwnBlock::Filter,
+            block_type: ServerBlock::Filter,
             size: 2_000,
             not_inserted: true,
             leaf: 7,
@@ -58,7 +61,7 @@ fn every_column_of_a_block_cache_record_has_its_counterpart() {
     let names: Vec<&str> = schema.split('"').collect();
     let counterpart = |field: &str| assert!(names.contains(&field), "{field} in {schema}");
     let mut seen = 0;
-    let ended = LookUps::new(PAGE_BYTES, Vec::new()).each(&look_up, |block| {
+    let ended = CacheLookups::new(PAGE_BYTES, Vec::new()).each(&look_up, |block| {
         let BlockRecord {
             time,
             block_type,
@@ -120,9 +123,9 @@ fn every_column_of_a_block_cache_record_has_its_counterpart() {
 
 #[test]
 fn a_read_of_a_data_file_looks_for_its_pages() {
-    let mut look_ups = LookUps::new(4_096, Vec::new());
+    let mut lookups = CacheLookups::new(4_096, Vec::new());
     let read = record(Operation::Read, Cause::Range);
-    let pages = kept(&read, &mut look_ups);
+    let pages = kept(&read, &mut lookups);
     // Bytes 4,000 to 13,000: the end of the first page, two whole ones, the begin of the fourth.
     let bytes: Vec<u64> = pages.iter().map(|page| page.3).collect();
     assert_eq!(bytes, [96, 4_096, 4_096, 712]);
@@ -135,21 +138,21 @@ fn a_read_of_a_data_file_looks_for_its_pages() {
         cache_hit: None,
         ..read
     };
-    assert!(kept(&unknown, &mut look_ups).is_empty());
+    assert!(kept(&unknown, &mut lookups).is_empty());
     let of_index = IoTraceRecord {
         class: FileClass::Index,
         ..read
     };
     assert!(
-        kept(&of_index, &mut look_ups).is_empty(),
+        kept(&of_index, &mut lookups).is_empty(),
         "told as look-ups of blocks"
     );
-    let mut filters = LookUps::new(4_096, vec![OwnBlock::Filter]);
+    let mut filters = CacheLookups::new(4_096, vec![ServerBlock::Filter]);
     assert!(kept(&read, &mut filters).is_empty());
     let absurd = IoTraceRecord {
         offset: Some(u64::MAX - 5),
         done: u64::MAX,
         ..read
     };
-    assert_eq!(kept(&absurd, &mut look_ups).len(), 1);
+    assert_eq!(kept(&absurd, &mut lookups).len(), 1);
 }
