@@ -49,14 +49,14 @@ pub struct ExportReport {
 
 /// A packet that is yet to be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
+struct PendingPacket {
     epoch: u64,
     sequence: u64,
     number: u64,
     raw_size: u64,
 }
 
-type Streams = BTreeMap<StreamId, Vec<Waiting>>;
+type Streams = BTreeMap<StreamId, Vec<PendingPacket>>;
 
 /// Writes the CTF streams of a finalized storage into `folder`, a trace for each agent; none when
 /// the storage has no packets of CTF that pass the filter.
@@ -125,7 +125,7 @@ async fn find_packets(
             }
             let (agent, stream) = ids(storage, &packet)?;
             let streams = found.entry(agent).or_default();
-            streams.entry(stream).or_default().push(Waiting {
+            streams.entry(stream).or_default().push(PendingPacket {
                 epoch: packet.epoch,
                 sequence: packet.sequence,
                 number: packet.number,
@@ -191,7 +191,7 @@ async fn write_stream(
     client: &Client,
     storage: &StorageUrl,
     path: &Path,
-    mut packets: Vec<Waiting>,
+    mut packets: Vec<PendingPacket>,
     report: &mut ExportReport,
 ) -> Result<(), ClientError> {
     let failed = |error| ClientError::file(path, error);

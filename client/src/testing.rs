@@ -74,8 +74,8 @@ impl TestServer {
         let retry = Retry {
             delay_first: Duration::from_millis(1),
             delay_max: Duration::from_millis(2),
-            patience: Duration::from_millis(8),
-            patience_unreachable: Duration::ZERO,
+            wait_max: Duration::from_millis(8),
+            wait_max_unreachable: Duration::ZERO,
         };
         Client::new(self.url(), Some("secret".to_owned()), retry).unwrap()
     }

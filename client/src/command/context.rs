@@ -60,8 +60,8 @@ impl Context {
     }
 
     /// A client for long work, which waits for a server that restarts.
-    pub fn patient_client(&self) -> Result<Client, CommandError> {
-        self.client_of(self.global.server.parse()?, Retry::patient())
+    pub fn persistent_client(&self) -> Result<Client, CommandError> {
+        self.client_of(self.global.server.parse()?, Retry::persistent())
     }
 
     /// A client of another server, with the same token.

@@ -13,7 +13,7 @@ pub enum Exit {
     /// 0: done.
     Done,
     /// 1: found damage, or nothing.
-    Found,
+    NoMatchOrDamage,
     /// 2: wrong use.
     Usage,
     /// 3: the server refused.
@@ -26,7 +26,7 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {
             Exit::Done => 0,
-            Exit::Found => 1,
+            Exit::NoMatchOrDamage => 1,
             Exit::Usage => 2,
             Exit::Refused => 3,
             Exit::Io => 4,
@@ -92,7 +92,9 @@ impl CommandError {
             _ if self.is_closed_pipe() => Exit::Done,
             Self::Usage(_) | Self::Client(ClientError::Input { .. }) => Exit::Usage,
             Self::Client(ClientError::Refused(_)) => Exit::Refused,
-            Self::Damage { .. } | Self::Client(ClientError::Damaged { .. }) => Exit::Found,
+            Self::Damage { .. } | Self::Client(ClientError::Damaged { .. }) => {
+                Exit::NoMatchOrDamage
+            }
             Self::Client(_) | Self::Io { .. } | Self::Output(_) => Exit::Io,
         }
     }
@@ -109,7 +111,7 @@ impl CommandError {
             _ => {
                 let code = match self.exit() {
                     Exit::Usage => "wrong_use",
-                    Exit::Found => "damaged",
+                    Exit::NoMatchOrDamage => "damaged",
                     _ => "io",
                 };
                 json!({ "error": { "code": code, "detail": self.to_string() } })
@@ -132,8 +134,8 @@ mod tests {
             (CommandError::usage("x"), Exit::Usage),
             (ClientError::input("x").into(), Exit::Usage),
             (refused.into(), Exit::Refused),
-            (CommandError::damage("f", "x"), Exit::Found),
-            (ClientError::damaged("f", "x").into(), Exit::Found),
+            (CommandError::damage("f", "x"), Exit::NoMatchOrDamage),
+            (ClientError::damaged("f", "x").into(), Exit::NoMatchOrDamage),
             (CommandError::io("f", full()), Exit::Io),
             (CommandError::Output(full()), Exit::Io),
             (CommandError::Output(broken), Exit::Done),

@@ -35,7 +35,7 @@ enum Format {
 
 impl Export {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let client = context.patient_client()?;
+        let client = context.persistent_client()?;
         let filter = ExportFilter {
             agent: self.agent,
             stream: self.stream,
@@ -51,7 +51,7 @@ impl Export {
         })?;
         // Nothing is told by the exit code, too.
         let exit = if report.traces.is_empty() {
-            Exit::Found
+            Exit::NoMatchOrDamage
         } else {
             Exit::Done
         };

@@ -17,7 +17,7 @@ impl Inspect {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         match inspect(&self.file, &mut *context.out()) {
             Ok(true) => Ok(Exit::Done),
-            Ok(false) => Ok(Exit::Found),
+            Ok(false) => Ok(Exit::NoMatchOrDamage),
             Err(InspectError::Input(error)) => Err(error.into()),
             Err(InspectError::Output(error)) => Err(error.into()),
         }

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use trace_kinds::io_trace::{metadata, tsdl};
 
-use super::analyze::stored::Stored;
+use super::analyze::stored::StoredPackets;
 use super::{CommandError, Context, Exit};
 use crate::http::{IoTraceStart, IoTraceStatus};
 
@@ -143,16 +143,20 @@ fn print(context: &Context, status: &IoTraceStatus) -> Result<Exit, CommandError
         .more
         .get("error")
         .is_some_and(|error| !error.is_null());
-    Ok(if failed { Exit::Found } else { Exit::Done })
+    Ok(if failed {
+        Exit::NoMatchOrDamage
+    } else {
+        Exit::Done
+    })
 }
 
 impl Export {
     fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let mut packets = Stored::open(context, &self.storage, None, None)?;
-        packets.keep_io_traces();
+        let mut packets = StoredPackets::open(context, &self.storage, None, None)?;
+        packets.retain_server_io();
         if packets.is_empty() {
             context.note("the storage holds no trace of a server's own I/O");
-            return Ok(Exit::Found);
+            return Ok(Exit::NoMatchOrDamage);
         }
         let at = |path: &PathBuf| {
             let path = path.display().to_string();

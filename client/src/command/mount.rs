@@ -51,7 +51,7 @@ impl Download {
 impl FromTo {
     fn run(self, context: &Context, extent: Extent) -> Result<Exit, CommandError> {
         let storage: StorageUrl = self.storage.parse()?;
-        let client = context.client_of(storage.server.clone(), Retry::patient())?;
+        let client = context.client_of(storage.server.clone(), Retry::persistent())?;
         let client = client.with_reader(self.reader);
         let bar = context.shows_progress().then(|| {
             let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
@@ -62,8 +62,8 @@ impl FromTo {
         let progress: Progress = Arc::new(move |progress| {
             if let Some(bar) = &shown {
                 match progress {
-                    MountProgress::Wanted(bytes) => bar.set_length(bytes),
-                    MountProgress::Here(bytes) => bar.inc(bytes),
+                    MountProgress::Total(bytes) => bar.set_length(bytes),
+                    MountProgress::Received(bytes) => bar.inc(bytes),
                 }
             }
         });

@@ -69,7 +69,7 @@ impl Push {
                 kind: self.kind,
             },
         )?;
-        let client = context.patient_client()?;
+        let client = context.persistent_client()?;
         let stop = Arc::new(AtomicBool::new(false));
         let follow = if self.follow {
             Some(Follow::new(

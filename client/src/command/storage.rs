@@ -253,6 +253,6 @@ fn print_verified(context: &Context, report: &VerifyReport) -> Result<Exit, Comm
     Ok(if report.damage.is_empty() {
         Exit::Done
     } else {
-        Exit::Found
+        Exit::NoMatchOrDamage
     })
 }

@@ -31,7 +31,7 @@ enum Packets {
     /// The index beside the file; the length of the next packet is the last.
     Index(Vec<u64>),
     /// The packets themselves.
-    Told(Box<Procedure>),
+    SelfDescribed(Box<Procedure>),
     /// Nowhere: what is left is one packet.
     Unknown,
 }
@@ -39,9 +39,9 @@ enum Packets {
 impl CtfCutter {
     /// Opens a data stream file of a trace.
     ///
-    /// Where its packets end is told by the index `index/NAME.idx` beside it when there is one that
+    /// Where its packets end is declared by the index `index/NAME.idx` beside it when there is one that
     /// fits the file, else by the packets themselves with the metadata beside the file. What cannot
-    /// be told apart, because there is no metadata or because a packet is damaged, is one packet up
+    /// be declared apart, because there is no metadata or because a packet is damaged, is one packet up
     /// to the end of the file: not a byte of the file is left out.
     pub fn open(path: &Path) -> Result<Self, ClientError> {
         let failed = |error| ClientError::file(path, error);
@@ -50,7 +50,7 @@ impl CtfCutter {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".idx");
-        let index = read_beside(&folder.join("index").join(name), INDEX_BYTES_MAX)?;
+        let index = read_optional(&folder.join("index").join(name), INDEX_BYTES_MAX)?;
         let index = index.and_then(|bytes| read_packet_index(&bytes, length));
         let (packets, remark) = match index {
             Some(entries) => {
@@ -75,17 +75,17 @@ impl CtfCutter {
         if rest == 0 {
             return Ok(None);
         }
-        let told = match &mut self.packets {
+        let declared = match &mut self.packets {
             Packets::Index(lengths) => lengths.pop(),
             Packets::Unknown => None,
-            Packets::Told(procedure) => {
-                let told = told_length(procedure, &self.file, self.position, rest);
-                match told.map_err(|error| ClientError::file(&self.path, error))? {
+            Packets::SelfDescribed(procedure) => {
+                let declared = declared_length(procedure, &self.file, self.position, rest);
+                match declared.map_err(|error| ClientError::file(&self.path, error))? {
                     Ok(length) => length,
                     Err(what) => {
                         let (path, position) = (self.path.display(), self.position);
                         self.remark = Some(format!(
-                            "{path}: the packet at offset {position} cannot be told from what \
+                            "{path}: the packet at offset {position} cannot be declared from what \
                              follows ({what}); the rest of the file is one packet"
                         ));
                         None
@@ -93,7 +93,7 @@ impl CtfCutter {
                 }
             }
         };
-        Ok(Some(told.unwrap_or(rest)))
+        Ok(Some(declared.unwrap_or(rest)))
     }
 }
 
@@ -101,7 +101,7 @@ impl CtfCutter {
 fn procedure(folder: &Path) -> Result<(Packets, Option<String>), ClientError> {
     let unknown = |what: String| Ok((Packets::Unknown, Some(what)));
     let bound = AGENT_METADATA_BYTES_MAX as u64;
-    let Some(metadata) = read_beside(&folder.join("metadata"), bound)? else {
+    let Some(metadata) = read_optional(&folder.join("metadata"), bound)? else {
         return unknown("there is no metadata beside it, so all of it is one packet".to_owned());
     };
     let parsed = match parse_metadata_with(&metadata, Leniency::Lenient) {
@@ -109,14 +109,14 @@ fn procedure(folder: &Path) -> Result<(Packets, Option<String>), ClientError> {
         Err(error) => return unknown(format!("metadata: {error}; all of it is one packet")),
     };
     match Procedure::new(parsed.trace) {
-        Ok(procedure) => Ok((Packets::Told(Box::new(procedure)), None)),
+        Ok(procedure) => Ok((Packets::SelfDescribed(Box::new(procedure)), None)),
         Err(error) => unknown(format!("metadata: {error}; all of it is one packet")),
     }
 }
 
 /// What the packet at `position` says of its length, which is `None` when it says nothing; or why
 /// it cannot be read.
-fn told_length(
+fn declared_length(
     procedure: &Procedure,
     file: &File,
     position: u64,
@@ -135,7 +135,7 @@ fn told_length(
 }
 
 /// A whole file, or `None` when there is none or it is longer than `max`.
-fn read_beside(path: &Path, max: u64) -> Result<Option<Vec<u8>>, ClientError> {
+fn read_optional(path: &Path, max: u64) -> Result<Option<Vec<u8>>, ClientError> {
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes)) {
         Ok(read) => Ok((read as u64 <= max).then_some(bytes)),

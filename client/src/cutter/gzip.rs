@@ -33,7 +33,7 @@ pub struct GzipCutter {
     position: u64,
     /// Where the current member began.
     member: u64,
-    form: Form,
+    gathered: Gathered,
     /// Text of the members in `group`, or text that is not cut yet.
     text: Vec<u8>,
     target: usize,
@@ -53,7 +53,7 @@ enum Stage {
 
 /// What is being gathered.
 #[derive(Debug)]
-enum Form {
+enum Gathered {
     /// Whole members and the beginning of one.
     Members {
         bytes: Vec<u8>,
@@ -64,7 +64,7 @@ enum Form {
     Text,
 }
 
-impl Form {
+impl Gathered {
     fn members() -> Self {
         Self::Members {
             bytes: Vec::new(),
@@ -83,7 +83,7 @@ impl GzipCutter {
             inflate: Decompress::new(false),
             position: 0,
             member: 0,
-            form: Form::members(),
+            gathered: Gathered::members(),
             text: Vec::new(),
             target,
             ready: VecDeque::new(),
@@ -101,7 +101,7 @@ impl GzipCutter {
                 if self.peek()?.is_empty() {
                     (Stage::Done, true)
                 } else {
-                    (Stage::Inside, self.take_header()?)
+                    (Stage::Inside, self.read_header()?)
                 }
             }
             Stage::Inside => self.inflate_some()?,
@@ -116,12 +116,12 @@ impl GzipCutter {
     }
 
     /// Goes over the header (RFC 1952, 2.3); false when the file ends inside it.
-    fn take_header(&mut self) -> Result<bool, ClientError> {
+    fn read_header(&mut self) -> Result<bool, ClientError> {
         const EXTRA: u8 = 4;
         const ZERO_ENDED: [u8; 2] = [8, 16];
         const CHECKSUM: u8 = 2;
         let mut fixed = [0; 10];
-        if !self.take_exact(&mut fixed)? {
+        if !self.read_exact(&mut fixed)? {
             return Ok(false);
         }
         if fixed[..3] != [0x1f, 0x8b, 8] {
@@ -130,13 +130,13 @@ impl GzipCutter {
         let flags = fixed[3];
         let mut two = [0; 2];
         if flags & EXTRA != 0 {
-            let mut left = if self.take_exact(&mut two)? {
+            let mut left = if self.read_exact(&mut two)? {
                 u16::from_le_bytes(two)
             } else {
                 return Ok(false);
             };
             while left > 0 {
-                if !self.take_exact(&mut [0])? {
+                if !self.read_exact(&mut [0])? {
                     return Ok(false);
                 }
                 left -= 1;
@@ -145,12 +145,12 @@ impl GzipCutter {
         for flag in ZERO_ENDED {
             let mut byte = [u8::from(flags & flag != 0)];
             while byte != [0] {
-                if !self.take_exact(&mut byte)? {
+                if !self.read_exact(&mut byte)? {
                     return Ok(false);
                 }
             }
         }
-        Ok(flags & CHECKSUM == 0 || self.take_exact(&mut two)?)
+        Ok(flags & CHECKSUM == 0 || self.read_exact(&mut two)?)
     }
 
     /// Inflates what one buffer of input gives; with `false` when the file ends inside the member.
@@ -165,7 +165,7 @@ impl GzipCutter {
         let inflate = &mut self.inflate;
         let status = inflate.decompress_vec(input, &mut self.text, FlushDecompress::None);
         let used = usize::try_from(inflate.total_in() - before).unwrap_or(usize::MAX);
-        if let Form::Members { bytes, .. } = &mut self.form {
+        if let Gathered::Members { bytes, .. } = &mut self.gathered {
             bytes.extend_from_slice(&input[..used]);
         }
         self.input.consume(used);
@@ -180,7 +180,7 @@ impl GzipCutter {
             Err(error) => return Err(self.damaged(&error.to_string())),
         }
         let mut trailer = [0; 8];
-        if !self.take_exact(&mut trailer)? {
+        if !self.read_exact(&mut trailer)? {
             return Ok((Stage::Done, false));
         }
         let sum = [
@@ -202,7 +202,7 @@ impl GzipCutter {
         if self.text.len() > self.target * MEMBER_TARGETS_MAX {
             self.cut_group();
             if self.text.len() > self.target * MEMBER_TARGETS_MAX {
-                self.form = Form::Text;
+                self.gathered = Gathered::Text;
             }
         }
         self.cut_text()
@@ -212,8 +212,8 @@ impl GzipCutter {
     fn close_member(&mut self) -> Result<(), ClientError> {
         self.cut_long()?;
         let ends_line = self.text.last().is_none_or(|&byte| byte == b'\n');
-        match &mut self.form {
-            Form::Members { bytes, good } => {
+        match &mut self.gathered {
+            Gathered::Members { bytes, good } => {
                 if ends_line {
                     *good = (bytes.len(), self.text.len(), self.position);
                 }
@@ -222,10 +222,10 @@ impl GzipCutter {
                     self.cut_group();
                 }
             }
-            Form::Text => {
+            Gathered::Text => {
                 if ends_line {
                     self.cut_rest();
-                    self.form = Form::members();
+                    self.gathered = Gathered::members();
                 }
             }
         }
@@ -234,7 +234,7 @@ impl GzipCutter {
 
     /// Gives out the members up to the last one that ends a line.
     fn cut_group(&mut self) {
-        let Form::Members { bytes, good } = &mut self.form else {
+        let Gathered::Members { bytes, good } = &mut self.gathered else {
             return;
         };
         let (length, text, position) = std::mem::take(good);
@@ -252,7 +252,7 @@ impl GzipCutter {
 
     /// Gives out text in packets of the target length.
     fn cut_text(&mut self) -> Result<(), ClientError> {
-        if !matches!(self.form, Form::Text) {
+        if !matches!(self.gathered, Gathered::Text) {
             return Ok(());
         }
         let mut start = 0;
@@ -279,9 +279,9 @@ impl GzipCutter {
     fn cut_rest(&mut self) {
         let text = std::mem::take(&mut self.text);
         let length = TextLength::of(&text);
-        let packet = match &mut self.form {
-            Form::Members { bytes, .. } => std::mem::take(bytes),
-            Form::Text => text,
+        let packet = match &mut self.gathered {
+            Gathered::Members { bytes, .. } => std::mem::take(bytes),
+            Gathered::Text => text,
         };
         if !packet.is_empty() {
             self.ready.push_back(Cut {
@@ -298,7 +298,7 @@ impl GzipCutter {
     }
 
     /// Takes bytes that are not part of the text; false when the file ends before `target` is full.
-    fn take_exact(&mut self, target: &mut [u8]) -> Result<bool, ClientError> {
+    fn read_exact(&mut self, target: &mut [u8]) -> Result<bool, ClientError> {
         let mut filled = 0;
         while filled < target.len() {
             let bytes = self.peek()?;
@@ -307,7 +307,7 @@ impl GzipCutter {
             }
             let length = bytes.len().min(target.len() - filled);
             target[filled..filled + length].copy_from_slice(&bytes[..length]);
-            if let Form::Members { bytes, .. } = &mut self.form {
+            if let Gathered::Members { bytes, .. } = &mut self.gathered {
                 bytes.extend_from_slice(&target[filled..filled + length]);
             }
             self.input.consume(length);

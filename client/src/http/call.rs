@@ -10,7 +10,7 @@ use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
-use super::retry::{Retry, Setback, is_passing, retry_after};
+use super::retry::{Retry, RetryReason, is_temporary, retry_after};
 use super::server_url::ServerUrl;
 use crate::ClientError;
 use crate::clock;
@@ -57,32 +57,32 @@ pub(super) struct Call {
 pub(super) struct Failed {
     pub(super) error: ClientError,
     /// Why trying again may help; `None` when it will not.
-    pub(super) setback: Option<Setback>,
+    pub(super) reason: Option<RetryReason>,
 }
 
 /// What is left of a request's retry policy.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryBudget {
     retry: Retry,
     attempt: u32,
     waited: Duration,
 }
 
-impl Patience {
+impl RetryBudget {
     /// Waits after an answer that broke off or could not be begun; gives back any other error.
     pub(crate) async fn wait_after_break(&mut self, error: ClientError) -> Result<(), ClientError> {
-        let setback = match error {
-            ClientError::Transport { .. } | ClientError::Cut { .. } => Some(Setback::Broken),
+        let reason = match error {
+            ClientError::Transport { .. } | ClientError::Cut { .. } => Some(RetryReason::Broken),
             _ => None,
         };
-        self.wait(Failed { error, setback }).await
+        self.wait(Failed { error, reason }).await
     }
 
     /// Waits before the next try, or gives the error back when there shall be none.
     pub(super) async fn wait(&mut self, failed: Failed) -> Result<(), ClientError> {
         let delay = failed
-            .setback
-            .and_then(|setback| self.retry.delay(self.attempt, setback, self.waited));
+            .reason
+            .and_then(|reason| self.retry.delay(self.attempt, reason, self.waited));
         let Some(delay) = delay else {
             return Err(failed.error);
         };
@@ -165,18 +165,18 @@ impl Client {
 
     /// Sends, and sends again while the server is busy or not reachable and the policy allows.
     pub(super) async fn send(&self, call: Call) -> Result<Response, ClientError> {
-        let mut patience = self.patience();
+        let mut budget = self.retry_budget();
         loop {
             match self.send_once(&call).await {
                 Ok(response) => return Ok(response),
-                Err(setback) => patience.wait(setback).await?,
+                Err(reason) => budget.wait(reason).await?,
             }
         }
     }
 
     /// The waits that a request, or a part of one that makes progress, may cost.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience {
+    pub(crate) fn retry_budget(&self) -> RetryBudget {
+        RetryBudget {
             retry: self.retry,
             attempt: 0,
             waited: Duration::ZERO,
@@ -188,8 +188,8 @@ impl Client {
         match self.attempt(call).await {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => {
-                let asked = wait_asked(response.headers());
-                let passing = is_passing(response.status().as_u16());
+                let requested = wait_requested(response.headers());
+                let temporary = is_temporary(response.status().as_u16());
                 let mut problem = read_problem(response).await;
                 if problem.detail.is_empty() && problem.title.is_empty() {
                     // The answer to a HEAD has no body that could say more.
@@ -197,15 +197,15 @@ impl Client {
                 }
                 Err(Failed {
                     error: ClientError::Refused(Box::new(problem)),
-                    setback: passing.then_some(Setback::Busy(asked)),
+                    reason: temporary.then_some(RetryReason::Busy(requested)),
                 })
             }
             Err(error) => Err(Failed {
                 // Nothing of a request has arrived when no connection could be made.
-                setback: if error.is_connect() {
-                    Some(Setback::Unreachable)
+                reason: if error.is_connect() {
+                    Some(RetryReason::Unreachable)
                 } else {
-                    call.repeatable.then_some(Setback::Broken)
+                    call.repeatable.then_some(RetryReason::Broken)
                 },
                 error: transport(call, &error),
             }),
@@ -267,7 +267,7 @@ impl Client {
     }
 }
 
-fn wait_asked(headers: &HeaderMap) -> Option<Duration> {
+fn wait_requested(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?;
     retry_after(value, clock::now())
 }

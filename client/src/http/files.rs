@@ -149,7 +149,7 @@ impl FileBytes {
         self.etag.as_deref()
     }
 
-    /// Whether the server sends the whole file, whatever was asked for.
+    /// Whether the server sends the whole file, whatever was requested for.
     pub fn is_whole_file(&self) -> bool {
         self.response.status() != StatusCode::PARTIAL_CONTENT
     }

@@ -30,13 +30,13 @@ pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use jobs::Job;
 pub use labels::Label;
 pub use packets::{
-    GrownFrom, NextSequence, OriginSpec, PacketInfo, PacketOrigin, PushTarget, Receipt,
+    GrownFrom, NextSequence, PacketInfo, PacketProvenance, ProvenanceReport, PushTarget, Receipt,
 };
 pub use page::Page;
 pub use problem::Problem;
 pub use query::{QueryRows, QuerySpec};
 pub use recordings::{NewRecording, NewTrigger, Recording};
-pub use retry::{Retry, Setback};
+pub use retry::{Retry, RetryReason};
 pub use server_url::{ServerUrl, StorageUrl};
 pub use storages::{Damage, NewStorage, Storage, StorageFilter, VerifyReport};
 

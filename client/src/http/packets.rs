@@ -48,7 +48,7 @@ pub struct Receipt {
 
 /// A file, and the packets of a stream that were cut from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct OriginSpec {
+pub struct ProvenanceReport {
     /// Producer epoch of the packets.
     pub epoch: u64,
     /// The file.
@@ -67,7 +67,7 @@ pub struct OriginSpec {
     /// Number of a packet in the storage before which none of these is; 0 where that is not known.
     #[serde(skip_serializing_if = "is_zero")]
     pub first_number: u64,
-    /// [`PacketOrigin::numbers`] of each packet, by sequence.
+    /// [`PacketProvenance::numbers`] of each packet, by sequence.
     pub packets: Vec<[u64; 5]>,
 }
 
@@ -87,7 +87,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// Which stretch of a file a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PacketOrigin {
+pub struct PacketProvenance {
     /// Producer sequence.
     pub sequence: u64,
     /// First byte in the file; after inflating, where it is compressed text.
@@ -100,7 +100,7 @@ pub struct PacketOrigin {
     pub lines: u64,
 }
 
-impl PacketOrigin {
+impl PacketProvenance {
     /// As it is told.
     pub fn numbers(&self) -> [u64; 5] {
         [
@@ -173,12 +173,12 @@ impl PushTarget {
 
 impl Client {
     /// Tells where packets of a stream in a storage came from. Telling it again changes nothing.
-    pub async fn tell_origin(
+    pub async fn report_provenance(
         &self,
         storage: Uuid,
         agent: &str,
         stream: &str,
-        origin: &OriginSpec,
+        origin: &ProvenanceReport,
     ) -> Result<Value, ClientError> {
         let storage = storage.to_string();
         let path = [
@@ -228,7 +228,7 @@ impl Client {
         let mut call = Call::new(Method::POST, target.url(self)).repeatable();
         let records = batch_chunks(epoch, sequence, packets);
         let mut receipts: Vec<Receipt> = Vec::with_capacity(packets.len());
-        let mut patience = self.patience();
+        let mut budget = self.retry_budget();
         loop {
             call.content = Some(Content {
                 content_type: MEDIA_TYPE,
@@ -247,9 +247,9 @@ impl Client {
                     let goes_on = target.storage.is_some() && !taken.is_empty();
                     if goes_on && receipts.len() + taken.len() < packets.len() {
                         receipts.extend(taken);
-                        patience = self.patience();
+                        budget = self.retry_budget();
                     }
-                    patience.wait(failed).await?;
+                    budget.wait(failed).await?;
                 }
             }
         }

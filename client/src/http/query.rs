@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::call::{Call, Client, causes};
 use crate::ClientError;
 
-/// What is asked of a storage.
+/// What is requested of a storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct QuerySpec {
     /// Which events; all without one.

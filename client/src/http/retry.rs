@@ -11,15 +11,15 @@ pub struct Retry {
     /// Longest single wait, also when the server asks for a longer one.
     pub delay_max: Duration,
     /// All waits of one request together; when the next one does not fit, the refusal stands.
-    pub patience: Duration,
+    pub wait_max: Duration,
     /// All waits together while no connection can be made.
-    pub patience_unreachable: Duration,
+    pub wait_max_unreachable: Duration,
 }
 
 /// Why a request is to be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setback {
-    /// The server is there and asked to come again later, perhaps after a given time.
+pub enum RetryReason {
+    /// The server is there and requested to come again later, perhaps after a given time.
     Busy(Option<Duration>),
     /// The connection broke in the middle.
     Broken,
@@ -32,8 +32,8 @@ impl Default for Retry {
         Self {
             delay_first: Duration::from_millis(100),
             delay_max: Duration::from_secs(10),
-            patience: Duration::from_secs(120),
-            patience_unreachable: Duration::ZERO,
+            wait_max: Duration::from_secs(120),
+            wait_max_unreachable: Duration::ZERO,
         }
     }
 }
@@ -43,14 +43,14 @@ impl Retry {
     pub const NEVER: Self = Self {
         delay_first: Duration::ZERO,
         delay_max: Duration::ZERO,
-        patience: Duration::ZERO,
-        patience_unreachable: Duration::ZERO,
+        wait_max: Duration::ZERO,
+        wait_max_unreachable: Duration::ZERO,
     };
 
     /// For long work that shall survive a restart of the server.
-    pub fn patient() -> Self {
+    pub fn persistent() -> Self {
         Self {
-            patience_unreachable: Duration::from_secs(60),
+            wait_max_unreachable: Duration::from_secs(60),
             ..Self::default()
         }
     }
@@ -58,22 +58,22 @@ impl Retry {
     /// The wait before the next try, or `None` when it is time to give up.
     ///
     /// `attempt` counts from 0; `waited` is the sum of the waits so far.
-    pub fn delay(&self, attempt: u32, setback: Setback, waited: Duration) -> Option<Duration> {
+    pub fn delay(&self, attempt: u32, reason: RetryReason, waited: Duration) -> Option<Duration> {
         let doubled = self.delay_first.saturating_mul(1 << attempt.min(20));
-        let (asked, patience) = match setback {
-            Setback::Busy(asked) => (asked, self.patience),
-            Setback::Broken => (None, self.patience),
-            Setback::Unreachable => (None, self.patience_unreachable),
+        let (requested, wait_max) = match reason {
+            RetryReason::Busy(requested) => (requested, self.wait_max),
+            RetryReason::Broken => (None, self.wait_max),
+            RetryReason::Unreachable => (None, self.wait_max_unreachable),
         };
-        let delay = asked.unwrap_or(doubled).max(self.delay_first);
+        let delay = requested.unwrap_or(doubled).max(self.delay_first);
         let delay = delay.min(self.delay_max);
-        let fits = waited.saturating_add(delay) <= patience && !delay.is_zero();
+        let fits = waited.saturating_add(delay) <= wait_max && !delay.is_zero();
         fits.then_some(delay)
     }
 }
 
 /// True for the answers that say "later", not "no": 429, 502, 503, 504 and 507.
-pub(super) fn is_passing(status: u16) -> bool {
+pub(super) fn is_temporary(status: u16) -> bool {
     matches!(status, 429 | 502 | 503 | 504 | 507)
 }
 
@@ -110,38 +110,38 @@ mod tests {
         check_after("99999999999999999999999", None);
     }
 
-    fn check_delay(attempt: u32, setback: Setback, waited: u64, expected: Option<u64>) {
+    fn check_delay(attempt: u32, reason: RetryReason, waited: u64, expected: Option<u64>) {
         let retry = Retry {
             delay_first: Duration::from_millis(100),
             delay_max: Duration::from_secs(1),
-            patience: Duration::from_secs(3),
-            patience_unreachable: Duration::from_millis(500),
+            wait_max: Duration::from_secs(3),
+            wait_max_unreachable: Duration::from_millis(500),
         };
-        let delay = retry.delay(attempt, setback, Duration::from_millis(waited));
+        let delay = retry.delay(attempt, reason, Duration::from_millis(waited));
         assert_eq!(
             delay,
             expected.map(Duration::from_millis),
-            "{attempt} {setback:?} {waited}"
+            "{attempt} {reason:?} {waited}"
         );
     }
 
     #[test]
     fn waits_grow_and_end() {
-        check_delay(0, Setback::Broken, 0, Some(100));
-        check_delay(1, Setback::Broken, 0, Some(200));
-        check_delay(30, Setback::Broken, 2000, Some(1000));
-        check_delay(30, Setback::Broken, 2001, None);
-        check_delay(2, Setback::Unreachable, 100, Some(400));
-        check_delay(2, Setback::Unreachable, 101, None);
+        check_delay(0, RetryReason::Broken, 0, Some(100));
+        check_delay(1, RetryReason::Broken, 0, Some(200));
+        check_delay(30, RetryReason::Broken, 2000, Some(1000));
+        check_delay(30, RetryReason::Broken, 2001, None);
+        check_delay(2, RetryReason::Unreachable, 100, Some(400));
+        check_delay(2, RetryReason::Unreachable, 101, None);
     }
 
     #[test]
     fn the_server_says_how_long_within_bounds() {
-        let busy = |millis| Setback::Busy(Some(Duration::from_millis(millis)));
+        let busy = |millis| RetryReason::Busy(Some(Duration::from_millis(millis)));
         check_delay(0, busy(700), 0, Some(700));
         check_delay(0, busy(0), 0, Some(100));
         check_delay(0, busy(60_000), 0, Some(1000));
-        check_delay(3, Setback::Busy(None), 0, Some(800));
+        check_delay(3, RetryReason::Busy(None), 0, Some(800));
         let never = Retry::NEVER.delay(0, busy(700), Duration::ZERO);
         assert_eq!(never, None);
     }

@@ -71,7 +71,7 @@ async fn passing_refusals_are_waited_for() {
     )
     .await;
     let always: Vec<_> = (0..50).map(|_| Some(problem(429, "busy"))).collect();
-    // 1 + 2 + 2 + 2 ms of waits fit into the 8 ms of patience.
+    // 1 + 2 + 2 + 2 ms of waits fit into the 8 ms of wait_max.
     check_get(always, 5, Some("busy")).await;
 }
 

@@ -55,7 +55,7 @@ pub fn leaves(
         return Err(ClientError::input(what));
     };
     let storage = read(folder, &FileName::Storage(id), StorageFile::decode)?;
-    let mut sources = Sources {
+    let mut sources = LeafOpener {
         folder: folder.to_owned(),
         remote: remote(folder, id, client_of)?,
         runtime: runtime.clone(),
@@ -110,7 +110,7 @@ fn add(
 }
 
 /// Where the files of a mount are read.
-struct Sources {
+struct LeafOpener {
     folder: PathBuf,
     remote: Option<(Client, StorageUrl)>,
     runtime: Handle,
@@ -118,7 +118,7 @@ struct Sources {
     traces: BTreeMap<AgentId, Arc<AgentTrace>>,
 }
 
-impl Sources {
+impl LeafOpener {
     fn stored(
         &mut self,
         mut leaf: Leaf,

@@ -62,9 +62,9 @@ pub type Progress = Arc<dyn Fn(MountProgress) + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MountProgress {
     /// So many bytes are wanted in all.
-    Wanted(u64),
+    Total(u64),
     /// So many more bytes are here.
-    Here(u64),
+    Received(u64),
 }
 
 impl MountReport {
@@ -110,7 +110,7 @@ pub async fn mount(
         left_out_files: left_out.len() as u64,
         ..MountReport::default()
     };
-    progress(MountProgress::Wanted(
+    progress(MountProgress::Total(
         wanted.iter().map(|file| file.length).sum(),
     ));
     let mut waiting = wanted.into_iter();
@@ -258,7 +258,7 @@ fn open_folder(
             .map(|local| LocalFile { origin, ..local })
             .unwrap_or(fresh)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            refuse_foreign(folder, id)?;
+            refuse_other_storage(folder, id)?;
             Ok(fresh)
         }
         Err(error) => Err(ClientError::file(&path, error)),
@@ -266,7 +266,7 @@ fn open_folder(
 }
 
 /// Two storages in one folder could not be told apart.
-fn refuse_foreign(folder: &Path, id: StorageId) -> Result<(), ClientError> {
+fn refuse_other_storage(folder: &Path, id: StorageId) -> Result<(), ClientError> {
     let failed = |error| ClientError::file(folder, error);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();

@@ -36,8 +36,8 @@ struct Part {
 impl Transfer {
     /// Gives the file's name, and the bytes that were fetched, or `None` when it was here already.
     pub(super) async fn run(self) -> Result<(String, Option<u64>), ClientError> {
-        let fetched = if self.is_here().await? {
-            (self.progress)(MountProgress::Here(self.file.length));
+        let fetched = if self.is_present().await? {
+            (self.progress)(MountProgress::Received(self.file.length));
             None
         } else {
             Some(self.fetch().await?)
@@ -46,7 +46,7 @@ impl Transfer {
     }
 
     /// Whether the file is here: of the right length, and read through unless that was done before.
-    async fn is_here(&self) -> Result<bool, ClientError> {
+    async fn is_present(&self) -> Result<bool, ClientError> {
         match fs::metadata(&self.path) {
             Ok(metadata) if metadata.len() != self.file.length => return Ok(false),
             Ok(_) if self.known_complete => return Ok(true),
@@ -65,17 +65,17 @@ impl Transfer {
         let mut part = read_part(unpublished.clone(), options).await?;
         let mut fetched = 0;
         let resumed = part.length > 0;
-        (self.progress)(MountProgress::Here(part.length.min(self.file.length)));
-        let mut patience = self.client.patience();
+        (self.progress)(MountProgress::Received(part.length.min(self.file.length)));
+        let mut budget = self.client.retry_budget();
         while part.length < self.file.length {
             let before = part.length;
             let outcome = self.fetch_rest(&mut part).await;
             fetched += part.length - before;
             if part.length > before {
-                patience = self.client.patience();
+                budget = self.client.retry_budget();
             }
             if let Err(error) = outcome {
-                patience.wait_after_break(error).await?;
+                budget.wait_after_break(error).await?;
             }
         }
         let is_right = part.length == self.file.length && part.checksum == self.file.checksum;
@@ -148,7 +148,7 @@ impl Transfer {
         };
         part.length += length;
         part.checksum = checksum;
-        (self.progress)(MountProgress::Here(length));
+        (self.progress)(MountProgress::Received(length));
         Ok(bytes)
     }
 }

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use storage_format::checksum::crc32c;
 
-use super::plan::Form;
+use super::plan::CutMethod;
 use crate::cutter::CUTTING_VERSION;
 
 /// The bits of an epoch that tell how the file was cut.
@@ -33,7 +33,7 @@ pub enum Edition {
 pub fn source_epoch(
     metadata: &Metadata,
     edition: Edition,
-    form: Form,
+    method: CutMethod,
     packet_bytes: usize,
 ) -> io::Result<u64> {
     let time = match edition {
@@ -42,7 +42,7 @@ pub fn source_epoch(
     };
     let nanos = nanos_since_epoch(time?);
     let cutting = [
-        &[CUTTING_VERSION, form.code()][..],
+        &[CUTTING_VERSION, method.code()][..],
         &(packet_bytes as u64).to_le_bytes(),
     ];
     let sum = crc32c(&cutting.concat()).to_le_bytes();
@@ -73,23 +73,23 @@ mod tests {
     #[test]
     fn epochs_grow_with_the_file_and_depend_on_the_cutting() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let epoch = |seconds, form, packet_bytes| {
+        let epoch = |seconds, method, packet_bytes| {
             let time = UNIX_EPOCH + Duration::from_secs(seconds);
             file.as_file().set_modified(time).unwrap();
             let metadata = file.as_file().metadata().unwrap();
-            source_epoch(&metadata, Edition::Complete, form, packet_bytes).unwrap()
+            source_epoch(&metadata, Edition::Complete, method, packet_bytes).unwrap()
         };
-        let first = epoch(1_800_000_000, Form::Raw, 1 << 20);
-        assert_eq!(first, epoch(1_800_000_000, Form::Raw, 1 << 20));
-        assert!(first < epoch(1_800_000_001, Form::Raw, 1 << 20));
-        assert_ne!(first, epoch(1_800_000_000, Form::Raw, 1 << 19));
-        assert_ne!(first, epoch(1_800_000_000, Form::Lines, 1 << 20));
-        assert_ne!(epoch(0, Form::Raw, 1 << 20), 0);
-        let other = epoch(1_800_000_000, Form::Raw, 1 << 19);
+        let first = epoch(1_800_000_000, CutMethod::Raw, 1 << 20);
+        assert_eq!(first, epoch(1_800_000_000, CutMethod::Raw, 1 << 20));
+        assert!(first < epoch(1_800_000_001, CutMethod::Raw, 1 << 20));
+        assert_ne!(first, epoch(1_800_000_000, CutMethod::Raw, 1 << 19));
+        assert_ne!(first, epoch(1_800_000_000, CutMethod::Lines, 1 << 20));
+        assert_ne!(epoch(0, CutMethod::Raw, 1 << 20), 0);
+        let other = epoch(1_800_000_000, CutMethod::Raw, 1 << 19);
         assert!(is_cut_differently(first, other) && !is_cut_differently(first, first));
         assert!(!is_cut_differently(
             first,
-            epoch(1_800_000_001, Form::Raw, 1 << 20)
+            epoch(1_800_000_001, CutMethod::Raw, 1 << 20)
         ));
     }
 }

@@ -10,16 +10,16 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Follow;
-use super::journal::Place;
-use super::plan::Source;
-use super::provenance::Teller;
+use super::journal::CutPoint;
+use super::plan::SourceFile;
+use super::provenance::ProvenanceReporter;
 use crate::ClientError;
 use crate::cutter::{Cut, End};
-use crate::http::PacketOrigin;
+use crate::http::PacketProvenance;
 
 /// A packet on its way to the sender.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct QueuedPacket {
     pub(super) bytes: Bytes,
     /// Bytes of the file that this packet uses up.
     pub(super) advance: u64,
@@ -29,23 +29,23 @@ pub(super) struct Parcel {
 
 /// What is known of a file that was cut to its end.
 #[derive(Debug, Default)]
-pub(super) struct Whole {
+pub(super) struct CompleteFile {
     /// Something worth telling about the file.
     pub(super) remark: Option<String>,
     /// Where each packet came from, those that an earlier push sent included; empty where that is
     /// not known.
-    pub(super) packets: Vec<PacketOrigin>,
+    pub(super) packets: Vec<PacketProvenance>,
 }
 
 /// How the feed of a file ended.
 #[derive(Debug)]
 pub(super) enum FeedEnd {
     /// All of it was cut.
-    Complete(Whole),
+    Complete(CompleteFile),
     /// It was followed.
     Followed {
         /// What is to be told once everything is acknowledged.
-        teller: Box<Teller>,
+        reporter: Box<ProvenanceReporter>,
         /// Another file has taken its name, as log rotation does.
         is_replaced: bool,
     },
@@ -54,13 +54,13 @@ pub(super) enum FeedEnd {
 /// Cuts a file and hands the packets to a channel. Runs on a thread of its own.
 #[derive(Debug)]
 pub(super) struct Feed {
-    pub(super) source: Arc<Source>,
+    pub(super) source: Arc<SourceFile>,
     /// The file as it was when its epoch was told.
     pub(super) metadata: Metadata,
     pub(super) packet_bytes: usize,
     /// First packet to be sent.
     pub(super) next: u64,
-    pub(super) parcels: Sender<Parcel>,
+    pub(super) queue: Sender<QueuedPacket>,
     pub(super) budget: Arc<Semaphore>,
     pub(super) budget_bytes: u32,
     pub(super) runtime: Handle,
@@ -71,18 +71,18 @@ impl Feed {
     pub(super) fn run(self) -> Result<FeedEnd, ClientError> {
         let path = &self.source.path;
         let mut cutter = self.source.cutter(0, self.packet_bytes)?;
-        let (mut packets, mut position, mut given_up) = (Vec::new(), 0, false);
+        let (mut packets, mut position, mut receiver_gone) = (Vec::new(), 0, false);
         while let Some(cut) = cutter.next(End::Final)? {
-            packets.push(PacketOrigin::behind(packets.last(), position, &cut));
+            packets.push(PacketProvenance::behind(packets.last(), position, &cut));
             if packets.len() as u64 <= self.next {
                 position = cut.position;
-            } else if !self.hand_over(cut, &mut position) {
-                given_up = true;
+            } else if !self.enqueue(cut, &mut position) {
+                receiver_gone = true;
                 break;
             }
         }
         let found = packets.len() as u64;
-        if found < self.next && !given_up {
+        if found < self.next && !receiver_gone {
             let what = format!(
                 "the server has {} packets of this file, but it has only {found}",
                 self.next
@@ -95,50 +95,50 @@ impl Feed {
                 "the file changed while it was being pushed; push it again, or with --follow";
             return Err(ClientError::damaged(path.display().to_string(), what));
         }
-        Ok(FeedEnd::Complete(Whole {
+        Ok(FeedEnd::Complete(CompleteFile {
             remark: cutter.remark(),
             packets,
         }))
     }
 
-    /// Feeds a file that grows, from a known place on, until it shall stop or it is replaced.
+    /// Feeds a file that grows, from a known point on, until it shall stop or it is replaced.
     pub(super) fn follow(
         self,
-        mut teller: Teller,
-        place: Place,
+        mut reporter: ProvenanceReporter,
+        point: CutPoint,
         follow: &Follow,
     ) -> Result<FeedEnd, ClientError> {
         let cutter_at = |offset| self.source.cutter(offset, self.packet_bytes);
-        teller.recover(cutter_at);
-        let ended = |teller, is_replaced| FeedEnd::Followed {
-            teller: Box::new(teller),
+        reporter.recover(cutter_at);
+        let ended = |reporter, is_replaced| FeedEnd::Followed {
+            reporter: Box::new(reporter),
             is_replaced,
         };
-        let mut cutter = cutter_at(place.offset)?;
-        let (mut sequence, mut position) = (place.sequence, place.offset);
+        let mut cutter = cutter_at(point.offset)?;
+        let (mut sequence, mut position) = (point.sequence, point.offset);
         // Packets that were full when they were sent.
         while sequence < self.next {
             let Some(cut) = cutter.next(End::Growing)? else {
                 return Err(ClientError::input(format!(
-                    "the server has {} packets from the last known place on, the file only {}; it \
+                    "the server has {} packets from the last known point on, the file only {}; it \
                      is not the file that was followed before",
-                    self.next - place.sequence,
-                    sequence - place.sequence
+                    self.next - point.sequence,
+                    sequence - point.sequence
                 )));
             };
-            teller.cut(sequence, position, &cut);
+            reporter.cut(sequence, position, &cut);
             position = cut.position;
             sequence += 1;
         }
         let mut last_cut = Instant::now();
         loop {
-            teller.tell_when_due(&self.runtime);
+            reporter.report_when_due(&self.runtime);
             if let Some(cut) = cutter.next(End::Growing)? {
-                teller.cut(sequence, position, &cut);
+                reporter.cut(sequence, position, &cut);
                 sequence += 1;
                 last_cut = Instant::now();
-                if !self.hand_over(cut, &mut position) {
-                    return Ok(ended(teller, false));
+                if !self.enqueue(cut, &mut position) {
+                    return Ok(ended(reporter, false));
                 }
                 continue;
             }
@@ -148,12 +148,12 @@ impl Feed {
                 let end = if replaced { End::Final } else { End::Pause };
                 last_cut = Instant::now();
                 while let Some(cut) = cutter.next(end)? {
-                    teller.cut(sequence, position, &cut);
+                    reporter.cut(sequence, position, &cut);
                     sequence += 1;
                     let offset = cut.position;
-                    teller.note(Place { sequence, offset })?;
-                    if !self.hand_over(cut, &mut position) {
-                        return Ok(ended(teller, false));
+                    reporter.note(CutPoint { sequence, offset })?;
+                    if !self.enqueue(cut, &mut position) {
+                        return Ok(ended(reporter, false));
                     }
                     if end == End::Pause {
                         break;
@@ -161,9 +161,9 @@ impl Feed {
                 }
             }
             match (stopped, replaced) {
-                (true, _) => return Ok(ended(teller, false)),
-                (false, true) => return Ok(ended(teller, true)),
-                (false, false) => std::thread::sleep(follow.look_every),
+                (true, _) => return Ok(ended(reporter, false)),
+                (false, true) => return Ok(ended(reporter, true)),
+                (false, false) => std::thread::sleep(follow.poll_every),
             }
         }
     }
@@ -188,24 +188,24 @@ impl Feed {
     }
 
     /// Waits for memory and hands a packet over; false when the sender has given up.
-    fn hand_over(&self, cut: Cut, position: &mut u64) -> bool {
+    fn enqueue(&self, cut: Cut, position: &mut u64) -> bool {
         let length = u32::try_from(cut.bytes.len()).unwrap_or(u32::MAX);
         let share = Arc::clone(&self.budget).acquire_many_owned(length.min(self.budget_bytes));
         let share = self.runtime.block_on(share);
-        let parcel = Parcel {
+        let packet = QueuedPacket {
             bytes: cut.bytes,
             advance: cut.position.saturating_sub(*position),
             share: share.expect("the budget is never closed"),
         };
         *position = cut.position;
-        self.parcels.blocking_send(parcel).is_ok()
+        self.queue.blocking_send(packet).is_ok()
     }
 }
 
-impl PacketOrigin {
+impl PacketProvenance {
     /// Where a packet came from: it begins where the one before ended. `position` is where that
     /// one ended in the file.
-    fn behind(before: Option<&PacketOrigin>, position: u64, cut: &Cut) -> PacketOrigin {
+    fn behind(before: Option<&PacketProvenance>, position: u64, cut: &Cut) -> PacketProvenance {
         let (sequence, offset, first_line) = before.map_or((0, 0, 0), |before| {
             (
                 before.sequence + 1,
@@ -217,7 +217,7 @@ impl PacketOrigin {
             Some(text) => (text.bytes, text.lines),
             None => (cut.position.saturating_sub(position), 0),
         };
-        PacketOrigin {
+        PacketProvenance {
             sequence,
             offset,
             bytes,

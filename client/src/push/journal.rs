@@ -10,27 +10,27 @@ use crate::http::PushTarget;
 /// Where the packets of a followed file begin that are not where cutting alone would put them.
 ///
 /// A followed file is cut early whenever it pauses, which depends on time and not on its bytes.
-/// Each such place is written down, and synced, before the packet is sent: `SEQUENCE OFFSET` on a
-/// line says that this packet begins at this offset of the file. From a place on, cutting is
+/// Each such point is written down, and synced, before the packet is sent: `SEQUENCE OFFSET` on a
+/// line says that this packet begins at this offset of the file. From a point on, cutting is
 /// deterministic again up to the next one. Which packets arrived is known by the server alone.
 ///
 /// The first line, `inode NUMBER`, names the file: a file system that counts its times in ticks of
 /// some milliseconds can give two files of one name the same time of creation, and so the same
 /// epoch.
 ///
-/// `told SEQUENCE BYTES CHECKSUM` says that the server was told where the packets before this one
+/// `told SEQUENCE BYTES CHECKSUM` says that the server was reported where the packets before this one
 /// came from, when so much of the file had been pushed.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
-    untold: Vec<Place>,
-    told: Option<Told>,
+    unreported: Vec<CutPoint>,
+    reported: Option<ReportedPrefix>,
 }
 
-/// How far it was told where packets came from.
+/// How far it was reported where packets came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ReportedPrefix {
     /// Sequence of the first packet of which it was not.
     pub(super) sequence: u64,
     /// Bytes of the file that had been pushed.
@@ -39,19 +39,19 @@ pub(super) struct Told {
     pub(super) checksum: u32,
 }
 
-/// Places of packets that were not told of, beyond which nothing is cut again to tell of it.
-const UNTOLD_MAX: usize = 4096;
+/// Places of packets that were not reported of, beyond which nothing is cut again to tell of it.
+const UNREPORTED_MAX: usize = 4096;
 
 /// Where to go on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CutPoint {
     /// Sequence of the packet that begins at the offset.
     pub(super) sequence: u64,
     /// Offset in the file.
     pub(super) offset: u64,
 }
 
-const START: Place = Place {
+const START: CutPoint = CutPoint {
     sequence: 0,
     offset: 0,
 };
@@ -73,8 +73,8 @@ impl Journal {
         }
     }
 
-    /// Opens the journal of a file pushed to `target` under `epoch`, and gives the place from which
-    /// packet `next` is reached by cutting. Later places, of packets that never arrived, are
+    /// Opens the journal of a file pushed to `target` under `epoch`, and gives the point from which
+    /// packet `next` is reached by cutting. Later points, of packets that never arrived, are
     /// forgotten.
     pub(super) fn open(
         folder: &Path,
@@ -83,7 +83,7 @@ impl Journal {
         epoch: u64,
         inode: u64,
         next: u64,
-    ) -> Result<(Self, Place), ClientError> {
+    ) -> Result<(Self, CutPoint), ClientError> {
         let path = path_of(folder, target, server, epoch);
         let failed = |error| ClientError::file(&path, error);
         fs::create_dir_all(folder).map_err(|error| ClientError::file(folder, error))?;
@@ -101,24 +101,24 @@ impl Journal {
             }
             Err(error) => return Err(failed(error)),
         };
-        let places = text.split_inclusive('\n').filter_map(parse);
-        let places = places.filter(|place| place.sequence <= next);
-        let kept: Vec<Place> = std::iter::once(START).chain(places).collect();
+        let points = text.split_inclusive('\n').filter_map(parse);
+        let points = points.filter(|point| point.sequence <= next);
+        let kept: Vec<CutPoint> = std::iter::once(START).chain(points).collect();
         let last = *kept.last().expect("the start is always there");
-        let mut told = text.split_inclusive('\n').filter_map(parse_told);
-        let told = told.rfind(|told| told.sequence <= next);
-        let places = kept.iter().skip(1).map(line);
+        let mut reported = text.split_inclusive('\n').filter_map(parse_reported);
+        let reported = reported.rfind(|reported| reported.sequence <= next);
+        let points = kept.iter().skip(1).map(line);
         let lines: String = std::iter::once(format!("inode {inode}\n"))
-            .chain(places)
-            .chain(told.as_ref().map(told_line))
+            .chain(points)
+            .chain(reported.as_ref().map(reported_line))
             .collect();
         let fresh = path.with_extension("tmp");
         let file = File::create(&fresh).map_err(failed)?;
         let mut journal = Self {
             path,
             file,
-            untold: untold(&kept, told.map_or(0, |told| told.sequence)),
-            told,
+            unreported: unreported(&kept, reported.map_or(0, |reported| reported.sequence)),
+            reported,
         };
         journal.append(&lines)?;
         let renamed = fs::rename(&fresh, &journal.path);
@@ -126,20 +126,20 @@ impl Journal {
         Ok((journal, last))
     }
 
-    /// Writes a place down, for good.
-    pub(super) fn note(&mut self, place: Place) -> Result<(), ClientError> {
-        self.append(&line(&place))
+    /// Writes a point down, for good.
+    pub(super) fn note(&mut self, point: CutPoint) -> Result<(), ClientError> {
+        self.append(&line(&point))
     }
 
-    /// Writes down how far it was told where packets came from.
-    pub(super) fn note_told(&mut self, told: Told) -> Result<(), ClientError> {
-        self.append(&told_line(&told))
+    /// Writes down how far it was reported where packets came from.
+    pub(super) fn append_reported(&mut self, reported: ReportedPrefix) -> Result<(), ClientError> {
+        self.append(&reported_line(&reported))
     }
 
-    /// The places from which the packets are cut that were there when the journal was opened, and
-    /// not told of; the last is where to go on. And what was told last.
-    pub(super) fn untold(&self) -> (Vec<Place>, Option<Told>) {
-        (self.untold.clone(), self.told)
+    /// The points from which the packets are cut that were there when the journal was opened, and
+    /// not reported of; the last is where to go on. And what was reported last.
+    pub(super) fn unreported(&self) -> (Vec<CutPoint>, Option<ReportedPrefix>) {
+        (self.unreported.clone(), self.reported)
     }
 
     fn append(&mut self, text: &str) -> Result<(), ClientError> {
@@ -159,41 +159,41 @@ fn inode_of(text: &str) -> Option<u64> {
     text.lines().next()?.strip_prefix("inode ")?.parse().ok()
 }
 
-fn line(place: &Place) -> String {
-    format!("{} {}\n", place.sequence, place.offset)
+fn line(point: &CutPoint) -> String {
+    format!("{} {}\n", point.sequence, point.offset)
 }
 
-fn told_line(told: &Told) -> String {
-    let Told {
+fn reported_line(reported: &ReportedPrefix) -> String {
+    let ReportedPrefix {
         sequence,
         bytes,
         checksum,
-    } = told;
+    } = reported;
     format!("told {sequence} {bytes} {checksum}\n")
 }
 
-fn parse_told(line: &str) -> Option<Told> {
+fn parse_reported(line: &str) -> Option<ReportedPrefix> {
     let words = line.strip_prefix("told ")?.strip_suffix('\n')?;
     let mut words = words.split(' ');
-    let told = Told {
+    let reported = ReportedPrefix {
         sequence: words.next()?.parse().ok()?,
         bytes: words.next()?.parse().ok()?,
         checksum: words.next()?.parse().ok()?,
     };
-    words.next().is_none().then_some(told)
+    words.next().is_none().then_some(reported)
 }
 
-/// The places from the last one that does not lie behind packet `next` on.
-fn untold(places: &[Place], next: u64) -> Vec<Place> {
-    let first = places.partition_point(|place| place.sequence <= next);
+/// The points from the last one that does not lie behind packet `next` on.
+fn unreported(points: &[CutPoint], next: u64) -> Vec<CutPoint> {
+    let first = points.partition_point(|point| point.sequence <= next);
     let first = first.saturating_sub(1);
-    places[first.max(places.len().saturating_sub(UNTOLD_MAX))..].to_vec()
+    points[first.max(points.len().saturating_sub(UNREPORTED_MAX))..].to_vec()
 }
 
-/// A place from its line; a line torn by a crash is of a packet that was never sent.
-fn parse(line: &str) -> Option<Place> {
+/// A point from its line; a line torn by a crash is of a packet that was never sent.
+fn parse(line: &str) -> Option<CutPoint> {
     let (sequence, offset) = line.strip_suffix('\n')?.split_once(' ')?;
-    Some(Place {
+    Some(CutPoint {
         sequence: sequence.parse().ok()?,
         offset: offset.parse().ok()?,
     })
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    fn open(folder: &Path, next: u64) -> Result<(Journal, Place), ClientError> {
+    fn open(folder: &Path, next: u64) -> Result<(Journal, CutPoint), ClientError> {
         Journal::open(folder, &target(), "http://h", 7, INODE, next)
     }
 
@@ -226,11 +226,11 @@ mod tests {
         };
         assert!(!is_of_another(7, INODE + 1), "there is none yet");
         let (mut journal, _) = open(folder.path(), 0).unwrap();
-        let place = Place {
+        let point = CutPoint {
             sequence: 1,
             offset: 9,
         };
-        journal.note(place).unwrap();
+        journal.note(point).unwrap();
         drop(open(folder.path(), 1).unwrap());
         assert!(is_of_another(7, INODE + 1) && !is_of_another(7, INODE));
         assert!(
@@ -242,45 +242,45 @@ mod tests {
     #[test]
     fn places_of_packets_that_arrived_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |sequence, offset| Place { sequence, offset };
+        let point = |sequence, offset| CutPoint { sequence, offset };
         let (mut journal, start) = open(folder.path(), 0).unwrap();
-        assert_eq!(start, place(0, 0));
-        journal.note(place(3, 300)).unwrap();
-        journal.note(place(9, 900)).unwrap();
-        assert_eq!(open(folder.path(), 9).unwrap().1, place(9, 900));
-        assert_eq!(open(folder.path(), 8).unwrap().1, place(3, 300));
+        assert_eq!(start, point(0, 0));
+        journal.note(point(3, 300)).unwrap();
+        journal.note(point(9, 900)).unwrap();
+        assert_eq!(open(folder.path(), 9).unwrap().1, point(9, 900));
+        assert_eq!(open(folder.path(), 8).unwrap().1, point(3, 300));
         assert_eq!(
             open(folder.path(), 20).unwrap().1,
-            place(3, 300),
+            point(3, 300),
             "the other was forgotten"
         );
-        assert_eq!(open(folder.path(), 2).unwrap().1, place(0, 0));
+        assert_eq!(open(folder.path(), 2).unwrap().1, point(0, 0));
     }
 
     #[test]
     fn what_was_told_is_kept_and_tells_from_where_to_cut_again() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |sequence, offset| Place { sequence, offset };
+        let point = |sequence, offset| CutPoint { sequence, offset };
         let (mut journal, _) = open(folder.path(), 0).unwrap();
-        assert_eq!(journal.untold(), (vec![START], None));
-        let told = |sequence| Told {
+        assert_eq!(journal.unreported(), (vec![START], None));
+        let reported = |sequence| ReportedPrefix {
             sequence,
             bytes: sequence * 100,
             checksum: 5,
         };
-        journal.note(place(3, 300)).unwrap();
-        journal.note_told(told(5)).unwrap();
-        journal.note(place(9, 900)).unwrap();
-        journal.note(place(12, 1200)).unwrap();
+        journal.note(point(3, 300)).unwrap();
+        journal.append_reported(reported(5)).unwrap();
+        journal.note(point(9, 900)).unwrap();
+        journal.note(point(12, 1200)).unwrap();
         for _ in 0..2 {
             let (journal, last) = open(folder.path(), 12).unwrap();
-            let places = vec![place(3, 300), place(9, 900), place(12, 1200)];
-            assert_eq!(journal.untold(), (places, Some(told(5))));
-            assert_eq!(last, place(12, 1200));
+            let points = vec![point(3, 300), point(9, 900), point(12, 1200)];
+            assert_eq!(journal.unreported(), (points, Some(reported(5))));
+            assert_eq!(last, point(12, 1200));
         }
-        // The server lost what it was told of: nothing is taken for told.
+        // The server lost what it was reported of: nothing is taken for reported.
         let (journal, _) = open(folder.path(), 4).unwrap();
-        assert_eq!(journal.untold(), (vec![START, place(3, 300)], None));
+        assert_eq!(journal.unreported(), (vec![START, point(3, 300)], None));
     }
 
     #[test]

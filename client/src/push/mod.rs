@@ -28,7 +28,7 @@ use crate::http::{AgentSpec, Client, StreamSpec};
 
 pub use epoch::{Edition, source_epoch};
 pub use naming::host_name;
-pub use plan::{Form, Plan, PlanOptions, PlannedAgent, Source};
+pub use plan::{CutMethod, Plan, PlanOptions, PlannedAgent, SourceFile};
 
 /// How to push.
 #[derive(Debug, Clone)]
@@ -53,11 +53,11 @@ pub struct Follow {
     /// Folder for what is needed to resume.
     pub journals: PathBuf,
     /// A growing file is looked at this often.
-    pub look_every: Duration,
+    pub poll_every: Duration,
     /// What it has of a packet is sent when nothing was cut for this long.
     pub flush_after: Duration,
     /// Where packets came from is told this often, and at the end.
-    pub tell_every: Duration,
+    pub report_every: Duration,
 }
 
 impl Follow {
@@ -66,9 +66,9 @@ impl Follow {
         Self {
             stop,
             journals,
-            look_every: Duration::from_millis(200),
+            poll_every: Duration::from_millis(200),
             flush_after: Duration::from_secs(1),
-            tell_every: Duration::from_secs(30),
+            report_every: Duration::from_secs(30),
         }
     }
 }
@@ -79,7 +79,7 @@ pub enum PushEvent {
     /// A stream begins, at this packet; an earlier push sent those before it.
     Begun {
         /// The file.
-        source: Arc<Source>,
+        source: Arc<SourceFile>,
         /// First sequence to be sent.
         sequence: u64,
     },
@@ -93,7 +93,7 @@ pub enum PushEvent {
     /// A stream failed.
     Failed {
         /// The file.
-        source: Arc<Source>,
+        source: Arc<SourceFile>,
         /// Why, in words.
         what: String,
     },

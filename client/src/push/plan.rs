@@ -19,7 +19,7 @@ const CTF_METADATA: &str = "metadata";
 
 /// How a file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CutMethod {
     /// Anything.
     Raw,
     /// Text.
@@ -34,7 +34,7 @@ pub enum Form {
 
 /// One file to be pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceFile {
     /// The file.
     pub path: PathBuf,
     /// Agent it belongs to.
@@ -44,7 +44,7 @@ pub struct Source {
     /// Kind of those packets.
     pub kind: Kind,
     /// How it is cut.
-    pub form: Form,
+    pub method: CutMethod,
     /// Its length in bytes when it was looked at.
     pub length: u64,
 }
@@ -64,7 +64,7 @@ pub struct Plan {
     /// Agents, each once.
     pub agents: Vec<PlannedAgent>,
     /// Files in the order of their names.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceFile>,
 }
 
 /// What the caller wants to be different from what the files suggest.
@@ -78,7 +78,7 @@ pub struct PlanOptions {
     pub kind: Option<Kind>,
 }
 
-impl Form {
+impl CutMethod {
     pub(super) fn code(self) -> u8 {
         match self {
             Self::Raw => 0,
@@ -95,16 +95,16 @@ impl Form {
     }
 }
 
-impl Source {
-    /// A cutter of the file, from `offset` on where the form [can be followed](Form::can_follow).
+impl SourceFile {
+    /// A cutter of the file, from `offset` on where the method [can be followed](CutMethod::can_follow).
     pub fn cutter(&self, offset: u64, packet_bytes: usize) -> Result<Box<dyn Cutter>, ClientError> {
         let path = &self.path;
-        Ok(match self.form {
-            Form::Raw => Box::new(RawCutter::open(path, offset, packet_bytes)?),
-            Form::Lines => Box::new(LineCutter::open(path, offset, packet_bytes)?),
-            Form::Gzip => Box::new(GzipCutter::open(path, packet_bytes)?),
-            Form::Rocksdb => Box::new(RocksdbCutter::open(path, offset, packet_bytes)?),
-            Form::Ctf => Box::new(CtfCutter::open(path)?),
+        Ok(match self.method {
+            CutMethod::Raw => Box::new(RawCutter::open(path, offset, packet_bytes)?),
+            CutMethod::Lines => Box::new(LineCutter::open(path, offset, packet_bytes)?),
+            CutMethod::Gzip => Box::new(GzipCutter::open(path, packet_bytes)?),
+            CutMethod::Rocksdb => Box::new(RocksdbCutter::open(path, offset, packet_bytes)?),
+            CutMethod::Ctf => Box::new(CtfCutter::open(path)?),
         })
     }
 }
@@ -195,8 +195,8 @@ impl Found {
                 metadata: None,
             });
             for (path, word) in self.files {
-                let (kind, form) = kind_of(&path, options.kind)?;
-                plan.add(&agent, path, &word, kind, form)?;
+                let (kind, method) = kind_of(&path, options.kind)?;
+                plan.add(&agent, path, &word, kind, method)?;
             }
         }
         let alone = self.traces.len() == 1 && plan.agents.is_empty();
@@ -219,7 +219,7 @@ impl Found {
             });
             for path in trace.files {
                 let word = file_word(&path);
-                plan.add(&agent, path, &word, Kind::Ctf, Form::Ctf)?;
+                plan.add(&agent, path, &word, Kind::Ctf, CutMethod::Ctf)?;
             }
         }
         plan.check(paths, options)
@@ -233,16 +233,16 @@ impl Plan {
         path: PathBuf,
         word: &str,
         kind: Kind,
-        form: Form,
+        method: CutMethod,
     ) -> Result<(), ClientError> {
         let metadata = fs::metadata(&path).map_err(|error| ClientError::file(&path, error))?;
         let stream = id_text(word).parse().map_err(|error| id_error(&error))?;
-        self.sources.push(Source {
+        self.sources.push(SourceFile {
             path,
             agent: agent.clone(),
             stream,
             kind,
-            form,
+            method,
             length: metadata.len(),
         });
         Ok(())
@@ -325,7 +325,7 @@ fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
 }
 
 /// What a single file is, told by its name and its first bytes.
-fn kind_of(path: &Path, wanted: Option<Kind>) -> Result<(Kind, Form), ClientError> {
+fn kind_of(path: &Path, wanted: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
     let failed = |error| ClientError::file(path, error);
     let mut head = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -333,9 +333,9 @@ fn kind_of(path: &Path, wanted: Option<Kind>) -> Result<(Kind, Form), ClientErro
         .read_to_end(&mut head)
         .map_err(failed)?;
     let text_form = if head.starts_with(&[0x1f, 0x8b]) {
-        Form::Gzip
+        CutMethod::Gzip
     } else {
-        Form::Lines
+        CutMethod::Lines
     };
     let rocksdb = rocksdb_kind(&head);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -345,23 +345,23 @@ fn kind_of(path: &Path, wanted: Option<Kind>) -> Result<(Kind, Form), ClientErro
         (None, None) if is_dft => Kind::Dft,
         (None, None) => Kind::Raw,
     };
-    let form = match kind {
+    let method = match kind {
         Kind::Dft => text_form,
         Kind::RocksdbIo | Kind::RocksdbBlockCache => {
             if rocksdb != Some(kind) {
                 let what = format!("{} is no trace of kind {kind}", path.display());
                 return Err(ClientError::input(what));
             }
-            Form::Rocksdb
+            CutMethod::Rocksdb
         }
-        Kind::Ctf => Form::Ctf,
-        Kind::Raw => Form::Raw,
+        Kind::Ctf => CutMethod::Ctf,
+        Kind::Raw => CutMethod::Raw,
         Kind::Otlp | Kind::IoTrace => {
             let what = format!("packets of kind {kind} do not come from files");
             return Err(ClientError::input(what));
         }
     };
-    Ok((kind, form))
+    Ok((kind, method))
 }
 
 /// The kind of RocksDB trace that begins with these bytes.

@@ -10,13 +10,13 @@ use storage_format::checksum::crc32c_append;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use super::journal::{Journal, Place, Told};
+use super::journal::{CutPoint, Journal, ReportedPrefix};
 use crate::ClientError;
 use crate::cutter::{Cut, Cutter, End};
-use crate::http::{Client, GrownFrom, OriginSpec, PacketOrigin, PushTarget, Receipt};
+use crate::http::{Client, GrownFrom, PacketProvenance, ProvenanceReport, PushTarget, Receipt};
 
-/// Packets whose origin is told at once.
-pub(super) const ORIGINS_MAX: usize = 4096;
+/// Packets whose origin is reported at once.
+pub(super) const REPORTED_PACKETS_MAX: usize = 4096;
 
 const READ_BYTES: u64 = 256 << 10;
 
@@ -25,7 +25,7 @@ const READ_BYTES: u64 = 256 << 10;
 pub(super) struct Acknowledged {
     /// Sequence of the first packet that is not acknowledged.
     next: u64,
-    /// Storages that packets went to, with the lowest number of one whose origin was not told.
+    /// Storages that packets went to, with the lowest number of one whose origin was not reported.
     storages: BTreeMap<Uuid, Option<u64>>,
 }
 
@@ -42,9 +42,9 @@ impl Acknowledged {
     pub(super) fn add(&mut self, target: &PushTarget, receipts: &[Receipt], next: u64) {
         self.next = next;
         for receipt in receipts {
-            let told = receipt.more.get("storage").and_then(|id| id.as_str());
-            let told = told.and_then(|id| id.parse().ok());
-            let (Some(id), Some(number)) = (told.or(target.storage), receipt.number) else {
+            let reported = receipt.more.get("storage").and_then(|id| id.as_str());
+            let reported = reported.and_then(|id| id.parse().ok());
+            let (Some(id), Some(number)) = (reported.or(target.storage), receipt.number) else {
                 continue;
             };
             let lowest = self.storages.entry(id).or_default();
@@ -67,10 +67,10 @@ struct Prefix {
 
 /// Tells where the packets of a followed file came from, now and then and at the end.
 ///
-/// The file grows, so what is told of it is what was pushed: so many bytes with this checksum. How
-/// far it was told is written down beside the places, so that following goes on from there.
+/// The file grows, so what is reported of it is what was pushed: so many bytes with this checksum. How
+/// far it was reported is written down beside the points, so that following goes on from there.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct ProvenanceReporter {
     client: Client,
     target: PushTarget,
     epoch: u64,
@@ -81,23 +81,23 @@ pub(super) struct Teller {
     journal: Journal,
     /// What was read of the file for its checksum.
     prefix: Prefix,
-    /// What was told of it last.
-    told: Option<Prefix>,
-    /// Cut, and not told.
-    pending: VecDeque<PacketOrigin>,
+    /// What was reported of it last.
+    reported: Option<Prefix>,
+    /// Cut, and not reported.
+    pending: VecDeque<PacketProvenance>,
     /// Lines before the next packet.
     line: u64,
     /// Some of what is pending was pushed before, so its numbers are not known.
     is_first: bool,
     every: Duration,
     last: Instant,
-    /// Why nothing is told any more.
+    /// Why nothing is reported any more.
     failure: Option<String>,
 }
 
-/// What a teller needs to know.
+/// What a reporter needs to know.
 #[derive(Debug)]
-pub(super) struct TellerSpec {
+pub(super) struct ReporterSpec {
     pub(super) client: Client,
     pub(super) target: PushTarget,
     pub(super) epoch: u64,
@@ -108,18 +108,18 @@ pub(super) struct TellerSpec {
     pub(super) has_lines: bool,
     pub(super) acknowledged: Arc<Mutex<Acknowledged>>,
     pub(super) journal: Journal,
-    /// What is told at least is not older than this.
+    /// What is reported at least is not older than this.
     pub(super) every: Duration,
 }
 
-impl Teller {
+impl ProvenanceReporter {
     /// Opens the file a second time, to read what was pushed of it.
-    pub(super) fn open(spec: TellerSpec) -> Result<Self, ClientError> {
+    pub(super) fn open(spec: ReporterSpec) -> Result<Self, ClientError> {
         let failed = |error| ClientError::file(&spec.path, error);
         let path = std::fs::canonicalize(&spec.path).map_err(failed)?;
         let file = File::open(&path).map_err(failed)?;
         let is_it = file.metadata().map_err(failed)?.ino() == spec.inode;
-        let failure = (!is_it).then(|| "another file took its place".to_owned());
+        let failure = (!is_it).then(|| "another file took its point".to_owned());
         Ok(Self {
             client: spec.client,
             target: spec.target,
@@ -130,7 +130,7 @@ impl Teller {
             acknowledged: spec.acknowledged,
             journal: spec.journal,
             prefix: Prefix::default(),
-            told: None,
+            reported: None,
             pending: VecDeque::new(),
             line: 0,
             is_first: true,
@@ -140,31 +140,31 @@ impl Teller {
         })
     }
 
-    /// Cuts again what was pushed and not told of before; the last place is where cutting goes on.
+    /// Cuts again what was pushed and not reported of before; the last point is where cutting goes on.
     pub(super) fn recover(
         &mut self,
         cutter_at: impl Fn(u64) -> Result<Box<dyn Cutter>, ClientError>,
     ) {
         let recovered = self.try_recover(cutter_at);
-        self.give_up_after(recovered.map_err(|error| error.to_string()));
+        self.record_failure(recovered.map_err(|error| error.to_string()));
     }
 
     fn try_recover(
         &mut self,
         cutter_at: impl Fn(u64) -> Result<Box<dyn Cutter>, ClientError>,
     ) -> Result<(), ClientError> {
-        let (places, told) = self.journal.untold();
-        let first = places.first().copied().unwrap_or_default();
+        let (points, reported) = self.journal.unreported();
+        let first = points.first().copied().unwrap_or_default();
         self.line = self.read_to(first.offset)?;
-        if let Some(told) = told.filter(|told| told.bytes >= first.offset) {
-            self.read_to(told.bytes)?;
-            let is_same = self.prefix.checksum == told.checksum;
-            self.told = is_same.then_some(self.prefix);
+        if let Some(reported) = reported.filter(|reported| reported.bytes >= first.offset) {
+            self.read_to(reported.bytes)?;
+            let is_same = self.prefix.checksum == reported.checksum;
+            self.reported = is_same.then_some(self.prefix);
         }
-        for (place, next) in places.iter().zip(places.iter().skip(1)) {
-            let mut cutter = cutter_at(place.offset)?;
-            let mut position = place.offset;
-            for sequence in place.sequence..next.sequence.saturating_sub(1) {
+        for (point, next) in points.iter().zip(points.iter().skip(1)) {
+            let mut cutter = cutter_at(point.offset)?;
+            let mut position = point.offset;
+            for sequence in point.sequence..next.sequence.saturating_sub(1) {
                 let Some(cut) = cutter.next(End::Growing)? else {
                     return Err(ClientError::input("it is not as it was pushed"));
                 };
@@ -197,7 +197,7 @@ impl Teller {
         let first_line = self.line;
         self.line += lines;
         if self.failure.is_none() {
-            self.pending.push_back(PacketOrigin {
+            self.pending.push_back(PacketProvenance {
                 sequence,
                 offset,
                 bytes,
@@ -207,42 +207,43 @@ impl Teller {
         }
     }
 
-    /// Writes a place down, for good.
-    pub(super) fn note(&mut self, place: Place) -> Result<(), ClientError> {
-        self.journal.note(place)
+    /// Writes a point down, for good.
+    pub(super) fn note(&mut self, point: CutPoint) -> Result<(), ClientError> {
+        self.journal.note(point)
     }
 
     /// Tells what was acknowledged, when it is time.
-    pub(super) fn tell_when_due(&mut self, runtime: &Handle) {
-        let is_due = self.pending.len() >= ORIGINS_MAX || self.last.elapsed() >= self.every;
+    pub(super) fn report_when_due(&mut self, runtime: &Handle) {
+        let is_due =
+            self.pending.len() >= REPORTED_PACKETS_MAX || self.last.elapsed() >= self.every;
         if is_due && !self.pending.is_empty() {
             self.last = Instant::now();
-            self.tell(runtime);
+            self.report(runtime);
         }
     }
 
     /// Tells the rest; gives why not, in words.
     pub(super) fn finish(mut self, runtime: &Handle) -> Option<String> {
-        self.tell(runtime);
+        self.report(runtime);
         self.failure
     }
 
-    fn tell(&mut self, runtime: &Handle) {
-        let told = match self.failure {
-            None => self.try_tell(runtime),
+    fn report(&mut self, runtime: &Handle) {
+        let reported = match self.failure {
+            None => self.try_report(runtime),
             Some(_) => return,
         };
-        self.give_up_after(told.map_err(|error| error.to_string()));
+        self.record_failure(reported.map_err(|error| error.to_string()));
     }
 
-    fn give_up_after(&mut self, done: Result<(), String>) {
+    fn record_failure(&mut self, done: Result<(), String>) {
         if let Err(reason) = done {
             self.failure.get_or_insert(reason);
             self.pending.clear();
         }
     }
 
-    fn try_tell(&mut self, runtime: &Handle) -> Result<(), ClientError> {
+    fn try_report(&mut self, runtime: &Handle) -> Result<(), ClientError> {
         let (next, mut storages) = {
             let shared = self.acknowledged.lock();
             let mut shared = shared.unwrap_or_else(PoisonError::into_inner);
@@ -256,8 +257,8 @@ impl Teller {
         let count = self
             .pending
             .partition_point(|origin| origin.sequence < next);
-        let told: Vec<PacketOrigin> = self.pending.drain(..count).collect();
-        let Some(last) = told.last() else {
+        let reported: Vec<PacketProvenance> = self.pending.drain(..count).collect();
+        let Some(last) = reported.last() else {
             return Ok(());
         };
         if std::mem::take(&mut self.is_first) {
@@ -265,17 +266,17 @@ impl Teller {
         }
         self.read_to(last.offset + last.bytes)?;
         for (storage, lowest) in storages {
-            let mut grown_from = self.told;
-            for packets in told.chunks(ORIGINS_MAX) {
+            let mut grown_from = self.reported;
+            for packets in reported.chunks(REPORTED_PACKETS_MAX) {
                 let spec = self.origin(packets, lowest, grown_from);
                 let PushTarget { agent, stream, .. } = &self.target;
-                let sent = self.client.tell_origin(storage, agent, stream, &spec);
+                let sent = self.client.report_provenance(storage, agent, stream, &spec);
                 runtime.block_on(sent)?;
                 grown_from = Some(self.prefix);
             }
         }
-        self.told = Some(self.prefix);
-        self.journal.note_told(Told {
+        self.reported = Some(self.prefix);
+        self.journal.append_reported(ReportedPrefix {
             sequence: last.sequence + 1,
             bytes: self.prefix.bytes,
             checksum: self.prefix.checksum,
@@ -284,11 +285,11 @@ impl Teller {
 
     fn origin(
         &self,
-        packets: &[PacketOrigin],
+        packets: &[PacketProvenance],
         lowest: Option<u64>,
         grown_from: Option<Prefix>,
-    ) -> OriginSpec {
-        OriginSpec {
+    ) -> ProvenanceReport {
+        ProvenanceReport {
             epoch: self.epoch,
             path: self.path.display().to_string(),
             file_bytes: self.prefix.bytes,
@@ -301,7 +302,7 @@ impl Teller {
                     checksum: before.checksum,
                 }),
             first_number: lowest.unwrap_or(0),
-            packets: packets.iter().map(PacketOrigin::numbers).collect(),
+            packets: packets.iter().map(PacketProvenance::numbers).collect(),
         }
     }
 

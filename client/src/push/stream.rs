@@ -9,25 +9,25 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use uuid::Uuid;
 
 use super::epoch::{Edition, is_cut_differently, next_epoch, source_epoch};
-use super::feed::{Feed, FeedEnd, Parcel};
+use super::feed::{Feed, FeedEnd, QueuedPacket};
 use super::journal::Journal;
-use super::plan::{Form, Source};
-use super::provenance::{Acknowledged, ORIGINS_MAX, Teller, TellerSpec};
+use super::plan::{CutMethod, SourceFile};
+use super::provenance::{Acknowledged, ProvenanceReporter, REPORTED_PACKETS_MAX, ReporterSpec};
 use super::{PushEvent, PushOptions, StreamReport, Watch};
 use crate::ClientError;
-use crate::http::{Client, OriginSpec, PacketOrigin, PushTarget};
+use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget};
 
 /// A request carries at most this many bytes of packets, unless a single one is longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// And at most this many packets.
 const BATCH_PACKETS_MAX: usize = 4096;
 /// Packets that wait between the cutting thread and the sender; their bytes are bounded elsewhere.
-const PARCELS_MAX: usize = 1024;
+const QUEUED_PACKETS_MAX: usize = 1024;
 
 /// The push of one file.
 pub(super) struct StreamPush {
     pub(super) client: Client,
-    pub(super) source: Arc<Source>,
+    pub(super) source: Arc<SourceFile>,
     pub(super) options: PushOptions,
     pub(super) budget: Arc<Semaphore>,
     pub(super) watch: Watch,
@@ -45,9 +45,9 @@ impl StreamPush {
         result
     }
 
-    /// Pushes the file, and when it is followed and replaced, the one that took its place.
+    /// Pushes the file, and when it is followed and replaced, the one that took its point.
     async fn push_editions(&self) -> Result<StreamReport, ClientError> {
-        if self.options.follow.is_some() && !self.source.form.can_follow() {
+        if self.options.follow.is_some() && !self.source.method.can_follow() {
             let what = format!("{} cannot be followed", self.source.path.display());
             return Err(ClientError::input(format!(
                 "{what}: only text, RocksDB traces and raw files are cut while they grow"
@@ -62,7 +62,7 @@ impl StreamPush {
         }
     }
 
-    /// Pushes what the path leads to now; tells whether another file took its place.
+    /// Pushes what the path leads to now; tells whether another file took its point.
     async fn push_edition(&self) -> Result<(StreamReport, bool), ClientError> {
         let source = &self.source;
         let metadata = fs::metadata(&source.path);
@@ -71,7 +71,7 @@ impl StreamPush {
             Some(_) => Edition::Growing,
             None => Edition::Complete,
         };
-        let epoch = source_epoch(&metadata, edition, source.form, self.options.packet_bytes)
+        let epoch = source_epoch(&metadata, edition, source.method, self.options.packet_bytes)
             .map_err(|error| ClientError::file(&source.path, error))?;
         let target = PushTarget {
             storage: self.options.storage,
@@ -89,13 +89,13 @@ impl StreamPush {
             source: Arc::clone(source),
             sequence: next,
         });
-        let (parcels, receiver) = channel(PARCELS_MAX);
+        let (queue, receiver) = channel(QUEUED_PACKETS_MAX);
         let feed = Feed {
             source: Arc::clone(source),
             metadata,
             packet_bytes: self.options.packet_bytes,
             next,
-            parcels,
+            queue,
             budget: Arc::clone(&self.budget),
             budget_bytes: self.options.in_flight_bytes_max,
             runtime: Handle::current(),
@@ -120,8 +120,11 @@ impl StreamPush {
             })
         );
         let storages = locked(&acknowledged).storages();
-        if let Err(reason) = self.tell_rest(end?, &target, &storages, &mut report).await {
-            // The packets are kept; where they came from can be told by pushing again.
+        if let Err(reason) = self
+            .report_rest(end?, &target, &storages, &mut report)
+            .await
+        {
+            // The packets are kept; where they came from can be reported by pushing again.
             let what = format!("where its packets came from is not kept: {reason}");
             report.remark = Some(match report.remark.take() {
                 Some(remark) => format!("{remark}; {what}"),
@@ -148,9 +151,9 @@ impl StreamPush {
         }
     }
 
-    /// Tells where the packets came from of which it was not told before; the error says in words
+    /// Tells where the packets came from of which it was not reported before; the error says in words
     /// why not.
-    async fn tell_rest(
+    async fn report_rest(
         &self,
         end: FeedEnd,
         target: &PushTarget,
@@ -160,12 +163,13 @@ impl StreamPush {
         match end {
             FeedEnd::Complete(whole) => {
                 report.remark = whole.remark;
-                let told = self.tell_origin(target, storages, report.epoch, &whole.packets);
-                told.await.map_err(|error| error.to_string())
+                let reported =
+                    self.report_provenance(target, storages, report.epoch, &whole.packets);
+                reported.await.map_err(|error| error.to_string())
             }
-            FeedEnd::Followed { teller, .. } => {
+            FeedEnd::Followed { reporter, .. } => {
                 let runtime = Handle::current();
-                match spawn_blocking(move || teller.finish(&runtime)).await {
+                match spawn_blocking(move || reporter.finish(&runtime)).await {
                     Ok(failure) => failure.map_or(Ok(()), Err),
                     Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
                 }
@@ -174,12 +178,12 @@ impl StreamPush {
     }
 
     /// Tells the storages that packets went to which stretch of the file each is.
-    async fn tell_origin(
+    async fn report_provenance(
         &self,
         target: &PushTarget,
         storages: &[Uuid],
         epoch: u64,
-        packets: &[PacketOrigin],
+        packets: &[PacketProvenance],
     ) -> Result<(), ClientError> {
         if storages.is_empty() || packets.is_empty() {
             return Ok(());
@@ -192,8 +196,8 @@ impl StreamPush {
             Ok(identity) => identity.map_err(|error| ClientError::file(&path, error))?,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         };
-        for packets in packets.chunks(ORIGINS_MAX) {
-            let origin = OriginSpec {
+        for packets in packets.chunks(REPORTED_PACKETS_MAX) {
+            let origin = ProvenanceReport {
                 epoch,
                 path: path.display().to_string(),
                 file_bytes: identity.length,
@@ -201,11 +205,13 @@ impl StreamPush {
                 checksum: identity.checksum,
                 grown_from: None,
                 first_number: 0,
-                packets: packets.iter().map(PacketOrigin::numbers).collect(),
+                packets: packets.iter().map(PacketProvenance::numbers).collect(),
             };
             for storage in storages {
                 let (agent, stream) = (&target.agent, &target.stream);
-                let kept = self.client.tell_origin(*storage, agent, stream, &origin);
+                let kept = self
+                    .client
+                    .report_provenance(*storage, agent, stream, &origin);
                 kept.await?;
             }
         }
@@ -242,20 +248,20 @@ impl StreamPush {
         let server = self.client.server().to_string();
         let (inode, next) = (feed.metadata.ino(), feed.next);
         let opened = Journal::open(&follow.journals, target, &server, epoch, inode, next);
-        let (journal, place) = opened?;
-        let teller = TellerSpec {
+        let (journal, point) = opened?;
+        let reporter = ReporterSpec {
             client: self.client.clone(),
             target: target.clone(),
             epoch,
             path: self.source.path.clone(),
             inode,
-            has_lines: self.source.form == Form::Lines,
+            has_lines: self.source.method == CutMethod::Lines,
             acknowledged: Arc::clone(acknowledged),
             journal,
-            every: follow.tell_every,
+            every: follow.report_every,
         };
         Ok(spawn_blocking(move || {
-            feed.follow(Teller::open(teller)?, place, &follow)
+            feed.follow(ProvenanceReporter::open(reporter)?, point, &follow)
         }))
     }
 
@@ -263,26 +269,22 @@ impl StreamPush {
     async fn send(
         &self,
         target: &PushTarget,
-        mut parcels: Receiver<Parcel>,
+        mut queue: Receiver<QueuedPacket>,
         report: &mut StreamReport,
         acknowledged: &Mutex<Acknowledged>,
     ) -> Result<(), ClientError> {
         let mut batch = Vec::new();
         let mut shares = Vec::new();
-        while let Some(first) = parcels.recv().await {
+        while let Some(first) = queue.recv().await {
             let mut next = Some(first);
             let (mut bytes, mut advance) = (0, 0);
-            while let Some(parcel) = next {
-                bytes += parcel.bytes.len();
-                advance += parcel.advance;
-                batch.push(parcel.bytes);
-                shares.push(parcel.share);
+            while let Some(packet) = next {
+                bytes += packet.bytes.len();
+                advance += packet.advance;
+                batch.push(packet.bytes);
+                shares.push(packet.share);
                 let is_full = bytes >= BATCH_BYTES_MAX || batch.len() >= BATCH_PACKETS_MAX;
-                next = if is_full {
-                    None
-                } else {
-                    parcels.try_recv().ok()
-                };
+                next = if is_full { None } else { queue.try_recv().ok() };
             }
             let sequence = report.resumed_at + report.packets;
             let pushed = self
@@ -311,7 +313,7 @@ fn locked(acknowledged: &Mutex<Acknowledged>) -> MutexGuard<'_, Acknowledged> {
     acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn cut_differently(source: &Source) -> ClientError {
+fn cut_differently(source: &SourceFile) -> ClientError {
     ClientError::input(format!(
         "{} was pushed before, cut into packets of another length or by another version of this \
          program; go on with the same --packet-bytes, or push it as another stream with --stream",
@@ -320,7 +322,7 @@ fn cut_differently(source: &Source) -> ClientError {
 }
 
 /// Adds what a stale epoch means here.
-fn explained(error: ClientError, source: &Source) -> ClientError {
+fn explained(error: ClientError, source: &SourceFile) -> ClientError {
     match error {
         ClientError::Refused(mut problem) if problem.code == "epoch_stale" => {
             problem.remedy = format!(

@@ -22,9 +22,9 @@ struct Model {
     /// Keeps so many packets, the last of them unacknowledged, and breaks the connection once.
     breaks_after: Option<usize>,
     duplicates: usize,
-    /// What was told of where packets came from.
-    origins: Vec<serde_json::Value>,
-    refuses_origins: bool,
+    /// What was reported of where packets came from.
+    provenance: Vec<serde_json::Value>,
+    refuses_provenance: bool,
 }
 
 impl Model {
@@ -33,10 +33,10 @@ impl Model {
         match request.method().as_str() {
             "PUT" if path.ends_with("/provenance") => {
                 self.declared.push(path);
-                if self.refuses_origins {
+                if self.refuses_provenance {
                     return Some(json_answer(404, json!({ "code": "route_not_found" })));
                 }
-                self.origins
+                self.provenance
                     .push(serde_json::from_slice(request.body()).unwrap());
                 Some(json_answer(200, "{}"))
             }
@@ -272,9 +272,9 @@ async fn a_growing_file_is_followed_across_restarts() {
         let follow = Follow {
             stop: Arc::clone(&stop),
             journals: folder.path().join("journals"),
-            look_every: Duration::from_millis(1),
+            poll_every: Duration::from_millis(1),
             flush_after: Duration::from_millis(5),
-            tell_every: Duration::ZERO,
+            report_every: Duration::ZERO,
         };
         let options = PushOptions {
             follow: Some(follow),
@@ -293,36 +293,36 @@ async fn a_growing_file_is_followed_across_restarts() {
         }
         stop.store(true, Ordering::Relaxed);
         pushing.await.unwrap().unwrap();
-        check_origins(&model.lock().unwrap(), written.as_bytes());
+        check_provenance(&model.lock().unwrap(), written.as_bytes());
     }
     assert_eq!(model.lock().unwrap().duplicates, 0);
 }
 
-/// Holds what was told of where packets came from against the file as it is.
-fn check_origins(model: &Model, file: &[u8]) {
+/// Holds what was reported of where packets came from against the file as it is.
+fn check_provenance(model: &Model, file: &[u8]) {
     let number = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
     let mut known: BTreeMap<u64, [usize; 4]> = BTreeMap::new();
     let mut before: Option<(u64, u64)> = None;
-    for told in &model.origins {
-        let bytes = number(&told["file_bytes"]);
+    for reported in &model.provenance {
+        let bytes = number(&reported["file_bytes"]);
         let checksum = storage_format::checksum::crc32c(&file[..bytes]);
-        assert_eq!(told["checksum"], checksum);
-        assert!(told["modified"].is_null());
-        let grown = &told["grown_from"];
+        assert_eq!(reported["checksum"], checksum);
+        assert!(reported["modified"].is_null());
+        let grown = &reported["grown_from"];
         let grown = (!grown.is_null()).then(|| {
             let number = |field: &str| grown[field].as_u64().unwrap();
             (number("file_bytes"), number("checksum"))
         });
         // Each says what the one before said, also over restarts.
         let this = (bytes as u64, u64::from(checksum));
-        assert_eq!(grown, before.filter(|before| *before != this), "{told}");
+        assert_eq!(grown, before.filter(|before| *before != this), "{reported}");
         before = Some(this);
-        for packet in told["packets"].as_array().unwrap() {
+        for packet in reported["packets"].as_array().unwrap() {
             let packet = packet.as_array().unwrap();
-            let place = [1, 2, 3, 4].map(|at| number(&packet[at]));
-            let earlier = known.insert(packet[0].as_u64().unwrap(), place);
-            assert!(earlier.is_none_or(|earlier| earlier == place), "{packet:?}");
-            assert!(place[0] + place[1] <= bytes, "{told}");
+            let point = [1, 2, 3, 4].map(|at| number(&packet[at]));
+            let earlier = known.insert(packet[0].as_u64().unwrap(), point);
+            assert!(earlier.is_none_or(|earlier| earlier == point), "{packet:?}");
+            assert!(point[0] + point[1] <= bytes, "{reported}");
         }
     }
     let stream = model.streams.first_key_value().unwrap().1;
@@ -345,10 +345,10 @@ async fn what_was_pushed_and_not_told_is_told_later() {
     let (server, model) = start().await;
     let mut written = String::new();
     for (round, refuses) in [false, true, true, false].into_iter().enumerate() {
-        model.lock().unwrap().refuses_origins = refuses;
+        model.lock().unwrap().refuses_provenance = refuses;
         let stop = Arc::new(AtomicBool::new(false));
         let follow = Follow {
-            look_every: Duration::from_millis(1),
+            poll_every: Duration::from_millis(1),
             flush_after: Duration::from_millis(1),
             ..Follow::new(Arc::clone(&stop), folder.path().join("journals"))
         };
@@ -380,7 +380,7 @@ async fn what_was_pushed_and_not_told_is_told_later() {
         let remark = reports[0].remark.clone().unwrap_or_default();
         assert_eq!(remark.contains("is not kept"), refuses, "{remark}");
     }
-    check_origins(&model.lock().unwrap(), written.as_bytes());
+    check_provenance(&model.lock().unwrap(), written.as_bytes());
 }
 
 #[tokio::test]
@@ -391,7 +391,7 @@ async fn a_rotated_file_is_finished_and_its_successor_followed() {
     let (server, model) = start().await;
     let stop = Arc::new(AtomicBool::new(false));
     let follow = Follow {
-        look_every: Duration::from_millis(1),
+        poll_every: Duration::from_millis(1),
         flush_after: Duration::from_secs(3600),
         ..Follow::new(Arc::clone(&stop), folder.path().join("journals"))
     };
@@ -484,9 +484,9 @@ async fn ctf_folders_become_agents_with_metadata() {
         .await
         .unwrap();
     let mut declared = model.lock().unwrap().declared.clone();
-    // The streams go side by side; where their packets came from is told at their ends.
-    let mut told = declared.split_off(5);
-    told.sort();
+    // The streams go side by side; where their packets came from is reported at their ends.
+    let mut reported = declared.split_off(5);
+    reported.sort();
     assert_eq!(
         declared,
         [
@@ -499,7 +499,7 @@ async fn ctf_folders_become_agents_with_metadata() {
     );
     let storage = "/api/v1/storages/00000000-0000-0000-0000-000000000007/agents";
     assert_eq!(
-        told,
+        reported,
         [
             format!("{storage}/app-ust.uid.0/streams/chan_0/provenance"),
             format!("{storage}/app/streams/notes.txt/provenance"),

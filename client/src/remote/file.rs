@@ -32,7 +32,7 @@ impl Transferred {
 /// A file of a finalized storage on a server.
 ///
 /// Asking for ranges costs one multi-range request for each 200 of them, or 64 MiB; ranges that
-/// nearly touch are asked for as one. The entity tag of the first answer is demanded of all others,
+/// nearly touch are requested for as one. The entity tag of the first answer is demanded of all others,
 /// so that bytes of two files are never mixed.
 #[derive(Debug)]
 pub struct RemoteFile {
@@ -73,14 +73,14 @@ impl RemoteFile {
         let mut found = Vec::with_capacity(ranges.len());
         for request in plan(ranges) {
             let wanted = &ranges[request.wanted.clone()];
-            let mut patience = self.client.patience();
+            let mut budget = self.client.retry_budget();
             let buffers = loop {
                 match self.request(&request, wanted).await {
                     Ok(buffers) => break buffers,
                     Err(Failure::Io(error)) => return Err(error),
-                    // What arrived before a break is asked for again: requests are bounded.
+                    // What arrived before a break is requested for again: requests are bounded.
                     Err(Failure::Client(error)) => {
-                        let waited = patience.wait_after_break(error).await;
+                        let waited = budget.wait_after_break(error).await;
                         waited.map_err(io_error)?;
                     }
                 }
@@ -96,15 +96,15 @@ impl RemoteFile {
         wanted: &[Range<u64>],
     ) -> Result<Vec<Vec<u8>>, Failure> {
         let mut collector = Collector::new(wanted);
-        if request.asked.is_empty() {
+        if request.requested.is_empty() {
             return Ok(collector.finish()?);
         }
         self.transferred.requests.fetch_add(1, Ordering::Relaxed);
         let etag = self.etag.get().map(String::as_str);
-        let asked = &request.asked;
+        let requested = &request.requested;
         let mut answer = self
             .client
-            .file(&self.storage, &self.name, asked, etag)
+            .file(&self.storage, &self.name, requested, etag)
             .await?;
         if let Some(etag) = answer.etag() {
             self.etag.get_or_init(|| etag.to_owned());

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-/// Ranges with less than this between them are asked for as one: a part of an answer costs about
+/// Ranges with less than this between them are requested for as one: a part of an answer costs about
 /// as many bytes.
 pub(super) const GAP_BYTES_MAX: u64 = 128;
 /// Ranges in one request: servers refuse more than some hundreds, and long header fields.
@@ -13,8 +13,8 @@ const REQUEST_BYTES_MAX: u64 = 64 << 20;
 pub(super) struct RangeRequest {
     /// Indices into the wanted ranges.
     pub(super) wanted: Range<usize>,
-    /// What is asked for: ascending, never touching.
-    pub(super) asked: Vec<Range<u64>>,
+    /// What is requested for: ascending, never touching.
+    pub(super) requested: Vec<Range<u64>>,
 }
 
 /// Requests for sorted ranges that do not overlap. Empty ranges are part of no request's bytes.
@@ -25,25 +25,26 @@ pub(super) fn plan(wanted: &[Range<u64>]) -> Vec<RangeRequest> {
         let length = range.end.saturating_sub(range.start);
         let fits = |request: &&mut RangeRequest| {
             let merges = request
-                .asked
+                .requested
                 .last()
                 .is_some_and(|last| touches(last, range));
-            (merges || request.asked.len() < RANGE_COUNT_MAX) && bytes + length <= REQUEST_BYTES_MAX
+            (merges || request.requested.len() < RANGE_COUNT_MAX)
+                && bytes + length <= REQUEST_BYTES_MAX
         };
         let Some(request) = requests.last_mut().filter(fits) else {
             bytes = length;
             requests.push(RangeRequest {
                 wanted: index..index + 1,
-                asked: Vec::from_iter((length > 0).then(|| range.clone())),
+                requested: Vec::from_iter((length > 0).then(|| range.clone())),
             });
             continue;
         };
         bytes += length;
         request.wanted.end = index + 1;
-        match request.asked.last_mut() {
+        match request.requested.last_mut() {
             _ if length == 0 => {}
             Some(last) if touches(last, range) => last.end = range.end,
-            _ => request.asked.push(range.clone()),
+            _ => request.requested.push(range.clone()),
         }
     }
     requests
@@ -61,7 +62,7 @@ mod tests {
         let found = plan(wanted);
         let found: Vec<_> = found
             .iter()
-            .map(|r| (r.wanted.clone(), &r.asked[..]))
+            .map(|r| (r.wanted.clone(), &r.requested[..]))
             .collect();
         assert_eq!(found, expected);
     }
@@ -88,7 +89,10 @@ mod tests {
     fn requests_are_bounded() {
         let wanted: Vec<_> = (0..450).map(|n| n * 1000..n * 1000 + 1).collect();
         let requests = plan(&wanted);
-        let counts: Vec<_> = requests.iter().map(|request| request.asked.len()).collect();
+        let counts: Vec<_> = requests
+            .iter()
+            .map(|request| request.requested.len())
+            .collect();
         assert_eq!(counts, [200, 200, 50]);
         assert_eq!(requests[1].wanted, 200..400);
         let large = 40 << 20;

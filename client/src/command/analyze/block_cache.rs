@@ -1,16 +1,16 @@
 //! Block cache traces.
 
-use io_analysis::{CacheAnalysis, OutFile, cache_picture};
+use io_analysis::{CacheAnalysis, ResultFile, cache_picture};
 use trace_kinds::rocksdb::BlockCacheTrace;
 
 use super::export::CacheExport;
-use super::source::Source;
+use super::source::PacketSource;
 use super::{Analyze, CommandError, Context, Exit};
 
 pub(super) fn run(
     verb: &Analyze,
     context: &Context,
-    mut source: Source,
+    mut source: PacketSource,
 ) -> Result<Exit, CommandError> {
     let mut analysis = CacheAnalysis::new(verb.cache.questions()?);
     let mut export = verb.export.as_ref().map(CacheExport::create).transpose()?;
@@ -31,7 +31,7 @@ pub(super) fn run(
 pub(super) fn conclude(
     verb: &Analyze,
     context: &Context,
-    source: Source,
+    source: PacketSource,
     analysis: &CacheAnalysis,
     export: Option<CacheExport>,
 ) -> Result<Exit, CommandError> {
@@ -46,7 +46,7 @@ pub(super) fn conclude(
                 context.note(format!("left out: {error}"));
             }
             let text = report.rocksdb_summary();
-            files.push(OutFile {
+            files.push(ResultFile {
                 name: "summary.txt".to_owned(),
                 text,
             });

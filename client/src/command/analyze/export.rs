@@ -153,8 +153,8 @@ impl IoExport {
             Self::Fio(fio) => {
                 let (mut file, iolog) = *fio;
                 iolog.finish(&mut file.text);
-                if iolog.left_out() > 0 {
-                    let count = iolog.left_out();
+                if iolog.skipped() > 0 {
+                    let count = iolog.skipped();
                     context.note(format!(
                         "{count} operations have no counterpart in fio's iolog"
                     ));
@@ -263,11 +263,10 @@ impl CacheExport {
             Self::Oracle(requests) => {
                 let (path, oracle, _) = *requests;
                 let ends = oracle.finish();
-                let (_, left_out) =
-                    ends.map_err(|error| CommandError::io(path.display(), error))?;
-                if left_out > 0 {
+                let (_, skipped) = ends.map_err(|error| CommandError::io(path.display(), error))?;
+                if skipped > 0 {
                     context.note(format!(
-                        "{left_out} accesses were left out: no size of their blocks was known"
+                        "{skipped} accesses were left out: no size of their blocks was known"
                     ));
                 }
                 Ok(())

@@ -10,13 +10,13 @@ mod source;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use io_analysis::{OutFile, PAGE_BYTES};
+use io_analysis::{PAGE_BYTES, ResultFile};
 use io_trace::BlockType;
 
 use self::export::{Export, parse_export};
 use self::options::CacheOptions;
 pub(super) use self::source::stored;
-use self::source::{Place, Source, TraceOf};
+use self::source::{Input, PacketSource, TraceType};
 use super::{CommandError, Context, Exit};
 
 /// Analyse I/O and block cache traces: a server's own, and RocksDB's
@@ -72,26 +72,28 @@ pub(super) struct Analyze {
 impl Analyze {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let place = match &self.storage {
-            Some(storage) => Place::Storage {
+            Some(storage) => Input::Storage {
                 storage,
                 agent: self.agent.as_deref(),
                 stream: self.stream.as_deref(),
             },
-            None => Place::Files(&self.paths),
+            None => Input::Files(&self.paths),
         };
-        let mut source = Source::open(context, &place)?;
+        let mut source = PacketSource::open(context, &place)?;
         match source.kind()? {
-            Some(TraceOf::BlockCache) => block_cache::run(&self, context, source),
-            Some(TraceOf::OwnIo) if self.lookups => server_io::run_look_ups(&self, context, source),
+            Some(TraceType::BlockCache) => block_cache::run(&self, context, source),
+            Some(TraceType::ServerIo) if self.lookups => {
+                server_io::run_lookups(&self, context, source)
+            }
             Some(_) if self.lookups => Err(CommandError::usage(
                 "--lookups is for traces of a server's own I/O",
             )),
-            Some(TraceOf::OwnIo) => server_io::run(&self, context, source),
-            Some(TraceOf::RocksdbIo) => rocksdb_io::run(&self, context, source),
+            Some(TraceType::ServerIo) => server_io::run(&self, context, source),
+            Some(TraceType::RocksdbIo) => rocksdb_io::run(&self, context, source),
             None => {
                 context.note("the trace has no records");
                 source.finish(context);
-                Ok(Exit::Found)
+                Ok(Exit::NoMatchOrDamage)
             }
         }
     }
@@ -99,7 +101,7 @@ impl Analyze {
     /// Writes the files of results and the picture, where they were asked for.
     fn write(
         &self,
-        files: Vec<OutFile>,
+        files: Vec<ResultFile>,
         picture: impl FnOnce() -> String,
     ) -> Result<(), CommandError> {
         if let Some(folder) = &self.out {

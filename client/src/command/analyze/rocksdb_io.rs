@@ -4,13 +4,13 @@ use io_analysis::{IoAnalysis, IoQuestions, RocksdbIo, io_picture};
 use trace_kinds::rocksdb::IoTrace;
 
 use super::export::IoExport;
-use super::source::Source;
+use super::source::PacketSource;
 use super::{Analyze, CommandError, Context, Exit};
 
 pub(super) fn run(
     verb: &Analyze,
     context: &Context,
-    mut source: Source,
+    mut source: PacketSource,
 ) -> Result<Exit, CommandError> {
     let mut analysis = IoAnalysis::new(questions(verb, "wal"));
     let mut accesses = RocksdbIo::default();
@@ -41,7 +41,7 @@ pub(super) fn questions(verb: &Analyze, user_class: &str) -> IoQuestions {
 pub(super) fn conclude(
     verb: &Analyze,
     context: &Context,
-    source: Source,
+    source: PacketSource,
     analysis: &IoAnalysis,
     export: Option<IoExport>,
 ) -> Result<Exit, CommandError> {

@@ -2,23 +2,23 @@
 
 use std::ops::ControlFlow;
 
-use io_analysis::{CacheAnalysis, IoAnalysis, LookUps, own_access};
+use io_analysis::{CacheAnalysis, CacheLookups, IoAnalysis, server_access};
 use trace_kinds::DecodeError;
 use trace_kinds::io_trace::{IoTraceRecord, Item, each_item};
 
 use super::export::{CacheExport, IoExport};
-use super::source::Source;
+use super::source::PacketSource;
 use super::{Analyze, CommandError, Context, Exit, block_cache, rocksdb_io};
 
 pub(super) fn run(
     verb: &Analyze,
     context: &Context,
-    mut source: Source,
+    mut source: PacketSource,
 ) -> Result<Exit, CommandError> {
     let mut analysis = IoAnalysis::new(rocksdb_io::questions(verb, "data"));
     let mut export = verb.export.as_ref().map(IoExport::create).transpose()?;
     each_record(context, &mut source, |record| {
-        let access = own_access(record);
+        let access = server_access(record);
         analysis.observe(&access);
         export.as_mut().map_or(Ok(()), |export| export.put(&access))
     })?;
@@ -26,16 +26,16 @@ pub(super) fn run(
 }
 
 /// The look-ups of the trace as a block cache trace.
-pub(super) fn run_look_ups(
+pub(super) fn run_lookups(
     verb: &Analyze,
     context: &Context,
-    mut source: Source,
+    mut source: PacketSource,
 ) -> Result<Exit, CommandError> {
     let mut analysis = CacheAnalysis::new(verb.cache.questions()?);
     let mut export = verb.export.as_ref().map(CacheExport::create).transpose()?;
-    let mut look_ups = LookUps::new(verb.page_bytes, verb.blocks.clone());
+    let mut lookups = CacheLookups::new(verb.page_bytes, verb.blocks.clone());
     each_record(context, &mut source, |record| {
-        look_ups.each(record, |record| {
+        lookups.each(record, |record| {
             analysis.observe(record);
             export.as_mut().map_or(Ok(()), |export| export.put(record))
         })
@@ -46,7 +46,7 @@ pub(super) fn run_look_ups(
 /// Gives every operation to `each`. What a crash cut off is told, and is no fault of the rest.
 fn each_record(
     context: &Context,
-    source: &mut Source,
+    source: &mut PacketSource,
     mut each: impl FnMut(&IoTraceRecord<'_>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     while let Some(packet) = source.next_packet()? {

@@ -68,7 +68,11 @@ impl Decode {
                 salvage: self.salvage,
             };
             let is_whole = ctf::decode(context, &folders, format, options)?;
-            exit = if is_whole { exit } else { Exit::Found };
+            exit = if is_whole {
+                exit
+            } else {
+                Exit::NoMatchOrDamage
+            };
         }
         for path in &files {
             let first = first_bytes(path)?;
@@ -81,7 +85,7 @@ impl Decode {
                             block cache traces of RocksDB, and streams of a server's own I/O";
                 return Err(CommandError::damage(path.display(), what));
             };
-            exit = if whole { exit } else { Exit::Found };
+            exit = if whole { exit } else { Exit::NoMatchOrDamage };
         }
         Ok(exit)
     }

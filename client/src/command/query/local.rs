@@ -9,7 +9,7 @@ use query_engine::{
 use query_language::FieldPath;
 use tokio::runtime::Runtime;
 
-use super::options::Asked;
+use super::options::QueryOptions;
 use super::print::{explanation, print_count, print_groups};
 use super::{CommandError, Context, Exit};
 use crate::http::Retry;
@@ -19,17 +19,17 @@ pub(super) fn run_files(
     context: &Context,
     files: &[PathBuf],
     no_index: bool,
-    asked: &Asked,
+    options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
-    let sources = open_paths(files, !no_index, &asked.request, &asked.fields())?;
-    run(context, &sources, asked)
+    let sources = open_paths(files, !no_index, &options.request, &options.fields())?;
+    run(context, &sources, options)
 }
 
 pub(super) fn run_mounted(
     context: &Context,
     folder: &Path,
     no_index: bool,
-    asked: &Asked,
+    options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
     // Lives as long as the client's connections, which it drives.
     let runtime = Runtime::new().map_err(|error| CommandError::io("async runtime", error))?;
@@ -46,9 +46,9 @@ pub(super) fn run_mounted(
     for reason in set.left_out() {
         context.note(reason);
     }
-    let sources = set.sources(&asked.request, &asked.fields())?;
-    let exit = run(context, &sources, asked)?;
-    if asked.explain {
+    let sources = set.sources(&options.request, &options.fields())?;
+    let exit = run(context, &sources, options)?;
+    if options.explain {
         let (requests, bytes) = (mounted.transferred.requests(), mounted.transferred.bytes());
         context.note(if context.json() {
             serde_json::json!({ "requests": requests, "moved_bytes": bytes }).to_string()
@@ -62,24 +62,24 @@ pub(super) fn run_mounted(
 fn run(
     context: &Context,
     sources: &[Box<dyn ChunkSource>],
-    asked: &Asked,
+    options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
     for reason in sources.iter().filter_map(|source| source.unused_index()) {
         context.note(format!("{reason}; read without it"));
     }
-    let limits = asked.limits();
-    let (exit, report) = if asked.count {
-        let (count, report) = count(sources, &asked.request, limits)?;
-        let explain = asked.explain.then_some(&report);
+    let limits = options.limits();
+    let (exit, report) = if options.count {
+        let (count, report) = count(sources, &options.request, limits)?;
+        let explain = options.explain.then_some(&report);
         print_count(context, count, explain)?;
         (Exit::Done, report)
-    } else if let Some(field) = &asked.group_by {
+    } else if let Some(field) = &options.group_by {
         let path = FieldPath::new(field);
-        let (groups, report) = group_by(sources, &asked.request, &path, limits)?;
-        print_groups(context, field, &groups, asked)?;
+        let (groups, report) = group_by(sources, &options.request, &path, limits)?;
+        print_groups(context, field, &groups, options)?;
         (found(groups.is_empty()), report)
     } else {
-        let report = print_rows(context, sources, asked, limits)?;
+        let report = print_rows(context, sources, options, limits)?;
         (found(report.matched == 0), report)
     };
     for damaged in &report.damaged {
@@ -88,7 +88,7 @@ fn run(
     for note in report.counters.faults.iter().chain(&report.notes) {
         context.note(note);
     }
-    if asked.explain && !(asked.count && context.json()) {
+    if options.explain && !(options.count && context.json()) {
         context.flush()?;
         for line in explanation(&report, context.json()) {
             context.note(line);
@@ -98,19 +98,23 @@ fn run(
 }
 
 fn found(nothing: bool) -> Exit {
-    if nothing { Exit::Found } else { Exit::Done }
+    if nothing {
+        Exit::NoMatchOrDamage
+    } else {
+        Exit::Done
+    }
 }
 
 fn print_rows(
     context: &Context,
     sources: &[Box<dyn ChunkSource>],
-    asked: &Asked,
+    options: &QueryOptions,
     limits: Limits,
 ) -> Result<Report, CommandError> {
-    let mut format = asked.format.rows();
+    let mut format = options.format.rows();
     let mut out = context.out();
     let mut write = |row: &[u8]| out.write_all(row);
-    let (request, columns) = (&asked.request, &asked.columns);
+    let (request, columns) = (&options.request, &options.columns);
     Ok(write_rows(
         sources,
         request,

@@ -13,7 +13,7 @@ use query_language::time::{IntegerUnit, TimeError, parse_instant};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
-use options::Asked;
+use options::QueryOptions;
 
 /// Find events; exit code 1 when no event matches
 ///
@@ -122,7 +122,7 @@ impl Query {
         let row_group_bytes = usize::try_from(self.row_group_kib << 10).unwrap_or(usize::MAX);
         let expression = expression.filter(|text| !text.trim().is_empty());
         let query = expression.map(|text| Expression::parse(&text)).transpose();
-        let asked = Asked {
+        let options = QueryOptions {
             request: Request {
                 query: query.map_err(ReadError::from)?,
                 from: self.from,
@@ -140,9 +140,9 @@ impl Query {
             explain: self.explain,
         };
         match (self.storage, self.dir) {
-            (Some(storage), _) => served::run(context, &storage, &asked),
-            (None, Some(folder)) => local::run_mounted(context, &folder, self.no_index, &asked),
-            (None, None) => local::run_files(context, &files, self.no_index, &asked),
+            (Some(storage), _) => served::run(context, &storage, &options),
+            (None, Some(folder)) => local::run_mounted(context, &folder, self.no_index, &options),
+            (None, None) => local::run_files(context, &files, self.no_index, &options),
         }
     }
 
@@ -153,7 +153,7 @@ impl Query {
                 [] => Ok((Vec::new(), None)),
                 [expression] => Ok((Vec::new(), Some(expression.clone()))),
                 _ => Err(CommandError::usage(
-                    "files cannot be asked together with --storage or --dir; \
+                    "files cannot be options together with --storage or --dir; \
                      quote the expression so that it is one argument",
                 )),
             };

@@ -2,8 +2,8 @@ use query_engine::{Limits, Request};
 use query_language::FieldPath;
 use row_formats::{Columns, Format};
 
-/// What is asked, wherever the answer comes from.
-pub(super) struct Asked {
+/// What is options, wherever the answer comes from.
+pub(super) struct QueryOptions {
     pub(super) request: Request,
     pub(super) columns: Columns,
     pub(super) count: bool,
@@ -13,7 +13,7 @@ pub(super) struct Asked {
     pub(super) row_group_bytes: usize,
 }
 
-impl Asked {
+impl QueryOptions {
     /// How much work goes on at once.
     pub(super) fn limits(&self) -> Limits {
         Limits {

@@ -6,7 +6,7 @@ use query_engine::{ReadError, Report};
 use row_formats::{Format, GROUP_COLUMNS, GroupRow, write_group_ndjson, write_groups};
 use serde_json::{Map, Value, json};
 
-use super::options::Asked;
+use super::options::QueryOptions;
 use super::{CommandError, Context};
 use crate::command::table::Table;
 
@@ -29,9 +29,9 @@ pub(super) fn print_groups(
     context: &Context,
     field: &str,
     groups: &[GroupRow],
-    asked: &Asked,
+    options: &QueryOptions,
 ) -> Result<(), CommandError> {
-    if asked.format == Format::Text {
+    if options.format == Format::Text {
         let (mut table, mut row) = (GroupTable::new(), Vec::new());
         for group in groups {
             row.clear();
@@ -43,10 +43,10 @@ pub(super) fn print_groups(
     let mut out = context.out();
     let mut write = |bytes: &[u8]| out.write_all(bytes);
     write_groups(
-        asked.format,
+        options.format,
         field,
         groups,
-        asked.row_group_bytes,
+        options.row_group_bytes,
         &mut write,
     )
     .map_err(ReadError::from)?;

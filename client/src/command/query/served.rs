@@ -5,7 +5,7 @@ use std::io::Write;
 use row_formats::{Columns, Format};
 use serde_json::{Value, json};
 
-use super::options::Asked;
+use super::options::QueryOptions;
 use super::print::GroupTable;
 use super::{CommandError, Context, Exit};
 use crate::http::QuerySpec;
@@ -13,22 +13,26 @@ use crate::http::QuerySpec;
 /// Longest line of an answer that is looked at as a whole: counts, groups, explanations.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-pub(super) fn run(context: &Context, storage: &str, asked: &Asked) -> Result<Exit, CommandError> {
+pub(super) fn run(
+    context: &Context,
+    storage: &str,
+    options: &QueryOptions,
+) -> Result<Exit, CommandError> {
     let client = context.client()?;
-    let spec = spec(asked);
+    let spec = spec(options);
     context.block_on(async {
         let storage = client.find_storage(storage).await?.id;
         let mut answer = client.query(storage, &spec).await?;
-        if !asked.format.is_lines() && !asked.count {
+        if !options.format.is_lines() && !options.count {
             while let Some(bytes) = answer.next().await? {
                 context.out().write_all(&bytes)?;
             }
             return Ok(match answer.matched() {
-                Some(0) => Exit::Found,
+                Some(0) => Exit::NoMatchOrDamage,
                 _ => Exit::Done,
             });
         }
-        let mut printer = Printer::new(context, asked);
+        let mut printer = Printer::new(context, options);
         while let Some(bytes) = answer.next().await? {
             printer.take(&bytes)?;
         }
@@ -36,76 +40,76 @@ pub(super) fn run(context: &Context, storage: &str, asked: &Asked) -> Result<Exi
     })
 }
 
-fn spec(asked: &Asked) -> QuerySpec {
-    let whole = asked.count || asked.group_by.is_some();
+fn spec(options: &QueryOptions) -> QuerySpec {
+    let whole = options.count || options.group_by.is_some();
     QuerySpec {
-        query: asked
+        query: options
             .request
             .query
             .as_ref()
             .map(|query| query.text().to_owned()),
-        from: asked.request.from,
-        to: asked.request.to,
-        fields: match &asked.columns {
+        from: options.request.from,
+        to: options.request.to,
+        fields: match &options.columns {
             Columns::All => Vec::new(),
             Columns::Fields(fields) => fields.clone(),
         },
-        count: asked.count,
-        group_by: asked.group_by.clone(),
-        format: match asked.format {
+        count: options.count,
+        group_by: options.group_by.clone(),
+        format: match options.format {
             // Tables for people are made here, and what explains is looked for in lines of JSON.
             Format::Text if whole => Format::Ndjson.as_str(),
-            format if asked.count && !format.is_lines() => Format::Ndjson.as_str(),
+            format if options.count && !format.is_lines() => Format::Ndjson.as_str(),
             format => format.as_str(),
         },
-        explain: asked.explain,
+        explain: options.explain,
     }
 }
 
 /// Prints an answer while it comes. Rows pass through; a last line that explains is taken out.
 struct Printer<'a> {
     context: &'a Context,
-    asked: &'a Asked,
+    options: &'a QueryOptions,
     table: Option<GroupTable>,
     /// The line that has not ended yet, or the last whole one where that may explain.
-    held: Vec<u8>,
+    pending: Vec<u8>,
     lines: u64,
 }
 
 impl<'a> Printer<'a> {
-    fn new(context: &'a Context, asked: &'a Asked) -> Self {
-        let as_table = asked.group_by.is_some() && asked.format == Format::Text;
+    fn new(context: &'a Context, options: &'a QueryOptions) -> Self {
+        let as_table = options.group_by.is_some() && options.format == Format::Text;
         Self {
             context,
-            asked,
+            options,
             table: as_table.then(GroupTable::new),
-            held: Vec::new(),
+            pending: Vec::new(),
             lines: 0,
         }
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
-        self.held.extend_from_slice(bytes);
+        self.pending.extend_from_slice(bytes);
         // The last line stays until it is known whether another one follows.
-        let whole = self.held.strip_suffix(b"\n").unwrap_or(&self.held);
+        let whole = self.pending.strip_suffix(b"\n").unwrap_or(&self.pending);
         let Some(end) = whole.iter().rposition(|byte| *byte == b'\n') else {
-            if self.held.len() > LINE_BYTES_MAX {
+            if self.pending.len() > LINE_BYTES_MAX {
                 let what = "a line of the answer is longer than any that makes sense";
                 return Err(CommandError::damage("the server", what));
             }
             return Ok(());
         };
-        let rest = self.held.split_off(end + 1);
-        let lines = std::mem::replace(&mut self.held, rest);
+        let rest = self.pending.split_off(end + 1);
+        let lines = std::mem::replace(&mut self.pending, rest);
         self.print(&lines)
     }
 
     fn print(&mut self, lines: &[u8]) -> Result<(), CommandError> {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
-            match (&mut self.table, &self.asked.group_by) {
+            match (&mut self.table, &self.options.group_by) {
                 (Some(table), Some(field)) => table.row(field, line),
-                _ if self.asked.count => self.print_count(line)?,
+                _ if self.options.count => self.print_count(line)?,
                 _ => self.context.out().write_all(line)?,
             }
         }
@@ -125,9 +129,9 @@ impl<'a> Printer<'a> {
     }
 
     fn finish(mut self) -> Result<Exit, CommandError> {
-        let last = std::mem::take(&mut self.held);
+        let last = std::mem::take(&mut self.pending);
         let explanation = last.strip_prefix(b"# ").unwrap_or(&last);
-        let explains = self.asked.explain && explanation.starts_with(b"{\"explain\":");
+        let explains = self.options.explain && explanation.starts_with(b"{\"explain\":");
         if !explains {
             self.print(&last)?;
         }
@@ -138,11 +142,11 @@ impl<'a> Printer<'a> {
             self.context.flush()?;
             explain(self.context, explanation);
         }
-        let head = u64::from(self.asked.format == Format::Csv);
-        if self.asked.count || self.lines > head {
+        let head = u64::from(self.options.format == Format::Csv);
+        if self.options.count || self.lines > head {
             Ok(Exit::Done)
         } else {
-            Ok(Exit::Found)
+            Ok(Exit::NoMatchOrDamage)
         }
     }
 }

@@ -59,14 +59,14 @@ impl Import {
         for file in self.files {
             let storage = import_one(context, client, &file).await?;
             print_moved(context, &storage)?;
-            tell_not_taken(context, &storage);
+            note_unused_files(context, &storage);
         }
         Ok(Exit::Done)
     }
 }
 
 /// Names what came along in an archive and does not fit its data files.
-fn tell_not_taken(context: &Context, storage: &crate::http::Storage) {
+fn note_unused_files(context: &Context, storage: &crate::http::Storage) {
     let files = storage
         .more
         .get("not_taken")

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use trace_kinds::io_trace::is_io_trace;
 use trace_kinds::rocksdb::{PacketReader, ReadError, RocksdbError};
 
-use super::TraceOf;
+use super::TraceType;
 use crate::command::CommandError;
 use crate::command::packet_file::PacketFile;
 
@@ -17,14 +17,14 @@ const PACKET_BYTES: usize = 1 << 18;
 
 enum Reader {
     Rocksdb(Box<PacketReader<File>>),
-    Own(PacketFile),
+    ServerIo(PacketFile),
 }
 
 impl Reader {
     fn open(path: &Path) -> Result<Self, CommandError> {
         let failed = |error: io::Error| CommandError::io(path.display(), error);
         if path.is_dir() {
-            return PacketFile::open(path).map(Self::Own);
+            return PacketFile::open(path).map(Self::ServerIo);
         }
         let mut file = File::open(path).map_err(failed)?;
         let mut first = Vec::new();
@@ -33,7 +33,7 @@ impl Reader {
             .read_to_end(&mut first)
             .map_err(failed)?;
         if is_io_trace(&first) {
-            return PacketFile::open(path).map(Self::Own);
+            return PacketFile::open(path).map(Self::ServerIo);
         }
         file.rewind().map_err(failed)?;
         Ok(Self::Rocksdb(Box::new(PacketReader::new(
@@ -45,16 +45,16 @@ impl Reader {
 
 /// Reads files as packets. Damage ends a file, is remembered, and the next file goes on.
 pub(super) struct Files {
-    waiting: VecDeque<PathBuf>,
+    pending: VecDeque<PathBuf>,
     current: Option<(PathBuf, Reader)>,
     damage: Vec<String>,
 }
 
 impl Files {
     pub(super) fn new(paths: &[PathBuf]) -> Self {
-        let waiting = paths.iter().cloned().collect();
+        let pending = paths.iter().cloned().collect();
         Self {
-            waiting,
+            pending,
             current: None,
             damage: Vec::new(),
         }
@@ -68,10 +68,10 @@ impl Files {
     /// The next packet with records, its file and kind.
     pub(super) fn next_packet(
         &mut self,
-    ) -> Result<Option<(String, TraceOf, Vec<u8>)>, CommandError> {
+    ) -> Result<Option<(String, TraceType, Vec<u8>)>, CommandError> {
         loop {
             let Some((path, reader)) = &mut self.current else {
-                let Some(path) = self.waiting.pop_front() else {
+                let Some(path) = self.pending.pop_front() else {
                     return Ok(None);
                 };
                 let reader = Reader::open(&path)?;
@@ -80,10 +80,10 @@ impl Files {
             };
             let reader = match reader {
                 Reader::Rocksdb(reader) => reader,
-                Reader::Own(packets) => match packets.next_packet()? {
+                Reader::ServerIo(packets) => match packets.next_packet()? {
                     Some(bytes) => {
                         let place = path.display().to_string();
-                        return Ok(Some((place, TraceOf::OwnIo, bytes)));
+                        return Ok(Some((place, TraceType::ServerIo, bytes)));
                     }
                     None => {
                         self.current = None;

@@ -9,21 +9,21 @@ use storage_format::Kind;
 use trace_kinds::rocksdb::TraceKind;
 
 use self::files::Files;
-use self::stored::Stored;
+use self::stored::StoredPackets;
 use super::{CommandError, Context, Exit};
 
 /// What a trace is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::command) enum TraceOf {
+pub(in crate::command) enum TraceType {
     /// RocksDB's I/O.
     RocksdbIo,
     /// RocksDB's block cache.
     BlockCache,
     /// A server's own I/O.
-    OwnIo,
+    ServerIo,
 }
 
-impl From<TraceKind> for TraceOf {
+impl From<TraceKind> for TraceType {
     fn from(kind: TraceKind) -> Self {
         match kind {
             TraceKind::Io => Self::RocksdbIo,
@@ -32,20 +32,20 @@ impl From<TraceKind> for TraceOf {
     }
 }
 
-impl TraceOf {
+impl TraceType {
     /// What packets of a kind are of, when they can be analysed.
     fn kind(kind: &str) -> Option<Self> {
         match kind.parse() {
             Ok(Kind::RocksdbIo) => Some(Self::RocksdbIo),
             Ok(Kind::RocksdbBlockCache) => Some(Self::BlockCache),
-            Ok(Kind::IoTrace) => Some(Self::OwnIo),
+            Ok(Kind::IoTrace) => Some(Self::ServerIo),
             _ => None,
         }
     }
 }
 
 /// Where a trace is analysed from.
-pub(super) enum Place<'a> {
+pub(super) enum Input<'a> {
     /// Trace files.
     Files(&'a [PathBuf]),
     /// The streams of a storage, or one of them.
@@ -58,25 +58,27 @@ pub(super) enum Place<'a> {
 
 enum Origin {
     Files(Box<Files>),
-    Stored(Box<Stored>),
+    StoredPackets(Box<StoredPackets>),
 }
 
 /// Gives packets that are each decodable alone, all of one kind of trace.
-pub(super) struct Source {
+pub(super) struct PacketSource {
     origin: Origin,
     first: Option<Vec<u8>>,
-    kind: Option<TraceOf>,
+    kind: Option<TraceType>,
 }
 
-impl Source {
-    pub(super) fn open(context: &Context, place: &Place<'_>) -> Result<Self, CommandError> {
+impl PacketSource {
+    pub(super) fn open(context: &Context, place: &Input<'_>) -> Result<Self, CommandError> {
         let origin = match *place {
-            Place::Files(paths) => Origin::Files(Box::new(Files::new(paths))),
-            Place::Storage {
+            Input::Files(paths) => Origin::Files(Box::new(Files::new(paths))),
+            Input::Storage {
                 storage,
                 agent,
                 stream,
-            } => Origin::Stored(Box::new(Stored::open(context, storage, agent, stream)?)),
+            } => Origin::StoredPackets(Box::new(StoredPackets::open(
+                context, storage, agent, stream,
+            )?)),
         };
         Ok(Self {
             origin,
@@ -86,7 +88,7 @@ impl Source {
     }
 
     /// The kind of the trace, by its first record.
-    pub(super) fn kind(&mut self) -> Result<Option<TraceOf>, CommandError> {
+    pub(super) fn kind(&mut self) -> Result<Option<TraceType>, CommandError> {
         if self.first.is_none() {
             self.first = self.read_packet()?;
         }
@@ -104,7 +106,7 @@ impl Source {
     fn read_packet(&mut self) -> Result<Option<Vec<u8>>, CommandError> {
         let packet = match &mut self.origin {
             Origin::Files(files) => files.next_packet()?,
-            Origin::Stored(stored) => stored.next_packet()?,
+            Origin::StoredPackets(stored) => stored.next_packet()?,
         };
         let Some((place, kind, bytes)) = packet else {
             return Ok(None);
@@ -121,7 +123,7 @@ impl Source {
     pub(super) fn finish(self, context: &Context) -> Exit {
         let damage = match &self.origin {
             Origin::Files(files) => files.damage(),
-            Origin::Stored(_) => &[],
+            Origin::StoredPackets(_) => &[],
         };
         for damage in damage {
             context.note(damage);
@@ -129,7 +131,7 @@ impl Source {
         if damage.is_empty() {
             Exit::Done
         } else {
-            Exit::Found
+            Exit::NoMatchOrDamage
         }
     }
 }

@@ -8,26 +8,26 @@ use uuid::Uuid;
 use crate::command::{CommandError, Context};
 use crate::http::{Client, PacketInfo};
 
-use super::TraceOf;
+use super::TraceType;
 
 /// A packet that is yet to be fetched.
-struct Waiting {
+struct PendingPacket {
     number: u64,
     raw_size: u64,
-    kind: TraceOf,
+    kind: TraceType,
     stream: String,
 }
 
 /// The packets of a storage in the order of their streams.
-pub(in crate::command) struct Stored {
+pub(in crate::command) struct StoredPackets {
     client: Client,
     /// Lives as long as the client's connections, which it drives.
     runtime: Runtime,
     storage: Uuid,
-    waiting: VecDeque<Waiting>,
+    pending: VecDeque<PendingPacket>,
 }
 
-impl Stored {
+impl StoredPackets {
     /// Finds such packets of the storage, of one agent or stream where that is given.
     pub(in crate::command) fn open(
         context: &Context,
@@ -60,8 +60,8 @@ impl Stored {
             }
         })?;
         found.sort_by(|a, b| place(a).cmp(&place(b)));
-        let waiting = found.into_iter().filter_map(|packet| {
-            Some(Waiting {
+        let pending = found.into_iter().filter_map(|packet| {
+            Some(PendingPacket {
                 number: packet.number,
                 raw_size: packet.raw_size,
                 kind: kind_of(&packet)?,
@@ -72,30 +72,31 @@ impl Stored {
             client,
             runtime,
             storage,
-            waiting: waiting.collect(),
+            pending: pending.collect(),
         })
     }
 
     /// Leaves out what is no trace of a server's own I/O.
-    pub(in crate::command) fn keep_io_traces(&mut self) {
-        self.waiting.retain(|packet| packet.kind == TraceOf::OwnIo);
+    pub(in crate::command) fn retain_server_io(&mut self) {
+        self.pending
+            .retain(|packet| packet.kind == TraceType::ServerIo);
     }
 
     /// Whether no packet is left.
     pub(in crate::command) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.pending.is_empty()
     }
 
     /// The next packet, its stream and kind.
     pub(in crate::command) fn next_packet(
         &mut self,
-    ) -> Result<Option<(String, TraceOf, Vec<u8>)>, CommandError> {
-        let Some(Waiting {
+    ) -> Result<Option<(String, TraceType, Vec<u8>)>, CommandError> {
+        let Some(PendingPacket {
             number,
             raw_size,
             kind,
             stream,
-        }) = self.waiting.pop_front()
+        }) = self.pending.pop_front()
         else {
             return Ok(None);
         };
@@ -110,6 +111,6 @@ fn place(packet: &PacketInfo) -> (&str, &str, u64, u64) {
     (&packet.agent, &packet.stream, packet.epoch, packet.sequence)
 }
 
-fn kind_of(packet: &PacketInfo) -> Option<TraceOf> {
-    TraceOf::kind(&packet.kind)
+fn kind_of(packet: &PacketInfo) -> Option<TraceType> {
+    TraceType::kind(&packet.kind)
 }
