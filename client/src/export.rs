@@ -114,15 +114,8 @@ async fn find_packets(
 ) -> Result<BTreeMap<AgentId, Streams>, ClientError> {
     let mut found: BTreeMap<AgentId, Streams> = BTreeMap::new();
     let (agent, stream) = (filter.agent.as_deref(), filter.stream.as_deref());
-    let mut cursor: Option<String> = None;
-    loop {
-        let page = client
-            .descriptors(storage.id, agent, stream, cursor.as_deref())
-            .await?;
-        for packet in page.items {
-            if packet.kind.parse() != Ok(Kind::Ctf) {
-                continue;
-            }
+    let add = |packet: PacketInfo| {
+        if packet.kind.parse() == Ok(Kind::Ctf) {
             let (agent, stream) = ids(storage, &packet)?;
             let streams = found.entry(agent).or_default();
             streams.entry(stream).or_default().push(PendingPacket {
@@ -132,11 +125,12 @@ async fn find_packets(
                 raw_size: packet.raw_size,
             });
         }
-        cursor = page.next;
-        if cursor.is_none() {
-            return Ok(found);
-        }
-    }
+        Ok(())
+    };
+    client
+        .each_descriptor(storage.id, agent, stream, add)
+        .await?;
+    Ok(found)
 }
 
 /// Names come from afar and become paths here.

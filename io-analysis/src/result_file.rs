@@ -58,3 +58,12 @@ pub(crate) fn file_name(name: &str) -> String {
     let safe = |c: char| if c == '/' || c.is_control() { '_' } else { c };
     name.chars().map(safe).take(200).collect()
 }
+
+/// A cell of CSV, in quotes where it needs them (RFC 4180).
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -2,16 +2,18 @@ use std::cell::{RefCell, RefMut};
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use clap::Args;
+use io_analysis::TextTable;
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::error::CommandError;
 use crate::http::{Client, Retry, ServerUrl};
 
-/// What every verb takes.
+/// Options that every subcommand accepts.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Server to talk to
+    /// URL of the server
     #[arg(
         long,
         global = true,
@@ -20,7 +22,7 @@ pub struct Global {
         default_value = "http://127.0.0.1:7117"
     )]
     pub server: String,
-    /// Token to show to the server
+    /// Bearer token for the server
     #[arg(
         long,
         global = true,
@@ -29,12 +31,12 @@ pub struct Global {
         hide_env_values = true
     )]
     pub token: Option<String>,
-    /// Print JSON for programs
+    /// Print output and errors as JSON
     #[arg(long, global = true)]
     pub json: bool,
 }
 
-/// What a verb works with: the global options, the output, the runtime.
+/// What a subcommand runs with: the global options, the output, the runtime.
 #[derive(Debug)]
 pub struct Context {
     global: Global,
@@ -49,17 +51,17 @@ impl Context {
         }
     }
 
-    /// True when output is for programs.
+    /// Whether output is JSON.
     pub fn json(&self) -> bool {
         self.global.json
     }
 
-    /// A client of the server that `--server` names, which fails at once when that is not there.
+    /// A client of the `--server`. Its calls fail at once if the server is unreachable.
     pub fn client(&self) -> Result<Client, CommandError> {
         self.client_of(self.global.server.parse()?, Retry::default())
     }
 
-    /// A client for long work, which waits for a server that restarts.
+    /// A client of the `--server` for long transfers, which waits while the server restarts.
     pub fn persistent_client(&self) -> Result<Client, CommandError> {
         self.client_of(self.global.server.parse()?, Retry::persistent())
     }
@@ -70,7 +72,7 @@ impl Context {
         Ok(Client::new(server, token, retry)?)
     }
 
-    /// Runs `work` to its end on a runtime of its own; the client is made of async calls.
+    /// Runs `work` to completion on a new runtime.
     pub fn block_on<T>(
         &self,
         work: impl Future<Output = Result<T, CommandError>>,
@@ -79,18 +81,18 @@ impl Context {
         runtime.block_on(work)
     }
 
-    /// The buffered standard output. Flushed when the verb returns.
+    /// The buffered standard output. It is flushed when the subcommand returns.
     pub fn out(&self) -> RefMut<'_, BufWriter<Stdout>> {
         self.out.borrow_mut()
     }
 
-    /// One line of text for a person.
+    /// Prints one line of text.
     pub fn line(&self, text: impl AsRef<str>) -> Result<(), CommandError> {
         writeln!(self.out(), "{}", text.as_ref())?;
         Ok(())
     }
 
-    /// One JSON document on a line for a program.
+    /// Prints one JSON document on a line.
     pub fn document(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let mut out = self.out();
         serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
@@ -98,13 +100,55 @@ impl Context {
         Ok(())
     }
 
-    /// A remark beside the output, on the standard error.
+    /// Prints `document` with `--json`, otherwise the text.
+    pub fn print(
+        &self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), CommandError> {
+        if self.json() {
+            self.document(document)
+        } else {
+            self.line(text())
+        }
+    }
+
+    /// Prints a complete list: a page of JSON with `--json`, otherwise the table.
+    pub fn print_list(
+        &self,
+        items: &[impl Serialize],
+        table: impl FnOnce() -> TextTable,
+    ) -> Result<(), CommandError> {
+        if self.json() {
+            return self.document(&json!({ "items": items, "next": null }));
+        }
+        Ok(self.out().write_all(table().to_text().as_bytes())?)
+    }
+
+    /// Prints the fields of a document, one per line; those without a value are skipped.
+    pub fn print_fields<'a>(
+        &self,
+        fields: impl Iterator<Item = (&'a String, &'a Value)>,
+    ) -> Result<(), CommandError> {
+        for (name, value) in fields {
+            let text = match value {
+                Value::Null => continue,
+                Value::Object(object) if object.is_empty() => continue,
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            self.line(format!("{:<22}{text}", name.replace('_', " ")))?;
+        }
+        Ok(())
+    }
+
+    /// Prints a note on the standard error.
     pub fn note(&self, text: impl AsRef<str>) {
-        // Where remarks cannot be written there is nobody to be told.
+        // A closed standard error leaves no way to report anything.
         let _ = writeln!(io::stderr(), "{}", text.as_ref());
     }
 
-    /// True when a progress bar would be seen.
+    /// Whether a progress bar would be visible.
     pub fn shows_progress(&self) -> bool {
         !self.global.json && io::stderr().is_terminal()
     }
@@ -113,7 +157,7 @@ impl Context {
         Ok(self.out().flush()?)
     }
 
-    /// Says on the standard error what failed; silent when only the reader of a pipe went away.
+    /// Prints an error on the standard error, except that the reader of a pipe went away.
     pub(super) fn report(&self, error: &CommandError) {
         if error.is_closed_pipe() {
             return;

@@ -7,19 +7,35 @@ use thiserror::Error;
 
 use crate::ClientError;
 
-/// How the program ends; the codes are a contract.
+/// Exit codes of the program. They are a contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// 0: done.
+    /// 0: success.
     Done,
-    /// 1: found damage, or nothing.
+    /// 1: nothing matched, or damage was found.
     NoMatchOrDamage,
-    /// 2: wrong use.
+    /// 2: usage error.
     Usage,
-    /// 3: the server refused.
+    /// 3: refused by the server.
     Refused,
-    /// 4: I/O, on disk or on the way to the server.
+    /// 4: I/O error, on disk or in the connection to the server.
     Io,
+}
+
+impl Exit {
+    /// Success if something matched.
+    pub fn of_match(any: bool) -> Self {
+        if any {
+            Self::Done
+        } else {
+            Self::NoMatchOrDamage
+        }
+    }
+
+    /// Success if the input is intact.
+    pub fn of_integrity(is_intact: bool) -> Self {
+        Self::of_match(is_intact)
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -34,19 +50,19 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb did not do what it was asked for.
+/// Why a subcommand failed.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// The arguments make no sense together; says what would.
+    /// The arguments are invalid; says which are valid.
     #[error("{0}")]
     Usage(String),
-    /// The client could not do it.
+    /// An operation of the client failed.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// The input is damaged or not of the kind it should be.
+    /// The input is damaged, or of a kind that the subcommand does not accept.
     #[error("{place}: {what}")]
     Damage {
-        /// File, and offset or line where known.
+        /// File, and offset or line if known.
         place: String,
         /// What is wrong, and what to do.
         what: String,
@@ -56,16 +72,16 @@ pub enum CommandError {
     Io {
         /// Path of the file.
         place: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The standard output could not be written.
+    /// Writing to the standard output failed.
     #[error("standard output: {0}")]
     Output(#[from] io::Error),
 }
 
 impl CommandError {
-    /// Wrong use.
+    /// A usage error.
     pub fn usage(what: impl Into<String>) -> Self {
         Self::Usage(what.into())
     }
@@ -86,7 +102,7 @@ impl CommandError {
         }
     }
 
-    /// The exit code that belongs to this error.
+    /// The exit code for this error.
     pub fn exit(&self) -> Exit {
         match self {
             _ if self.is_closed_pipe() => Exit::Done,
@@ -99,12 +115,12 @@ impl CommandError {
         }
     }
 
-    /// True when output failed because nobody reads it any more (`tracehold … | head`).
+    /// Whether output failed because the reader of the pipe went away (`tracehold … | head`).
     pub(super) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// For programs: the server's problem document, or what happened here in the same shape.
+    /// The server's problem document, or a local error in the same shape.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Client(ClientError::Refused(problem)) => json!({ "error": problem }),

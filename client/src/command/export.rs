@@ -1,35 +1,35 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use io_analysis::bytes_text;
 
-use super::table::bytes_text;
 use super::{CommandError, Context, Exit};
 use crate::export::{ExportFilter, export_ctf};
 use crate::http::StorageUrl;
 
-/// Give back the traces of a finalized storage, with the original bytes
+/// Export the traces of a finalized storage, with their original bytes
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Storage, by id or name
+    /// Storage to export, by ID or name
     #[arg(long, value_name = "ID|NAME")]
     storage: String,
-    /// What the traces become
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Ctf)]
     format: Format,
-    /// Only the trace of this agent
+    /// Export only the trace of this agent
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// Only streams of this name
+    /// Export only streams with this name
     #[arg(long, value_name = "NAME")]
     stream: Option<String>,
-    /// Folder for the traces; made when it is not there
+    /// Output directory; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A folder for each agent, as Babeltrace and `tracehold decode` read it
+    /// One CTF trace folder per agent, readable by Babeltrace and `tracehold decode`
     Ctf,
 }
 
@@ -49,26 +49,20 @@ impl Export {
                 Format::Ctf => Ok(export_ctf(&client, &storage, &self.folder, &filter).await?),
             }
         })?;
-        // Nothing is told by the exit code, too.
-        let exit = if report.traces.is_empty() {
-            Exit::NoMatchOrDamage
-        } else {
-            Exit::Done
-        };
-        if context.json() {
-            context.document(&report)?;
-            return Ok(exit);
-        }
-        for trace in &report.traces {
-            context.line(trace.display().to_string())?;
-        }
-        context.line(format!(
-            "{} traces, {} streams, {} packets ({})",
-            report.traces.len(),
-            report.streams,
-            report.packets,
-            bytes_text(report.bytes)
-        ))?;
-        Ok(exit)
+        context.print(&report, || {
+            let traces = report.traces.iter();
+            let mut text: String = traces
+                .map(|trace| format!("{}\n", trace.display()))
+                .collect();
+            text.push_str(&format!(
+                "{} traces, {} streams, {} packets ({})",
+                report.traces.len(),
+                report.streams,
+                report.packets,
+                bytes_text(report.bytes)
+            ));
+            text
+        })?;
+        Ok(Exit::of_match(!report.traces.is_empty()))
     }
 }

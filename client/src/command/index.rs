@@ -1,38 +1,39 @@
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use io_analysis::{TextTable, bytes_text};
 use query_engine::{
     IndexFile, IndexOptions, Indexed, Limits, ReadError, Scratch, Update, index_files, sidecar_path,
 };
 use serde_json::{Value, json};
 
-use super::table::{Table, bytes_text};
 use super::{CommandError, Context, Exit};
 
-/// Make sidecar indexes beside trace files, so that queries read only what can match
+/// Build indexes for trace files, so that queries read only the parts that can match
 ///
-/// DFTracer files, plain or gzip, RocksDB traces, I/O traces of a server, and folders of CTF
-/// traces, of which every file of packets gets an index. The sidecar of FILE is FILE.idx, in the
-/// folder of a CTF trace .FILE.idx. One that is up to date is left alone, and where only fields are
-/// missing only those are added.
+/// Accepts DFTracer files (plain or gzip), RocksDB traces, I/O traces of a server, and CTF trace
+/// folders, in which every stream file gets an index. The index of FILE is FILE.idx; in a CTF trace
+/// folder it is .FILE.idx. An index that is up to date is not rebuilt; if it only lacks fields, just
+/// those are added.
 #[derive(Debug, Args)]
 pub(super) struct Index {
-    /// Files, and folders of CTF traces
+    /// Trace files and CTF trace folders
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Index this field, too; may be repeated
+    /// Also index this field; may be repeated
     #[arg(long = "field", value_name = "FIELD")]
     fields: Vec<String>,
-    /// Text of a chunk, or packets of one, in KiB: 16384 of text, 512 of packets unless it is given
+    /// Chunk size in KiB [default: 16384 for text, 512 for packets]
     #[arg(
         long,
         value_name = "KIB",
         value_parser = clap::value_parser!(u64).range(16..=1 << 20)
     )]
     chunk_kib: Option<u64>,
-    /// Text between two places where inflating can begin, in KiB
+    /// Uncompressed KiB between two points at which decompression can start
     #[arg(
         long,
         value_name = "KIB",
@@ -40,11 +41,12 @@ pub(super) struct Index {
         value_parser = clap::value_parser!(u64).range(64..=1 << 20)
     )]
     spacing_kib: u64,
-    /// Also keep the times and values of every event of DFTracer files, in FILE.cidx: larger than
-    /// the index by far, for counts over parts of chunks without reading them
+    /// Also store the times and indexed values of all events of DFTracer files, in FILE.cidx
+    ///
+    /// Much larger than the index. Counts over parts of chunks are then answered without reading them.
     #[arg(long)]
     columns: bool,
-    /// Make the index anew even where it is up to date
+    /// Rebuild indexes that are up to date
     #[arg(long)]
     force: bool,
 }
@@ -71,15 +73,16 @@ impl Index {
             }
         }
         let mut outcomes = update_all(&files, &options);
-        outcomes.sort_by_key(|(place, _)| *place);
-        let mut table = Table::new(&["file", "index", "events", "chunks", "text", "size"]);
+        outcomes.sort_by_key(|(index, _)| *index);
+        let heads = ["FILE", "INDEX", "EVENTS", "CHUNKS", "TEXT", "SIZE"];
+        let mut table = TextTable::new(heads);
         let mut documents = Vec::new();
-        for (place, outcome) in outcomes {
-            let file = files[place].path().display().to_string();
+        for (index, outcome) in outcomes {
+            let file = files[index].path().display().to_string();
             match outcome {
                 Ok(indexed) => {
                     if let Some(fault) = &indexed.fault {
-                        context.note(format!("{fault}; what lies in front is indexed"));
+                        context.note(format!("{fault}; the data before that point is indexed"));
                     }
                     documents.push(document(&file, &indexed));
                     table.row(row(file, &indexed));
@@ -90,13 +93,13 @@ impl Index {
         if context.json() {
             context.document(&json!({ "files": documents }))?;
         } else {
-            table.write(&mut *context.out())?;
+            context.out().write_all(table.to_text().as_bytes())?;
         }
         Ok(failure.unwrap_or(Exit::Done))
     }
 }
 
-/// Updates the sidecars, a file a thread at once.
+/// Updates the indexes on several threads, one file per thread at a time.
 fn update_all(
     files: &[IndexFile],
     options: &IndexOptions,
@@ -106,13 +109,13 @@ fn update_all(
     let work = || {
         let mut scratch = Scratch::default();
         loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(file) = files.get(place) else {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(file) = files.get(index) else {
                 return;
             };
             let outcome = file.update(options, &mut scratch);
             let mut outcomes = outcomes.lock().unwrap_or_else(|poison| poison.into_inner());
-            outcomes.push((place, outcome));
+            outcomes.push((index, outcome));
         }
     };
     std::thread::scope(|scope| {
@@ -154,8 +157,8 @@ fn document(file: &str, indexed: &Indexed) -> Value {
     })
 }
 
-fn row(file: String, indexed: &Indexed) -> Vec<String> {
-    vec![
+fn row(file: String, indexed: &Indexed) -> [String; 6] {
+    [
         file,
         update_text(&indexed.update),
         indexed.events.to_string(),

@@ -5,7 +5,9 @@ use clap::Args;
 use super::{CommandError, Context, Exit};
 use crate::inspect::{InspectError, inspect};
 
-/// Show a file of a storage or an index as JSON; exit code 1 when it is damaged
+/// Print a storage file or index file as JSON
+///
+/// The file is recognized by its content and verified. The exit code is 1 if it is damaged.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     /// A .storage, .agent, .index, .itdata, .local, .idx, .cidx, .pidx or .cached file
@@ -16,8 +18,7 @@ pub(super) struct Inspect {
 impl Inspect {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         match inspect(&self.file, &mut *context.out()) {
-            Ok(true) => Ok(Exit::Done),
-            Ok(false) => Ok(Exit::NoMatchOrDamage),
+            Ok(is_intact) => Ok(Exit::of_integrity(is_intact)),
             Err(InspectError::Input(error)) => Err(error.into()),
             Err(InspectError::Output(error)) => Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! `tracehold io-trace`: the server's trace of its own I/O.
+//! `tracehold io-trace`: the server's trace of its I/O.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use super::analyze::stored::StoredPackets;
 use super::{CommandError, Context, Exit};
 use crate::http::{IoTraceStart, IoTraceStatus};
 
-/// Trace the server's own I/O
+/// Record the server's I/O, and export recorded traces
 #[derive(Debug, Args)]
 pub(super) struct IoTrace {
     #[command(subcommand)]
@@ -22,62 +22,64 @@ pub(super) struct IoTrace {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Start a trace, into a storage of its own
+    /// Start an I/O trace; it is written to a new storage
     Start(Start),
-    /// Stop it and finalize its storage
+    /// Stop the running trace and finalize its storage
     Stop,
-    /// Show how the trace that runs stands, or how the last one ended
+    /// Show the state of the running trace, or the result of the last one
     Show,
-    /// Write the trace in a storage as a folder that CTF readers open
+    /// Export a trace as a CTF trace folder
     Export(Export),
 }
 
 #[derive(Debug, Args)]
 struct Start {
-    /// Name of the storage
+    /// Name of the new storage
     #[arg(long, value_name = "NAME", default_value = "io-trace")]
     name: String,
-    /// Keep the latest operations in memory, and write them when it is stopped
+    /// Keep only the most recent operations, in memory, and write them when the trace is stopped
     #[arg(long)]
     ring: bool,
-    /// Bytes of packets at most
+    /// Maximum size of the trace in bytes
     #[arg(long, value_name = "BYTES")]
     bytes_max: Option<u64>,
-    /// Record one in N of an operation, 0 for none; may be repeated. Those not named are recorded
+    /// Record one in N calls of the operation NAME, or none if N is 0; may be repeated
+    ///
+    /// All calls of other operations are recorded.
     #[arg(long = "operation", value_name = "NAME=N", value_parser = rate)]
     operations: Vec<(String, u32)>,
-    /// Record one in N stretches of 64 KiB of all files, with everything that begins in it
+    /// Record only operations that start in a sample of one in N 64 KiB blocks of all files
     #[arg(long, value_name = "N", default_value_t = 1)]
     blocks_one_in: u32,
-    /// Record only what happens in this storage; may be repeated
+    /// Record only operations on this storage; may be repeated
     #[arg(long = "storage", value_name = "ID|NAME")]
     storages: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 struct Export {
-    /// The storage of the trace
+    /// Storage that contains the trace
     #[arg(value_name = "ID|NAME")]
     storage: String,
-    /// Folder to write; must not exist
+    /// Output directory; must not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Dialect of the metadata
+    /// Metadata format
     #[arg(long, value_enum, default_value_t = Dialect::Tsdl)]
     metadata: Dialect,
 }
 
-/// Both describe the same packets.
+/// Both formats describe the same packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Dialect {
-    /// CTF 1.8, which every reader knows
+    /// CTF 1.8, supported by all readers
     Tsdl,
     /// CTF 2, for Babeltrace 2.1 and later
     Ctf2,
 }
 
 fn rate(text: &str) -> Result<(String, u32), String> {
-    let (name, one_in) = text.split_once('=').ok_or("a rate is written NAME=N")?;
+    let (name, one_in) = text.split_once('=').ok_or("expected NAME=N")?;
     let one_in = one_in
         .parse()
         .map_err(|error| format!("{one_in}: {error}"))?;
@@ -97,7 +99,7 @@ impl IoTrace {
                     }
                     let operations: BTreeMap<_, _> = start.operations.into_iter().collect();
                     let mode = if start.ring { "ring" } else { "stop_at_limit" };
-                    let wanted = IoTraceStart {
+                    let request = IoTraceStart {
                         name: start.name,
                         mode: mode.to_owned(),
                         bytes_max: start.bytes_max,
@@ -105,7 +107,7 @@ impl IoTrace {
                         blocks_one_in: start.blocks_one_in,
                         storages,
                     };
-                    Ok(client.start_io_trace(&wanted).await?)
+                    Ok(client.start_io_trace(&request).await?)
                 })?;
                 print(context, &status)
             }
@@ -129,25 +131,10 @@ fn print(context: &Context, status: &IoTraceStatus) -> Result<Exit, CommandError
     } else {
         let id = status.storage.map(|id| id.to_string()).unwrap_or_default();
         context.line(format!("{id} {}", status.state).trim_start())?;
-        for (name, value) in &status.more {
-            let text = match value {
-                Value::Null => continue,
-                Value::Object(object) if object.is_empty() => continue,
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            context.line(format!("{:<22}{text}", name.replace('_', " ")))?;
-        }
+        context.print_fields(status.more.iter())?;
     }
-    let failed = status
-        .more
-        .get("error")
-        .is_some_and(|error| !error.is_null());
-    Ok(if failed {
-        Exit::NoMatchOrDamage
-    } else {
-        Exit::Done
-    })
+    let error = status.more.get("error");
+    Ok(Exit::of_integrity(error.is_none_or(Value::is_null)))
 }
 
 impl Export {
@@ -155,7 +142,7 @@ impl Export {
         let mut packets = StoredPackets::open(context, &self.storage, None, None)?;
         packets.retain_server_io();
         if packets.is_empty() {
-            context.note("the storage holds no trace of a server's own I/O");
+            context.note("the storage contains no I/O trace of a server");
             return Ok(Exit::NoMatchOrDamage);
         }
         let at = |path: &PathBuf| {

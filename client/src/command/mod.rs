@@ -1,10 +1,9 @@
-//! The command line. One file a verb.
+//! The command line, one file per subcommand.
 //!
-//! A verb is a `clap::Args` struct with `fn run(self, &Context) -> Result<Exit, CommandError>`.
-//! To add one: write its file, add the `mod` line and the line in `verbs!` below; its doc comment
-//! is its help. A verb prints through [`Context::out`] or its own lock of the standard output,
-//! never with `println!`, and starts the runtime with [`Context::block_on`] only when it talks to
-//! a server.
+//! A subcommand is a `clap::Args` struct with `fn run(self, &Context) -> Result<Exit, CommandError>`.
+//! To add one, write its file, then add the `mod` line and the line in `subcommands!` below. The doc
+//! comment of the struct is its help text. A subcommand prints through [`Context`], never with
+//! `println!`, and starts the runtime with [`Context::block_on`] only if it calls a server.
 
 mod analyze;
 mod context;
@@ -16,11 +15,11 @@ mod inspect;
 mod io_trace;
 mod mount;
 mod packet_file;
+mod progress;
 mod push;
 mod query;
 mod record;
 mod storage;
-mod table;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,24 +29,24 @@ use clap::{Parser, Subcommand};
 pub use context::{Context, Global};
 pub use error::{CommandError, Exit};
 
-macro_rules! verbs {
+macro_rules! subcommands {
     ($($name:ident($args:path),)+) => {
         #[derive(Debug, Subcommand)]
-        enum Verb {
+        enum Command {
             $($name($args),)+
         }
 
-        impl Verb {
+        impl Command {
             fn run(self, context: &Context) -> Result<Exit, CommandError> {
                 match self {
-                    $(Self::$name(verb) => verb.run(context),)+
+                    $(Self::$name(command) => command.run(context),)+
                 }
             }
         }
     };
 }
 
-verbs! {
+subcommands! {
     Analyze(analyze::Analyze),
     Decode(decode::Decode),
     Download(mount::Download),
@@ -62,32 +61,38 @@ verbs! {
     Storage(storage::Storage),
 }
 
-/// Push traces to a Tracehold server, keep them, fetch them, look into them.
-///
-/// Exit codes: 0 done, 1 found damage or nothing, 2 wrong use, 3 the server refused, 4 I/O.
+const EXIT_CODES: &str = "Exit codes:
+  0  success
+  1  nothing matched, or damage was found
+  2  usage error
+  3  refused by the server
+  4  I/O error";
+
+/// Store traces on a Tracehold server; query, export and analyze them
 #[derive(Debug, Parser)]
 #[command(
     name = "tracehold",
     version,
     propagate_version = true,
-    max_term_width = 100
+    max_term_width = 100,
+    after_help = EXIT_CODES
 )]
 struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
-/// Runs the command line `args`, the first of which is the program's name.
+/// Runs the command line `args`, of which the first is the program name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        // Help and version are errors for the parser, too; it knows where each is printed.
+        // The parser reports help and version as errors, too, and prints each where it belongs.
         Err(error) => error.exit(),
     };
     let context = Context::new(cli.global);
-    let outcome = cli.verb.run(&context);
+    let outcome = cli.command.run(&context);
     let outcome = outcome.and_then(|exit| context.flush().map(|()| exit));
     match outcome {
         Ok(exit) => exit.into(),
@@ -109,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_explains_itself() {
-        for verb in Cli::command().get_subcommands() {
-            assert!(verb.get_about().is_some(), "{}", verb.get_name());
+    fn every_subcommand_has_a_help_text() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
         }
     }
 }

@@ -3,45 +3,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use io_analysis::bytes_text;
 use serde_json::json;
 use storage_format::Kind;
 use uuid::Uuid;
 
-use super::table::bytes_text;
+use super::progress::Progress;
 use super::{CommandError, Context, Exit};
 use crate::cutter::PACKET_BYTES_TARGET;
 use crate::push::{Follow, Plan, PlanOptions, PushEvent, PushOptions, StreamReport, Watch, push};
 
-/// Push traces: CTF folders, .pfw and .pfw.gz files, RocksDB traces, any other file
+/// Push trace files to the server
 ///
-/// Files are cut into packets, and each is acknowledged when it is safely on the server's disk.
-/// Pushed again, a file goes on where the server's knowledge of it ends.
+/// Accepts CTF trace folders, DFTracer files (plain or gzip), RocksDB traces and any other files,
+/// which are pushed as raw bytes. Files are cut into packets; the server acknowledges each packet
+/// when it is durable. Run the command again to resume an interrupted push.
 #[derive(Debug, Args)]
 pub(super) struct Push {
-    /// Storage to push into, by id or name; without it, the buffer and the recordings get it all
+    /// Storage to push into, by ID or name [default: the server's buffer and recordings]
     #[arg(long, value_name = "ID|NAME")]
     storage: Option<String>,
-    /// Agent that the files belong to [default: the name of this machine]
+    /// Agent that the files belong to [default: the name of this host]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Stream that a single file becomes [default: its name]
+    /// Stream to push a single file as [default: the file name]
     #[arg(long, value_name = "NAME")]
     stream: Option<String>,
-    /// Kind of the files, instead of what they look like
+    /// Kind of the files [default: recognized by content]
     #[arg(long, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Go on when files grow, until interrupted
+    /// Keep pushing as the files grow, until interrupted
     #[arg(long)]
     follow: bool,
-    /// Length that packets have about
+    /// Target size of packets in bytes
     #[arg(long, value_name = "BYTES", default_value_t = PACKET_BYTES_TARGET,
           value_parser = packet_bytes)]
     packet_bytes: usize,
-    /// Streams pushed side by side
+    /// Number of streams to push in parallel
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     parallel: usize,
-    /// Files and folders
+    /// Files and folders to push
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -52,11 +53,11 @@ fn packet_bytes(text: &str) -> Result<usize, String> {
     if range.contains(&bytes) {
         Ok(bytes)
     } else {
-        Err(format!("between {} and {}", range.start(), range.end()))
+        Err(format!("expected {} to {}", range.start(), range.end()))
     }
 }
 
-/// Bytes of packets in memory, over all streams.
+/// Bytes of packets in memory, for all streams together.
 const IN_FLIGHT_BYTES_MAX: u32 = 64 << 20;
 
 impl Push {
@@ -79,13 +80,15 @@ impl Push {
         } else {
             None
         };
-        // A file that is followed never ends, so each needs its place at once.
+        // A followed file never ends, so all of them are pushed at the same time.
         let streams_max = if self.follow {
             plan.sources.len()
         } else {
             self.parallel
         };
-        let (watch, bar) = watch(context, &plan);
+        let total = plan.sources.iter().map(|source| source.length).sum();
+        let progress = Progress::new(context, total);
+        let watch = watch(context, &progress);
         let reports = context.block_on(async {
             let storage = match &self.storage {
                 Some(text) => Some(client.find_storage(text).await?.id),
@@ -104,72 +107,58 @@ impl Push {
                 }
             });
             if !self.follow {
-                // An interrupt ends the program as usual: a push is resumable at any moment.
+                // An interrupt ends the program: a push can be resumed at any point.
                 interrupted.abort();
             }
             let reports = push(&client, plan, &options, &watch).await?;
             Ok((storage, reports))
         });
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
-        }
+        progress.clear();
         let (storage, reports) = reports?;
         print(context, storage, &reports)
     }
 }
 
-/// Where this program keeps what it needs to resume, as the XDG base directory specification says.
+/// The folder for resume state, as the XDG base directory specification defines it.
 fn state_folder() -> Result<PathBuf, CommandError> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let folder = state.filter(|path| path.is_absolute()).or_else(home);
     let folder = folder.ok_or_else(|| {
         CommandError::usage(
-            "--follow keeps where it is in $XDG_STATE_HOME or $HOME; neither is set",
+            "--follow stores its position under $XDG_STATE_HOME or $HOME; set one of them",
         )
     })?;
     Ok(folder.join("tracehold"))
 }
 
-/// Shows progress: a bar on a terminal, lines elsewhere, nothing for programs.
-fn watch(context: &Context, plan: &Plan) -> (Watch, Option<ProgressBar>) {
-    let bar = context.shows_progress().then(|| {
-        let total = plan.sources.iter().map(|source| source.length).sum();
-        let bar = ProgressBar::new(total);
-        let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}";
-        bar.set_style(ProgressStyle::with_template(style).expect("the template is constant"));
-        bar
-    });
-    let shown = bar.clone();
-    let plain = bar.is_none() && !context.json();
-    let note = move |text: String| match &shown {
+/// Reports progress: a bar on a terminal, lines elsewhere, nothing with `--json`.
+fn watch(context: &Context, progress: &Progress) -> Watch {
+    let (shown, is_json) = (progress.clone(), context.json());
+    let note = move |text: String| match shown.bar() {
         Some(bar) => bar.println(text),
-        None if plain => {
+        None if is_json => {}
+        None => {
             use std::io::Write;
-            // Progress that nobody can read is not worth failing for.
+            // Progress that cannot be written is no reason to fail.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
-        None => {}
     };
-    let moved = bar.clone();
+    let progress = progress.clone();
     let watch = move |event| match event {
         PushEvent::Begun { source, sequence } => {
-            if let Some(bar) = &moved {
+            if let Some(bar) = progress.bar() {
                 bar.set_message(source.stream.to_string());
             }
             if sequence > 0 {
                 let path = source.path.display();
                 note(format!(
-                    "{path}: {} there already, going on",
+                    "{path}: resuming after {} already on the server",
                     packets_text(sequence)
                 ));
             }
         }
-        PushEvent::Advanced { bytes } => {
-            if let Some(bar) = &moved {
-                bar.inc(bytes);
-            }
-        }
+        PushEvent::Advanced { bytes } => progress.add(bytes),
         PushEvent::Ended(report) => {
             note(report_line(&report));
             if let Some(remark) = report.remark {
@@ -177,12 +166,12 @@ fn watch(context: &Context, plan: &Plan) -> (Watch, Option<ProgressBar>) {
             }
         }
         PushEvent::Failed { source, what } => {
-            // The whole reason of the first failure is the last thing that is printed.
+            // The complete reason of the first failure is printed at the end.
             let reason = what.lines().next().unwrap_or_default();
             note(format!("{} failed: {reason}", source.path.display()));
         }
     };
-    (Arc::new(watch), bar)
+    Arc::new(watch)
 }
 
 fn report_line(report: &StreamReport) -> String {
@@ -196,7 +185,7 @@ fn report_line(report: &StreamReport) -> String {
         report.stream
     );
     for (count, what) in [
-        (report.duplicates, "were there already"),
+        (report.duplicates, "already on the server"),
         (report.not_durable, "not yet durable"),
     ] {
         if count > 0 {
@@ -217,18 +206,17 @@ fn print(
 ) -> Result<Exit, CommandError> {
     let packets: u64 = reports.iter().map(|report| report.packets).sum();
     let bytes: u64 = reports.iter().map(|report| report.bytes).sum();
-    if context.json() {
-        context.document(&json!({
-            "storage": storage, "packets": packets, "bytes": bytes, "streams": reports,
-        }))?;
-    } else {
-        context.line(format!(
+    let document = json!({
+    "storage": storage, "packets": packets, "bytes": bytes, "streams": reports,
+    });
+    context.print(&document, || {
+        format!(
             "pushed {}, {} in {} stream{}",
             packets_text(packets),
             bytes_text(bytes),
             reports.len(),
             if reports.len() == 1 { "" } else { "s" }
-        ))?;
-    }
+        )
+    })?;
     Ok(Exit::Done)
 }

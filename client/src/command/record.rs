@@ -1,15 +1,15 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use io_analysis::TextTable;
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::table::Table;
 use super::{CommandError, Context, Exit};
 use crate::ClientError;
 use crate::http::{NewRecording, NewTrigger, Recording};
 
-/// Start, stop and list recordings of what arrives at the server
+/// Start, stop and list recordings of incoming packets
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(subcommand)]
@@ -18,45 +18,45 @@ pub(super) struct Record {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Start a recording, now, later, or with an event
+    /// Start a recording: now, after a delay, or at an event
     Start(Start),
-    /// Stop recordings; what they took is on disk then
+    /// Stop recordings; returns when everything they accepted is on disk
     Stop {
-        /// Ids of recordings
+        /// Recordings to stop
         #[arg(required = true, value_name = "ID")]
         recordings: Vec<Uuid>,
     },
-    /// List recordings, also those that ended
+    /// List all recordings, including those that have ended
     List,
 }
 
 #[derive(Debug, Args)]
 struct Start {
-    /// Storage to fill; a new one is made without it
+    /// Storage to record into, by ID or name [default: a new storage]
     #[arg(long, value_name = "ID|NAME")]
     storage: Option<String>,
     /// Name of the new storage
     #[arg(long, conflicts_with = "storage")]
     name: Option<String>,
-    /// Only what comes from this agent; may be repeated
+    /// Record only packets of this agent; may be repeated
     #[arg(long = "agent", value_name = "AGENT")]
     agents: Vec<String>,
-    /// File with the chain of processors as JSON
+    /// JSON file with the chain of processors
     #[arg(long, value_name = "FILE")]
     processors: Option<PathBuf>,
-    /// Start so many seconds from now
+    /// Wait this long before starting
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     delay: u64,
-    /// Stop after so many seconds
+    /// Stop after this long
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
-    /// Finalize the storage at the end
+    /// Finalize the storage when the recording ends
     #[arg(long)]
     auto_finalize: bool,
-    /// Start with the first event that matches
+    /// Start at the first event that matches this query
     #[arg(long, value_name = "EXPR")]
     trigger: Option<String>,
-    /// Record so many seconds before the trigger too; all that is buffered without it
+    /// Also record this much from before the trigger [default: everything in the buffer]
     #[arg(long, value_name = "SECONDS", requires = "trigger")]
     before: Option<u64>,
 }
@@ -72,16 +72,16 @@ impl Record {
                         None => None,
                     };
                     let new = start.recording(storage)?;
-                    print_one(context, &client.start_recording(&new).await?)
+                    print_recording(context, &client.start_recording(&new).await?)?;
                 }
                 Action::Stop { recordings } => {
                     for id in recordings {
-                        print_one(context, &client.stop_recording(id).await?)?;
+                        print_recording(context, &client.stop_recording(id).await?)?;
                     }
-                    Ok(Exit::Done)
                 }
-                Action::List => print_list(context, &client.recordings().await?),
+                Action::List => print_list(context, &client.recordings().await?)?,
             }
+            Ok(Exit::Done)
         })
     }
 }
@@ -105,44 +105,36 @@ impl Start {
     }
 }
 
-pub(super) fn read_json(path: &std::path::Path) -> Result<Value, ClientError> {
-    let wrong = |what: String| ClientError::input(format!("{}: {what}", path.display()));
-    let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))
+pub(super) fn read_json(path: &Path) -> Result<Value, ClientError> {
+    let invalid = |what: String| ClientError::input(format!("{}: {what}", path.display()));
+    let text = std::fs::read(path).map_err(|error| invalid(error.to_string()))?;
+    serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))
 }
 
-/// The id first, so that a script can cut it off.
-fn print_one(context: &Context, recording: &Recording) -> Result<Exit, CommandError> {
-    if context.json() {
-        context.document(recording)?
-    } else {
+/// Prints the ID first, so that a script can cut it off.
+fn print_recording(context: &Context, recording: &Recording) -> Result<(), CommandError> {
+    context.print(recording, || {
         let reason = recording.reason.as_deref().unwrap_or_default();
-        let line = format!(
-            "{} {} {} {reason}",
-            recording.id, recording.state, recording.storage
-        );
-        context.line(line.trim_end())?;
-    }
-    Ok(Exit::Done)
+        let (id, state, storage) = (&recording.id, &recording.state, &recording.storage);
+        let line = format!("{id} {state} {storage} {reason}");
+        line.trim_end().to_owned()
+    })
 }
 
-fn print_list(context: &Context, recordings: &[Recording]) -> Result<Exit, CommandError> {
-    if context.json() {
-        context.document(&json!({ "items": recordings, "next": null }))?;
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new(&["id", "state", "packets", "storage", "started", "reason"]);
-    for recording in recordings {
-        let packets = recording.counts.get("packets").and_then(Value::as_u64);
-        table.row(vec![
-            recording.id.to_string(),
-            recording.state.clone(),
-            packets.unwrap_or(0).to_string(),
-            recording.storage.to_string(),
-            recording.started.clone().unwrap_or_default(),
-            recording.reason.clone().unwrap_or_default(),
-        ]);
-    }
-    table.write(&mut *context.out())?;
-    Ok(Exit::Done)
+fn print_list(context: &Context, recordings: &[Recording]) -> Result<(), CommandError> {
+    context.print_list(recordings, || {
+        let mut table = TextTable::new(["ID", "STATE", "PACKETS", "STORAGE", "STARTED", "REASON"]);
+        for recording in recordings {
+            let packets = recording.counts.get("packets").and_then(Value::as_u64);
+            table.row([
+                recording.id.to_string(),
+                recording.state.clone(),
+                packets.unwrap_or(0).to_string(),
+                recording.storage.to_string(),
+                recording.started.clone().unwrap_or_default(),
+                recording.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        table
+    })
 }

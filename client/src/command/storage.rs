@@ -2,17 +2,18 @@ mod archive;
 mod copy;
 mod jobs;
 mod label;
+mod print;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::table::{Table, bytes_text};
 use super::{CommandError, Context, Exit};
-use crate::ClientError;
 use crate::clock;
-use crate::http::{NewStorage, Storage as Info, StorageFilter, VerifyReport};
+use crate::http::{NewStorage, StorageFilter};
+use label::type_and_value;
+use print::{print_details, print_list, print_storage, print_verified};
 
-/// Create, list, open, finalize, verify, copy, export, import and delete storages
+/// Create, list, finalize, verify, copy, archive and delete storages
 #[derive(Debug, Args)]
 pub(super) struct Storage {
     #[command(subcommand)]
@@ -26,7 +27,7 @@ enum Action {
         /// Name of the storage
         #[arg(required_unless_present = "named")]
         name: Option<String>,
-        /// The same, for those who like their arguments named
+        /// Same as NAME
         #[arg(
             long = "name",
             value_name = "NAME",
@@ -34,66 +35,61 @@ enum Action {
             hide = true
         )]
         named: Option<String>,
-        /// Longer text about it
+        /// Description of the storage
         #[arg(long, default_value = "")]
         description: String,
-        /// Label as TYPE=VALUE; may be repeated
-        #[arg(long = "label", value_name = "TYPE=VALUE", value_parser = label)]
+        /// Add a label; may be repeated
+        #[arg(long = "label", value_name = "TYPE=VALUE", value_parser = type_and_value)]
         labels: Vec<(String, String)>,
-        /// Leave it closed
+        /// Do not open the storage
         #[arg(long)]
         closed: bool,
     },
     /// List storages
     List {
-        /// Only this state
+        /// Only storages in this state
         #[arg(long)]
         state: Option<String>,
-        /// Only with this label
+        /// Only storages with this label: TYPE, TYPE:VALUE, or a comparison such as 'rating>=4'
         #[arg(long)]
         label: Option<String>,
-        /// Only with this name
+        /// Only storages with this name
         #[arg(long)]
         name: Option<String>,
     },
-    /// Show a storage and what it is doing
-    Show(One),
-    /// Make a created storage take packets
-    Open(One),
-    /// End writing and publish; it never changes again
-    Finalize(One),
-    /// Delete storages with all their files
+    /// Show the properties and status of a storage
+    Show(StorageArg),
+    /// Open a storage for writing
+    Open(StorageArg),
+    /// Finalize a storage: stop writing, sync everything, make it immutable
+    Finalize(StorageArg),
+    /// Delete storages and all their files
     Delete {
-        /// Ids or names
+        /// Storages to delete, by ID or name
         #[arg(required = true, value_name = "ID|NAME")]
         storages: Vec<String>,
     },
-    /// Have the server read everything again; exit code 1 when something is damaged
-    Verify(One),
-    /// Write a finalized storage to a ZIP archive
+    /// Re-read all files of a storage and report damage
+    ///
+    /// The exit code is 1 if anything is damaged.
+    Verify(StorageArg),
+    /// Export a finalized storage as a ZIP archive
     Export(archive::Export),
-    /// Take storages out of ZIP archives
+    /// Import storages from ZIP archives
     Import(archive::Import),
-    /// Show the labels of a storage, give it some, or take some away
+    /// Show, add or remove labels of a storage
     Label(label::Label),
-    /// Copy packets of a storage into another
+    /// Copy packets of a storage into another storage
     Copy(copy::Copy),
-    /// List long work of the server, or cancel some
+    /// List jobs of the server, or cancel one
     Jobs(jobs::Jobs),
 }
 
 #[derive(Debug, Args)]
-struct One {
-    /// Id or name
+struct StorageArg {
+    /// Storage, by ID or name
     #[arg(value_name = "ID|NAME")]
     storage: String,
-}
-
-fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((kind, value)) if !kind.is_empty() => Ok((kind.to_owned(), value.to_owned())),
-        _ => Err("a label is written TYPE=VALUE".to_owned()),
-    }
 }
 
 impl Storage {
@@ -115,43 +111,38 @@ impl Storage {
                         open: !closed,
                     };
                     let storage = client.create_storage(&new, clock::new_id()).await?;
-                    print_moved(context, &storage)
+                    print_storage(context, &storage)
                 }
                 Action::List { state, label, name } => {
                     let state = state.map(|state| state.to_uppercase());
                     let filter = StorageFilter { state, label, name };
                     print_list(context, &client.storages(&filter).await?)
                 }
-                Action::Show(one) => {
-                    let storage = client.find_storage(&one.storage).await?;
+                Action::Show(arg) => {
+                    let storage = client.find_storage(&arg.storage).await?;
                     let status = client.storage_status(storage.id).await?;
-                    print_shown(context, &storage, &status)
+                    print_details(context, &storage, &status)
                 }
-                Action::Open(one) => {
-                    let storage = client.find_storage(&one.storage).await?;
-                    print_moved(context, &client.open_storage(storage.id).await?)
+                Action::Open(arg) => {
+                    let storage = client.find_storage(&arg.storage).await?;
+                    print_storage(context, &client.open_storage(storage.id).await?)
                 }
-                Action::Finalize(one) => {
-                    let storage = client.find_storage(&one.storage).await?;
-                    print_moved(context, &client.finalize_storage(storage.id).await?)
+                Action::Finalize(arg) => {
+                    let storage = client.find_storage(&arg.storage).await?;
+                    print_storage(context, &client.finalize_storage(storage.id).await?)
                 }
                 Action::Delete { storages } => {
                     for text in storages {
                         let id = client.find_storage(&text).await?.id;
                         client.delete_storage(id).await?;
-                        if context.json() {
-                            context.document(&json!({ "deleted": id }))?
-                        } else {
-                            context.line(format!("{id} deleted"))?
-                        }
+                        context.print(&json!({ "deleted": id }), || format!("{id} deleted"))?;
                     }
                     Ok(Exit::Done)
                 }
-                Action::Verify(one) => {
-                    let storage = client.find_storage(&one.storage).await?;
+                Action::Verify(arg) => {
+                    let storage = client.find_storage(&arg.storage).await?;
                     let job = client.verify_storage(storage.id).await?;
-                    let report = jobs::watch(context, &client, job).await?;
-                    print_verified(context, &report_of(report)?)
+                    print_verified(context, jobs::watch(context, &client, job).await?)
                 }
                 Action::Export(export) => export.run(context, &client).await,
                 Action::Import(import) => import.run(context, &client).await,
@@ -161,98 +152,4 @@ impl Storage {
             }
         })
     }
-}
-
-/// After a move: the id first, so that a script can cut it off.
-fn print_moved(context: &Context, storage: &Info) -> Result<Exit, CommandError> {
-    if context.json() {
-        context.document(storage)?
-    } else {
-        context.line(format!("{} {} {}", storage.id, storage.state, storage.name))?
-    }
-    Ok(Exit::Done)
-}
-
-fn print_list(context: &Context, storages: &[Info]) -> Result<Exit, CommandError> {
-    if context.json() {
-        context.document(&json!({ "items": storages, "next": null }))?;
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new(&["id", "state", "packets", "bytes", "created", "name"]);
-    for storage in storages {
-        table.row(vec![
-            storage.id.to_string(),
-            storage.state.clone(),
-            storage.packets.to_string(),
-            bytes_text(storage.bytes),
-            storage.created.clone().unwrap_or_default(),
-            storage.name.clone(),
-        ]);
-    }
-    table.write(&mut *context.out())?;
-    Ok(Exit::Done)
-}
-
-fn print_shown(
-    context: &Context,
-    storage: &Info,
-    status: &serde_json::Map<String, Value>,
-) -> Result<Exit, CommandError> {
-    let shown = serde_json::to_value(storage).map_err(|error| ClientError::Answer {
-        url: storage.id.to_string(),
-        what: error.to_string(),
-    })?;
-    if context.json() {
-        let mut shown = shown;
-        shown["status"] = Value::Object(status.clone());
-        context.document(&shown)?;
-        return Ok(Exit::Done);
-    }
-    let fields = shown.as_object().into_iter().flatten();
-    let status = status
-        .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "id" | "state"));
-    for (name, value) in fields.chain(status) {
-        let text = match value {
-            Value::Null => continue,
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        context.line(format!("{:<18}{text}", name.replace('_', " ")))?;
-    }
-    Ok(Exit::Done)
-}
-
-fn report_of(value: Value) -> Result<VerifyReport, CommandError> {
-    let report = serde_json::from_value(value).map_err(|error| ClientError::Answer {
-        url: "the result of the job".to_owned(),
-        what: error.to_string(),
-    })?;
-    Ok(report)
-}
-
-fn print_verified(context: &Context, report: &VerifyReport) -> Result<Exit, CommandError> {
-    if context.json() {
-        context.document(report)?;
-    } else {
-        for damage in &report.damage {
-            let offset = damage
-                .offset
-                .map(|at| format!(" at {at}"))
-                .unwrap_or_default();
-            context.line(format!("damaged: {}{offset}: {}", damage.file, damage.what))?;
-        }
-        context.line(format!(
-            "{} files, {} packets, {} read, {} damaged",
-            report.files,
-            report.packets,
-            bytes_text(report.bytes),
-            report.damage.len()
-        ))?;
-    }
-    Ok(if report.damage.is_empty() {
-        Exit::Done
-    } else {
-        Exit::NoMatchOrDamage
-    })
 }

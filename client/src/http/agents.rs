@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::call::{Call, Client, Content};
-use super::page::Page;
 use crate::ClientError;
 
 /// What an agent says about itself when it registers.
@@ -68,22 +67,9 @@ impl Client {
         self.done(Call::new(Method::PUT, url).json(spec)).await
     }
 
-    /// All agents, page by page.
+    /// All agents.
     pub async fn agents(&self) -> Result<Vec<Agent>, ClientError> {
-        let mut agents = Vec::new();
-        let mut cursor = None;
-        loop {
-            let url = super::storages::with_query(
-                self.server().api(&["agents"]),
-                &[("cursor", cursor.as_deref())],
-            );
-            let page: Page<Agent> = self.json(Call::new(Method::GET, url)).await?;
-            agents.extend(page.items);
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(agents);
-            }
-        }
+        self.list(&["agents"], &[]).await
     }
 
     /// Replaces the trace metadata of an agent.

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::call::{Call, Client};
-use super::page::Page;
 use super::problem::Problem;
 use crate::ClientError;
 
@@ -67,9 +66,7 @@ impl Job {
 impl Client {
     /// All jobs that the server remembers.
     pub async fn jobs(&self) -> Result<Vec<Job>, ClientError> {
-        let url = self.server().api(&["jobs"]);
-        let page: Page<Job> = self.json(Call::new(Method::GET, url)).await?;
-        Ok(page.items)
+        self.list(&["jobs"], &[]).await
     }
 
     /// One job.

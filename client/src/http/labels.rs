@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::call::{Call, Client};
-use super::page::Page;
-use super::storages::with_query;
+use super::server_url::with_query;
 use crate::ClientError;
 
 /// A label of a storage.
@@ -26,9 +25,8 @@ pub struct Label {
 impl Client {
     /// The labels of a storage, also those that the server tells.
     pub async fn labels(&self, id: Uuid) -> Result<Vec<Label>, ClientError> {
-        let url = self.server().api(&["storages", &id.to_string(), "labels"]);
-        let page: Page<Label> = self.json(Call::new(Method::GET, url)).await?;
-        Ok(page.items)
+        self.list(&["storages", &id.to_string(), "labels"], &[])
+            .await
     }
 
     /// Gives a storage a label; beside those of the same type where there may be several.

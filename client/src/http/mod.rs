@@ -32,7 +32,6 @@ pub use labels::Label;
 pub use packets::{
     GrownFrom, NextSequence, PacketInfo, PacketProvenance, ProvenanceReport, PushTarget, Receipt,
 };
-pub use page::Page;
 pub use problem::Problem;
 pub use query::{QueryRows, QuerySpec};
 pub use recordings::{NewRecording, NewTrigger, Recording};

@@ -7,8 +7,6 @@ use storage_format::batch::{MEDIA_TYPE, RECORD_HEADER_BYTES, RecordHeader};
 use uuid::Uuid;
 
 use super::call::{Call, Client, Content, read_bounded};
-use super::page::Page;
-use super::storages::with_query;
 use crate::ClientError;
 
 /// Longest list of receipts that is read: far more than a batch has packets.
@@ -255,20 +253,19 @@ impl Client {
         }
     }
 
-    /// One part of what the index tree says of the packets of a storage.
-    pub async fn descriptors(
+    /// Calls `each` with the descriptor of every packet of a storage, optionally of one agent or
+    /// stream.
+    pub async fn each_descriptor(
         &self,
         storage: Uuid,
         agent: Option<&str>,
         stream: Option<&str>,
-        cursor: Option<&str>,
-    ) -> Result<Page<PacketInfo>, ClientError> {
+        each: impl FnMut(PacketInfo) -> Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
         let id = storage.to_string();
-        let url = with_query(
-            self.server().api(&["storages", &id, "descriptors"]),
-            &[("agent", agent), ("stream", stream), ("cursor", cursor)],
-        );
-        self.json(Call::new(Method::GET, url)).await
+        let filter = [("agent", agent), ("stream", stream)];
+        self.each_item(&["storages", &id, "descriptors"], &filter, each)
+            .await
     }
 
     /// One packet, the bytes as the agent sent them; at most `bytes_max` of them.

@@ -4,9 +4,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::call::{Call, Client};
-use super::page::Page;
 use crate::ClientError;
-use crate::http::storages::with_query;
 
 /// What is to be recorded; what is `None` or empty is left to the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -83,18 +81,7 @@ impl Client {
     /// # Errors
     /// When the server cannot be reached.
     pub async fn recordings(&self) -> Result<Vec<Recording>, ClientError> {
-        let mut recordings = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let query = [("cursor", cursor.as_deref())];
-            let url = with_query(self.server().api(&["recordings"]), &query);
-            let page: Page<Recording> = self.json(Call::new(Method::GET, url)).await?;
-            recordings.extend(page.items);
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(recordings);
-            }
-        }
+        self.list(&["recordings"], &[]).await
     }
 
     /// Stops a recording; answers when all it took is durable.

@@ -43,6 +43,21 @@ pub(super) fn push_encoded(url: &mut String, text: &str) {
     }
 }
 
+/// `url` with the parameters that have a value.
+pub(super) fn with_query(mut url: String, parameters: &[(&str, Option<&str>)]) -> String {
+    let mut separator = '?';
+    for (name, value) in parameters {
+        if let Some(value) = value {
+            url.push(separator);
+            url.push_str(name);
+            url.push('=');
+            push_encoded(&mut url, value);
+            separator = '&';
+        }
+    }
+    url
+}
+
 impl FromStr for ServerUrl {
     type Err = ClientError;
 

@@ -7,9 +7,7 @@ use uuid::Uuid;
 
 use super::call::{Call, Client};
 use super::jobs::Job;
-use super::page::Page;
 use super::problem::Problem;
-use super::server_url::push_encoded;
 use crate::ClientError;
 
 /// What a new storage shall be.
@@ -108,34 +106,14 @@ impl Client {
         self.json(call).await
     }
 
-    /// One part of the list of storages.
-    pub async fn storages_page(
-        &self,
-        filter: &StorageFilter,
-        cursor: Option<&str>,
-    ) -> Result<Page<Storage>, ClientError> {
-        let query = [
+    /// All storages that match the filter.
+    pub async fn storages(&self, filter: &StorageFilter) -> Result<Vec<Storage>, ClientError> {
+        let filter = [
             ("state", filter.state.as_deref()),
             ("label", filter.label.as_deref()),
             ("name", filter.name.as_deref()),
-            ("cursor", cursor),
         ];
-        let url = with_query(self.server().api(&["storages"]), &query);
-        self.json(Call::new(Method::GET, url)).await
-    }
-
-    /// All storages that pass the filter.
-    pub async fn storages(&self, filter: &StorageFilter) -> Result<Vec<Storage>, ClientError> {
-        let mut storages = Vec::new();
-        let mut cursor: Option<String> = None;
-        loop {
-            let page = self.storages_page(filter, cursor.as_deref()).await?;
-            storages.extend(page.items);
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(storages);
-            }
-        }
+        self.list(&["storages"], &filter).await
     }
 
     /// One storage.
@@ -229,19 +207,4 @@ impl Client {
         let call = Call::new(Method::POST, url).header("prefer", "respond-async".to_owned());
         self.json(call).await
     }
-}
-
-/// `url` with the parameters that have a value.
-pub(super) fn with_query(mut url: String, parameters: &[(&str, Option<&str>)]) -> String {
-    let mut separator = '?';
-    for (name, value) in parameters {
-        if let Some(value) = value {
-            url.push(separator);
-            url.push_str(name);
-            url.push('=');
-            push_encoded(&mut url, value);
-            separator = '&';
-        }
-    }
-    url
 }

@@ -7,28 +7,32 @@
 //! and is continued where it ends. Running the same again fetches only what is missing.
 
 mod leaves;
+mod publish;
+mod report;
 mod times;
 mod transfer;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 use storage_format::StorageId;
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::local_file::LocalFile;
-use storage_format::paths::{FileName, FileRole, UNPUBLISHED_ENDING};
+use storage_format::paths::{FileName, FileRole};
 use storage_format::storage_file::{FileEntry, StorageFile, StorageState};
 use tokio::task::JoinSet;
 
 use crate::ClientError;
 use crate::clock;
 use crate::http::{Client, FileInfo, StorageUrl};
+use publish::publish;
 use transfer::Transfer;
 
 pub use leaves::{Mounted, leaves};
+pub use report::{MountProgress, MountReport, Progress};
 
 /// Files fetched side by side.
 const FILES_MAX: usize = 4;
@@ -40,44 +44,6 @@ pub enum Extent {
     Index,
     /// Everything.
     All,
-}
-
-/// What was brought, and what was there already.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct MountReport {
-    /// Files fetched.
-    pub fetched_files: u64,
-    /// Bytes fetched; less than the files have where some were continued.
-    pub fetched_bytes: u64,
-    /// Files that were complete already.
-    pub kept_files: u64,
-    /// Files of the storage that are not wanted by this extent.
-    pub left_out_files: u64,
-}
-
-/// Called with what is to come, and then with what arrived.
-pub type Progress = Arc<dyn Fn(MountProgress) + Send + Sync>;
-
-/// How far a mount or a download is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MountProgress {
-    /// So many bytes are wanted in all.
-    Total(u64),
-    /// So many more bytes are here.
-    Received(u64),
-}
-
-impl MountReport {
-    /// Counts a file and the bytes fetched of it, `None` when it was here.
-    fn add(&mut self, fetched: Option<u64>) {
-        match fetched {
-            None => self.kept_files += 1,
-            Some(bytes) => {
-                self.fetched_files += 1;
-                self.fetched_bytes += bytes;
-            }
-        }
-    }
 }
 
 impl Extent {
@@ -287,23 +253,6 @@ fn write_local(folder: &Path, local: &LocalFile) -> Result<(), ClientError> {
         .encode()
         .map_err(|error| ClientError::damaged(path.display().to_string(), error.to_string()))?;
     publish(&path, &bytes)
-}
-
-/// Writes a small file so that it is there whole or not at all.
-fn publish(path: &Path, bytes: &[u8]) -> Result<(), ClientError> {
-    let unpublished = unpublished(path);
-    let written = File::create(&unpublished).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&unpublished, path)
-    });
-    written.map_err(|error| ClientError::file(path, error))
-}
-
-fn unpublished(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(UNPUBLISHED_ENDING);
-    PathBuf::from(name)
 }
 
 fn now_nanos() -> i64 {

@@ -6,7 +6,8 @@ use storage_format::checksum::crc32c_append;
 use storage_format::storage_file::FileEntry;
 use tokio::task::spawn_blocking;
 
-use super::{MountProgress, Progress, unpublished};
+use super::publish::unpublished;
+use super::report::{MountProgress, Progress};
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
 

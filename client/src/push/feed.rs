@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Follow;
 use super::journal::CutPoint;
+use super::options::Follow;
 use super::plan::SourceFile;
 use super::provenance::ProvenanceReporter;
 use crate::ClientError;

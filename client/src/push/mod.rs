@@ -8,127 +8,26 @@ mod epoch;
 mod feed;
 mod journal;
 mod naming;
+mod options;
 mod plan;
 mod provenance;
+mod report;
 mod stream;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 use crate::ClientError;
 use crate::http::{AgentSpec, Client, StreamSpec};
 
 pub use epoch::{Edition, source_epoch};
 pub use naming::host_name;
+pub use options::{Follow, PushOptions};
 pub use plan::{CutMethod, Plan, PlanOptions, PlannedAgent, SourceFile};
-
-/// How to push.
-#[derive(Debug, Clone)]
-pub struct PushOptions {
-    /// Straight into this storage, or to the buffer and the recordings.
-    pub storage: Option<Uuid>,
-    /// Length that packets have about, in bytes.
-    pub packet_bytes: usize,
-    /// Streams pushed side by side.
-    pub streams_max: usize,
-    /// Packets in memory, in bytes over all streams.
-    pub in_flight_bytes_max: u32,
-    /// Go on when a file grows, until the flag is set; its folder is where resume points are kept.
-    pub follow: Option<Follow>,
-}
-
-/// How to follow growing files.
-#[derive(Debug, Clone)]
-pub struct Follow {
-    /// Set it to end.
-    pub stop: Arc<AtomicBool>,
-    /// Folder for what is needed to resume.
-    pub journals: PathBuf,
-    /// A growing file is looked at this often.
-    pub poll_every: Duration,
-    /// What it has of a packet is sent when nothing was cut for this long.
-    pub flush_after: Duration,
-    /// Where packets came from is told this often, and at the end.
-    pub report_every: Duration,
-}
-
-impl Follow {
-    /// Following at the usual pace.
-    pub fn new(stop: Arc<AtomicBool>, journals: PathBuf) -> Self {
-        Self {
-            stop,
-            journals,
-            poll_every: Duration::from_millis(200),
-            flush_after: Duration::from_secs(1),
-            report_every: Duration::from_secs(30),
-        }
-    }
-}
-
-/// What happens while pushing.
-#[derive(Debug, Clone)]
-pub enum PushEvent {
-    /// A stream begins, at this packet; an earlier push sent those before it.
-    Begun {
-        /// The file.
-        source: Arc<SourceFile>,
-        /// First sequence to be sent.
-        sequence: u64,
-    },
-    /// The file is pushed and acknowledged this much further, in bytes of the file.
-    Advanced {
-        /// Bytes of the file.
-        bytes: u64,
-    },
-    /// A stream ended well.
-    Ended(StreamReport),
-    /// A stream failed.
-    Failed {
-        /// The file.
-        source: Arc<SourceFile>,
-        /// Why, in words.
-        what: String,
-    },
-}
-
-/// What became of one file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StreamReport {
-    /// The file.
-    pub path: PathBuf,
-    /// Agent.
-    pub agent: String,
-    /// Stream.
-    pub stream: String,
-    /// Kind.
-    pub kind: storage_format::Kind,
-    /// Producer epoch of this edition of the file.
-    pub epoch: u64,
-    /// First sequence that was sent; those before were there already.
-    pub resumed_at: u64,
-    /// Packets sent.
-    pub packets: u64,
-    /// Bytes of those packets.
-    pub bytes: u64,
-    /// Packets of those that the server already had.
-    pub duplicates: u64,
-    /// Packets of those that the server did not promise to keep.
-    pub not_durable: u64,
-    /// Something worth telling about the file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remark: Option<String>,
-}
-
-/// Called from many tasks at once; must not block.
-pub type Watch = Arc<dyn Fn(PushEvent) + Send + Sync>;
+pub use report::{PushEvent, StreamReport, Watch};
 
 /// Registers the agents of a plan, declares its streams and pushes every file.
 ///

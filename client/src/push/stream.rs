@@ -11,9 +11,10 @@ use uuid::Uuid;
 use super::epoch::{Edition, is_cut_differently, next_epoch, source_epoch};
 use super::feed::{Feed, FeedEnd, QueuedPacket};
 use super::journal::Journal;
+use super::options::PushOptions;
 use super::plan::{CutMethod, SourceFile};
 use super::provenance::{Acknowledged, ProvenanceReporter, REPORTED_PACKETS_MAX, ReporterSpec};
-use super::{PushEvent, PushOptions, StreamReport, Watch};
+use super::report::{PushEvent, StreamReport, Watch};
 use crate::ClientError;
 use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget};
 

@@ -3,12 +3,13 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use storage_format::Kind;
 use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
+use uuid::Uuid;
 
 use super::*;
 use crate::testing::{Request, Response, TestServer, answer, json as json_answer};

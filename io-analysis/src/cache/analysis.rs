@@ -7,7 +7,6 @@ use trace_kinds::rocksdb::{BlockRecord, Caller};
 use super::access_counts::{count_files, skew_files};
 use super::blocks::Blocks;
 use super::correlation::Correlation;
-use super::report::CacheReport;
 use super::reuse_distance::ReuseDistance;
 use super::reuse_interval::{ReuseInterval, lifetime_files};
 use super::reuse_window::ReuseWindow;
@@ -209,11 +208,6 @@ impl CacheAnalysis {
     /// The trace's own misses.
     pub(super) fn trace_misses(&self) -> &MissTimeline {
         &self.trace_misses
-    }
-
-    /// The answers in numbers.
-    pub fn report(&self) -> CacheReport {
-        CacheReport::of(self)
     }
 
     /// The answers as files with the names and layout of RocksDB's analyser, and what could not be

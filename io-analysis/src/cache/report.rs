@@ -12,7 +12,7 @@ use super::summary::{Summary, rocksdb_text};
 use crate::cache::simulate::CurvePoint;
 use crate::histogram::Histogram;
 use crate::result_file::percent;
-use crate::table::{Table, bytes};
+use crate::table::{TextTable, bytes_text};
 
 /// A histogram in a few numbers.
 #[derive(Debug, Clone, Serialize)]
@@ -114,8 +114,15 @@ impl Histograms {
     }
 }
 
+impl CacheAnalysis {
+    /// The report on everything observed so far.
+    pub fn report(&self) -> CacheReport {
+        CacheReport::of(self)
+    }
+}
+
 impl CacheReport {
-    pub(super) fn of(analysis: &CacheAnalysis) -> Self {
+    fn of(analysis: &CacheAnalysis) -> Self {
         let blocks = &analysis.blocks;
         let (column_families, overall) = analysis.counts.summaries(blocks);
         let unknown = |summary: &Summary| -> u64 {
@@ -186,7 +193,7 @@ impl CacheReport {
             self.user_miss_ratio,
             self.overall.files,
             self.overall.blocks,
-            bytes(self.working_set_bytes),
+            bytes_text(self.working_set_bytes),
         );
         if self.unknown_blocks > 0 {
             text.push_str(&format!(
@@ -211,7 +218,7 @@ impl CacheReport {
     }
 
     fn access_table(&self) -> String {
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             "column family",
             "caller",
             "grouped by",
@@ -250,7 +257,7 @@ impl CacheReport {
     }
 
     fn curve_table(&self) -> String {
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             "cache",
             "capacity",
             "miss ratio %",
@@ -260,7 +267,7 @@ impl CacheReport {
         for point in &self.curves {
             table.row([
                 point.cache.clone(),
-                bytes(point.capacity),
+                bytes_text(point.capacity),
                 format!("{:.4}", point.miss_ratio),
                 format!("{:.4}", point.user_miss_ratio),
                 point.accesses.to_string(),
@@ -271,13 +278,13 @@ impl CacheReport {
 }
 
 fn distance_table(distances: &[(u64, u64)]) -> String {
-    let mut table = Table::new(["reuse distance below", "reuses", "%"]);
+    let mut table = TextTable::new(["reuse distance below", "reuses", "%"]);
     let total = distances.iter().map(|(_, count)| count).sum();
     for &(limit, count) in distances {
         let limit = if limit == u64::MAX {
             "any".to_owned()
         } else {
-            bytes(limit)
+            bytes_text(limit)
         };
         table.row([
             limit,
@@ -289,7 +296,7 @@ fn distance_table(distances: &[(u64, u64)]) -> String {
 }
 
 fn correlation_table(correlation: &BTreeMap<String, Coefficients>) -> String {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         "label",
         "until next",
         "accesses since last",

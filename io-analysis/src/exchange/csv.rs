@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::io::{IoAccess, quoted};
+use crate::io::IoAccess;
+use crate::result_file::quoted;
 
 /// The first row.
 pub const IO_CSV_HEADING: &str =

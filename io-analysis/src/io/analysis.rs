@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use trace_kinds::rocksdb::Interner;
 
+use super::access::IoAccess;
 use super::amplification::Volumes;
 use super::grid::Grid;
 use super::latency::Latency;
@@ -11,7 +12,6 @@ use super::sequential::Sequential;
 use super::slowest::Slowest;
 use super::steps::{Steps, ThroughputStep};
 use super::working_set::WorkingSet;
-use super::{IoAccess, IoReport};
 
 /// What to find out.
 #[derive(Debug, Clone)]
@@ -106,10 +106,5 @@ impl IoAnalysis {
         self.slowest.add(access);
         self.volumes.add(access, class);
         self.working_set.add(access, file);
-    }
-
-    /// The answers.
-    pub fn report(&self) -> IoReport {
-        IoReport::of(self)
     }
 }

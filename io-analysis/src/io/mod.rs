@@ -18,7 +18,6 @@ pub use analysis::{IoAnalysis, IoQuestions};
 pub use grid::HeatMap;
 pub use latency::LatencyRow;
 pub use report::IoReport;
-pub(crate) use report::quoted;
 pub use sequential::SequentialRow;
 pub use server_trace::{CacheLookups, PAGE_BYTES, server_access};
 pub use slowest::SlowOperation;

@@ -8,8 +8,8 @@ use trace_kinds::rocksdb::Interner;
 use super::analysis::IoAnalysis;
 use super::working_set::PAGE_BYTES;
 use super::{Amplification, HeatMap, LatencyRow, SequentialRow, SlowOperation, ThroughputStep};
-use crate::result_file::{ResultFile, percent};
-use crate::table::{Table, bytes, nanoseconds};
+use crate::result_file::{ResultFile, percent, quoted};
+use crate::table::{TextTable, bytes_text, nanoseconds};
 
 /// The answers in numbers.
 #[derive(Debug, Serialize)]
@@ -50,8 +50,15 @@ fn name(names: &Interner, number: u32) -> String {
     String::from_utf8_lossy(names.get(number).unwrap_or_default()).into_owned()
 }
 
+impl IoAnalysis {
+    /// The report on everything observed so far.
+    pub fn report(&self) -> IoReport {
+        IoReport::of(self)
+    }
+}
+
 impl IoReport {
-    pub(super) fn of(analysis: &IoAnalysis) -> Self {
+    fn of(analysis: &IoAnalysis) -> Self {
         let class = |number| name(&analysis.classes, number);
         let mut latencies: Vec<_> = analysis
             .latencies
@@ -132,12 +139,12 @@ impl IoReport {
             self.operations,
             self.failed,
             self.files,
-            bytes(volume.read_bytes),
-            bytes(rate(volume.read_bytes) as u64),
-            bytes(volume.written_bytes),
-            bytes(rate(volume.written_bytes) as u64),
-            bytes(self.working_set_read_bytes),
-            bytes(self.working_set_written_bytes),
+            bytes_text(volume.read_bytes),
+            bytes_text(rate(volume.read_bytes) as u64),
+            bytes_text(volume.written_bytes),
+            bytes_text(rate(volume.written_bytes) as u64),
+            bytes_text(self.working_set_read_bytes),
+            bytes_text(self.working_set_written_bytes),
         );
         if let Some(write) = volume.write {
             writeln!(
@@ -160,7 +167,7 @@ impl IoReport {
     }
 
     fn latency_table(&self) -> String {
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             "operation",
             "class",
             "cause",
@@ -181,7 +188,7 @@ impl IoReport {
                 row.cause.clone(),
                 row.count.to_string(),
                 row.failed.to_string(),
-                bytes(row.bytes),
+                bytes_text(row.bytes),
                 nanoseconds(row.mean_ns),
                 nanoseconds(row.p50_ns),
                 nanoseconds(row.p90_ns),
@@ -194,7 +201,7 @@ impl IoReport {
     }
 
     fn sequential_table(&self) -> String {
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             "direction",
             "class",
             "accesses",
@@ -208,7 +215,7 @@ impl IoReport {
                 row.class.clone(),
                 row.accesses.to_string(),
                 format!("{:.2}", percent(row.sequential, row.accesses)),
-                bytes(row.bytes),
+                bytes_text(row.bytes),
                 format!("{:.2}", percent(row.sequential_bytes, row.bytes).max(0.0)),
             ]);
         }
@@ -216,7 +223,7 @@ impl IoReport {
     }
 
     fn slowest_table(&self) -> String {
-        let mut table = Table::new(["latency", "at s", "operation", "file", "offset", "bytes"]);
+        let mut table = TextTable::new(["latency", "at s", "operation", "file", "offset", "bytes"]);
         let number = |value: Option<u64>| value.map(|n| n.to_string()).unwrap_or_default();
         for slow in &self.slowest {
             let at = slow.start_ns.abs_diff(self.start_ns) as f64 / 1e9;
@@ -389,14 +396,5 @@ fn csv_file<T>(
     ResultFile {
         name: format!("{name}.csv"),
         text,
-    }
-}
-
-/// A cell of CSV, in quotes where it needs them (RFC 4180).
-pub(crate) fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }

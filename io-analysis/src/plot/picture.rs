@@ -7,7 +7,7 @@ use super::svg::Svg;
 use crate::cache::CacheReport;
 use crate::io::{HeatMap, IoReport};
 use crate::result_file::percent;
-use crate::table::bytes;
+use crate::table::bytes_text;
 
 const SECONDS: Axis<'_> = Axis {
     name: "seconds from the start",
@@ -21,7 +21,7 @@ const PERCENT: Axis<'_> = Axis {
 };
 const BYTES: Axis<'_> = Axis {
     name: "bytes",
-    format: |value| bytes(value as u64),
+    format: |value| bytes_text(value as u64),
     logarithmic: false,
 };
 const COUNT: Axis<'_> = Axis {
@@ -36,7 +36,7 @@ pub fn cache_picture(report: &CacheReport) -> String {
     for point in &report.curves {
         let name = match point.ghost_capacity {
             0 => point.cache.clone(),
-            ghost => format!("{} ({})", point.cache, bytes(ghost)),
+            ghost => format!("{} ({})", point.cache, bytes_text(ghost)),
         };
         let points = curves.entry(name).or_default();
         points.push((point.capacity as f64, point.miss_ratio));

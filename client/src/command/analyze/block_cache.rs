@@ -3,9 +3,10 @@
 use io_analysis::{CacheAnalysis, ResultFile, cache_picture};
 use trace_kinds::rocksdb::BlockCacheTrace;
 
+use super::arguments::Analyze;
 use super::export::CacheExport;
 use super::source::PacketSource;
-use super::{Analyze, CommandError, Context, Exit};
+use crate::command::{CommandError, Context, Exit};
 
 pub(super) fn run(
     verb: &Analyze,
@@ -55,10 +56,6 @@ pub(super) fn conclude(
         None => Vec::new(),
     };
     verb.write(files, || cache_picture(&report))?;
-    if context.json() {
-        context.document(&report)?
-    } else {
-        context.line(report.to_text().trim_end())?
-    }
+    context.print(&report, || report.to_text().trim_end().to_owned())?;
     Ok(source.finish(context))
 }

@@ -11,7 +11,7 @@ use crate::command::{CommandError, Context};
 
 /// What to write, and where.
 #[derive(Debug, Clone)]
-pub(super) struct Export {
+pub(super) struct ExportTarget {
     format: ExportFormat,
     path: PathBuf,
 }
@@ -23,7 +23,7 @@ enum ExportFormat {
     Csv,
 }
 
-pub(super) fn parse_export(text: &str) -> Result<Export, String> {
+pub(super) fn parse_export(text: &str) -> Result<ExportTarget, String> {
     let Some((format, path)) = text.split_once('=').filter(|(_, path)| !path.is_empty()) else {
         return Err("an export is written FORMAT=FILE".to_owned());
     };
@@ -33,7 +33,7 @@ pub(super) fn parse_export(text: &str) -> Result<Export, String> {
         "csv" => ExportFormat::Csv,
         _ => return Err(format!("`{format}` is not fio, oracle-general or csv")),
     };
-    Ok(Export {
+    Ok(ExportTarget {
         format,
         path: PathBuf::from(path),
     })
@@ -105,7 +105,7 @@ pub(super) struct PageRequests {
 }
 
 impl IoExport {
-    pub(super) fn create(export: &Export) -> Result<Self, CommandError> {
+    pub(super) fn create(export: &ExportTarget) -> Result<Self, CommandError> {
         let path = &export.path;
         Ok(match export.format {
             ExportFormat::Fio => {
@@ -204,7 +204,7 @@ pub(super) enum CacheExport {
 }
 
 impl CacheExport {
-    pub(super) fn create(export: &Export) -> Result<Self, CommandError> {
+    pub(super) fn create(export: &ExportTarget) -> Result<Self, CommandError> {
         let path = export.path.clone();
         match export.format {
             ExportFormat::Csv => {
@@ -226,7 +226,7 @@ impl CacheExport {
                 ))))
             }
             ExportFormat::Fio => Err(CommandError::usage(
-                "fio replays I/O; a block cache trace has none. Export oracle-general or csv",
+                "fio replays I/O; a block cache trace has none. ExportTarget oracle-general or csv",
             )),
         }
     }

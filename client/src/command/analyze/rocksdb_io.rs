@@ -3,9 +3,10 @@
 use io_analysis::{IoAnalysis, IoQuestions, RocksdbIo, io_picture};
 use trace_kinds::rocksdb::IoTrace;
 
+use super::arguments::Analyze;
 use super::export::IoExport;
 use super::source::PacketSource;
-use super::{Analyze, CommandError, Context, Exit};
+use crate::command::{CommandError, Context, Exit};
 
 pub(super) fn run(
     verb: &Analyze,
@@ -50,10 +51,6 @@ pub(super) fn conclude(
     }
     let report = analysis.report();
     verb.write(report.files(), || io_picture(&report))?;
-    if context.json() {
-        context.document(&report)?
-    } else {
-        context.line(report.to_text().trim_end())?
-    }
+    context.print(&report, || report.to_text().trim_end().to_owned())?;
     Ok(source.finish(context))
 }

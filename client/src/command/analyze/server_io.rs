@@ -6,9 +6,11 @@ use io_analysis::{CacheAnalysis, CacheLookups, IoAnalysis, server_access};
 use trace_kinds::DecodeError;
 use trace_kinds::io_trace::{IoTraceRecord, Item, each_item};
 
+use super::arguments::Analyze;
 use super::export::{CacheExport, IoExport};
 use super::source::PacketSource;
-use super::{Analyze, CommandError, Context, Exit, block_cache, rocksdb_io};
+use super::{block_cache, rocksdb_io};
+use crate::command::{CommandError, Context, Exit};
 
 pub(super) fn run(
     verb: &Analyze,

@@ -11,7 +11,7 @@ use ctf_folder::{
 };
 use query_language::time::{Time, TimeError};
 
-use super::Format;
+use super::format::Format;
 use crate::command::{CommandError, Context};
 
 /// Bytes of element text that are written at once.

@@ -8,7 +8,7 @@ use query_language::FieldTable;
 use trace_kinds::io_trace::{IoTraceDecoder, Item, each_item, put_io_trace_line};
 use trace_kinds::{DecodeError, Decoder};
 
-use super::Format;
+use super::format::Format;
 use super::rocksdb::put_object;
 use crate::command::packet_file::PacketFile;
 use crate::command::{CommandError, Context};

@@ -1,6 +1,7 @@
 //! `tracehold decode`: traces as text, straight from files.
 
 mod ctf;
+mod format;
 mod io_trace;
 mod rocksdb;
 
@@ -8,12 +9,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use query_language::time::{IntegerUnit, Time, TimeError, parse_time};
 use trace_kinds::io_trace::is_io_trace;
 use trace_kinds::rocksdb::is_trace as is_rocksdb_trace;
 
 use super::{CommandError, Context, Exit};
+use format::Format;
 
 /// Print what is in trace files, without a server
 #[derive(Debug, Args)]
@@ -34,17 +36,6 @@ pub(super) struct Decode {
     /// Go on after a damaged packet with the next one (CTF)
     #[arg(long)]
     salvage: bool,
-}
-
-/// What is printed of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// As the trace's own tools print it
-    Text,
-    /// One element a line (CTF)
-    Elements,
-    /// One JSON object a line and event
-    Ndjson,
 }
 
 fn time(text: &str) -> Result<Time, TimeError> {

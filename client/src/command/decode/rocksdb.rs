@@ -13,7 +13,7 @@ use trace_kinds::rocksdb::{
 };
 use trace_kinds::{DecodeError, Decoder, Event};
 
-use super::Format;
+use super::format::Format;
 use crate::command::{CommandError, Context};
 
 /// Bytes of a packet that is decoded at once: small enough to stay in the processor's cache.

@@ -77,10 +77,10 @@ fn run(
         let path = FieldPath::new(field);
         let (groups, report) = group_by(sources, &options.request, &path, limits)?;
         print_groups(context, field, &groups, options)?;
-        (found(groups.is_empty()), report)
+        (Exit::of_match(!groups.is_empty()), report)
     } else {
         let report = print_rows(context, sources, options, limits)?;
-        (found(report.matched == 0), report)
+        (Exit::of_match(report.matched > 0), report)
     };
     for damaged in &report.damaged {
         context.note(format!("{damaged}; read without it"));
@@ -95,14 +95,6 @@ fn run(
         }
     }
     Ok(exit)
-}
-
-fn found(nothing: bool) -> Exit {
-    if nothing {
-        Exit::NoMatchOrDamage
-    } else {
-        Exit::Done
-    }
 }
 
 fn print_rows(

@@ -7,8 +7,8 @@ use row_formats::{Format, GROUP_COLUMNS, GroupRow, write_group_ndjson, write_gro
 use serde_json::{Map, Value, json};
 
 use super::options::QueryOptions;
-use super::{CommandError, Context};
-use crate::command::table::Table;
+use crate::command::{CommandError, Context};
+use io_analysis::TextTable;
 
 pub(super) fn print_count(
     context: &Context,
@@ -54,11 +54,12 @@ pub(super) fn print_groups(
 }
 
 /// Groups as a table for people.
-pub(super) struct GroupTable(Table);
+pub(super) struct GroupTable(TextTable);
 
 impl GroupTable {
     pub(super) fn new() -> Self {
-        Self(Table::new(&[&["value"][..], &GROUP_COLUMNS].concat()))
+        let heads = std::iter::once("value").chain(GROUP_COLUMNS);
+        Self(TextTable::new(heads.map(str::to_uppercase)))
     }
 
     /// Adds a group that is a line of JSON.
@@ -74,15 +75,12 @@ impl GroupTable {
             _ => "-".to_owned(),
         };
         let cells = std::iter::once(cell(field));
-        self.0.row(
-            cells
-                .chain(GROUP_COLUMNS.iter().map(|name| cell(name)))
-                .collect(),
-        );
+        let cells = cells.chain(GROUP_COLUMNS.iter().map(|name| cell(name)));
+        self.0.row(cells.collect::<Vec<_>>());
     }
 
     pub(super) fn write(self, context: &Context) -> Result<(), CommandError> {
-        Ok(self.0.write(&mut *context.out())?)
+        Ok(context.out().write_all(self.0.to_text().as_bytes())?)
     }
 }
 

@@ -27,10 +27,7 @@ pub(super) fn run(
             while let Some(bytes) = answer.next().await? {
                 context.out().write_all(&bytes)?;
             }
-            return Ok(match answer.matched() {
-                Some(0) => Exit::NoMatchOrDamage,
-                _ => Exit::Done,
-            });
+            return Ok(Exit::of_match(answer.matched() != Some(0)));
         }
         let mut printer = Printer::new(context, options);
         while let Some(bytes) = answer.next().await? {
@@ -121,11 +118,8 @@ impl<'a> Printer<'a> {
         let Some(count) = document["count"].as_u64() else {
             return Err(CommandError::damage("the server", "its answer is no count"));
         };
-        if self.context.json() {
-            self.context.document(&json!({ "count": count }))
-        } else {
-            self.context.line(count.to_string())
-        }
+        self.context
+            .print(&json!({ "count": count }), || count.to_string())
     }
 
     fn finish(mut self) -> Result<Exit, CommandError> {
@@ -143,11 +137,7 @@ impl<'a> Printer<'a> {
             explain(self.context, explanation);
         }
         let head = u64::from(self.options.format == Format::Csv);
-        if self.options.count || self.lines > head {
-            Ok(Exit::Done)
-        } else {
-            Ok(Exit::NoMatchOrDamage)
-        }
+        Ok(Exit::of_match(self.options.count || self.lines > head))
     }
 }
 

@@ -1,20 +1,20 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use io_analysis::bytes_text;
 use serde_json::json;
 
-use super::super::table::bytes_text;
+use super::super::progress::Progress;
 use super::super::{CommandError, Context, Exit};
-use super::print_moved;
-use crate::http::Client;
+use super::print::print_storage;
+use crate::http::{Client, Storage};
 
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Id or name
+    /// Storage to export, by ID or name
     #[arg(value_name = "ID|NAME")]
     storage: String,
-    /// File to write; <ID>.zip in the current folder when left out
+    /// Output file [default: ID.zip in the current directory]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -34,18 +34,16 @@ impl Export {
     ) -> Result<Exit, CommandError> {
         let id = client.find_storage(&self.storage).await?.id;
         let file = self.file.unwrap_or_else(|| format!("{id}.zip").into());
-        let bar = bytes_bar(context);
-        let shown = bar.clone();
-        let progress = move |bytes, total| advance(shown.as_ref(), bytes, total);
-        let bytes = client.export_storage(id, &file, &progress).await;
-        clear(bar);
+        let progress = Progress::new(context, 0);
+        let advance = advance(&progress);
+        let bytes = client.export_storage(id, &file, &advance).await;
+        progress.clear();
         let bytes = bytes?;
-        if context.json() {
-            context.document(&json!({ "storage": id, "file": file, "bytes": bytes }))?
-        } else {
+        let document = json!({ "storage": id, "file": file, "bytes": bytes });
+        context.print(&document, || {
             let bytes = bytes_text(bytes);
-            context.line(format!("{id} exported to {} ({bytes})", file.display()))?;
-        }
+            format!("{id} exported to {} ({bytes})", file.display())
+        })?;
         Ok(Exit::Done)
     }
 }
@@ -57,57 +55,41 @@ impl Import {
         client: &Client,
     ) -> Result<Exit, CommandError> {
         for file in self.files {
-            let storage = import_one(context, client, &file).await?;
-            print_moved(context, &storage)?;
+            let storage = import_file(context, client, &file).await?;
+            print_storage(context, &storage)?;
             note_unused_files(context, &storage);
         }
         Ok(Exit::Done)
     }
 }
 
-/// Names what came along in an archive and does not fit its data files.
-fn note_unused_files(context: &Context, storage: &crate::http::Storage) {
-    let files = storage
-        .more
-        .get("not_taken")
-        .and_then(|files| files.as_array());
+/// Notes the derived files of an archive that the server discarded, with its reasons.
+fn note_unused_files(context: &Context, storage: &Storage) {
+    let files = storage.more.get("not_taken");
+    let files = files.and_then(|files| files.as_array());
     for file in files.into_iter().flatten() {
         let text = |key| file.get(key).and_then(|text| text.as_str()).unwrap_or("?");
         context.note(format!("{} is not used: {}", text("name"), text("reason")));
     }
 }
 
-async fn import_one(
+async fn import_file(
     context: &Context,
     client: &Client,
     file: &Path,
-) -> Result<crate::http::Storage, CommandError> {
-    let bar = bytes_bar(context);
-    let shown = bar.clone();
-    let progress = move |bytes, total| advance(shown.as_ref(), bytes, total);
-    let imported = client.import_storage(file, progress).await;
-    clear(bar);
+) -> Result<Storage, CommandError> {
+    let progress = Progress::new(context, 0);
+    let imported = client.import_storage(file, advance(&progress)).await;
+    progress.clear();
     Ok(imported?)
 }
 
-/// A bar that counts bytes, where it would be seen.
-pub(super) fn bytes_bar(context: &Context) -> Option<ProgressBar> {
-    context.shows_progress().then(|| {
-        let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        let style = ProgressStyle::with_template(style).expect("the template is constant");
-        ProgressBar::new(0).with_style(style)
-    })
-}
-
-fn advance(bar: Option<&ProgressBar>, bytes: u64, total: Option<u64>) {
-    if let Some(bar) = bar {
-        total.into_iter().for_each(|total| bar.set_length(total));
-        bar.inc(bytes);
-    }
-}
-
-pub(super) fn clear(bar: Option<ProgressBar>) {
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
+fn advance(progress: &Progress) -> impl Fn(u64, Option<u64>) + Send + Sync + 'static {
+    let progress = progress.clone();
+    move |bytes, total| {
+        if let Some(total) = total {
+            progress.set_total(total);
+        }
+        progress.add(bytes);
     }
 }

@@ -10,37 +10,37 @@ use crate::http::Client;
 
 #[derive(Debug, Args)]
 pub(super) struct Copy {
-    /// Storage to copy from: id or name
+    /// Storage to copy from, by ID or name
     #[arg(value_name = "ID|NAME")]
     storage: String,
-    /// Open storage to write into: id or name; a new one is made when it is left out
+    /// Open storage to copy into, by ID or name [default: a new storage]
     #[arg(long, value_name = "ID|NAME", conflicts_with = "name")]
     to_storage: Option<String>,
-    /// Name of the storage that is made
+    /// Name of the new storage
     #[arg(long)]
     name: Option<String>,
-    /// Only packets of this agent; may be repeated
+    /// Copy only packets of this agent; may be repeated
     #[arg(long = "agent", value_name = "AGENT")]
     agents: Vec<String>,
-    /// Only packets of streams with this id; may be repeated
+    /// Copy only packets of streams with this ID; may be repeated
     #[arg(long = "stream", value_name = "STREAM")]
     streams: Vec<String>,
-    /// Only packets of this kind; may be repeated
+    /// Copy only packets of this kind; may be repeated
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
-    /// Only packets that may hold something from here on
+    /// Copy only packets that may contain events at or after this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Only packets that may hold something before this
+    /// Copy only packets that may contain events before this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// Only what matches; of packets of spans a part
+    /// Copy only matching events
     #[arg(long, value_name = "EXPR")]
     query: Option<String>,
-    /// File with the chain of processors as JSON, through which packets go
+    /// JSON file with a chain of processors to apply
     #[arg(long, value_name = "FILE")]
     processors: Option<PathBuf>,
-    /// Finalize the storage then
+    /// Finalize the new storage afterwards
     #[arg(long)]
     finalize: bool,
 }
@@ -52,10 +52,10 @@ impl Copy {
         client: &Client,
     ) -> Result<Exit, CommandError> {
         let source = client.find_storage(&self.storage).await?.id;
-        let mut wanted = Map::new();
+        let mut request = Map::new();
         if let Some(text) = &self.to_storage {
             let target = client.find_storage(text).await?.id;
-            wanted.insert("storage".to_owned(), target.to_string().into());
+            request.insert("storage".to_owned(), target.to_string().into());
         }
         let texts = [
             ("name", self.name),
@@ -64,7 +64,7 @@ impl Copy {
             ("query", self.query),
         ];
         for (name, text) in texts {
-            wanted.extend(text.map(|text| (name.to_owned(), text.into())));
+            request.extend(text.map(|text| (name.to_owned(), text.into())));
         }
         let lists = [
             ("agents", self.agents),
@@ -72,21 +72,18 @@ impl Copy {
             ("kinds", self.kinds),
         ];
         for (name, list) in lists {
-            wanted.insert(name.to_owned(), list.into());
+            request.insert(name.to_owned(), list.into());
         }
         if let Some(path) = &self.processors {
-            wanted.insert("processors".to_owned(), read_json(path)?);
+            request.insert("processors".to_owned(), read_json(path)?);
         }
-        wanted.insert("auto_finalize".to_owned(), self.finalize.into());
-        let job = client.copy_storage(source, &Value::Object(wanted)).await?;
+        request.insert("auto_finalize".to_owned(), self.finalize.into());
+        let job = client.copy_storage(source, &Value::Object(request)).await?;
         let copied = watch(context, client, job).await?;
-        if context.json() {
-            context.document(&copied)?;
-        } else {
+        context.print(&copied, || {
             let storage = copied["storage"].as_str().unwrap_or_default();
-            let packets = &copied["packets"];
-            context.line(format!("{storage} has {packets} packets more"))?;
-        }
+            format!("{} packets copied to {storage}", copied["packets"])
+        })?;
         Ok(Exit::Done)
     }
 }

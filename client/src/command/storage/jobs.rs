@@ -1,21 +1,21 @@
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use io_analysis::{TextTable, bytes_text};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::table::{Table, bytes_text};
+use super::super::progress::Progress;
 use super::super::{CommandError, Context, Exit};
-use super::archive::{bytes_bar, clear};
 use crate::http::{Client, Job};
 
-/// The first wait between two looks at a job, and the longest.
-const LOOK_FIRST: Duration = Duration::from_millis(20);
-const LOOK_LAST: Duration = Duration::from_millis(500);
+/// The first and the longest wait between two polls of a job.
+const POLL_FIRST: Duration = Duration::from_millis(20);
+const POLL_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub(super) struct Jobs {
-    /// Tell this job to stop
+    /// Cancel this job
     #[arg(long, value_name = "JOB")]
     cancel: Option<Uuid>,
 }
@@ -30,49 +30,45 @@ impl Jobs {
             Some(id) => vec![client.cancel_job(id).await?],
             None => client.jobs().await?,
         };
-        if context.json() {
-            context.document(&json!({ "items": jobs, "next": null }))?;
-            return Ok(Exit::Done);
-        }
-        let mut table = Table::new(&["id", "kind", "state", "done", "of"]);
-        for job in jobs {
-            table.row(vec![
-                job.id.to_string(),
-                job.kind,
-                job.state,
-                bytes_text(job.bytes_done),
-                job.bytes_total.map(bytes_text).unwrap_or_default(),
-            ]);
-        }
-        table.write(&mut *context.out())?;
+        context.print_list(&jobs, || {
+            let mut table = TextTable::new(["ID", "KIND", "STATE", "DONE", "TOTAL"]);
+            for job in &jobs {
+                table.row([
+                    job.id.to_string(),
+                    job.kind.clone(),
+                    job.state.clone(),
+                    bytes_text(job.bytes_done),
+                    job.bytes_total.map(bytes_text).unwrap_or_default(),
+                ]);
+            }
+            table
+        })?;
         Ok(Exit::Done)
     }
 }
 
-/// Waits for the end of a job with a bar; gives what came of it. An interrupt cancels the job.
+/// Waits for a job with a progress bar and returns its result. An interrupt cancels the job.
 pub(super) async fn watch(
     context: &Context,
     client: &Client,
     mut job: Job,
 ) -> Result<Value, CommandError> {
-    let bar = bytes_bar(context);
-    let mut look = LOOK_FIRST;
+    let progress = Progress::new(context, 0);
+    let mut delay = POLL_FIRST;
     let mut is_cancelled = false;
     while job.is_running() {
         tokio::select! {
-            () = tokio::time::sleep(look) => {}
+            () = tokio::time::sleep(delay) => {}
             _ = tokio::signal::ctrl_c(), if !is_cancelled => {
                 is_cancelled = true;
                 client.cancel_job(job.id).await?;
             }
         }
-        look = LOOK_LAST.min(look * 2);
+        delay = POLL_MAX.min(delay * 2);
         job = client.job(job.id).await?;
-        if let Some(bar) = &bar {
-            bar.set_length(job.bytes_total.unwrap_or(0));
-            bar.set_position(job.bytes_done);
-        }
+        progress.set_total(job.bytes_total.unwrap_or(0));
+        progress.set_done(job.bytes_done);
     }
-    clear(bar);
+    progress.clear();
     Ok(job.outcome()?)
 }

@@ -1,22 +1,29 @@
 use clap::Args;
-use serde_json::{Value, json};
+use io_analysis::TextTable;
+use serde_json::Value;
 
-use super::super::table::Table;
 use super::super::{CommandError, Context, Exit};
-use super::label as type_and_value;
 use crate::http::Client;
 
 #[derive(Debug, Args)]
 pub(super) struct Label {
-    /// Id or name
+    /// Storage, by ID or name
     #[arg(value_name = "ID|NAME")]
     storage: String,
-    /// Labels to give
+    /// Labels to add
     #[arg(value_name = "TYPE=VALUE", value_parser = type_and_value)]
     labels: Vec<(String, String)>,
-    /// Label to take away, all its values or one; may be repeated
+    /// Remove a label, or only one of its values; may be repeated
     #[arg(long, value_name = "TYPE[=VALUE]")]
     remove: Vec<String>,
+}
+
+/// A label from the command line.
+pub(super) fn type_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected TYPE=VALUE".to_owned()),
+    }
 }
 
 impl Label {
@@ -37,21 +44,19 @@ impl Label {
             client.add_label(id, name, value).await?;
         }
         let labels = client.labels(id).await?;
-        if context.json() {
-            context.document(&json!({ "items": labels, "next": null }))?;
-            return Ok(Exit::Done);
-        }
-        let mut table = Table::new(&["type", "value"]);
-        for label in labels {
-            for value in label.values {
-                let text = match value {
-                    Value::String(text) => text,
-                    other => other.to_string(),
-                };
-                table.row(vec![label.name.clone(), text]);
+        context.print_list(&labels, || {
+            let mut table = TextTable::new(["TYPE", "VALUE"]);
+            for label in &labels {
+                for value in &label.values {
+                    let text = match value {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    };
+                    table.row([label.name.clone(), text]);
+                }
             }
-        }
-        table.write(&mut *context.out())?;
+            table
+        })?;
         Ok(Exit::Done)
     }
 }

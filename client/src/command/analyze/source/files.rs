@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use trace_kinds::io_trace::is_io_trace;
 use trace_kinds::rocksdb::{PacketReader, ReadError, RocksdbError};
 
-use super::TraceType;
+use super::trace_type::TraceType;
 use crate::command::CommandError;
 use crate::command::packet_file::PacketFile;
 

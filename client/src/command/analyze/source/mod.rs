@@ -2,47 +2,14 @@
 
 mod files;
 pub(in crate::command) mod stored;
+mod trace_type;
 
 use std::path::PathBuf;
 
-use storage_format::Kind;
-use trace_kinds::rocksdb::TraceKind;
-
 use self::files::Files;
 use self::stored::StoredPackets;
-use super::{CommandError, Context, Exit};
-
-/// What a trace is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::command) enum TraceType {
-    /// RocksDB's I/O.
-    RocksdbIo,
-    /// RocksDB's block cache.
-    BlockCache,
-    /// A server's own I/O.
-    ServerIo,
-}
-
-impl From<TraceKind> for TraceType {
-    fn from(kind: TraceKind) -> Self {
-        match kind {
-            TraceKind::Io => Self::RocksdbIo,
-            TraceKind::BlockCache => Self::BlockCache,
-        }
-    }
-}
-
-impl TraceType {
-    /// What packets of a kind are of, when they can be analysed.
-    fn kind(kind: &str) -> Option<Self> {
-        match kind.parse() {
-            Ok(Kind::RocksdbIo) => Some(Self::RocksdbIo),
-            Ok(Kind::RocksdbBlockCache) => Some(Self::BlockCache),
-            Ok(Kind::IoTrace) => Some(Self::ServerIo),
-            _ => None,
-        }
-    }
-}
+use crate::command::{CommandError, Context, Exit};
+pub(in crate::command) use trace_type::TraceType;
 
 /// Where a trace is analysed from.
 pub(super) enum Input<'a> {
@@ -128,10 +95,6 @@ impl PacketSource {
         for damage in damage {
             context.note(damage);
         }
-        if damage.is_empty() {
-            Exit::Done
-        } else {
-            Exit::NoMatchOrDamage
-        }
+        Exit::of_integrity(damage.is_empty())
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::command::{CommandError, Context};
 use crate::http::{Client, PacketInfo};
 
-use super::TraceType;
+use super::trace_type::TraceType;
 
 /// A packet that is yet to be fetched.
 struct PendingPacket {
@@ -43,21 +43,12 @@ impl StoredPackets {
         let mut found: Vec<PacketInfo> = Vec::new();
         let storage = runtime.block_on(async {
             let storage = client.find_storage(storage).await?.id;
-            let mut cursor: Option<String> = None;
-            loop {
-                let page = client
-                    .descriptors(storage, agent, stream, cursor.as_deref())
-                    .await?;
-                let kinds = page
-                    .items
-                    .into_iter()
-                    .filter(|packet| kind_of(packet).is_some());
-                found.extend(kinds);
-                cursor = page.next;
-                if cursor.is_none() {
-                    return Ok::<Uuid, CommandError>(storage);
-                }
-            }
+            let add = |packet: PacketInfo| {
+                found.extend(kind_of(&packet).is_some().then_some(packet));
+                Ok(())
+            };
+            client.each_descriptor(storage, agent, stream, add).await?;
+            Ok::<Uuid, CommandError>(storage)
         })?;
         found.sort_by(|a, b| place(a).cmp(&place(b)));
         let pending = found.into_iter().filter_map(|packet| {
@@ -112,5 +103,5 @@ fn place(packet: &PacketInfo) -> (&str, &str, u64, u64) {
 }
 
 fn kind_of(packet: &PacketInfo) -> Option<TraceType> {
-    TraceType::kind(&packet.kind)
+    TraceType::of_kind(&packet.kind)
 }

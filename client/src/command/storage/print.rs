@@ -1,0 +1,83 @@
+use io_analysis::{TextTable, bytes_text};
+use serde_json::{Map, Value};
+
+use super::super::{CommandError, Context, Exit};
+use crate::ClientError;
+use crate::http::{Storage, VerifyReport};
+
+/// Prints a storage on one line, the ID first, so that a script can cut it off.
+pub(super) fn print_storage(context: &Context, storage: &Storage) -> Result<Exit, CommandError> {
+    context.print(storage, || {
+        format!("{} {} {}", storage.id, storage.state, storage.name)
+    })?;
+    Ok(Exit::Done)
+}
+
+pub(super) fn print_list(context: &Context, storages: &[Storage]) -> Result<Exit, CommandError> {
+    context.print_list(storages, || {
+        let mut table = TextTable::new(["ID", "STATE", "PACKETS", "BYTES", "CREATED", "NAME"]);
+        for storage in storages {
+            table.row([
+                storage.id.to_string(),
+                storage.state.clone(),
+                storage.packets.to_string(),
+                bytes_text(storage.bytes),
+                storage.created.clone().unwrap_or_default(),
+                storage.name.clone(),
+            ]);
+        }
+        table
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Prints all fields of a storage and of its status.
+pub(super) fn print_details(
+    context: &Context,
+    storage: &Storage,
+    status: &Map<String, Value>,
+) -> Result<Exit, CommandError> {
+    let mut document = serde_json::to_value(storage).map_err(|error| ClientError::Answer {
+        url: storage.id.to_string(),
+        what: error.to_string(),
+    })?;
+    if context.json() {
+        document["status"] = Value::Object(status.clone());
+        context.document(&document)?;
+        return Ok(Exit::Done);
+    }
+    let fields = document.as_object().into_iter().flatten();
+    let status = status
+        .iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "id" | "state"));
+    context.print_fields(fields.chain(status))?;
+    Ok(Exit::Done)
+}
+
+/// Prints the result of a verification.
+pub(super) fn print_verified(context: &Context, result: Value) -> Result<Exit, CommandError> {
+    let report: VerifyReport =
+        serde_json::from_value(result).map_err(|error| ClientError::Answer {
+            url: "the result of the job".to_owned(),
+            what: error.to_string(),
+        })?;
+    context.print(&report, || {
+        let mut text = String::new();
+        for damage in &report.damage {
+            let offset = damage.offset.map(|at| format!(" at {at}"));
+            let offset = offset.unwrap_or_default();
+            text.push_str(&format!(
+                "damaged: {}{offset}: {}\n",
+                damage.file, damage.what
+            ));
+        }
+        text + &format!(
+            "{} files, {} packets, {} read, {} damaged",
+            report.files,
+            report.packets,
+            bytes_text(report.bytes),
+            report.damage.len()
+        )
+    })?;
+    Ok(Exit::of_integrity(report.damage.is_empty()))
+}
