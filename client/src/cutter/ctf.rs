@@ -85,8 +85,8 @@ impl CtfCutter {
                     Err(what) => {
                         let (path, position) = (self.path.display(), self.position);
                         self.remark = Some(format!(
-                            "{path}: the packet at offset {position} cannot be declared from what \
-                             follows ({what}); the rest of the file is one packet"
+                            "{path}: the end of the packet at offset {position} is unknown ({what}); \
+                            the rest of the file is pushed as one packet"
                         ));
                         None
                     }

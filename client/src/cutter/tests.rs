@@ -305,13 +305,9 @@ fn a_faulty_ctf_file_keeps_its_bytes() {
     let torn = |bytes: &mut Vec<u8>| bytes.truncate(2 * packet + 100_000);
     check_faulty_ctf(&torn, &[packet, packet, 100_000], "it says that it has");
     let grown = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&[0; 5000]);
-    check_faulty_ctf(
-        &grown,
-        &[packet, packet, last, 5000],
-        "cannot be told from what follows",
-    );
+    check_faulty_ctf(&grown, &[packet, packet, last, 5000], "is unknown");
     let foreign = |bytes: &mut Vec<u8>| *bytes = vec![7; 5_000_000];
-    check_faulty_ctf(&foreign, &[5_000_000], "at offset 0 cannot be told");
+    check_faulty_ctf(&foreign, &[5_000_000], "packet at offset 0 is unknown");
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl ProvenanceReporter {
         let path = std::fs::canonicalize(&spec.path).map_err(failed)?;
         let file = File::open(&path).map_err(failed)?;
         let is_it = file.metadata().map_err(failed)?.ino() == spec.inode;
-        let failure = (!is_it).then(|| "another file took its point".to_owned());
+        let failure = (!is_it).then(|| "it was replaced by another file".to_owned());
         Ok(Self {
             client: spec.client,
             target: spec.target,

@@ -226,7 +226,7 @@ impl CacheExport {
                 ))))
             }
             ExportFormat::Fio => Err(CommandError::usage(
-                "fio replays I/O; a block cache trace has none. ExportTarget oracle-general or csv",
+                "a block cache trace has no I/O to replay with fio; export oracle-general or csv",
             )),
         }
     }
