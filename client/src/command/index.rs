@@ -16,8 +16,8 @@ use super::{CommandError, Context, Exit};
 ///
 /// Accepts DFTracer files (plain or gzip), RocksDB traces, I/O traces of a server, and CTF trace
 /// folders, in which every stream file gets an index. The index of FILE is FILE.idx; in a CTF trace
-/// folder it is .FILE.idx. An index that is up to date is not rebuilt; if it only lacks fields, just
-/// those are added.
+/// folder it is .FILE.idx. An index that is up to date is not rebuilt; if it only lacks fields,
+/// just those are added.
 #[derive(Debug, Args)]
 pub(super) struct Index {
     /// Trace files and CTF trace folders
@@ -43,7 +43,8 @@ pub(super) struct Index {
     spacing_kib: u64,
     /// Also store the times and indexed values of all events of DFTracer files, in FILE.cidx
     ///
-    /// Much larger than the index. Counts over parts of chunks are then answered without reading them.
+    /// Much larger than the index. Counts over parts of chunks are then answered without reading
+    /// them.
     #[arg(long)]
     columns: bool,
     /// Rebuild indexes that are up to date

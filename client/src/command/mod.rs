@@ -1,9 +1,10 @@
 //! The command line, one file per subcommand.
 //!
-//! A subcommand is a `clap::Args` struct with `fn run(self, &Context) -> Result<Exit, CommandError>`.
-//! To add one, write its file, then add the `mod` line and the line in `subcommands!` below. The doc
-//! comment of the struct is its help text. A subcommand prints through [`Context`], never with
-//! `println!`, and starts the runtime with [`Context::block_on`] only if it calls a server.
+//! A subcommand is a `clap::Args` struct with `fn run(self, &Context) -> Result<Exit,
+//! CommandError>`. To add one, write its file, then add the `mod` line and the line in
+//! `subcommands!` below. The doc comment of the struct is its help text. A subcommand prints
+//! through [`Context`], never with `println!`, and starts the runtime with [`Context::block_on`]
+//! only if it calls a server.
 
 mod analyze;
 mod context;

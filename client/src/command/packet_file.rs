@@ -1,4 +1,4 @@
-//! The packets of an exported trace of a server's own I/O, one by one.
+//! Reads an exported I/O trace of a server packet by packet.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -8,17 +8,17 @@ use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
 
 use crate::command::CommandError;
 
-/// Bytes of a packet at most: a server makes them of half a mebibyte.
+/// Maximum size of a packet. A server writes packets of half a mebibyte.
 const PACKET_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads a stream file packet by packet.
+/// A stream file that is read packet by packet.
 pub(in crate::command) struct PacketFile {
     path: PathBuf,
     file: BufReader<File>,
 }
 
 impl PacketFile {
-    /// The stream at `path`, or in the exported folder at `path`.
+    /// Opens the stream file at `path`, or in the exported folder at `path`.
     pub(in crate::command) fn open(path: &Path) -> Result<Self, CommandError> {
         let path = if path.is_dir() {
             path.join("stream")
@@ -32,18 +32,19 @@ impl PacketFile {
         })
     }
 
-    /// The next packet; one that was cut is given as far as it goes.
+    /// The next packet. A packet that is cut off is returned as far as it goes.
     pub(in crate::command) fn next_packet(&mut self) -> Result<Option<Vec<u8>>, CommandError> {
         let mut packet = Vec::new();
         self.take(PREAMBLE_BYTES as u64, &mut packet)?;
         if packet.is_empty() {
             return Ok(None);
         }
-        // Without a length, decoding tells what is wrong.
+        // If the length is missing, decoding reports what is wrong.
         if let Some(length) = packet_bytes(&packet) {
             if length > PACKET_BYTES_MAX {
-                let what =
-                    format!("a packet of {length} bytes; at most {PACKET_BYTES_MAX} are read");
+                let what = format!(
+                    "a packet has {length} bytes, more than the limit of {PACKET_BYTES_MAX}"
+                );
                 return Err(CommandError::damage(self.path.display(), what));
             }
             self.take(length.saturating_sub(packet.len() as u64), &mut packet)?;

@@ -8,49 +8,51 @@ use super::export::{ExportTarget, parse_export};
 use super::options::CacheOptions;
 use crate::command::CommandError;
 
-/// Analyse I/O and block cache traces: a server's own, and RocksDB's
+/// Analyze I/O traces and block cache traces
 ///
-/// Several files are read one after another as one trace; all must be of one kind. A torn tail is
-/// reported and what is in front of it analysed.
+/// Accepts I/O traces of a server, and I/O and block cache traces of RocksDB. Several files are
+/// analyzed as one trace; all must be of the same kind. A torn end of a file is reported, and the
+/// data before it is analyzed; the exit code is then 1.
 #[derive(Debug, Args)]
 pub(in crate::command) struct Analyze {
-    /// Trace files, or folders that `tracehold io-trace export` wrote
+    /// Trace files, or folders written by `tracehold io-trace export`
     #[arg(required_unless_present = "storage", value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// Analyse the streams of this storage instead
+    /// Analyze the streams of this storage on the server, instead of files
     #[arg(long, value_name = "ID|NAME", conflicts_with = "paths")]
     pub(super) storage: Option<String>,
-    /// Only the streams of this agent (with --storage)
+    /// Analyze only streams of this agent (requires --storage)
     #[arg(long, value_name = "AGENT", requires = "storage")]
     pub(super) agent: Option<String>,
-    /// Only this stream (with --storage)
+    /// Analyze only this stream (requires --storage)
     #[arg(long, value_name = "STREAM", requires = "storage")]
     pub(super) stream: Option<String>,
-    /// Write the results as CSV files into this folder, in the layout of RocksDB's analyser
+    /// Write the results to this directory as CSV files, named and laid out as by RocksDB's
+    /// analyzer
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Draw curves, timelines and heat maps
+    /// Write charts of curves, timelines and heat maps
     #[arg(long, value_name = "FILE.svg")]
     pub(super) plot: Option<PathBuf>,
-    /// Write the trace for another program: fio, oracle-general (libCacheSim) or csv
+    /// Convert the trace to the format `fio`, `oracle-general` (libCacheSim) or `csv`
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_export)]
     pub(super) export: Option<ExportTarget>,
-    /// Keep so many of the slowest operations (I/O traces)
+    /// Number of slowest operations to report (I/O traces)
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(super) slowest: usize,
-    /// Class of the files that users' writes go to first, for the write amplification; `wal` of
-    /// RocksDB, `data` of a server's own I/O
+    /// File class that receives user writes first, for the write amplification
+    /// [default: `wal` for RocksDB, `data` for a server]
     #[arg(long, value_name = "CLASS")]
     pub(super) user_class: Option<String>,
-    /// Analyse the look-ups in caches in a trace of a server's own I/O, as a block cache trace
+    /// Analyze the cache lookups in an I/O trace of a server, as a block cache trace
     #[arg(long)]
     pub(super) lookups: bool,
-    /// Only look-ups of these blocks (with --lookups): index, filter, data (pages of data files in
-    /// the system's memory), dictionary, answer
+    /// Analyze only lookups of these block types (requires --lookups): index, filter, data (pages
+    /// of data files in the page cache), dictionary, answer
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', value_parser = block_type)]
     #[arg(requires = "lookups")]
     pub(super) blocks: Vec<BlockType>,
-    /// Bytes of a page of a data file (with --lookups)
+    /// Page size of data files in bytes (requires --lookups)
     #[arg(long, value_name = "N", default_value_t = PAGE_BYTES, requires = "lookups")]
     #[arg(value_parser = clap::value_parser!(u64).range(512..=1 << 30))]
     pub(super) page_bytes: u64,
@@ -59,7 +61,7 @@ pub(in crate::command) struct Analyze {
 }
 
 impl Analyze {
-    /// Writes the files of results and the picture, where they were asked for.
+    /// Writes the result files and charts that were requested.
     pub(super) fn write(
         &self,
         files: Vec<ResultFile>,

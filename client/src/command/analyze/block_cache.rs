@@ -1,4 +1,4 @@
-//! Block cache traces.
+//! Analysis of block cache traces.
 
 use io_analysis::{CacheAnalysis, ResultFile, cache_picture};
 use trace_kinds::rocksdb::BlockCacheTrace;
@@ -28,7 +28,7 @@ pub(super) fn run(
     conclude(verb, context, source, &analysis, export)
 }
 
-/// Writes what was found.
+/// Writes the results.
 pub(super) fn conclude(
     verb: &Analyze,
     context: &Context,
@@ -44,7 +44,7 @@ pub(super) fn conclude(
         Some(_) => {
             let (mut files, refused) = analysis.files();
             for error in refused {
-                context.note(format!("left out: {error}"));
+                context.note(format!("skipped: {error}"));
             }
             let text = report.rocksdb_summary();
             files.push(ResultFile {

@@ -1,4 +1,4 @@
-//! The trace in the format of another program, written while it is analysed.
+//! Converts a trace to the format of another program while it is analyzed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,7 +9,7 @@ use trace_kinds::rocksdb::{BlockCsv, BlockNumbers, BlockRecord, BlockType, Finge
 
 use crate::command::{CommandError, Context};
 
-/// What to write, and where.
+/// Format and path of an export.
 #[derive(Debug, Clone)]
 pub(super) struct ExportTarget {
     format: ExportFormat,
@@ -25,13 +25,17 @@ enum ExportFormat {
 
 pub(super) fn parse_export(text: &str) -> Result<ExportTarget, String> {
     let Some((format, path)) = text.split_once('=').filter(|(_, path)| !path.is_empty()) else {
-        return Err("an export is written FORMAT=FILE".to_owned());
+        return Err("expected FORMAT=FILE".to_owned());
     };
     let format = match format {
         "fio" => ExportFormat::Fio,
         "oracle-general" => ExportFormat::Oracle,
         "csv" => ExportFormat::Csv,
-        _ => return Err(format!("`{format}` is not fio, oracle-general or csv")),
+        _ => {
+            return Err(format!(
+                "unknown format `{format}`; use fio, oracle-general or csv"
+            ));
+        }
     };
     Ok(ExportTarget {
         format,
@@ -43,10 +47,10 @@ fn create(path: &Path) -> Result<File, CommandError> {
     File::create(path).map_err(|error| CommandError::io(path.display(), error))
 }
 
-/// Bytes collected before they are written.
+/// Text is written when it reaches this many bytes.
 const FLUSH_BYTES: usize = 1 << 16;
 
-/// A file of text under construction.
+/// A text file that is being written.
 pub(super) struct TextFile {
     path: PathBuf,
     file: BufWriter<File>,
@@ -80,23 +84,23 @@ impl TextFile {
     }
 }
 
-/// Bytes of the pages that an I/O trace's requests are split into for a cache simulator.
+/// I/O operations are split into pages of this many bytes for a cache simulator.
 const PAGE_BYTES: u64 = 4096;
 
-/// Pages of one operation that are requested; the rest of a longer one is left out.
+/// Maximum number of pages per operation; the rest of a longer operation is skipped.
 const PAGES_MAX: u64 = 1 << 16;
 
-/// Writes an I/O trace for another program.
+/// Converts an I/O trace.
 pub(super) enum IoExport {
     /// fio's iolog.
     Fio(Box<(TextFile, FioIolog)>),
-    /// A row an operation.
+    /// One row per operation.
     Csv(Box<TextFile>),
-    /// Requests to pages: object numbers are those of (file, page).
+    /// One request per page; each (file, page) is an object.
     Oracle(Box<PageRequests>),
 }
 
-/// The pages of files as objects.
+/// Requests to the pages of files.
 pub(super) struct PageRequests {
     path: PathBuf,
     oracle: OracleGeneral<File>,
@@ -156,7 +160,7 @@ impl IoExport {
                 if iolog.skipped() > 0 {
                     let count = iolog.skipped();
                     context.note(format!(
-                        "{count} operations have no counterpart in fio's iolog"
+                        "{count} operations were skipped: an fio iolog cannot represent them"
                     ));
                 }
                 file.finish()
@@ -195,11 +199,11 @@ impl PageRequests {
     }
 }
 
-/// Writes a block cache trace for another program.
+/// Converts a block cache trace.
 pub(super) enum CacheExport {
-    /// The 21 columns of RocksDB's analyser.
+    /// The 21 columns of RocksDB's analyzer.
     Csv(Box<(PathBuf, BufWriter<File>, BlockCsv, Vec<u8>)>),
-    /// Requests to blocks.
+    /// One request per access to a block.
     Oracle(Box<(PathBuf, OracleGeneral<File>, BlockNumbers)>),
 }
 
@@ -240,7 +244,7 @@ impl CacheExport {
                 file.write_all(text)
                     .map_err(|error| CommandError::io(path.display(), error))
             }
-            // Nothing is known of these blocks, not even which they are.
+            // The trace does not say which blocks these are.
             Self::Oracle(_) if record.block_type == BlockType::UNKNOWN => Ok(()),
             Self::Oracle(requests) => {
                 let (path, oracle, blocks) = &mut **requests;
@@ -266,7 +270,7 @@ impl CacheExport {
                 let (_, skipped) = ends.map_err(|error| CommandError::io(path.display(), error))?;
                 if skipped > 0 {
                     context.note(format!(
-                        "{skipped} accesses were left out: no size of their blocks was known"
+                        "{skipped} accesses were skipped: the sizes of their blocks are unknown"
                     ));
                 }
                 Ok(())

@@ -30,7 +30,7 @@ impl Analyze {
                 server_io::run_lookups(&self, context, source)
             }
             Some(_) if self.lookups => Err(CommandError::usage(
-                "--lookups is for traces of a server's own I/O",
+                "--lookups requires an I/O trace of a server",
             )),
             Some(TraceType::ServerIo) => server_io::run(&self, context, source),
             Some(TraceType::RocksdbIo) => rocksdb_io::run(&self, context, source),

@@ -1,4 +1,4 @@
-//! The options about block cache traces.
+//! Options for block cache traces.
 
 use std::path::PathBuf;
 
@@ -11,98 +11,98 @@ use trace_kinds::rocksdb::Caller;
 
 use crate::command::CommandError;
 
-/// What to find out about a block cache trace besides the summary.
+/// Analyses of a block cache trace in addition to the summary.
 ///
 /// LABELS are all, block, bt (block type), caller, cf (column family), level, sst, or several
-/// joined by `_`; a comma separates tables. BUCKETS are rising limits such as 1,10,1K.
+/// joined by `_`; a comma separates tables. BUCKETS are increasing limits such as 1,10,1K.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Block cache traces")]
 pub(super) struct CacheOptions {
-    /// Simulate the caches of this file: name,shard_bits,ghost_capacity,capacity,…
+    /// Simulate the caches in this file, one per line: name,shard_bits,ghost_capacity,capacity,…
     #[arg(long, value_name = "FILE")]
     caches: Option<PathBuf>,
-    /// Simulate plain LRU caches of these sizes
+    /// Simulate LRU caches of these sizes, such as 64K,1M
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size)]
     cache_sizes: Vec<u64>,
-    /// Count misses of simulated caches only after so many seconds of the trace
+    /// Ignore the first SECONDS of the trace when counting misses of simulated caches
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     warmup: u64,
-    /// The trace has one in N blocks: simulated caches are so much smaller
+    /// The trace is a sample of one in N blocks; divide the sizes of simulated caches by N
     #[arg(long, value_name = "N", default_value_t = 1)]
     downsample: u64,
-    /// Only simulate caches
+    /// Only simulate caches; skip all other analyses
     #[arg(long)]
     curves_only: bool,
-    /// Accesses by minute and hour
+    /// Accesses per minute and per hour
     #[arg(long, value_name = "LABELS")]
     timelines: Option<String>,
-    /// Accesses of these callers by level and block type
+    /// Accesses by these callers, by level and block type
     #[arg(long, value_name = "CALLER,…", value_delimiter = ',', value_parser = caller)]
     callers: Vec<Caller>,
-    /// Blocks by number of accesses
+    /// Number of blocks by number of accesses
     #[arg(long, value_name = "BUCKETS")]
     access_counts: Option<String>,
-    /// Bytes of other blocks between two accesses to one
+    /// Bytes of distinct blocks accessed between two accesses to a block
     #[arg(long, value_name = "LABELS")]
     reuse_distance: Option<String>,
-    /// Limits for --reuse-distance
+    /// Buckets for --reuse-distance
     #[arg(
         long,
         value_name = "BUCKETS",
         default_value = "64K,256K,1M,4M,16M,64M,256M,1G,4G,16G"
     )]
     reuse_distance_buckets: String,
-    /// Seconds between two accesses to one block
+    /// Seconds between two accesses to a block
     #[arg(long, value_name = "LABELS")]
     reuse_interval: Option<String>,
-    /// Limits for --reuse-interval
+    /// Buckets for --reuse-interval
     #[arg(long, value_name = "BUCKETS", default_value = "1,10,60,600,3600,86400")]
     reuse_interval_buckets: String,
-    /// Seconds from the first access of a block to its last
+    /// Seconds from the first to the last access to a block
     #[arg(long, value_name = "LABELS")]
     reuse_lifetime: Option<String>,
-    /// Limits for --reuse-lifetime
+    /// Buckets for --reuse-lifetime
     #[arg(long, value_name = "BUCKETS", default_value = "1,10,60,600,3600,86400")]
     reuse_lifetime_buckets: String,
-    /// Share of blocks accessed again in later windows of so many seconds
+    /// Share of blocks that are accessed again in later windows of SECONDS
     #[arg(long, value_name = "SECONDS")]
     reuse_window: Option<u64>,
-    /// Which part of the data blocks Gets ask for
+    /// Share of the keys and bytes of data blocks that Gets access
     #[arg(long, value_name = "LABELS")]
     spatial_locality: Option<String>,
-    /// Limits for --spatial-locality, in percent
+    /// Buckets for --spatial-locality, in percent
     #[arg(
         long,
         value_name = "BUCKETS",
         default_value = "10,20,30,40,50,60,70,80,90,100"
     )]
     spatial_locality_buckets: String,
-    /// How unevenly accesses fall
+    /// Share of accesses that go to the most accessed blocks
     #[arg(long, value_name = "LABELS")]
     skew: Option<String>,
-    /// Limits for --skew, in percent
+    /// Buckets for --skew, in percent
     #[arg(long, value_name = "BUCKETS", default_value = "1,5,10,20,50,75,90,100")]
     skew_buckets: String,
-    /// How the next access depends on the past
+    /// Correlation of the time to the next access with past accesses
     #[arg(long, value_name = "LABELS")]
     correlation: Option<String>,
-    /// Values kept for each label of --correlation
+    /// Maximum number of values stored per label of --correlation
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     correlation_values: usize,
     /// Histograms of block sizes
     #[arg(long)]
     block_sizes: bool,
-    /// Histograms of accesses to a block
+    /// Histograms of accesses per block
     #[arg(long)]
     access_histograms: bool,
-    /// Ask all of this, with labels and limits that suit most traces
+    /// Run all analyses, with default labels and buckets
     #[arg(long)]
     all: bool,
 }
 
 fn size(text: &str) -> Result<u64, String> {
     match parse_size(text) {
-        Ok(0) => Err("a cache cannot have 0 bytes".to_owned()),
+        Ok(0) => Err("a cache size must not be 0".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }
@@ -118,7 +118,7 @@ fn caller(text: &str) -> Result<Caller, String> {
     Caller::from_name(text).ok_or_else(unknown)
 }
 
-/// The labels that `--all` stands for where an option does not say otherwise.
+/// Labels that `--all` uses unless an option names others.
 const ALL_LABELS: &str = "all,bt,cf";
 
 impl CacheOptions {
@@ -144,13 +144,13 @@ impl CacheOptions {
             }
         }
         if self.curves_only && caches.is_empty() {
-            let what = "--curves-only needs caches to simulate: --caches or --cache-sizes";
+            let what = "--curves-only requires --caches or --cache-sizes";
             return Err(CommandError::usage(what));
         }
         Ok(caches)
     }
 
-    /// The options as questions.
+    /// The analyses that the options request.
     pub(super) fn questions(&self) -> Result<CacheQuestions, CommandError> {
         let labels = |given: &Option<String>| match (given, self.all) {
             (Some(text), _) => LabelSet::parse_list(text).map(Some),
@@ -202,7 +202,7 @@ impl CacheOptions {
     }
 }
 
-/// A wrong option.
+/// An invalid option.
 fn usage(error: AnalysisError) -> CommandError {
     CommandError::usage(error.to_string())
 }

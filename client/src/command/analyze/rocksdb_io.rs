@@ -1,4 +1,4 @@
-//! I/O traces.
+//! Analysis of I/O traces.
 
 use io_analysis::{IoAnalysis, IoQuestions, RocksdbIo, io_picture};
 use trace_kinds::rocksdb::IoTrace;
@@ -30,7 +30,7 @@ pub(super) fn run(
     conclude(verb, context, source, &analysis, export)
 }
 
-/// What is asked of a trace whose users' writes go to files of `user_class` first.
+/// The requested analyses; user writes go to files of `user_class` unless an option names another.
 pub(super) fn questions(verb: &Analyze, user_class: &str) -> IoQuestions {
     IoQuestions {
         slowest: verb.slowest,
@@ -38,7 +38,7 @@ pub(super) fn questions(verb: &Analyze, user_class: &str) -> IoQuestions {
     }
 }
 
-/// Writes what was found.
+/// Writes the results.
 pub(super) fn conclude(
     verb: &Analyze,
     context: &Context,

@@ -1,4 +1,4 @@
-//! Traces of a server's own I/O.
+//! Analysis of I/O traces of a server.
 
 use std::ops::ControlFlow;
 
@@ -27,7 +27,7 @@ pub(super) fn run(
     rocksdb_io::conclude(verb, context, source, &analysis, export)
 }
 
-/// The look-ups of the trace as a block cache trace.
+/// Analyzes the cache lookups of the trace as a block cache trace.
 pub(super) fn run_lookups(
     verb: &Analyze,
     context: &Context,
@@ -45,7 +45,8 @@ pub(super) fn run_lookups(
     block_cache::conclude(verb, context, source, &analysis, export)
 }
 
-/// Gives every operation to `each`. What a crash cut off is told, and is no fault of the rest.
+/// Calls `each` with every operation. A packet that a crash cut off is reported and does not fail
+/// the analysis.
 fn each_record(
     context: &Context,
     source: &mut PacketSource,
@@ -63,7 +64,7 @@ fn each_record(
             }
             Item::End { dropped, .. } if dropped > 0 => {
                 context.note(format!(
-                    "{dropped} operations were dropped while it was traced"
+                    "the server dropped {dropped} operations while it recorded the trace"
                 ));
                 ControlFlow::Continue(())
             }

@@ -1,4 +1,4 @@
-//! CTF traces, as Babeltrace prints them.
+//! Prints CTF traces as Babeltrace does.
 
 use std::fs;
 use std::io::Write;
@@ -14,10 +14,10 @@ use query_language::time::{Time, TimeError};
 use super::format::Format;
 use crate::command::{CommandError, Context};
 
-/// Bytes of element text that are written at once.
+/// Element text is written when it reaches this many bytes.
 const TEXT_BYTES: usize = 1 << 16;
 
-/// Which events are printed, and what is done about damage.
+/// Which events are printed, and whether damaged packets are skipped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Options {
     pub(super) from: Option<Time>,
@@ -117,7 +117,7 @@ fn refused(error: FolderError) -> CommandError {
     }
 }
 
-/// Prints the elements of every stream file, one file after the other.
+/// Prints the elements of all stream files, one file after another.
 fn elements(context: &Context, traces: &[TraceFolder]) -> Result<bool, CommandError> {
     let mut is_whole = true;
     for trace in traces {
@@ -162,7 +162,7 @@ fn elements_of(
     Ok(ends.is_ok())
 }
 
-/// A string takes all text.
+/// Formatting into a string cannot fail.
 fn written(result: std::fmt::Result) {
-    debug_assert!(result.is_ok(), "a string takes all text");
+    debug_assert!(result.is_ok(), "formatting into a string cannot fail");
 }

@@ -1,12 +1,12 @@
 use clap::ValueEnum;
 
-/// What is printed of a trace.
+/// Output format of `tracehold decode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(in crate::command::decode) enum Format {
-    /// As the trace's own tools print it
+    /// As the trace's native tools print it
     Text,
-    /// One element a line (CTF)
+    /// One decoded element per line (CTF)
     Elements,
-    /// One JSON object a line and event
+    /// One JSON object per event
     Ndjson,
 }

@@ -1,4 +1,4 @@
-//! Traces of a server's own I/O.
+//! Prints I/O traces of a server.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use super::rocksdb::put_object;
 use crate::command::packet_file::PacketFile;
 use crate::command::{CommandError, Context};
 
-/// Prints the trace at `path`; whether it was whole, which includes that it tells of its end.
+/// Prints the trace at `path`. Returns whether it is complete, including its end record.
 pub(super) fn decode(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
     let mut packets = PacketFile::open(path)?;
     let mut has_ended = false;
@@ -35,7 +35,7 @@ pub(super) fn decode(context: &Context, path: &Path, format: Format) -> Result<b
     }
     if format != Format::Ndjson && !has_ended {
         context.note(format!(
-            "{}: the trace does not tell of its end",
+            "{}: the trace has no end record; it was interrupted or cut off",
             path.display()
         ));
         return Ok(false);

@@ -1,4 +1,4 @@
-//! `tracehold decode`: traces as text, straight from files.
+//! `tracehold decode`: prints the events of local trace files.
 
 mod ctf;
 mod format;
@@ -17,23 +17,28 @@ use trace_kinds::rocksdb::is_trace as is_rocksdb_trace;
 use super::{CommandError, Context, Exit};
 use format::Format;
 
-/// Print what is in trace files, without a server
+/// Print the events of trace files, without a server
+///
+/// Accepts CTF trace folders, I/O and block cache traces of RocksDB, and I/O traces of a server.
+/// The exit code is 1 if a trace is damaged or torn.
 #[derive(Debug, Args)]
 pub(super) struct Decode {
-    /// Trace files, or folders with CTF traces
+    /// Trace files, and folders with CTF traces
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What to print; `text` is what the trace's own tools print
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Only events at or after this time: nanoseconds since 1970, seconds with a fraction,
-    /// RFC 3339, a date, or a time of day on the day the trace begins (CTF)
+    /// Print only events at or after TIME (CTF)
+    ///
+    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a time of day on the day the trace begins,
+    /// nanoseconds since 1970, or seconds since 1970 with a fraction.
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<Time>,
-    /// Only events before this time (CTF)
+    /// Print only events before TIME, exclusive (CTF)
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Go on after a damaged packet with the next one (CTF)
+    /// Skip damaged packets instead of stopping at them (CTF)
     #[arg(long)]
     salvage: bool,
 }

@@ -1,4 +1,4 @@
-//! RocksDB's traces, in the words of its own tools.
+//! Prints RocksDB traces in the format of RocksDB's tools.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,11 +16,11 @@ use trace_kinds::{DecodeError, Decoder, Event};
 use super::format::Format;
 use crate::command::{CommandError, Context};
 
-/// Bytes of a packet that is decoded at once: small enough to stay in the processor's cache.
+/// Bytes of a packet that is decoded at once: small enough for the processor's cache.
 const PACKET_BYTES: usize = 1 << 18;
 
-/// Prints the trace at `path`; whether it was whole. What is wrong is said beside the output, and
-/// everything in front of it is printed.
+/// Prints the trace at `path`. Returns false if it is torn; everything before that point is
+/// printed.
 pub(super) fn decode(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
     let file = File::open(path).map_err(|error| CommandError::io(path.display(), error))?;
     let mut packets = PacketReader::new(file, PACKET_BYTES);
@@ -56,7 +56,7 @@ pub(super) fn decode(context: &Context, path: &Path, format: Format) -> Result<b
     }
 }
 
-/// Why a packet could not be printed to its end.
+/// Why printing a packet failed.
 #[derive(Debug, thiserror::Error)]
 enum PrintError {
     #[error(transparent)]
@@ -73,8 +73,8 @@ struct Printer {
 }
 
 impl Printer {
-    /// Appends what is printed of a packet to the text. A trace without records is of no known
-    /// kind and prints as an IO trace: its header.
+    /// Appends the text of a packet. The kind of a trace without records is unknown; it prints
+    /// as an I/O trace, which is its header.
     fn print(&mut self, packet: &Packet, kind: Option<TraceKind>) -> Result<(), PrintError> {
         match (self.format, kind.unwrap_or(TraceKind::Io)) {
             (Format::Ndjson, kind) => self.print_objects(&packet.bytes, kind),
@@ -109,7 +109,7 @@ impl Printer {
     }
 }
 
-/// Appends an event as a JSON object on a line of its own.
+/// Appends an event as a JSON object on one line.
 pub(super) fn put_object(text: &mut Vec<u8>, event: &dyn Event) {
     let (mut object, mut arguments) = (Map::new(), Map::new());
     event.each_field(&mut |path, value| {
@@ -121,7 +121,7 @@ pub(super) fn put_object(text: &mut Vec<u8>, event: &dyn Event) {
     });
     object.insert("args".to_owned(), Json::Object(arguments));
     let line = Json::Object(object);
-    serde_json::to_writer(&mut *text, &line).expect("a vector takes every byte");
+    serde_json::to_writer(&mut *text, &line).expect("writing to a vector cannot fail");
     text.push(b'\n');
 }
 

@@ -1,4 +1,4 @@
-//! Events of files, and of folders that were mounted.
+//! Queries over local files and mounted folders.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) fn run_mounted(
     no_index: bool,
     options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
-    // Lives as long as the client's connections, which it drives.
+    // Drives the client's connections, so it must outlive them.
     let runtime = Runtime::new().map_err(|error| CommandError::io("async runtime", error))?;
     let mounted = mount::leaves(folder, runtime.handle(), |origin| {
         let client = context.client_of(origin.server.clone(), Retry::default());
@@ -53,7 +53,7 @@ pub(super) fn run_mounted(
         context.note(if context.json() {
             serde_json::json!({ "requests": requests, "moved_bytes": bytes }).to_string()
         } else {
-            format!("requests to the server: {requests}\nbytes moved: {bytes}")
+            format!("requests to the server: {requests}\nbytes transferred: {bytes}")
         });
     }
     Ok(exit)
@@ -65,7 +65,9 @@ fn run(
     options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
     for reason in sources.iter().filter_map(|source| source.unused_index()) {
-        context.note(format!("{reason}; read without it"));
+        context.note(format!(
+            "{reason}; the query reads the file without its index"
+        ));
     }
     let limits = options.limits();
     let (exit, report) = if options.count {
@@ -83,7 +85,7 @@ fn run(
         (Exit::of_match(report.matched > 0), report)
     };
     for damaged in &report.damaged {
-        context.note(format!("{damaged}; read without it"));
+        context.note(format!("{damaged}; the query read the data instead"));
     }
     for note in report.counters.faults.iter().chain(&report.notes) {
         context.note(note);

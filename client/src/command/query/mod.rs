@@ -15,44 +15,45 @@ use row_formats::{Columns, Format, GroupsError};
 use super::{CommandError, Context, Exit};
 use options::QueryOptions;
 
-/// Find events; exit code 1 when no event matches
+/// Search events in files, in a storage of the server, or in a mounted folder
 ///
-/// Where: files and folders (DFTracer, CTF, RocksDB), a storage of the server, or a folder that was
-/// mounted or downloaded. The last argument is the expression, such as: name == 'read' and
-/// dur > 5ms. All events match without one. Indexes are used where they belong to their files.
+/// The last argument is the query expression, for example: name == 'read' and dur > 5ms. Without an
+/// expression, all events match. Indexes are used if they are up to date. The exit code is 1 if no
+/// event matches.
 #[derive(Debug, Args)]
 pub(super) struct Query {
-    /// Files and folders, and behind them the expression; the expression alone with --storage or
-    /// --dir
+    /// Trace files and CTF trace folders to search, followed by the expression; with --storage or
+    /// --dir, only the expression
     #[arg(value_name = "FILE… EXPR")]
     arguments: Vec<String>,
-    /// A storage of the server, by id or name: the server finds the events
+    /// Search a storage on the server, by ID or name
     #[arg(long, value_name = "ID|NAME", conflicts_with = "dir")]
     storage: Option<String>,
-    /// A folder that was mounted or downloaded: chunks are ruled out here, and only those left are
-    /// fetched
+    /// Search a mounted or downloaded folder; only chunks that can match are fetched
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Only events that start at or after this time: RFC 3339, a date, nanoseconds since 1970, or
-    /// seconds with a fraction
-    #[arg(long, value_name = "T", value_parser = time)]
+    /// Only events that start at or after TIME
+    ///
+    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, nanoseconds since 1970, or seconds since
+    /// 1970 with a fraction.
+    #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<i64>,
-    /// Only events that start before this time
-    #[arg(long, value_name = "T", value_parser = time)]
+    /// Only events that start before TIME, exclusive
+    #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<i64>,
-    /// Fields of the rows, instead of all
-    #[arg(long, value_name = "F,…", value_delimiter = ',')]
+    /// Fields to print, separated by commas [default: all]
+    #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
     fields: Vec<String>,
     /// Print only the number of matching events
     #[arg(long, conflicts_with_all = ["fields", "group_by"])]
     count: bool,
-    /// Print what the matching events add up to, by the values of this field
-    #[arg(long, value_name = "F", conflicts_with = "fields")]
+    /// Print counts and durations of the matching events, grouped by this field
+    #[arg(long, value_name = "FIELD", conflicts_with = "fields")]
     group_by: Option<String>,
-    /// How rows are printed; text without --json, else ndjson
+    /// Output format [default: text, or ndjson with --json]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
-    /// Rows of a Parquet file that are kept in memory and written together, in KiB
+    /// Size of the row groups of a Parquet file, which are built in memory, in KiB
     #[arg(
         long,
         value_name = "KIB",
@@ -60,27 +61,27 @@ pub(super) struct Query {
         value_parser = clap::value_parser!(u64).range(64..=1 << 20)
     )]
     row_group_kib: u64,
-    /// Tell what was ruled out and what was read
+    /// Also print which chunks the indexes ruled out and what was read
     #[arg(long)]
     explain: bool,
-    /// Read the files without their indexes
+    /// Do not use indexes
     #[arg(long)]
     no_index: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FormatArgument {
-    /// A line an event, for people
+    /// One line per event
     Text,
-    /// A JSON object an event
+    /// One JSON object per event
     Ndjson,
-    /// Comma-separated values with a header
+    /// Comma-separated values with a header line
     Csv,
-    /// A stream of Arrow record batches (IPC)
+    /// Arrow IPC stream
     Arrow,
-    /// A Parquet file
+    /// Parquet file
     Parquet,
-    /// A Perfetto trace
+    /// Perfetto trace
     Perfetto,
 }
 
@@ -115,7 +116,7 @@ impl Query {
         }
         if !format.is_lines() && !self.count && io::stdout().is_terminal() {
             return Err(CommandError::usage(format!(
-                "{} is not for a terminal: send it to a file or a program",
+                "{} is a binary format; redirect the output to a file or a program",
                 format.as_str()
             )));
         }
@@ -146,15 +147,16 @@ impl Query {
         }
     }
 
-    /// Files and expression: the last argument is a file when there is one of that name.
+    /// Splits the arguments into files and expression. The last argument is the expression, unless
+    /// a file with that name exists.
     fn split(&self) -> Result<(Vec<PathBuf>, Option<String>), CommandError> {
         if self.storage.is_some() || self.dir.is_some() {
             return match self.arguments.as_slice() {
                 [] => Ok((Vec::new(), None)),
                 [expression] => Ok((Vec::new(), Some(expression.clone()))),
                 _ => Err(CommandError::usage(
-                    "files cannot be options together with --storage or --dir; \
-                     quote the expression so that it is one argument",
+                    "--storage and --dir accept no files, only one expression; \
+                    quote the expression so that it is one argument",
                 )),
             };
         }
@@ -164,13 +166,13 @@ impl Query {
             Some(_) => return Ok((paths(&self.arguments), None)),
             None => {
                 return Err(CommandError::usage(
-                    "nothing to ask: name files, --storage ID|NAME or --dir DIR",
+                    "nothing to search; give files, --storage ID|NAME or --dir DIR",
                 ));
             }
         };
         if files.is_empty() {
             return Err(CommandError::usage(format!(
-                "no file named {last}; name the files in front of the expression"
+                "no file is named {last}; put the files before the expression"
             )));
         }
         Ok((paths(files), Some(last.clone())))

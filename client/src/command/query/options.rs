@@ -2,7 +2,7 @@ use query_engine::{Limits, Request};
 use query_language::FieldPath;
 use row_formats::{Columns, Format};
 
-/// What is options, wherever the answer comes from.
+/// A query from the command line, independent of where it is executed.
 pub(super) struct QueryOptions {
     pub(super) request: Request,
     pub(super) columns: Columns,
@@ -14,7 +14,7 @@ pub(super) struct QueryOptions {
 }
 
 impl QueryOptions {
-    /// How much work goes on at once.
+    /// Limits on memory and parallelism.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             row_group_bytes: self.row_group_bytes,
@@ -22,7 +22,7 @@ impl QueryOptions {
         }
     }
 
-    /// The fields that are named besides those of the expression.
+    /// The fields that the output needs in addition to those of the expression.
     pub(super) fn fields(&self) -> Vec<FieldPath> {
         let mut fields = self.columns.fields();
         fields.extend(self.group_by.as_deref().map(FieldPath::new));

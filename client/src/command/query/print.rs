@@ -1,4 +1,4 @@
-//! Counts, groups and explanations for people and programs.
+//! Prints counts, groups and explanations.
 
 use std::io::Write;
 
@@ -53,7 +53,7 @@ pub(super) fn print_groups(
     Ok(())
 }
 
-/// Groups as a table for people.
+/// Groups as a text table.
 pub(super) struct GroupTable(TextTable);
 
 impl GroupTable {
@@ -62,7 +62,7 @@ impl GroupTable {
         Self(TextTable::new(heads.map(str::to_uppercase)))
     }
 
-    /// Adds a group that is a line of JSON.
+    /// Adds a group from its line of NDJSON.
     pub(super) fn row(&mut self, field: &str, line: &[u8]) {
         let document: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
         let cell = |name: &str| match document.get(name) {

@@ -1,4 +1,4 @@
-//! Events of a storage, found by the server.
+//! Queries that the server executes on a storage.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use super::print::GroupTable;
 use super::{CommandError, Context, Exit};
 use crate::http::QuerySpec;
 
-/// Longest line of an answer that is looked at as a whole: counts, groups, explanations.
+/// Longest line of a response that is parsed: counts, groups, explanations.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
 pub(super) fn run(
@@ -54,7 +54,7 @@ fn spec(options: &QueryOptions) -> QuerySpec {
         count: options.count,
         group_by: options.group_by.clone(),
         format: match options.format {
-            // Tables for people are made here, and what explains is looked for in lines of JSON.
+            // Text tables are built here, and explanations are parsed from lines of JSON.
             Format::Text if whole => Format::Ndjson.as_str(),
             format if options.count && !format.is_lines() => Format::Ndjson.as_str(),
             format => format.as_str(),
@@ -63,12 +63,12 @@ fn spec(options: &QueryOptions) -> QuerySpec {
     }
 }
 
-/// Prints an answer while it comes. Rows pass through; a last line that explains is taken out.
+/// Prints a response while it arrives. Rows pass through; a trailing explanation is removed.
 struct Printer<'a> {
     context: &'a Context,
     options: &'a QueryOptions,
     table: Option<GroupTable>,
-    /// The line that has not ended yet, or the last whole one where that may explain.
+    /// The incomplete line, or the last complete one, which may be the explanation.
     pending: Vec<u8>,
     lines: u64,
 }
@@ -87,11 +87,11 @@ impl<'a> Printer<'a> {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         self.pending.extend_from_slice(bytes);
-        // The last line stays until it is known whether another one follows.
+        // The last line stays until another one follows.
         let whole = self.pending.strip_suffix(b"\n").unwrap_or(&self.pending);
         let Some(end) = whole.iter().rposition(|byte| *byte == b'\n') else {
             if self.pending.len() > LINE_BYTES_MAX {
-                let what = "a line of the answer is longer than any that makes sense";
+                let what = format!("a line of the response exceeds {LINE_BYTES_MAX} bytes");
                 return Err(CommandError::damage("the server", what));
             }
             return Ok(());
@@ -116,7 +116,10 @@ impl<'a> Printer<'a> {
     fn print_count(&self, line: &[u8]) -> Result<(), CommandError> {
         let document: Value = serde_json::from_slice(line).unwrap_or_default();
         let Some(count) = document["count"].as_u64() else {
-            return Err(CommandError::damage("the server", "its answer is no count"));
+            return Err(CommandError::damage(
+                "the server",
+                "the response is not a count",
+            ));
         };
         self.context
             .print(&json!({ "count": count }), || count.to_string())

@@ -1,4 +1,4 @@
-//! Trace files, one after another.
+//! Packets of trace files, one file after another.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,7 +12,7 @@ use super::trace_type::TraceType;
 use crate::command::CommandError;
 use crate::command::packet_file::PacketFile;
 
-/// Bytes of a packet that is analysed at once: small enough to stay in the processor's cache.
+/// Bytes of a packet that is analyzed at once: small enough for the processor's cache.
 const PACKET_BYTES: usize = 1 << 18;
 
 enum Reader {
@@ -43,7 +43,8 @@ impl Reader {
     }
 }
 
-/// Reads files as packets. Damage ends a file, is remembered, and the next file goes on.
+/// Reads files as packets. Damage ends a file and is recorded; reading continues with the next
+/// file.
 pub(super) struct Files {
     pending: VecDeque<PathBuf>,
     current: Option<(PathBuf, Reader)>,
@@ -60,12 +61,12 @@ impl Files {
         }
     }
 
-    /// What was damaged so far.
+    /// The damage found so far.
     pub(super) fn damage(&self) -> &[String] {
         &self.damage
     }
 
-    /// The next packet with records, its file and kind.
+    /// The next packet with records, with its file and type.
     pub(super) fn next_packet(
         &mut self,
     ) -> Result<Option<(String, TraceType, Vec<u8>)>, CommandError> {
@@ -115,7 +116,7 @@ impl Files {
     }
 }
 
-/// The fault of a file as one of the command.
+/// An error of a file as an error of the command.
 fn fault(path: &Path, error: ReadError) -> CommandError {
     match error {
         ReadError::Io(error) => CommandError::io(path.display(), error),

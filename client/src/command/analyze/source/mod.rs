@@ -1,4 +1,4 @@
-//! The packets of trace files, one file after another, or those of a storage.
+//! The packets to analyze: of trace files, or of a storage.
 
 mod files;
 pub(in crate::command) mod stored;
@@ -11,11 +11,11 @@ use self::stored::StoredPackets;
 use crate::command::{CommandError, Context, Exit};
 pub(in crate::command) use trace_type::TraceType;
 
-/// Where a trace is analysed from.
+/// Where the trace is read from.
 pub(super) enum Input<'a> {
     /// Trace files.
     Files(&'a [PathBuf]),
-    /// The streams of a storage, or one of them.
+    /// Streams of a storage.
     Storage {
         storage: &'a str,
         agent: Option<&'a str>,
@@ -28,7 +28,7 @@ enum Origin {
     StoredPackets(Box<StoredPackets>),
 }
 
-/// Gives packets that are each decodable alone, all of one kind of trace.
+/// Returns packets that are each decodable alone, all of the same type of trace.
 pub(super) struct PacketSource {
     origin: Origin,
     first: Option<Vec<u8>>,
@@ -54,7 +54,7 @@ impl PacketSource {
         })
     }
 
-    /// The kind of the trace, by its first record.
+    /// The type of the trace, by its first record.
     pub(super) fn kind(&mut self) -> Result<Option<TraceType>, CommandError> {
         if self.first.is_none() {
             self.first = self.read_packet()?;
@@ -79,14 +79,14 @@ impl PacketSource {
             return Ok(None);
         };
         if *self.kind.get_or_insert(kind) != kind {
-            let what = "this trace is of another kind than the one before it; analyse I/O and \
-                        block cache traces apart";
+            let what =
+                "this trace is of another kind than the previous one; analyze them separately";
             return Err(CommandError::usage(format!("{place}: {what}")));
         }
         Ok(Some(bytes))
     }
 
-    /// Says what was damaged; the exit code that the verb ends with.
+    /// Reports the damage found, and returns the exit code.
     pub(super) fn finish(self, context: &Context) -> Exit {
         let damage = match &self.origin {
             Origin::Files(files) => files.damage(),

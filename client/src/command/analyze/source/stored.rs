@@ -1,4 +1,4 @@
-//! Packets of the streams of a storage that can be analysed, fetched from the server one by one.
+//! Packets of a storage that can be analyzed, fetched from the server one by one.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::http::{Client, PacketInfo};
 
 use super::trace_type::TraceType;
 
-/// A packet that is yet to be fetched.
+/// A packet to fetch.
 struct PendingPacket {
     number: u64,
     raw_size: u64,
@@ -18,17 +18,17 @@ struct PendingPacket {
     stream: String,
 }
 
-/// The packets of a storage in the order of their streams.
+/// The packets of a storage, stream by stream.
 pub(in crate::command) struct StoredPackets {
     client: Client,
-    /// Lives as long as the client's connections, which it drives.
+    /// Drives the client's connections, so it must outlive them.
     runtime: Runtime,
     storage: Uuid,
     pending: VecDeque<PendingPacket>,
 }
 
 impl StoredPackets {
-    /// Finds such packets of the storage, of one agent or stream where that is given.
+    /// Finds the packets of the storage, optionally of one agent or stream.
     pub(in crate::command) fn open(
         context: &Context,
         storage: &str,
@@ -67,18 +67,18 @@ impl StoredPackets {
         })
     }
 
-    /// Leaves out what is no trace of a server's own I/O.
+    /// Keeps only I/O traces of a server.
     pub(in crate::command) fn retain_server_io(&mut self) {
         self.pending
             .retain(|packet| packet.kind == TraceType::ServerIo);
     }
 
-    /// Whether no packet is left.
+    /// Whether there are no more packets.
     pub(in crate::command) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// The next packet, its stream and kind.
+    /// The next packet, with its stream and type.
     pub(in crate::command) fn next_packet(
         &mut self,
     ) -> Result<Option<(String, TraceType, Vec<u8>)>, CommandError> {
@@ -97,7 +97,7 @@ impl StoredPackets {
     }
 }
 
-/// Streams one after another, each in the order in which it was sent.
+/// Sort key: one stream after another, each in the order in which it was sent.
 fn place(packet: &PacketInfo) -> (&str, &str, u64, u64) {
     (&packet.agent, &packet.stream, packet.epoch, packet.sequence)
 }

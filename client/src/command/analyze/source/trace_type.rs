@@ -1,14 +1,14 @@
 use storage_format::Kind;
 use trace_kinds::rocksdb::TraceKind;
 
-/// What a trace is of.
+/// What a trace recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::command) enum TraceType {
-    /// RocksDB's I/O.
+    /// I/O of RocksDB.
     RocksdbIo,
-    /// RocksDB's block cache.
+    /// Accesses to RocksDB's block cache.
     BlockCache,
-    /// A server's own I/O.
+    /// I/O of a Tracehold server.
     ServerIo,
 }
 
@@ -22,7 +22,7 @@ impl From<TraceKind> for TraceType {
 }
 
 impl TraceType {
-    /// What packets of a kind are of, when they can be analysed.
+    /// The type for a kind of packets, if it can be analyzed.
     pub(super) fn of_kind(kind: &str) -> Option<Self> {
         match kind.parse() {
             Ok(Kind::RocksdbIo) => Some(Self::RocksdbIo),
