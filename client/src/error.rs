@@ -9,39 +9,39 @@ use crate::http::Problem;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The server answered and said no.
+    /// The server refused the request.
     #[error("{0}")]
     Refused(Box<Problem>),
-    /// The server could not be reached, or the connection broke.
+    /// The server is unreachable, or the connection broke.
     #[error("{method} {url}: {what}")]
     Transport {
         /// Request method.
         method: String,
         /// Request address.
         url: String,
-        /// What went wrong, with all its causes.
+        /// The error and its causes.
         what: String,
     },
-    /// An answer ended before it was complete.
-    #[error("{url}: the answer ends early, {place}")]
+    /// A response ended before it was complete.
+    #[error("{url}: the response ended early, {place}")]
     Cut {
         /// Request address.
         url: String,
         /// Where it ended.
         place: String,
     },
-    /// The server answered something that this client cannot make sense of.
+    /// The server's response is not what this client expects.
     #[error("{url}: {what}")]
     Answer {
         /// Request address.
         url: String,
-        /// What is wrong with the answer.
+        /// What is wrong with the response.
         what: String,
     },
-    /// What the caller asked for is not possible as asked.
+    /// The caller's input is invalid.
     #[error("{what}")]
     Input {
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is valid.
         what: String,
     },
     /// A local file could not be read or written.
@@ -49,13 +49,13 @@ pub enum ClientError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Bytes that are not what they have to be: a damaged trace file or a damaged download.
+    /// Bytes do not match their format or checksum: a damaged trace file or download.
     #[error("{place}: {what}")]
     Damaged {
-        /// File and, where known, offset.
+        /// File and, if known, offset.
         place: String,
         /// What is wrong with the bytes.
         what: String,
@@ -71,12 +71,12 @@ impl ClientError {
         }
     }
 
-    /// A wrong wish of the caller.
+    /// Invalid input of the caller.
     pub fn input(what: impl Into<String>) -> Self {
         Self::Input { what: what.into() }
     }
 
-    /// Bytes that are not what they have to be.
+    /// Damaged bytes at `place`.
     pub fn damaged(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Damaged {
             place: place.into(),
@@ -84,7 +84,7 @@ impl ClientError {
         }
     }
 
-    /// The server's problem document, when that is what failed.
+    /// The server's problem document, if the server refused the request.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Refused(problem) => Some(problem),
@@ -92,7 +92,7 @@ impl ClientError {
         }
     }
 
-    /// True when the server refused with the stable code `code`.
+    /// Whether the server refused the request with the stable code `code`.
     pub fn is_refused_as(&self, code: &str) -> bool {
         self.problem().is_some_and(|problem| problem.code == code)
     }

@@ -1,12 +1,12 @@
-//! A storage given back as what it was made of: folders of CTF traces, with the original bytes.
+//! Exports a storage as CTF trace folders, with the original bytes.
 //!
 //! ```text
 //! FOLDER/AGENT/metadata    the trace metadata as the agent sent it
-//! FOLDER/AGENT/STREAM      the packets of a stream, one after another
+//! FOLDER/AGENT/STREAM      the packets of the stream, one after another
 //! ```
 //!
-//! The metadata is written last: what an interrupted export leaves behind is no trace to any
-//! reader.
+//! The metadata is written last, so no reader takes the result of an interrupted export for a
+//! trace.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,32 +22,32 @@ use crate::ClientError;
 use crate::http::{Client, PacketInfo, StorageUrl};
 use crate::mount::{describe, fetch_whole};
 
-/// The name that the metadata of a trace must have.
+/// The name of the metadata file of a trace.
 const METADATA: &str = "metadata";
 
-/// What to give back.
+/// What to export.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExportFilter {
     /// Only this agent.
     pub agent: Option<String>,
-    /// Only streams of this name.
+    /// Only streams with this name.
     pub stream: Option<String>,
 }
 
-/// What was given back.
+/// What was exported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ExportReport {
-    /// Folders of the traces.
+    /// The trace folders.
     pub traces: Vec<PathBuf>,
-    /// Streams of all of them.
+    /// Number of streams.
     pub streams: u64,
-    /// Packets of all of them.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes of those packets.
+    /// Bytes of these packets.
     pub bytes: u64,
 }
 
-/// A packet that is yet to be fetched.
+/// A packet to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PendingPacket {
     epoch: u64,
@@ -58,12 +58,12 @@ struct PendingPacket {
 
 type Streams = BTreeMap<StreamId, Vec<PendingPacket>>;
 
-/// Writes the CTF streams of a finalized storage into `folder`, a trace for each agent; none when
-/// the storage has no packets of CTF that pass the filter.
+/// Writes the CTF streams of a finalized storage into `folder`, one trace per agent. Writes nothing
+/// if no CTF packets match the filter.
 ///
 /// # Errors
-/// When the storage is not finalized, an agent of CTF packets sent no metadata, a folder of a trace
-/// is there already, or the server or the disk fails.
+/// If the storage is not finalized, an agent with CTF packets has no metadata, a trace folder
+/// exists already, or the server or the disk fails.
 pub async fn export_ctf(
     client: &Client,
     storage: &StorageUrl,
@@ -73,7 +73,7 @@ pub async fn export_ctf(
     if client.storage(storage.id).await?.state != "FINALIZED" {
         let id = storage.id;
         return Err(ClientError::input(format!(
-            "storage {id} still changes; finalize it first (tracehold storage finalize {id})"
+            "storage {id} is not finalized; finalize it first: tracehold storage finalize {id}"
         )));
     }
     let (description, _) = describe(client, storage).await?;
@@ -90,7 +90,10 @@ pub async fn export_ctf(
             None
         };
         let Some(metadata) = metadata else {
-            let what = format!("agent {agent} sent no trace metadata: nobody could read its trace");
+            let what = format!(
+                "agent {agent} has no trace metadata, so its trace would be unreadable; export \
+                 another agent with --agent"
+            );
             return Err(ClientError::input(what));
         };
         let trace = folder.join(agent.to_string());
@@ -106,7 +109,7 @@ pub async fn export_ctf(
     Ok(report)
 }
 
-/// The packets of CTF that pass the filter, by agent and stream.
+/// The CTF packets that match the filter, by agent and stream.
 async fn find_packets(
     client: &Client,
     storage: &StorageUrl,
@@ -133,7 +136,7 @@ async fn find_packets(
     Ok(found)
 }
 
-/// Names come from afar and become paths here.
+/// Validates the names, which the server sends and which become paths.
 fn ids(storage: &StorageUrl, packet: &PacketInfo) -> Result<(AgentId, StreamId), ClientError> {
     let wrong = |what: String| ClientError::Answer {
         url: storage.to_string(),
@@ -146,7 +149,7 @@ fn ids(storage: &StorageUrl, packet: &PacketInfo) -> Result<(AgentId, StreamId),
     Ok((agent, stream))
 }
 
-/// The name of a stream's file. Only one name is taken, and readers do not care for the others.
+/// The name of a stream's file. Readers only reserve the name of the metadata.
 fn file_name(stream: &StreamId) -> String {
     match stream.to_string() {
         name if name == METADATA => format!("{name}_"),
@@ -166,7 +169,7 @@ async fn metadata_of(
     Ok(agent.metadata)
 }
 
-/// Makes a folder for a trace; bytes of two traces must not be mixed.
+/// Creates a new folder for a trace, so that the bytes of two traces are never mixed.
 fn make_folder(folder: &Path) -> Result<(), ClientError> {
     let failed = |error| ClientError::file(folder, error);
     if let Some(parent) = folder.parent() {
@@ -174,7 +177,7 @@ fn make_folder(folder: &Path) -> Result<(), ClientError> {
     }
     match fs::create_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let what = format!("{} is there already", folder.display());
+            let what = format!("{} already exists", folder.display());
             Err(ClientError::input(format!("{what}; choose another folder")))
         }
         made => made.map_err(failed),
@@ -189,7 +192,7 @@ async fn write_stream(
     report: &mut ExportReport,
 ) -> Result<(), ClientError> {
     let failed = |error| ClientError::file(path, error);
-    // The order of the producer, not the one of arrival.
+    // The producer's order, not the order of arrival.
     packets.sort_unstable();
     let mut file = BufWriter::new(File::create(path).map_err(failed)?);
     for packet in packets {
@@ -197,7 +200,11 @@ async fn write_stream(
         let bytes = client.packet(storage.id, packet.number, bytes_max).await?;
         if bytes.len() as u64 != packet.raw_size {
             let place = format!("{storage} packet {}", packet.number);
-            let what = format!("{} bytes instead of {}", bytes.len(), packet.raw_size);
+            let what = format!(
+                "received {} bytes, expected {}",
+                bytes.len(),
+                packet.raw_size
+            );
             return Err(ClientError::damaged(place, what));
         }
         file.write_all(&bytes).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! Showing files of ours as JSON, whole and checked.
+//! Prints files of Tracehold as JSON, and verifies them.
 //!
-//! What a file is, its first bytes say, not its name. A data file and an index part are written as
-//! they are read, packet by packet, so that files of any size can be shown.
+//! A file is recognized by its first bytes, not by its name. Data files and index parts are printed
+//! packet by packet while they are read, so their size is not limited.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -26,15 +26,14 @@ use storage_format::{FormatError, FormatErrorKind, StreamPosition};
 
 use crate::ClientError;
 
-/// Long enough for the header of any file of ours.
+/// Enough for the header of any file.
 const HEAD_BYTES: u64 = 512;
 const READ_BYTES: usize = 1 << 20;
-/// Derived files are read whole.
+/// Maximum size of derived files, which are read into memory.
 const DERIVED_BYTES_MAX: u64 = 1 << 30;
 
-/// Writes a file of ours as one JSON document.
-///
-/// Damage behind the header is part of the document, as `damage`, and then the result is false.
+/// Writes a file as one JSON document. Returns false if the file is damaged after its header; the
+/// document then describes the damage in `damage`.
 pub fn inspect(path: &Path, out: &mut impl Write) -> Result<bool, InspectError> {
     let failed = |error| InspectError::from(ClientError::file(path, error));
     let mut file = File::open(path).map_err(failed)?;
@@ -65,18 +64,18 @@ pub fn inspect(path: &Path, out: &mut impl Write) -> Result<bool, InspectError> 
     inspection.small_file()
 }
 
-/// Why a file could not be shown.
+/// Why a file cannot be printed.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// It could not be read, is none of ours, or is damaged where it says what it is.
+    /// The file cannot be read, is not a Tracehold file, or has a damaged header.
     #[error(transparent)]
     Input(#[from] ClientError),
-    /// The document could not be written.
+    /// Writing the document failed.
     #[error(transparent)]
     Output(#[from] io::Error),
 }
 
-/// The header, or `None` when the file is of another type.
+/// The decoded header; `None` if the file is of another type.
 fn known<T>(path: &Path, decoded: Result<T, FormatError>) -> Result<Option<T>, InspectError> {
     match decoded {
         Ok(value) => Ok(Some(value)),
@@ -85,7 +84,7 @@ fn known<T>(path: &Path, decoded: Result<T, FormatError>) -> Result<Option<T>, I
     }
 }
 
-/// Fewer bytes than magic and version have belong to nothing; more of them are told apart.
+/// A file that is shorter than magic and version is of no type.
 fn is_of_another_type(error: &FormatError) -> bool {
     match error.kind {
         FormatErrorKind::Magic => true,
@@ -126,11 +125,11 @@ impl<W: Write> Inspection<'_, W> {
         Ok(bytes)
     }
 
-    /// The whole file, of at most `max` bytes.
+    /// Reads the complete file, up to `max` bytes.
     fn read_whole(&mut self, max: u64) -> Result<Vec<u8>, InspectError> {
         if self.length > max {
             let reason = format!(
-                "{} bytes, of such a file at most {max} are read",
+                "the file has {} bytes, more than the maximum of {max} for its type",
                 self.length
             );
             return Err(damaged(self.path, &reason));
@@ -147,14 +146,11 @@ impl<W: Write> Inspection<'_, W> {
         Ok(true)
     }
 
-    /// A kept answer of a query.
+    /// The cached result of a query.
     fn cached(&mut self) -> Result<bool, InspectError> {
         let bytes = self.read_whole(DERIVED_BYTES_MAX)?;
         let Some(found) = cached_file::decode(&bytes) else {
-            return Err(damaged(
-                self.path,
-                &"a kept answer, but its checksum differs",
-            ));
+            return Err(damaged(self.path, &"cached result with a wrong checksum"));
         };
         let text = |range| String::from_utf8_lossy(&bytes[range]).into_owned();
         let document = json!({
@@ -165,10 +161,10 @@ impl<W: Write> Inspection<'_, W> {
         Ok(true)
     }
 
-    /// Storage, agent and local files: one record each.
+    /// Storage, agent and local files.
     fn small_file(&mut self) -> Result<bool, InspectError> {
         if self.length > u64::from(ENVELOPE_BODY_BYTES_MAX) {
-            return Err(damaged(self.path, &"no file of ours"));
+            return Err(damaged(self.path, &"not a file of Tracehold"));
         }
         let bytes = self.read_at(0, usize::try_from(self.length).unwrap_or(usize::MAX))?;
         let document = if let Some(file) = known(self.path, StorageFile::decode(&bytes))? {
@@ -178,7 +174,7 @@ impl<W: Write> Inspection<'_, W> {
         } else if let Some(file) = known(self.path, LocalFile::decode(&bytes))? {
             json!({ "role": "local", "local": file })
         } else {
-            return Err(damaged(self.path, &"no file of ours"));
+            return Err(damaged(self.path, &"not a file of Tracehold"));
         };
         self.put(&document)?;
         self.out.write_all(b"\n")?;
@@ -298,7 +294,7 @@ impl<W: Write> Inspection<'_, W> {
         Ok(is_whole)
     }
 
-    /// An object to which members are still to be added.
+    /// Writes an object without its closing brace, so that members can be added.
     fn put_open_object(&mut self, object: &Value) -> Result<(), InspectError> {
         let text = object.to_string();
         let open = text.strip_suffix('}').unwrap_or(&text);
@@ -316,10 +312,10 @@ impl<W: Write> Inspection<'_, W> {
 
 enum Frame {
     Whole(FrameHeader),
-    /// The header holds, the payload does not.
+    /// The header is intact, the payload is damaged.
     DamagedPayload(FrameHeader, FormatError),
     Damaged(FormatError),
-    /// Nothing but zeros, or nothing at all, follows.
+    /// Only zeros follow, or the file ends.
     End,
 }
 
@@ -416,7 +412,8 @@ fn pair(position: StreamPosition) -> [u64; 2] {
 fn packet(entry: &PacketEntry) -> Value {
     json!({
         "number": entry.number, "offset": entry.offset, "stored_size": entry.stored_size,
-        "raw_size": entry.raw_size, "epoch": entry.position.epoch, "sequence": entry.position.sequence,
+        "raw_size": entry.raw_size,
+        "epoch": entry.position.epoch, "sequence": entry.position.sequence,
         "codec": entry.codec, "raw_checksum": hex(entry.raw_checksum),
         "facts": facts(&entry.facts),
     })
@@ -439,7 +436,7 @@ fn facts(facts: &Facts) -> Value {
     })
 }
 
-/// Checksums are compared by eye, and as numbers they would not line up.
+/// Checksums as hexadecimal text of fixed width, for comparison by eye.
 fn hex(checksum: u32) -> String {
     format!("{checksum:08x}")
 }

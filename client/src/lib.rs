@@ -1,17 +1,17 @@
-//! A typed client of the Tracehold server, and what the `tracehold` command is made of.
+//! A typed client of the Tracehold server, and the `tracehold` command.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | [`http`] | one method an operation of the server, retries, problem documents |
-//! | [`cutter`] | trace files cut into packets |
-//! | [`push`] | files pushed as streams: planning, resuming, sending |
-//! | [`mount`] | files of a storage brought to this machine |
-//! | [`export`] | the traces of a storage given back as files |
-//! | [`remote`] | bytes of a storage's files by byte range, for reading a mount |
-//! | [`inspect`] | files of a storage shown as JSON |
-//! | [`command`] | the command line: one file a verb, exit codes, what is printed |
+//! | [`http`] | one method per operation of the server, retries, problem documents |
+//! | [`cutter`] | cutting trace files into packets |
+//! | [`push`] | pushing files as streams: planning, resuming, sending |
+//! | [`mount`] | downloading files of a storage |
+//! | [`export`] | exporting the traces of a storage as files |
+//! | [`remote`] | reading byte ranges of a storage's files, for queries over a mount |
+//! | [`inspect`] | printing files of a storage as JSON |
+//! | [`command`] | the command line: one file per subcommand, exit codes, output |
 //!
-//! The library never prints: whatever a person or a program sees is written by [`command`].
+//! Only [`command`] prints.
 
 mod clock;
 pub mod command;

@@ -1,4 +1,4 @@
-//! A server for tests: real sockets, answers from a closure.
+//! An HTTP server for tests: real sockets, responses from a closure.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::http::{Client, Retry, ServerUrl};
 pub(crate) type Request = hyper::Request<Bytes>;
 pub(crate) type Response = hyper::Response<TestBody>;
 
-/// Answers requests until it is dropped.
+/// Responds to requests until it is dropped.
 pub(crate) struct TestServer {
     url: ServerUrl,
     seen: Arc<Mutex<Vec<String>>>,
@@ -26,7 +26,7 @@ pub(crate) struct TestServer {
 }
 
 impl TestServer {
-    /// `answer` gives `None` to break the connection.
+    /// `answer` returns `None` to break the connection.
     pub(crate) async fn start(
         answer: impl FnMut(&Request) -> Option<Response> + Send + 'static,
     ) -> Self {
@@ -53,7 +53,7 @@ impl TestServer {
                         }
                     });
                     let http = hyper::server::conn::http1::Builder::new();
-                    // A broken connection is what some tests are about.
+                    // Some tests break the connection on purpose.
                     let _ = http.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -69,7 +69,7 @@ impl TestServer {
         self.url.clone()
     }
 
-    /// A client of this server that waits only milliseconds.
+    /// A client of this server whose retries wait only milliseconds.
     pub(crate) fn client(&self) -> Client {
         let retry = Retry {
             delay_first: Duration::from_millis(1),
@@ -80,7 +80,7 @@ impl TestServer {
         Client::new(self.url(), Some("secret".to_owned()), retry).unwrap()
     }
 
-    /// Method and path of every request so far.
+    /// Method and path of all requests so far.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
@@ -93,7 +93,7 @@ impl Drop for TestServer {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the connection shall break")]
+#[error("the test breaks the connection")]
 pub(crate) struct Broken;
 
 pub(crate) fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response {
@@ -109,8 +109,7 @@ pub(crate) fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Byte
     response.body(body).unwrap()
 }
 
-/// An answer that is said to be `length` bytes long, of which `body` arrives before the connection
-/// breaks.
+/// A response that declares `length` bytes, of which `body` is sent before the connection breaks.
 pub(crate) fn broken(
     status: u16,
     headers: &[(&str, &str)],
@@ -125,7 +124,7 @@ pub(crate) fn broken(
     response
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) struct TestBody {
     bytes: Option<Bytes>,
     breaks: bool,
@@ -143,7 +142,7 @@ impl Body for TestBody {
         let frame = match self.bytes.take() {
             Some(bytes) => Some(Ok(Frame::data(bytes))),
             None if self.breaks && !self.flushed => {
-                // What was given so far is sent only when there is nothing more for now.
+                // The bytes so far are sent only when the body is pending.
                 self.flushed = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;

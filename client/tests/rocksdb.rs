@@ -1,9 +1,9 @@
-//! The verbs `decode` and `analyze` over the RocksDB traces of the corpus.
+//! `tracehold decode` and `tracehold analyze` over the RocksDB traces of the corpus.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The folder of real traces; `None`, with a line about it, where it is not.
+/// The folder of real traces; `None`, with a message, if it does not exist.
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn corpus() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn decode_prints_what_rocksdbs_tools_print() {
+fn decode_prints_the_same_as_rocksdbs_tools() {
     let Some(folder) = corpus() else { return };
     for (trace, expected) in [
         ("io_small.trace", "io_small.txt"),
@@ -62,7 +62,7 @@ fn decode_prints_one_object_an_event() {
 }
 
 #[test]
-fn a_torn_tail_is_said_and_found() {
+fn a_torn_trace_is_reported() {
     let Some(folder) = corpus() else { return };
     for verb in ["decode", "analyze"] {
         let output = tracehold(&[verb], &folder.join("io_cut_midrecord.trace"));
@@ -132,7 +132,7 @@ fn analyze_writes_files_pictures_and_exports() {
 }
 
 #[test]
-fn wrong_questions_are_wrong_use() {
+fn invalid_options_are_usage_errors() {
     let Some(folder) = corpus() else { return };
     for arguments in [
         &["analyze", "--reuse-distance", "colour"][..],

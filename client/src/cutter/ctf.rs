@@ -11,7 +11,7 @@ use storage_format::limits::{AGENT_METADATA_BYTES_MAX, PACKET_BYTES_MAX};
 use super::{Cut, Cutter, End};
 use crate::ClientError;
 
-/// Longest index file that is read: four million packets.
+/// Maximum size of an index file: four million packets.
 const INDEX_BYTES_MAX: u64 = 288 << 20;
 
 /// Cuts a CTF data stream file into the packets of its producer.
@@ -25,24 +25,23 @@ pub struct CtfCutter {
     remark: Option<String>,
 }
 
-/// Where the lengths of the packets are known from.
+/// How the lengths of the packets are determined.
 #[derive(Debug)]
 enum Packets {
-    /// The index beside the file; the length of the next packet is the last.
+    /// By the index of the file. Lengths in reverse order.
     Index(Vec<u64>),
-    /// The packets themselves.
+    /// By the packets.
     SelfDescribed(Box<Procedure>),
-    /// Nowhere: what is left is one packet.
+    /// Not at all: the rest of the file is one packet.
     Unknown,
 }
 
 impl CtfCutter {
     /// Opens a data stream file of a trace.
     ///
-    /// Where its packets end is declared by the index `index/NAME.idx` beside it when there is one that
-    /// fits the file, else by the packets themselves with the metadata beside the file. What cannot
-    /// be declared apart, because there is no metadata or because a packet is damaged, is one packet up
-    /// to the end of the file: not a byte of the file is left out.
+    /// The index `index/NAME.idx` gives the lengths of the packets if it covers the file exactly.
+    /// Otherwise the packets themselves do, read with the metadata in the same folder. If there is
+    /// no metadata or a packet is damaged, the rest of the file is one packet: no byte is skipped.
     pub fn open(path: &Path) -> Result<Self, ClientError> {
         let failed = |error| ClientError::file(path, error);
         let file = File::open(path).map_err(failed)?;
@@ -69,7 +68,7 @@ impl CtfCutter {
         })
     }
 
-    /// Length of the packet at the position; `None` at the end of the file.
+    /// The length of the packet at the position; `None` at the end of the file.
     fn next_length(&mut self) -> Result<Option<u64>, ClientError> {
         let rest = self.length - self.position;
         if rest == 0 {
@@ -85,8 +84,8 @@ impl CtfCutter {
                     Err(what) => {
                         let (path, position) = (self.path.display(), self.position);
                         self.remark = Some(format!(
-                            "{path}: the end of the packet at offset {position} is unknown ({what}); \
-                            the rest of the file is pushed as one packet"
+                            "{path}: the end of the packet at offset {position} is unknown \
+                             ({what}); the rest of the file is pushed as one packet"
                         ));
                         None
                     }
@@ -97,25 +96,25 @@ impl CtfCutter {
     }
 }
 
-/// How packets are read, by the metadata in a folder; otherwise why not.
+/// How to read packets with the metadata in a folder, or a note about why that is impossible.
 fn procedure(folder: &Path) -> Result<(Packets, Option<String>), ClientError> {
     let unknown = |what: String| Ok((Packets::Unknown, Some(what)));
     let bound = AGENT_METADATA_BYTES_MAX as u64;
     let Some(metadata) = read_optional(&folder.join("metadata"), bound)? else {
-        return unknown("there is no metadata beside it, so all of it is one packet".to_owned());
+        return unknown("its folder has no metadata, so it is pushed as one packet".to_owned());
     };
     let parsed = match parse_metadata_with(&metadata, Leniency::Lenient) {
         Ok(parsed) => parsed,
-        Err(error) => return unknown(format!("metadata: {error}; all of it is one packet")),
+        Err(error) => return unknown(format!("metadata: {error}; it is pushed as one packet")),
     };
     match Procedure::new(parsed.trace) {
         Ok(procedure) => Ok((Packets::SelfDescribed(Box::new(procedure)), None)),
-        Err(error) => unknown(format!("metadata: {error}; all of it is one packet")),
+        Err(error) => unknown(format!("metadata: {error}; it is pushed as one packet")),
     }
 }
 
-/// What the packet at `position` says of its length, which is `None` when it says nothing; or why
-/// it cannot be read.
+/// The length that the packet at `position` declares, if any; the inner error says why it cannot be
+/// read.
 fn declared_length(
     procedure: &Procedure,
     file: &File,
@@ -124,9 +123,9 @@ fn declared_length(
 ) -> std::io::Result<Result<Option<u64>, String>> {
     match Preamble::read(procedure, file, position, rest) {
         Ok(preamble) => Ok(match preamble.packet_bytes() {
-            Some(length) if length == 0 || length > rest => {
-                Err(format!("it says that it has {length} bytes"))
-            }
+            Some(length) if length == 0 || length > rest => Err(format!(
+                "it declares a length of {length} bytes, and {rest} are left"
+            )),
             length => Ok(length),
         }),
         Err(PreambleError::Decode(error)) => Ok(Err(error.to_string())),
@@ -134,7 +133,7 @@ fn declared_length(
     }
 }
 
-/// A whole file, or `None` when there is none or it is longer than `max`.
+/// Reads a complete file. `None` if it does not exist or is longer than `max`.
 fn read_optional(path: &Path, max: u64) -> Result<Option<Vec<u8>>, ClientError> {
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes)) {
@@ -152,7 +151,7 @@ impl Cutter for CtfCutter {
         let place = || format!("{} at offset {}", self.path.display(), self.position);
         if length > u64::from(PACKET_BYTES_MAX) {
             let what =
-                format!("a packet of {length} bytes, {PACKET_BYTES_MAX} at most can be kept");
+                format!("a packet has {length} bytes, more than the maximum of {PACKET_BYTES_MAX}");
             return Err(ClientError::damaged(place(), what));
         }
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];

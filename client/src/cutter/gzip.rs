@@ -11,30 +11,29 @@ use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
 const READ_BYTES: usize = 256 << 10;
-/// Members that inflate to more than this many targets are cut as text.
+/// A member with more text than this many target sizes is cut as text.
 const MEMBER_TARGETS_MAX: usize = 4;
 
 /// Cuts gzipped text.
 ///
-/// Members go out untouched, as many together as give the target length of text, as long as the
-/// text of such a group ends with a line. Where members are too large for that, or end in the
-/// middle of lines, the text itself is cut at line ends; at the next member end that is also a line
-/// end members go out untouched again. Each packet is thus whole lines, either as gzip, which its
-/// first two bytes say, or as text.
+/// A packet is a group of unchanged members with the target size of text, if the text of the group
+/// ends with a line. If members are too large for that, or end in the middle of a line, their text
+/// is decompressed and cut at line ends, up to the next member that ends with a line. Every packet
+/// thus consists of complete lines, as gzip (recognizable by its first two bytes) or as text.
 ///
-/// A file that ends inside a member, as a producer that was killed leaves it, is cut as far as it
-/// goes: an untouched last member stays torn, text ends where inflating ended.
+/// A file that ends inside a member, because its producer was killed, is cut as far as it goes: a
+/// last member that is passed on unchanged remains torn; text ends where decompression ended.
 #[derive(Debug)]
 pub struct GzipCutter {
     path: PathBuf,
     input: BufReader<File>,
     inflate: Decompress,
-    /// Bytes of the file used so far.
+    /// Bytes of the file consumed so far.
     position: u64,
-    /// Where the current member began.
+    /// Offset of the current member.
     member: u64,
     gathered: Gathered,
-    /// Text of the members in `group`, or text that is not cut yet.
+    /// Text of the gathered members, or text that is not cut yet.
     text: Vec<u8>,
     target: usize,
     ready: VecDeque<Cut>,
@@ -51,14 +50,14 @@ enum Stage {
     Done,
 }
 
-/// What is being gathered.
+/// What is gathered for the next packet.
 #[derive(Debug)]
 enum Gathered {
-    /// Whole members and the beginning of one.
+    /// Complete members, and the beginning of one.
     Members {
         bytes: Vec<u8>,
-        /// Lengths of `bytes` and of the text at the last member end that is a line end, and the
-        /// position in the file.
+        /// Lengths of `bytes` and of the text, and position in the file, at the last member that
+        /// ends with a line.
         good: (usize, usize, u64),
     },
     Text,
@@ -74,7 +73,7 @@ impl Gathered {
 }
 
 impl GzipCutter {
-    /// Opens a gzip file to be cut from its beginning.
+    /// Opens a gzip file, to cut it from its beginning.
     pub fn open(path: &Path, target: usize) -> Result<Self, ClientError> {
         let file = File::open(path).map_err(|error| ClientError::file(path, error))?;
         Ok(Self {
@@ -93,7 +92,7 @@ impl GzipCutter {
         })
     }
 
-    /// Goes on by a header, a stretch of text, or the end of the file.
+    /// Processes a header, some text, or the end of the file.
     fn step(&mut self) -> Result<(), ClientError> {
         let (next, whole) = match self.stage {
             Stage::Between => {
@@ -115,7 +114,7 @@ impl GzipCutter {
         Ok(())
     }
 
-    /// Goes over the header (RFC 1952, 2.3); false when the file ends inside it.
+    /// Skips the header (RFC 1952, section 2.3). Returns false if the file ends inside it.
     fn read_header(&mut self) -> Result<bool, ClientError> {
         const EXTRA: u8 = 4;
         const ZERO_ENDED: [u8; 2] = [8, 16];
@@ -125,7 +124,7 @@ impl GzipCutter {
             return Ok(false);
         }
         if fixed[..3] != [0x1f, 0x8b, 8] {
-            return Err(self.damaged("no gzip member begins here"));
+            return Err(self.damaged("not the beginning of a gzip member"));
         }
         let flags = fixed[3];
         let mut two = [0; 2];
@@ -153,7 +152,7 @@ impl GzipCutter {
         Ok(flags & CHECKSUM == 0 || self.read_exact(&mut two)?)
     }
 
-    /// Inflates what one buffer of input gives; with `false` when the file ends inside the member.
+    /// Decompresses one buffer of input. The flag is false if the file ends inside the member.
     fn inflate_some(&mut self) -> Result<(Stage, bool), ClientError> {
         let input = self.input.fill_buf();
         let input = input.map_err(|error| ClientError::file(&self.path, error))?;
@@ -189,7 +188,7 @@ impl GzipCutter {
         ]
         .concat();
         if trailer[..] != sum {
-            return Err(self.damaged("the checksum of the gzip member does not fit its text"));
+            return Err(self.damaged("the checksum of the gzip member does not match its text"));
         }
         self.sum.reset();
         self.inflate.reset(false);
@@ -197,7 +196,8 @@ impl GzipCutter {
         Ok((Stage::Between, true))
     }
 
-    /// Cuts what has become too long; the outcome does not depend on how much was inflated at once.
+    /// Cuts text that is too long. The result does not depend on how much is decompressed at a
+    /// time.
     fn cut_long(&mut self) -> Result<(), ClientError> {
         if self.text.len() > self.target * MEMBER_TARGETS_MAX {
             self.cut_group();
@@ -208,7 +208,7 @@ impl GzipCutter {
         self.cut_text()
     }
 
-    /// Cuts after a whole member.
+    /// Cuts after a complete member.
     fn close_member(&mut self) -> Result<(), ClientError> {
         self.cut_long()?;
         let ends_line = self.text.last().is_none_or(|&byte| byte == b'\n');
@@ -217,7 +217,7 @@ impl GzipCutter {
                 if ends_line {
                     *good = (bytes.len(), self.text.len(), self.position);
                 }
-                // Many members without text would gather many headers.
+                // Bounds the size of many members without text.
                 if good.1 >= self.target || good.0 >= self.target * MEMBER_TARGETS_MAX {
                     self.cut_group();
                 }
@@ -232,7 +232,7 @@ impl GzipCutter {
         Ok(())
     }
 
-    /// Gives out the members up to the last one that ends a line.
+    /// Cuts the members up to the last one that ends with a line.
     fn cut_group(&mut self) {
         let Gathered::Members { bytes, good } = &mut self.gathered else {
             return;
@@ -250,7 +250,7 @@ impl GzipCutter {
         }
     }
 
-    /// Gives out text in packets of the target length.
+    /// Cuts text into packets of the target size.
     fn cut_text(&mut self) -> Result<(), ClientError> {
         if !matches!(self.gathered, Gathered::Text) {
             return Ok(());
@@ -275,7 +275,7 @@ impl GzipCutter {
         Ok(())
     }
 
-    /// Gives out everything that is left, at the end of the text or of the file.
+    /// Cuts the rest, at the end of the text or of the file.
     fn cut_rest(&mut self) {
         let text = std::mem::take(&mut self.text);
         let length = TextLength::of(&text);
@@ -297,7 +297,8 @@ impl GzipCutter {
         bytes.map_err(|error| ClientError::file(&self.path, error))
     }
 
-    /// Takes bytes that are not part of the text; false when the file ends before `target` is full.
+    /// Reads bytes that are not part of the text. Returns false if the file ends before `target` is
+    /// full.
     fn read_exact(&mut self, target: &mut [u8]) -> Result<bool, ClientError> {
         let mut filled = 0;
         while filled < target.len() {
@@ -320,8 +321,8 @@ impl GzipCutter {
     fn damaged(&self, what: &str) -> ClientError {
         let (path, member, position) = (self.path.display(), self.member, self.position);
         ClientError::damaged(
-            format!("{path} at offset {position}, in the gzip member from {member} on"),
-            format!("{what}; --kind raw pushes the bytes as they are"),
+            format!("{path} at offset {position}, in the gzip member at offset {member}"),
+            format!("{what}; use --kind raw to push the bytes unchanged"),
         )
     }
 }
@@ -337,6 +338,6 @@ impl Cutter for GzipCutter {
     fn remark(&self) -> Option<String> {
         let (path, member) = (self.path.display(), self.member);
         self.torn
-            .then(|| format!("{path}: ends inside the gzip member from {member} on"))
+            .then(|| format!("{path}: the file ends inside the gzip member at offset {member}"))
     }
 }

@@ -8,22 +8,22 @@ use memchr::{memchr, memrchr};
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
-/// Longest line that is taken for one; a longer one says that the file is no text.
+/// Maximum length of a line; a file with a longer one is not text.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Cuts text behind the last line end within the target length; a longer line is its own packet.
+/// Cuts text after the last line end within the target size. A longer line is one packet.
 #[derive(Debug)]
 pub struct LineCutter {
     path: PathBuf,
     file: File,
-    /// What was read and is not cut yet; starts at `offset`.
+    /// Text that was read and is not cut yet; begins at `offset`.
     text: Vec<u8>,
     offset: u64,
     target: usize,
 }
 
 impl LineCutter {
-    /// Opens a file to be cut from `offset` on, which is where a line begins.
+    /// Opens a file, to cut it from `offset`, which must be the beginning of a line.
     pub fn open(path: &Path, offset: u64, target: usize) -> Result<Self, ClientError> {
         let opened = File::open(path).and_then(|mut file| {
             file.seek(SeekFrom::Start(offset))?;
@@ -38,7 +38,7 @@ impl LineCutter {
         })
     }
 
-    /// Reads until there are `length` bytes of text; false when the file ends before.
+    /// Reads until there are `length` bytes of text. Returns false if the file ends before.
     fn fill(&mut self, length: usize) -> Result<bool, ClientError> {
         let missing = length.saturating_sub(self.text.len());
         let mut file = (&mut self.file).take(missing as u64);
@@ -53,7 +53,7 @@ impl Cutter for LineCutter {
         let mut length = self.target;
         let cut = loop {
             let filled = self.fill(length)?;
-            // Bytes that come later never move a cut that the first target length decides.
+            // The cut must not depend on how much of the file exists now.
             let decided = self.text.len() >= self.target || end == End::Pause;
             match line_end(&self.text, self.target) {
                 Some(cut) if decided => break cut,
@@ -86,13 +86,11 @@ impl Cutter for LineCutter {
 pub(super) fn too_long(path: &Path, offset: u64) -> ClientError {
     ClientError::damaged(
         format!("{} at offset {offset}", path.display()),
-        format!(
-            "no line end within {LINE_BYTES_MAX} bytes, so this is no text; push it with --kind raw"
-        ),
+        format!("no line end within {LINE_BYTES_MAX} bytes, so this is not text; use --kind raw"),
     )
 }
 
-/// Where to cut: behind the last line end within `target` bytes, or the first one beyond.
+/// Where to cut: after the last line end within `target` bytes, or else after the first one.
 pub(super) fn line_end(text: &[u8], target: usize) -> Option<usize> {
     let (within, beyond) = text.split_at(text.len().min(target));
     let cut = memrchr(b'\n', within).map(|at| at + 1);

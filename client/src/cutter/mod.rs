@@ -1,14 +1,14 @@
 //! Cutting trace files into packets, deterministically and in bounded memory.
 //!
-//! The same bytes are always cut at the same places, whatever was pushed of them before: that is
-//! what makes a push resumable by nothing but the next expected sequence.
+//! The same bytes are always cut at the same offsets. A push can therefore resume knowing only the
+//! next sequence that the server expects.
 //!
 //! | file | packets |
 //! | --- | --- |
-//! | any file, kind `raw` | [`RawCutter`]: stretches of the target length |
-//! | DFTracer text | [`LineCutter`]: up to the last line end within the target length |
-//! | DFTracer text in gzip | [`GzipCutter`]: whole members untouched, or text where a member is huge |
-//! | RocksDB IO and block cache traces | [`RocksdbCutter`]: whole records behind a header |
+//! | any file, kind `raw` | [`RawCutter`]: pieces of the target size |
+//! | DFTracer text | [`LineCutter`]: up to the last line end within the target size |
+//! | DFTracer text in gzip | [`GzipCutter`]: unchanged members, or text if one is too large |
+//! | RocksDB I/O and block cache traces | [`RocksdbCutter`]: complete records after a header |
 //! | CTF data stream file | [`CtfCutter`]: the producer's packets |
 
 mod ctf;
@@ -27,35 +27,35 @@ pub use lines::LineCutter;
 pub use raw::RawCutter;
 pub use rocksdb::RocksdbCutter;
 
-/// Length that packets have about, in bytes, unless the caller wants another one.
+/// Default target size of packets, in bytes.
 pub const PACKET_BYTES_TARGET: usize = 1 << 20;
 
-/// Changes whenever some cutter begins to cut elsewhere: a push that was begun by another one is
-/// not to be resumed by this one.
+/// To be increased when a cutter changes where it cuts: a push must not be resumed by a client that
+/// cuts differently.
 pub const CUTTING_VERSION: u8 = 1;
 
-/// A packet cut off a file.
+/// A packet cut from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// The packet.
     pub bytes: Bytes,
-    /// How far the file is used up: offset behind the last byte that went into this packet.
+    /// Offset in the file after the last byte of this packet.
     pub position: u64,
-    /// What the packet is of the file's text; `None` where the file is no text.
+    /// Length of the packet's text; `None` if the file is not text.
     pub text: Option<TextLength>,
 }
 
-/// Length of a stretch of text.
+/// Length of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLength {
-    /// Bytes, after inflating.
+    /// Bytes, after decompression.
     pub bytes: u64,
-    /// Lines that begin in it.
+    /// Number of lines that begin in it.
     pub lines: u64,
 }
 
 impl TextLength {
-    /// That of whole lines, of which the last may lack its end.
+    /// The length of complete lines, except that the last may lack its line end.
     fn of(text: &[u8]) -> Self {
         let ends = memchr::memchr_iter(b'\n', text).count() as u64;
         let open = text.last().is_some_and(|byte| *byte != b'\n');
@@ -66,25 +66,23 @@ impl TextLength {
     }
 }
 
-/// What the end of the file means.
+/// What a cutter does at the end of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The file is complete: what is left is the last packet.
+    /// The file is complete: the rest is the last packet.
     Final,
-    /// The file may grow: only full packets are cut.
+    /// The file may grow: cut only full packets.
     Growing,
-    /// The file may grow, but what is there of whole lines or records is wanted now.
+    /// The file may grow, but cut the complete lines or records that are there.
     Pause,
 }
 
 /// Cuts one file.
 pub trait Cutter: Send {
-    /// The next packet; `None` when there is none, or none yet.
+    /// The next packet; `None` if there is none (yet).
     fn next(&mut self, end: End) -> Result<Option<Cut>, ClientError>;
 
-    /// Goes over `count` packets that need not be sent again.
-    ///
-    /// Gives how many there were, which is less when the file ends before.
+    /// Skips up to `count` packets. Returns how many there were.
     fn skip(&mut self, count: u64) -> Result<u64, ClientError> {
         for done in 0..count {
             if self.next(End::Final)?.is_none() {
@@ -94,7 +92,7 @@ pub trait Cutter: Send {
         Ok(count)
     }
 
-    /// Something about the file worth telling a person once it was cut to its end.
+    /// A note about the file for the user, after it was cut to its end.
     fn remark(&self) -> Option<String> {
         None
     }

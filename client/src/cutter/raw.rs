@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Cut, Cutter, End};
 use crate::ClientError;
 
-/// Cuts any file into stretches of one length.
+/// Cuts any file into pieces of the target size.
 #[derive(Debug)]
 pub struct RawCutter {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub struct RawCutter {
 }
 
 impl RawCutter {
-    /// Opens a file to be cut from `offset` on.
+    /// Opens a file, to cut it from `offset`.
     pub fn open(path: &Path, offset: u64, target: usize) -> Result<Self, ClientError> {
         let file = File::open(path).map_err(|error| ClientError::file(path, error))?;
         Ok(Self {

@@ -10,19 +10,19 @@ use crate::ClientError;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// Cuts a RocksDB trace between records; each packet but the first gets a header of its own.
+/// Cuts a RocksDB trace between records. Each packet except the first gets a continuation header.
 #[derive(Debug)]
 pub struct RocksdbCutter {
     path: PathBuf,
     file: File,
     cutter: rocksdb::Cutter,
     buffer: Vec<u8>,
-    /// Bytes given to the cutter so far.
+    /// Bytes passed to the cutter so far.
     fed: u64,
 }
 
 impl RocksdbCutter {
-    /// Opens a trace to be cut from `offset` on, which is where a packet ended before.
+    /// Opens a trace, to cut it from `offset`, which must be the end of a packet.
     pub fn open(path: &Path, offset: u64, target: usize) -> Result<Self, ClientError> {
         let file = File::open(path).map_err(|error| ClientError::file(path, error))?;
         let mut cutter = Self {
@@ -32,7 +32,7 @@ impl RocksdbCutter {
             buffer: vec![0; READ_BYTES],
             fed: 0,
         };
-        // The records before the offset are needed: the first of them anchors the clock.
+        // The records before the offset must be read: the first one anchors the clock.
         while cutter.fed < offset && cutter.feed(offset - cutter.fed)? {
             while cutter.cutter.next_packet().is_some() {}
         }
@@ -40,7 +40,7 @@ impl RocksdbCutter {
         Ok(cutter)
     }
 
-    /// Bytes fed of a record that is not whole yet.
+    /// Bytes of an incomplete record.
     fn unfinished(&self) -> u64 {
         match self.cutter.tail() {
             Some(RocksdbError::Torn { left, .. }) => left,
@@ -48,7 +48,7 @@ impl RocksdbCutter {
         }
     }
 
-    /// Feeds at most `max` bytes; false at the end of the file.
+    /// Passes at most `max` bytes to the cutter. Returns false at the end of the file.
     fn feed(&mut self, max: u64) -> Result<bool, ClientError> {
         let length = usize::try_from(max).unwrap_or(usize::MAX).min(READ_BYTES);
         let read = self.file.read(&mut self.buffer[..length]);
@@ -90,7 +90,7 @@ impl Cutter for RocksdbCutter {
     fn remark(&self) -> Option<String> {
         let torn = self.cutter.tail()?;
         Some(format!(
-            "{}: {torn}; that record was left out",
+            "{}: {torn}; the torn record was not pushed",
             self.path.display()
         ))
     }

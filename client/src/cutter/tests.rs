@@ -100,7 +100,7 @@ fn check_growing(text: &str, growing: &[&str], pause: &[&str]) {
 }
 
 #[test]
-fn a_growing_text_gives_full_packets_and_whole_lines_at_a_pause() {
+fn growing_text_is_cut_into_full_packets_and_into_lines_at_a_pause() {
     check_growing("", &[], &[]);
     check_growing("a\nb", &[], &["a\n"]);
     check_growing("abc\ndef\nghi\nj", &["abc\ndef\n"], &["ghi\n"]);
@@ -157,7 +157,7 @@ fn check_gzip(members: &[&[u8]], cut_off: usize, expected: &[bool]) {
 }
 
 #[test]
-fn gzip_members_stay_as_they_are_while_they_are_lines() {
+fn gzip_members_of_complete_lines_are_unchanged() {
     let (small, other) = (numbered(0..3), numbered(3..9));
     check_gzip(&[], 0, &[]);
     check_gzip(&[b""], 0, &[true]);
@@ -180,7 +180,7 @@ fn huge_members_are_cut_as_text() {
 }
 
 #[test]
-fn a_torn_last_member_is_kept() {
+fn a_torn_last_member_is_pushed() {
     let (small, other) = (numbered(0..3), numbered(3..9));
     check_gzip(&[&other, &small], 4, &[true, true]);
     check_gzip(&[&other, &small], 12, &[true, true]);
@@ -192,18 +192,18 @@ fn a_torn_last_member_is_kept() {
         cutter
             .remark()
             .unwrap()
-            .contains("ends inside the gzip member from 0")
+            .contains("ends inside the gzip member at offset 0")
     );
 }
 
 #[test]
-fn damaged_gzip_says_where() {
+fn damaged_gzip_is_reported_with_its_offset() {
     let whole = [gzip(&numbered(0..3)), gzip(&numbered(3..6))].concat();
     let second = gzip(&numbered(0..3)).len();
     for (at, reason) in [
-        (0, "member begins"),
-        (second, "member begins"),
-        (whole.len() - 5, "sum"),
+        (0, "not the beginning"),
+        (second, "not the beginning"),
+        (whole.len() - 5, "checksum"),
     ] {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
@@ -278,8 +278,8 @@ fn a_real_ctf_file_is_cut_into_its_packets() {
     }
 }
 
-/// Changes a copy of the real trace; the lengths of its packets then, and what is said of it.
-fn check_faulty_ctf(change: &dyn Fn(&mut Vec<u8>), lengths: &[usize], remark: &str) {
+/// Changes a copy of the real trace; checks the lengths of its packets, and the note about it.
+fn check_damaged_ctf(change: &dyn Fn(&mut Vec<u8>), lengths: &[usize], remark: &str) {
     let Some(corpus) = corpus() else { return };
     let folder = copied_trace(&corpus, &["chan_1", "metadata", "index/chan_1.idx"]);
     let path = folder.path().join("chan_1");
@@ -289,7 +289,7 @@ fn check_faulty_ctf(change: &dyn Fn(&mut Vec<u8>), lengths: &[usize], remark: &s
     let mut cutter = CtfCutter::open(&path).unwrap();
     let all = packets(&mut cutter);
     assert_eq!(all.iter().map(Bytes::len).collect::<Vec<_>>(), lengths);
-    assert!(all.concat() == bytes, "all bytes are kept");
+    assert!(all.concat() == bytes, "no byte is skipped");
     assert!(
         cutter.remark().unwrap_or_default().contains(remark),
         "{:?}",
@@ -298,16 +298,16 @@ fn check_faulty_ctf(change: &dyn Fn(&mut Vec<u8>), lengths: &[usize], remark: &s
 }
 
 #[test]
-fn a_faulty_ctf_file_keeps_its_bytes() {
+fn a_damaged_ctf_file_is_pushed_completely() {
     let packet = 1_048_576;
     let last = 3_039_232 - 2 * packet;
-    check_faulty_ctf(&|_| {}, &[packet, packet, last], "");
+    check_damaged_ctf(&|_| {}, &[packet, packet, last], "");
     let torn = |bytes: &mut Vec<u8>| bytes.truncate(2 * packet + 100_000);
-    check_faulty_ctf(&torn, &[packet, packet, 100_000], "it says that it has");
+    check_damaged_ctf(&torn, &[packet, packet, 100_000], "it declares a length of");
     let grown = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&[0; 5000]);
-    check_faulty_ctf(&grown, &[packet, packet, last, 5000], "is unknown");
+    check_damaged_ctf(&grown, &[packet, packet, last, 5000], "is unknown");
     let foreign = |bytes: &mut Vec<u8>| *bytes = vec![7; 5_000_000];
-    check_faulty_ctf(&foreign, &[5_000_000], "packet at offset 0 is unknown");
+    check_damaged_ctf(&foreign, &[5_000_000], "packet at offset 0 is unknown");
 }
 
 #[test]
@@ -336,7 +336,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
     #[test]
-    fn foreign_bytes_are_cut_or_refused(
+    fn arbitrary_bytes_are_cut_or_refused(
         bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..3000),
         at in 0..60usize,
         flip in 1..=255u8,

@@ -8,29 +8,29 @@ use serde_json::{Map, Value};
 use super::call::{Call, Client, Content};
 use crate::ClientError;
 
-/// What an agent says about itself when it registers.
+/// The properties of an agent at registration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AgentSpec {
-    /// Name for people.
+    /// Display name.
     pub name: String,
     /// Host that the traces come from.
     pub host: String,
-    /// Anything else worth keeping.
+    /// Further attributes.
     pub attributes: BTreeMap<String, String>,
 }
 
-/// An agent as the server knows it.
+/// An agent as the server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
-    /// Id, as in the paths.
+    /// Id.
     pub id: String,
     /// Its streams.
     #[serde(default)]
     pub streams: Vec<Stream>,
-    /// Whether trace metadata was sent.
+    /// Whether the server has its trace metadata.
     #[serde(default)]
     pub has_metadata: bool,
-    /// Name, host, attributes and whatever else the server says.
+    /// Name, host, attributes and any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -38,30 +38,30 @@ pub struct Agent {
 /// A declared stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
-    /// Id, as in the paths.
+    /// Id.
     pub id: String,
     /// Kind of its packets.
     pub kind: String,
-    /// Whatever else the server says.
+    /// Any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// How a stream is declared.
+/// The declaration of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StreamSpec {
-    /// Kind of its packets, for ever.
+    /// Kind of its packets; it never changes.
     pub kind: String,
-    /// Leaf type, or the server's default.
+    /// Leaf type; `None` for the server's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaf: Option<String>,
-    /// Codec on disk, or the server's default.
+    /// Codec on disk; `None` for the server's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
 }
 
 impl Client {
-    /// Registers an agent, or updates what is known of it.
+    /// Registers an agent, or updates its properties.
     pub async fn register_agent(&self, agent: &str, spec: &AgentSpec) -> Result<(), ClientError> {
         let url = self.server().api(&["agents", agent]);
         self.done(Call::new(Method::PUT, url).json(spec)).await
@@ -83,7 +83,7 @@ impl Client {
         self.done(call).await
     }
 
-    /// Declares a stream; the same declaration again changes nothing.
+    /// Declares a stream. Repeating a declaration has no effect.
     pub async fn declare_stream(
         &self,
         agent: &str,

@@ -11,17 +11,17 @@ use super::call::{Call, Client, causes, read_bounded};
 use super::storages::Storage;
 use crate::ClientError;
 
-/// Bytes read from a file at once.
+/// Bytes read from a file at a time.
 const PIECE_BYTES: usize = 256 << 10;
-/// Longest description of an imported storage that is read.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Maximum size of the response that describes an imported storage.
+const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 
-/// How far an archive is: bytes that went by, and all of them where that is known.
+/// Called with the number of bytes just transferred, and the total if it is known.
 pub type ArchiveProgress<'a> = &'a (dyn Fn(u64, Option<u64>) + Send + Sync);
 
 impl Client {
-    /// Writes a finalized storage as a ZIP archive to `path`, which holds the whole archive or
-    /// nothing new; gives its length in bytes.
+    /// Writes a finalized storage as a ZIP archive to `path` and returns its length in bytes. On an
+    /// error, `path` is left unchanged.
     pub async fn export_storage(
         &self,
         id: Uuid,
@@ -42,13 +42,13 @@ impl Client {
             Err(error) => Err(error),
         };
         if published.is_err() {
-            // The failure before is what matters.
+            // The first error is the one to report.
             let _ = tokio::fs::remove_file(unpublished).await;
         }
         published
     }
 
-    /// Sends the ZIP archive at `path`; gives the storage that was in it.
+    /// Uploads the ZIP archive at `path` and returns the imported storage.
     pub async fn import_storage(
         &self,
         path: &Path,
@@ -68,10 +68,10 @@ impl Client {
         let call = Call::new(Method::POST, self.server().api(&["storages", "import"]));
         let body = reqwest::Body::wrap_stream(pieces);
         let response = self.send_streamed(&call, "application/zip", body).await?;
-        let body = read_bounded(response, ANSWER_BYTES_MAX).await?;
+        let body = read_bounded(response, RESPONSE_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::Answer {
             url: call.url,
-            what: format!("not the JSON that was expected: {error}"),
+            what: format!("unexpected JSON: {error}"),
         })
     }
 }

@@ -15,11 +15,12 @@ use super::server_url::ServerUrl;
 use crate::ClientError;
 use crate::clock;
 
-/// Longest JSON answer that is read.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// Longest body of a refusal that is read.
+/// Maximum size of a JSON response.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Maximum size of a problem document.
 const PROBLEM_BYTES_MAX: u64 = 4 << 20;
-/// An answer may take this long to begin and to go on: verifying a large storage is one request.
+/// Time that a response may take to start or to continue: finalizing a large storage is one
+/// request.
 const IDLE: Duration = Duration::from_secs(600);
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -28,13 +29,13 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub struct Client {
     server: ServerUrl,
     token: Option<String>,
-    /// Who asks, where he wants to be named.
+    /// Name of the reader, for the label `explored_by`.
     reader: Option<String>,
     retry: Retry,
     http: reqwest::Client,
 }
 
-/// What a request carries; kept whole, so that it can be sent again.
+/// The body of a request, retained so that it can be sent again.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content {
     pub(super) content_type: &'static str,
@@ -48,19 +49,19 @@ pub(super) struct Call {
     pub(super) url: String,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) content: Option<Content>,
-    /// Sending it twice means the same as sending it once.
+    /// Sending it twice has the same effect as sending it once.
     pub(super) repeatable: bool,
 }
 
-/// A try that did not succeed.
+/// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) error: ClientError,
-    /// Why trying again may help; `None` when it will not.
+    /// Why a retry may help; `None` if it cannot.
     pub(super) reason: Option<RetryReason>,
 }
 
-/// What is left of a request's retry policy.
+/// The state of a request's retries.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     retry: Retry,
@@ -69,7 +70,7 @@ pub(crate) struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// Waits after an answer that broke off or could not be begun; gives back any other error.
+    /// Waits before a retry after a broken connection. Returns any other error.
     pub(crate) async fn wait_after_break(&mut self, error: ClientError) -> Result<(), ClientError> {
         let reason = match error {
             ClientError::Transport { .. } | ClientError::Cut { .. } => Some(RetryReason::Broken),
@@ -78,7 +79,7 @@ impl RetryBudget {
         self.wait(Failed { error, reason }).await
     }
 
-    /// Waits before the next try, or gives the error back when there shall be none.
+    /// Waits before the next attempt, or returns the error if there is none.
     pub(super) async fn wait(&mut self, failed: Failed) -> Result<(), ClientError> {
         let delay = failed
             .reason
@@ -94,7 +95,7 @@ impl RetryBudget {
 }
 
 impl Call {
-    /// A request without a body; all methods but POST are repeatable.
+    /// A request without a body. All methods except POST are repeatable.
     pub(super) fn new(method: Method, url: String) -> Self {
         Self {
             repeatable: method != Method::POST,
@@ -106,7 +107,7 @@ impl Call {
     }
 
     pub(super) fn json(mut self, body: &impl serde::Serialize) -> Self {
-        let bytes = serde_json::to_vec(body).expect("our own request bodies are plain data");
+        let bytes = serde_json::to_vec(body).expect("request bodies are plain data");
         self.content = Some(Content {
             content_type: "application/json",
             chunks: vec![Bytes::from(bytes)],
@@ -126,14 +127,14 @@ impl Call {
 }
 
 impl Client {
-    /// A client of `server` that shows `token`, where there is one, with every request.
+    /// A client of `server` that sends `token`, if there is one, with every request.
     pub fn new(
         server: ServerUrl,
         token: Option<String>,
         retry: Retry,
     ) -> Result<Self, ClientError> {
         let http = reqwest::Client::builder()
-            // Servers are addressed directly: a proxy that buffers bodies would break flow control.
+            // A proxy that buffers bodies would defeat flow control.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT)
@@ -151,19 +152,19 @@ impl Client {
         })
     }
 
-    /// The same, naming who reads: the server labels what is explored.
+    /// The same client, naming the reader: the server labels the storages that it reads.
     #[must_use]
     pub fn with_reader(mut self, reader: Option<String>) -> Self {
         self.reader = reader;
         self
     }
 
-    /// The server that is spoken to.
+    /// The server.
     pub fn server(&self) -> &ServerUrl {
         &self.server
     }
 
-    /// Sends, and sends again while the server is busy or not reachable and the policy allows.
+    /// Sends a request, with retries while the server is busy or unreachable, as the policy allows.
     pub(super) async fn send(&self, call: Call) -> Result<Response, ClientError> {
         let mut budget = self.retry_budget();
         loop {
@@ -174,7 +175,7 @@ impl Client {
         }
     }
 
-    /// The waits that a request, or a part of one that makes progress, may cost.
+    /// A new retry state, for a request or for the rest of one that made progress.
     pub(crate) fn retry_budget(&self) -> RetryBudget {
         RetryBudget {
             retry: self.retry,
@@ -183,7 +184,7 @@ impl Client {
         }
     }
 
-    /// One try; an error says whether another one may help.
+    /// One attempt. The error says whether a retry may help.
     pub(super) async fn send_once(&self, call: &Call) -> Result<Response, Failed> {
         match self.attempt(call).await {
             Ok(response) if response.status().is_success() => Ok(response),
@@ -192,7 +193,7 @@ impl Client {
                 let temporary = is_temporary(response.status().as_u16());
                 let mut problem = read_problem(response).await;
                 if problem.detail.is_empty() && problem.title.is_empty() {
-                    // The answer to a HEAD has no body that could say more.
+                    // The response to a HEAD request has no body.
                     problem.detail = format!("{} {} was refused", call.method, call.url);
                 }
                 Err(Failed {
@@ -201,7 +202,7 @@ impl Client {
                 })
             }
             Err(error) => Err(Failed {
-                // Nothing of a request has arrived when no connection could be made.
+                // Without a connection, nothing of the request has reached the server.
                 reason: if error.is_connect() {
                     Some(RetryReason::Unreachable)
                 } else {
@@ -231,7 +232,7 @@ impl Client {
         request.send().await
     }
 
-    /// Sends a body that is made while it is sent, once.
+    /// Sends a streamed body, without retries.
     pub(super) async fn send_streamed(
         &self,
         call: &Call,
@@ -250,19 +251,19 @@ impl Client {
         }
     }
 
-    /// Sends and reads a JSON answer.
+    /// Sends a request and reads the JSON response.
     pub(super) async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
         let url = call.url.clone();
-        let body = read_bounded(self.send(call).await?, ANSWER_BYTES_MAX).await?;
+        let body = read_bounded(self.send(call).await?, RESPONSE_BYTES_MAX).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::Answer {
             url,
-            what: format!("not the JSON that was expected: {error}"),
+            what: format!("unexpected JSON: {error}"),
         })
     }
 
-    /// Sends a request whose answer says nothing beyond its status.
+    /// Sends a request whose response has no content.
     pub(super) async fn done(&self, call: Call) -> Result<(), ClientError> {
-        read_bounded(self.send(call).await?, ANSWER_BYTES_MAX).await?;
+        read_bounded(self.send(call).await?, RESPONSE_BYTES_MAX).await?;
         Ok(())
     }
 }
@@ -272,7 +273,7 @@ fn wait_requested(headers: &HeaderMap) -> Option<Duration> {
     retry_after(value, clock::now())
 }
 
-/// The body, refused when it is longer than `max`.
+/// The body, which must not be longer than `max`.
 pub(super) async fn read_bounded(mut response: Response, max: u64) -> Result<Vec<u8>, ClientError> {
     let url = response.url().to_string();
     let mut body = Vec::new();
@@ -281,13 +282,13 @@ pub(super) async fn read_bounded(mut response: Response, max: u64) -> Result<Vec
             .chunk()
             .await
             .map_err(|error| ClientError::Transport {
-                method: "answer of".to_owned(),
+                method: "response of".to_owned(),
                 url: url.clone(),
                 what: causes(&error),
             })?;
         let Some(chunk) = chunk else { return Ok(body) };
         if body.len() as u64 + chunk.len() as u64 > max {
-            let what = format!("the answer is longer than {max} bytes");
+            let what = format!("the response is longer than {max} bytes");
             return Err(ClientError::Answer { url, what });
         }
         body.extend_from_slice(&chunk);
@@ -297,7 +298,7 @@ pub(super) async fn read_bounded(mut response: Response, max: u64) -> Result<Vec
 async fn read_problem(response: Response) -> Problem {
     let status = response.status().as_u16();
     let content_type = response.headers().get(CONTENT_TYPE).cloned();
-    // The status alone is worth more than the reason why its explanation could not be read.
+    // If the body cannot be read, the status alone is reported.
     let body = read_bounded(response, PROBLEM_BYTES_MAX)
         .await
         .unwrap_or_default();
@@ -317,7 +318,7 @@ fn transport(call: &Call, error: &reqwest::Error) -> ClientError {
     }
 }
 
-/// The innermost two causes: the outer ones of the HTTP stack only repeat the address.
+/// The two innermost causes; the outer ones of the HTTP stack only repeat the address.
 pub(super) fn causes(error: &dyn Error) -> String {
     let mut chain = vec![error.to_string()];
     let mut next = error.source();
@@ -334,7 +335,7 @@ pub(super) fn causes(error: &dyn Error) -> String {
     shown.join(": ")
 }
 
-/// A body of known length made of shared buffers, so that nothing is copied to join them.
+/// A body of known length in shared buffers, which are not copied.
 struct Chunks {
     rest: std::vec::IntoIter<Bytes>,
     length: u64,

@@ -14,13 +14,13 @@ use crate::ClientError;
 /// A file of a storage as the server lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
-    /// Name within the storage.
+    /// Name in the storage.
     pub name: String,
-    /// What it is.
+    /// Role, such as `data` or `chunk_index`.
     pub role: String,
     /// Length in bytes.
     pub length: u64,
-    /// CRC32C, where it is known.
+    /// CRC32C, if known.
     #[serde(default)]
     pub checksum: Option<serde_json::Value>,
 }
@@ -30,10 +30,10 @@ struct Files {
     files: Vec<FileInfo>,
 }
 
-/// Bytes of a file on their way here, in the order in which the server sends them.
+/// The bytes of a file as they arrive from the server.
 ///
-/// Whatever shape the server gives its answer (the whole file, one range, several parts), this
-/// gives `(offset, bytes)` in absolute offsets, as they arrive, holding only what just came in.
+/// For any form of response (complete file, one range, several parts) this returns `(offset,
+/// bytes)` with absolute offsets. Only the most recent bytes are in memory.
 #[derive(Debug)]
 pub struct FileBytes {
     response: Response,
@@ -44,7 +44,7 @@ pub struct FileBytes {
 
 #[derive(Debug)]
 enum Body {
-    /// One run of bytes that continues at the offset and shall end there.
+    /// Consecutive bytes: the next offset, and the expected end.
     Run {
         at: u64,
         end: Option<u64>,
@@ -62,10 +62,10 @@ impl Client {
         Ok(answer.files)
     }
 
-    /// Asks for ranges of a file, all in one request; for the whole file when there are none.
+    /// Requests ranges of a file in one request, or the complete file if `ranges` is empty.
     ///
-    /// Ranges are half-open, not empty, and ascend without touching, so that their number is the
-    /// number of parts. With an `etag` of an earlier answer a file that changed is refused (412).
+    /// Ranges are half-open, not empty, ascending and not adjacent, so each is one part of the
+    /// response. With the `etag` of an earlier response, a file that has changed is refused (412).
     pub async fn file(
         &self,
         storage: &StorageUrl,
@@ -85,7 +85,7 @@ impl Client {
         FileBytes::new(self.send(call).await?)
     }
 
-    /// Asks for a file from `start` to its end.
+    /// Requests a file from `start` to its end.
     pub async fn file_from(
         &self,
         storage: &StorageUrl,
@@ -144,17 +144,17 @@ impl FileBytes {
         })
     }
 
-    /// The file's strong entity tag, where the server gave one.
+    /// The strong entity tag of the file, if the server sent one.
     pub fn etag(&self) -> Option<&str> {
         self.etag.as_deref()
     }
 
-    /// Whether the server sends the whole file, whatever was requested for.
+    /// Whether the server sends the complete file, ignoring the requested ranges.
     pub fn is_whole_file(&self) -> bool {
         self.response.status() != StatusCode::PARTIAL_CONTENT
     }
 
-    /// The next bytes and where they belong; `None` when the answer is complete.
+    /// The next bytes and their offset; `None` if the response is complete.
     pub async fn next(&mut self) -> Result<Option<(u64, Bytes)>, ClientError> {
         loop {
             if let Body::Parts(parts) = &mut self.body {

@@ -7,34 +7,34 @@ use super::call::{Call, Client};
 use super::problem::Problem;
 use crate::ClientError;
 
-/// Long work of the server.
+/// A job of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Id, UUIDv7.
     pub id: Uuid,
-    /// What it does: `verify`, `export`, `import` or `copy`.
+    /// `verify`, `export`, `import` or `copy`.
     pub kind: String,
     /// `RUNNING`, `DONE`, `FAILED` or `CANCELLED`.
     pub state: String,
-    /// Bytes done so far.
+    /// Bytes processed so far.
     #[serde(default)]
     pub bytes_done: u64,
-    /// Bytes to be done, where that is known.
+    /// Bytes to process, if known.
     #[serde(default)]
     pub bytes_total: Option<u64>,
-    /// What came of it, once it is DONE.
+    /// The result of a job that is DONE.
     #[serde(default)]
     pub result: Option<Value>,
-    /// Why it failed, once it is FAILED.
+    /// Why a job is FAILED.
     #[serde(default)]
     pub problem: Option<Value>,
-    /// Whatever else the server says.
+    /// Any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
 impl Job {
-    /// What came of a job that ended: its result, or the refusal.
+    /// The result of a job that has ended, or its error.
     pub fn outcome(self) -> Result<Value, ClientError> {
         if self.state == "DONE" {
             return Ok(self.result.unwrap_or(Value::Null));
@@ -57,14 +57,14 @@ impl Job {
         })))
     }
 
-    /// True while it is at work.
+    /// Whether the job is still running.
     pub fn is_running(&self) -> bool {
         self.state == "RUNNING"
     }
 }
 
 impl Client {
-    /// All jobs that the server remembers.
+    /// All running jobs and the most recent ended ones.
     pub async fn jobs(&self) -> Result<Vec<Job>, ClientError> {
         self.list(&["jobs"], &[]).await
     }
@@ -75,7 +75,7 @@ impl Client {
         self.json(Call::new(Method::GET, url)).await
     }
 
-    /// Tells a job to stop.
+    /// Cancels a job.
     pub async fn cancel_job(&self, id: Uuid) -> Result<Job, ClientError> {
         let url = self.server().api(&["jobs", &id.to_string()]);
         self.json(Call::new(Method::DELETE, url)).await

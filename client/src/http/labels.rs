@@ -10,34 +10,34 @@ use crate::ClientError;
 /// A label of a storage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Label {
-    /// Name of its type.
+    /// Name of the label type.
     #[serde(rename = "type")]
     pub name: String,
-    /// What its values are: `boolean`, `number`, `date`, `string` or `time_frame`.
+    /// Type of the values: `boolean`, `number`, `date`, `string` or `time_frame`.
     pub value_type: String,
-    /// Whether the server tells it, so that it cannot be changed.
+    /// Whether the server sets it, so that it cannot be changed.
     #[serde(default)]
     pub told: bool,
-    /// Its values.
+    /// The values.
     pub values: Vec<Value>,
 }
 
 impl Client {
-    /// The labels of a storage, also those that the server tells.
+    /// The labels of a storage, including those that the server sets.
     pub async fn labels(&self, id: Uuid) -> Result<Vec<Label>, ClientError> {
         self.list(&["storages", &id.to_string(), "labels"], &[])
             .await
     }
 
-    /// Gives a storage a label; beside those of the same type where there may be several.
+    /// Adds a label to a storage. It replaces the existing value unless the type allows several.
     pub async fn add_label(&self, id: Uuid, name: &str, value: &str) -> Result<(), ClientError> {
         let url = self.server().api(&["storages", &id.to_string(), "labels"]);
-        let told = json!({ "type": name, "value": value });
-        self.done(Call::new(Method::POST, url).json(&told).repeatable())
+        let label = json!({ "type": name, "value": value });
+        self.done(Call::new(Method::POST, url).json(&label).repeatable())
             .await
     }
 
-    /// Takes a label from a storage, or one value of it.
+    /// Removes a label from a storage, or one of its values.
     pub async fn remove_label(
         &self,
         id: Uuid,

@@ -1,9 +1,8 @@
-//! The server's operations as typed calls.
+//! The operations of the server as typed calls.
 //!
-//! A [`Client`] is cheap to clone and keeps its connections. Every call that may be repeated
-//! without changing its meaning is repeated by a [`Retry`] policy when the server is busy or
-//! unreachable; what the server refuses for good comes back as
-//! [`ClientError::Refused`](crate::ClientError).
+//! A [`Client`] is cheap to clone and reuses its connections. Idempotent calls are retried
+//! according to a [`Retry`] policy when the server is busy or unreachable. A permanent refusal is
+//! returned as [`ClientError::Refused`](crate::ClientError).
 
 mod agents;
 mod archives;

@@ -4,29 +4,29 @@ use std::ops::Range;
 use bytes::{Buf, Bytes};
 use memchr::memmem;
 
-/// Longest preamble, delimiter and header lines before a part.
+/// Maximum size of the preamble, delimiter and header lines before a part.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
 /// A piece of a `multipart/byteranges` body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Bytes of the file from `offset` on.
+    /// Bytes of the file at `offset`.
     Data { offset: u64, bytes: Bytes },
-    /// The closing delimiter was seen; what follows is to be ignored.
+    /// The closing delimiter; anything after it is ignored.
     End,
 }
 
-/// Takes a `multipart/byteranges` body apart as it arrives.
+/// An incremental parser of a `multipart/byteranges` body.
 ///
-/// Each part says its own length, so its bytes are passed on without a search and without a copy;
-/// only delimiters and headers, which are bounded, are ever gathered.
+/// The header of a part contains its length, so the bytes of a part are neither searched nor
+/// copied. Only delimiters and headers are buffered, and their size is bounded.
 #[derive(Debug)]
 pub(super) struct Multipart {
     /// `--` and the boundary.
     delimiter: Vec<u8>,
     input: VecDeque<Bytes>,
     head: Vec<u8>,
-    /// The rest of the part that is being passed on.
+    /// The rest of the current part.
     part: Range<u64>,
     ended: bool,
 }
@@ -42,7 +42,7 @@ impl Multipart {
         }
     }
 
-    /// The boundary in a `Content-Type`, when that is `multipart/byteranges`.
+    /// The boundary in a `Content-Type` of `multipart/byteranges`.
     pub(super) fn boundary(content_type: &str) -> Option<&str> {
         let mut parameters = content_type.split(';').map(str::trim);
         let media = parameters.next()?;
@@ -59,14 +59,14 @@ impl Multipart {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Adds what arrived.
+    /// Adds received bytes.
     pub(super) fn feed(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.input.push_back(bytes);
         }
     }
 
-    /// The next piece, or `None` when more has to arrive first.
+    /// The next piece; `None` if more bytes are needed.
     pub(super) fn next(&mut self) -> Result<Option<Piece>, String> {
         while self.part.is_empty() {
             if self.ended {
@@ -89,15 +89,15 @@ impl Multipart {
         Ok(Some(Piece::Data { offset, bytes }))
     }
 
-    /// Gathers up to the end of the header lines or to the closing delimiter; false when the input
-    /// does not reach that far yet.
+    /// Buffers input up to the end of the header lines or to the closing delimiter. Returns false
+    /// if the input ends before that.
     fn gather_head(&mut self) -> Result<bool, String> {
         while let Some(mut front) = self.input.pop_front() {
             let before = self.head.len();
             let taken = front.len().min(HEAD_BYTES_MAX - before);
             self.head.extend_from_slice(&front[..taken]);
             if let Some(end) = self.head_end()? {
-                // What was gathered beyond the head goes back, it is the part's data.
+                // Bytes after the head belong to the part and go back to the input.
                 front.advance(end.saturating_sub(before).min(taken));
                 if !front.is_empty() {
                     self.input.push_front(front);
@@ -107,14 +107,14 @@ impl Multipart {
             }
             if self.head.len() == HEAD_BYTES_MAX {
                 return Err(format!(
-                    "no part of the multipart answer begins within {HEAD_BYTES_MAX} bytes"
+                    "no part of the multipart response begins within {HEAD_BYTES_MAX} bytes"
                 ));
             }
         }
         Ok(false)
     }
 
-    /// Length of a complete head, after which the part it announces is entered.
+    /// The length of a complete head. Sets the range of the part that follows it.
     fn head_end(&mut self) -> Result<Option<usize>, String> {
         let Some(delimiter) = memmem::find(&self.head, &self.delimiter) else {
             return Ok(None);
@@ -135,7 +135,7 @@ impl Multipart {
     }
 }
 
-/// The range that the header lines of a part announce.
+/// The range in the header lines of a part.
 fn part_range(lines: &[u8]) -> Result<Range<u64>, String> {
     let lines = String::from_utf8_lossy(lines);
     let value = lines.split("\r\n").find_map(|line| {
@@ -144,8 +144,8 @@ fn part_range(lines: &[u8]) -> Result<Range<u64>, String> {
             .eq_ignore_ascii_case("content-range")
             .then_some(value)
     });
-    let value = value.ok_or("a part of the multipart answer has no Content-Range")?;
-    content_range(value).ok_or_else(|| format!("Content-Range {value:?} is not understood"))
+    let value = value.ok_or("a part of the multipart response has no Content-Range")?;
+    content_range(value).ok_or_else(|| format!("invalid Content-Range {value:?}"))
 }
 
 /// The half-open range of `bytes FIRST-LAST/TOTAL`.
@@ -169,7 +169,7 @@ mod tests {
         b"preamble\r\n--B\r\nContent-Type: x/y\r\nContent-Range: bytes 5-9/100\r\n\r\n\
         --B\r\n\r\n--B  \r\ncontent-range:bytes 20-20/*\r\n\r\nx\r\n--B--\r\nepilogue";
 
-    /// All pieces, neighbouring data joined.
+    /// All pieces, with adjacent data joined.
     fn parse(body: &[u8], step: usize) -> Result<Vec<(u64, Vec<u8>)>, String> {
         let mut parser = Multipart::new("B");
         let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn any_chunking_gives_the_same_parts() {
+    fn the_parts_do_not_depend_on_chunking() {
         let expected = vec![(5, b"--B\r\n".to_vec()), (20, b"x".to_vec())];
         for step in 1..=BODY.len() {
             assert_eq!(parse(BODY, step).as_ref(), Ok(&expected), "{step}");
@@ -199,20 +199,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_part_is_refused() {
+    fn invalid_parts_are_refused() {
         for (body, reason) in [
             (&b"--B\r\nA: b\r\n\r\n"[..], "no Content-Range"),
             (
                 b"--B\r\nContent-Range: bytes 9-5/10\r\n\r\n",
-                "not understood",
+                "invalid Content-Range",
             ),
             (
                 b"--B\r\nContent-Range: lines 1-5/10\r\n\r\n",
-                "not understood",
+                "invalid Content-Range",
             ),
             (
                 b"--B\r\nContent-Range: bytes 0-18446744073709551615/*\r\n\r\n",
-                "not understood",
+                "invalid Content-Range",
             ),
             (&[b'x'; 10_000], "begins within"),
             (&BODY[..BODY.len() - 13], "cut off"),
@@ -245,7 +245,7 @@ mod tests {
             at in 0..BODY.len(),
             step in 1..50usize,
         ) {
-            // Foreign bytes, and a body in which foreign bytes stand.
+            // Arbitrary bytes, and a body with arbitrary bytes inserted.
             let _ = parse(&bytes, step);
             let mixed = [&BODY[..at], &bytes, &BODY[at..]].concat();
             if let Ok(parts) = parse(&mixed, step) {

@@ -9,13 +9,13 @@ use uuid::Uuid;
 use super::call::{Call, Client, Content, read_bounded};
 use crate::ClientError;
 
-/// Longest list of receipts that is read: far more than a batch has packets.
+/// Maximum size of a list of receipts: far more than a batch has packets.
 const RECEIPTS_BYTES_MAX: u64 = 64 << 20;
 
-/// Where packets go.
+/// Where packets are pushed to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushTarget {
-    /// Straight into this storage, or to the buffer and the recordings that want them.
+    /// This storage, or `None` for the buffer and the recordings.
     pub storage: Option<Uuid>,
     /// Agent that the stream belongs to.
     pub agent: String,
@@ -23,7 +23,7 @@ pub struct PushTarget {
     pub stream: String,
 }
 
-/// The server's word for one packet.
+/// The server's receipt for one packet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
     /// Producer epoch.
@@ -33,39 +33,39 @@ pub struct Receipt {
     /// The packet's own number in the storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    /// Everything needed to find the packet again is on disk.
+    /// Whether the packet and its index entry are on disk.
     #[serde(default)]
     pub durable: bool,
-    /// The packet had been there before.
+    /// Whether the packet was already stored.
     #[serde(default)]
     pub duplicate: bool,
-    /// File, offset, size, storage, and whatever else the server says.
+    /// File, offset, size, storage, and any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// A file, and the packets of a stream that were cut from it.
+/// The provenance of packets: a file, and the packets of a stream that were cut from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProvenanceReport {
     /// Producer epoch of the packets.
     pub epoch: u64,
     /// The file.
     pub path: String,
-    /// Its length.
+    /// Its length in bytes.
     pub file_bytes: u64,
-    /// When it was last written, in nanoseconds since the epoch.
+    /// Modification time, in nanoseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified: Option<i64>,
-    /// CRC32C of it.
+    /// Its CRC32C.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<u64>,
-    /// What was told before of the same file, which has grown since.
+    /// The previous report on the same file, if it has grown since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grown_from: Option<GrownFrom>,
-    /// Number of a packet in the storage before which none of these is; 0 where that is not known.
+    /// A lower bound of the packets' numbers in the storage; 0 if unknown.
     #[serde(skip_serializing_if = "is_zero")]
     pub first_number: u64,
-    /// [`PacketProvenance::numbers`] of each packet, by sequence.
+    /// [`PacketProvenance::numbers`] of each packet, in order of sequence.
     pub packets: Vec<[u64; 5]>,
 }
 
@@ -74,7 +74,7 @@ pub struct ProvenanceReport {
 pub struct GrownFrom {
     /// Its length.
     pub file_bytes: u64,
-    /// CRC32C of it.
+    /// Its CRC32C.
     pub checksum: u32,
 }
 
@@ -83,23 +83,23 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Which stretch of a file a packet is.
+/// The byte and line range of a file that a packet was cut from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketProvenance {
     /// Producer sequence.
     pub sequence: u64,
-    /// First byte in the file; after inflating, where it is compressed text.
+    /// Offset in the file; for gzipped text, in the decompressed text.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// First line, from 0.
+    /// First line, counted from 0.
     pub first_line: u64,
-    /// Lines; 0 where the file is no text.
+    /// Number of lines; 0 if the file is not text.
     pub lines: u64,
 }
 
 impl PacketProvenance {
-    /// As it is told.
+    /// The fields in the order of the report.
     pub fn numbers(&self) -> [u64; 5] {
         [
             self.sequence,
@@ -111,16 +111,16 @@ impl PacketProvenance {
     }
 }
 
-/// What the server expects next of a stream.
+/// The next position that the server expects in a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextSequence {
-    /// Newest epoch; 0 when there is nothing yet.
+    /// Latest epoch; 0 if the stream is empty.
     pub epoch: u64,
-    /// First sequence of that epoch that is not there.
+    /// First missing sequence of that epoch.
     pub sequence: u64,
 }
 
-/// What the index tree says of one packet.
+/// The index entry of one packet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PacketInfo {
     /// The packet's own number in the storage.
@@ -139,11 +139,11 @@ pub struct PacketInfo {
     pub file: String,
     /// Offset of the payload in the data file.
     pub offset: u64,
-    /// Length of the payload as stored.
+    /// Stored length of the payload.
     pub size: u64,
     /// Length of the packet as the agent sent it.
     pub raw_size: u64,
-    /// Time span, counts, and whatever else the server says.
+    /// Time span, counts, and any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -170,7 +170,8 @@ impl PushTarget {
 }
 
 impl Client {
-    /// Tells where packets of a stream in a storage came from. Telling it again changes nothing.
+    /// Reports the provenance of packets of a stream in a storage. Repeating a report has no
+    /// effect.
     pub async fn report_provenance(
         &self,
         storage: Uuid,
@@ -193,7 +194,7 @@ impl Client {
             .await
     }
 
-    /// What the server expects next of a stream.
+    /// The next position that the server expects in a stream.
     pub async fn next_sequence(&self, target: &PushTarget) -> Result<NextSequence, ClientError> {
         let url = target.url(self);
         let response = self.send(Call::new(Method::HEAD, url.clone())).await?;
@@ -202,7 +203,7 @@ impl Client {
             let number = value.and_then(|value| value.to_str().ok()?.parse().ok());
             number.ok_or_else(|| ClientError::Answer {
                 url: url.clone(),
-                what: format!("no number in the header {name}"),
+                what: format!("the header {name} is missing or not a number"),
             })
         };
         Ok(NextSequence {
@@ -211,11 +212,11 @@ impl Client {
         })
     }
 
-    /// Pushes packets that follow one another from `sequence` on, and gives back their receipts.
+    /// Pushes consecutive packets starting at `sequence`, and returns their receipts.
     ///
-    /// When a storage takes only the first of them, those are not sent again: it goes on with the
-    /// rest, as long as the retry policy allows or there is progress. Without a storage there is a
-    /// receipt for each storage that a packet went to, which may be none.
+    /// If a storage accepts only the first packets, the call continues with the rest, as long as
+    /// there is progress or the retry policy allows. Without a storage, there is one receipt per
+    /// storage that a packet was written to, possibly none.
     pub async fn push(
         &self,
         target: &PushTarget,
@@ -241,10 +242,10 @@ impl Client {
                     return Ok(receipts);
                 }
                 Err(mut failed) => {
-                    let taken = taken_before(&mut failed.error);
-                    let goes_on = target.storage.is_some() && !taken.is_empty();
-                    if goes_on && receipts.len() + taken.len() < packets.len() {
-                        receipts.extend(taken);
+                    let accepted = accepted_before(&mut failed.error);
+                    let can_continue = target.storage.is_some() && !accepted.is_empty();
+                    if can_continue && receipts.len() + accepted.len() < packets.len() {
+                        receipts.extend(accepted);
                         budget = self.retry_budget();
                     }
                     budget.wait(failed).await?;
@@ -268,7 +269,7 @@ impl Client {
             .await
     }
 
-    /// One packet, the bytes as the agent sent them; at most `bytes_max` of them.
+    /// The raw bytes of one packet, at most `bytes_max`.
     pub async fn packet(
         &self,
         storage: Uuid,
@@ -282,7 +283,7 @@ impl Client {
     }
 }
 
-/// A header and a payload for each packet: the headers share one buffer, no payload is copied.
+/// A header and a payload per packet. The headers share one buffer; payloads are not copied.
 fn batch_chunks(epoch: u64, sequence: u64, packets: &[Bytes]) -> Vec<Bytes> {
     let mut headers = BytesMut::with_capacity(packets.len() * RECORD_HEADER_BYTES);
     for (packet, sequence) in packets.iter().zip(sequence..) {
@@ -304,24 +305,24 @@ async fn read_receipts(response: Response) -> Result<Vec<Receipt>, ClientError> 
         Ok(answer) => Ok(answer.receipts),
         Err(error) => Err(ClientError::Answer {
             url,
-            what: format!("no receipts: {error}"),
+            what: format!("invalid receipts: {error}"),
         }),
     }
 }
 
-/// The receipts of the packets before the one that was refused.
-fn taken_before(error: &mut ClientError) -> Vec<Receipt> {
+/// The receipts of the packets before the refused one.
+fn accepted_before(error: &mut ClientError) -> Vec<Receipt> {
     let ClientError::Refused(problem) = error else {
         return Vec::new();
     };
     let receipts = problem.more.remove("receipts");
-    // A list that is not understood only means that packets are sent twice, which is harmless.
+    // If the list is invalid, these packets are sent again, which is harmless.
     receipts
         .and_then(|receipts| serde_json::from_value(receipts).ok())
         .unwrap_or_default()
 }
 
-/// Every packet must have its receipt, in order.
+/// Checks that every packet has a receipt, in order.
 fn check_receipts(
     url: &str,
     epoch: u64,
@@ -339,7 +340,7 @@ fn check_receipts(
     Err(ClientError::Answer {
         url: url.to_owned(),
         what: format!(
-            "{} receipts that do not fit {count} packets sent",
+            "{} receipts do not match the {count} packets sent",
             receipts.len()
         ),
     })

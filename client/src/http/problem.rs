@@ -3,24 +3,24 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// An RFC 9457 problem document, as the server writes it.
+/// An RFC 9457 problem document.
 ///
-/// `Display` gives what, why and what to do on up to three lines.
+/// `Display` prints detail, cause and remedy, one per line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Problem {
-    /// Kind of the problem as a URI reference.
+    /// Problem type as a URI reference.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Short name of the problem.
+    /// Short name of the problem type.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// HTTP status, repeated.
+    /// HTTP status.
     pub status: u16,
     /// Stable code for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub code: String,
-    /// What happened this time.
+    /// What happened.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// Why it happened.
@@ -29,19 +29,19 @@ pub struct Problem {
     /// What to do.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remedy: String,
-    /// The server's id of the request, to be found in its log.
+    /// Id of the request in the server's log.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instance: String,
-    /// What this kind of problem says beyond that.
+    /// Any other fields.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// Characters of a body that is not a problem document shown in an error.
+/// Maximum number of characters shown of a body that is not a problem document.
 const EXCERPT_CHARS_MAX: usize = 200;
 
 impl Problem {
-    /// Reads the body of an error answer; one that is no problem document is the detail of one.
+    /// Parses the body of an error response. Any other body becomes the detail of a problem.
     pub fn from_answer(status: u16, content_type: Option<&str>, body: &[u8]) -> Self {
         let is_json = content_type.is_some_and(|value| value.contains("json"));
         let read = is_json.then(|| serde_json::from_slice::<Self>(body).ok());
@@ -54,7 +54,7 @@ impl Problem {
     }
 }
 
-/// The beginning of a body as one line of text.
+/// The beginning of a body on one line.
 fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -68,7 +68,7 @@ impl fmt::Display for Problem {
             .find(|text| !text.is_empty());
         match what {
             Some(text) => f.write_str(text)?,
-            None => f.write_str("the server refused without a reason")?,
+            None => f.write_str("the server refused the request without a reason")?,
         }
         if self.code.is_empty() {
             write!(f, " (HTTP {})", self.status)?
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_problem_is_shown_in_short() {
+    fn any_other_body_is_shown_in_short() {
         check(
             "text/html",
             "<h1>no\n  way</h1>",
@@ -123,7 +123,7 @@ mod tests {
         check(
             "text/plain",
             "",
-            "the server refused without a reason (HTTP 409)",
+            "the server refused the request without a reason (HTTP 409)",
         );
         let long = Problem::from_answer(500, None, &[b'x'; 5000]);
         assert_eq!(long.detail.len(), EXCERPT_CHARS_MAX);

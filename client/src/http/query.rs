@@ -6,10 +6,10 @@ use uuid::Uuid;
 use super::call::{Call, Client, causes};
 use crate::ClientError;
 
-/// What is requested of a storage.
+/// A query over a storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct QuerySpec {
-    /// Which events; all without one.
+    /// The expression; `None` matches all events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// Only events that start at or after this time, in nanoseconds since the epoch.
@@ -18,33 +18,33 @@ pub struct QuerySpec {
     /// Only events that start before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<i64>,
-    /// Fields of the rows, instead of all.
+    /// Fields of the rows; all if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Only the number of matching events.
+    /// Return only the number of matching events.
     pub count: bool,
-    /// What the matching events add up to, by the values of this field.
+    /// Aggregate the matching events by this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<String>,
     /// `ndjson`, `csv`, `text`, `arrow`, `parquet` or `perfetto`.
     pub format: &'static str,
-    /// Tell in a last line what was ruled out and what was read.
+    /// Append a line that says what was ruled out and what was read.
     pub explain: bool,
 }
 
-/// An answer on its way here.
+/// A response that is being received.
 #[derive(Debug)]
 pub struct QueryRows {
     response: Response,
 }
 
 impl Client {
-    /// Asks a storage for events.
+    /// Runs a query over a storage.
     pub async fn query(&self, storage: Uuid, spec: &QuerySpec) -> Result<QueryRows, ClientError> {
         let url = self
             .server()
             .api(&["storages", &storage.to_string(), "query"]);
-        // Asking twice changes nothing.
+        // A query has no side effects.
         let call = Call::new(Method::POST, url).json(spec).repeatable();
         Ok(QueryRows {
             response: self.send(call).await?,
@@ -53,13 +53,13 @@ impl Client {
 }
 
 impl QueryRows {
-    /// How many events match, where the server knew that before it began to answer.
+    /// The number of matching events, if the server knew it when it sent the headers.
     pub fn matched(&self) -> Option<u64> {
         let matched = self.response.headers().get("tracehold-matched")?;
         matched.to_str().ok()?.parse().ok()
     }
 
-    /// The next bytes; `None` when the answer is complete.
+    /// The next bytes; `None` if the response is complete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let url = self.response.url().to_string();
         let chunk = self.response.chunk().await;
@@ -67,7 +67,7 @@ impl QueryRows {
             method: "POST".to_owned(),
             url,
             what: format!(
-                "the answer broke off, so rows are missing: {}",
+                "the response was interrupted, so rows are missing: {}",
                 causes(&error)
             ),
         })

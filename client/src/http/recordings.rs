@@ -6,29 +6,29 @@ use uuid::Uuid;
 use super::call::{Call, Client};
 use crate::ClientError;
 
-/// What is to be recorded; what is `None` or empty is left to the server.
+/// A new recording. The server chooses what is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct NewRecording {
-    /// The storage to fill.
+    /// The storage to record into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Uuid>,
-    /// Name of a storage that is made for it.
+    /// Name of a new storage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Only what comes from these agents.
+    /// Only packets of these agents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
     /// The chain of processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processors: Option<Value>,
-    /// Starts so long from now.
+    /// Delay before the start.
     pub delay_seconds: u64,
-    /// Lasts so long.
+    /// Maximum duration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
-    /// Whether the storage is finalized at the end.
+    /// Whether to finalize the storage at the end.
     pub auto_finalize: bool,
-    /// Starts with an event.
+    /// Event that starts the recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<NewTrigger>,
 }
@@ -36,9 +36,9 @@ pub struct NewRecording {
 /// The event that starts a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NewTrigger {
-    /// The query that it matches.
+    /// Query that matches it.
     pub query: String,
-    /// How much of what came before is recorded too.
+    /// How much from before the event is also recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_seconds: Option<u64>,
 }
@@ -48,20 +48,20 @@ pub struct NewTrigger {
 pub struct Recording {
     /// Id, UUIDv7.
     pub id: Uuid,
-    /// The storage it fills.
+    /// The storage that it writes.
     pub storage: Uuid,
     /// SCHEDULED, ON or OFF.
     pub state: String,
     /// Why it ended.
     #[serde(default)]
     pub reason: Option<String>,
-    /// When it starts or started, RFC 3339.
+    /// Start time, RFC 3339.
     #[serde(default)]
     pub started: Option<String>,
-    /// What it took and wrote.
+    /// Counts of accepted and written packets and events.
     #[serde(default)]
     pub counts: Map<String, Value>,
-    /// Whatever else the server says.
+    /// Any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -70,7 +70,7 @@ impl Client {
     /// Starts a recording.
     ///
     /// # Errors
-    /// When the server refuses it or cannot be reached.
+    /// If the server refuses it or is unreachable.
     pub async fn start_recording(&self, new: &NewRecording) -> Result<Recording, ClientError> {
         let url = self.server().api(&["recordings"]);
         self.json(Call::new(Method::POST, url).json(new)).await
@@ -79,15 +79,15 @@ impl Client {
     /// All recordings, oldest first.
     ///
     /// # Errors
-    /// When the server cannot be reached.
+    /// If the server is unreachable.
     pub async fn recordings(&self) -> Result<Vec<Recording>, ClientError> {
         self.list(&["recordings"], &[]).await
     }
 
-    /// Stops a recording; answers when all it took is durable.
+    /// Stops a recording. Returns when everything it accepted is durable.
     ///
     /// # Errors
-    /// When there is none with this id, or the server cannot be reached.
+    /// If there is no such recording, or the server is unreachable.
     pub async fn stop_recording(&self, id: Uuid) -> Result<Recording, ClientError> {
         let url = self.server().api(&["recordings", &id.to_string()]);
         self.json(Call::new(Method::DELETE, url)).await

@@ -3,25 +3,25 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
-/// How long and how often a request is repeated that the server was too busy for.
+/// How requests are retried when the server is busy or unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// Wait before the first repetition when the server names none; doubles each time.
+    /// Wait before the first retry if the server requests none; doubles each time.
     pub delay_first: Duration,
-    /// Longest single wait, also when the server asks for a longer one.
+    /// Longest single wait, even if the server requests a longer one.
     pub delay_max: Duration,
-    /// All waits of one request together; when the next one does not fit, the refusal stands.
+    /// Limit on the sum of all waits of one request.
     pub wait_max: Duration,
-    /// All waits together while no connection can be made.
+    /// The same limit while no connection can be made.
     pub wait_max_unreachable: Duration,
 }
 
-/// Why a request is to be repeated.
+/// Why a request may be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryReason {
-    /// The server is there and requested to come again later, perhaps after a given time.
+    /// The server is busy; it may have requested a delay.
     Busy(Option<Duration>),
-    /// The connection broke in the middle.
+    /// The connection broke.
     Broken,
     /// No connection could be made.
     Unreachable,
@@ -39,7 +39,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Never repeats.
+    /// No retries.
     pub const NEVER: Self = Self {
         delay_first: Duration::ZERO,
         delay_max: Duration::ZERO,
@@ -47,7 +47,7 @@ impl Retry {
         wait_max_unreachable: Duration::ZERO,
     };
 
-    /// For long work that shall survive a restart of the server.
+    /// For long transfers that must survive a restart of the server.
     pub fn persistent() -> Self {
         Self {
             wait_max_unreachable: Duration::from_secs(60),
@@ -55,7 +55,7 @@ impl Retry {
         }
     }
 
-    /// The wait before the next try, or `None` when it is time to give up.
+    /// The wait before the next attempt, or `None` to give up.
     ///
     /// `attempt` counts from 0; `waited` is the sum of the waits so far.
     pub fn delay(&self, attempt: u32, reason: RetryReason, waited: Duration) -> Option<Duration> {
@@ -72,12 +72,12 @@ impl Retry {
     }
 }
 
-/// True for the answers that say "later", not "no": 429, 502, 503, 504 and 507.
+/// Whether a status says that the request may succeed later.
 pub(super) fn is_temporary(status: u16) -> bool {
     matches!(status, 429 | 502 | 503 | 504 | 507)
 }
 
-/// The wait that a `Retry-After` value asks for: seconds, or a date to be compared with `now`.
+/// The wait in a `Retry-After` value: seconds, or a date that is compared with `now`.
 pub(super) fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<u64>() {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_says_how_long_within_bounds() {
+    fn requested_delays_are_bounded() {
         let busy = |millis| RetryReason::Busy(Some(Duration::from_millis(millis)));
         check_delay(0, busy(700), 0, Some(700));
         check_delay(0, busy(0), 0, Some(100));

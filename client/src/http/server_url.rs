@@ -5,10 +5,10 @@ use uuid::Uuid;
 
 use crate::ClientError;
 
-/// Address of a server: scheme, host, port, and a path prefix where it lives behind a proxy.
+/// Address of a server: scheme, host, port, and a path prefix if it is behind a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerUrl {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     base: String,
 }
 
@@ -31,19 +31,20 @@ impl ServerUrl {
     }
 }
 
-/// Appends `text` so that it stays one path segment or one query value (RFC 3986 unreserved kept).
+/// Appends `text` percent-encoded as one path segment or query value. Unreserved characters of
+/// RFC 3986 are not encoded.
 pub(super) fn push_encoded(url: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                 url.push(char::from(byte));
             }
-            _ => write!(url, "%{byte:02X}").expect("a string takes every character"),
+            _ => write!(url, "%{byte:02X}").expect("writing to a string cannot fail"),
         }
     }
 }
 
-/// `url` with the parameters that have a value.
+/// Appends the parameters that have a value.
 pub(super) fn with_query(mut url: String, parameters: &[(&str, Option<&str>)]) -> String {
     let mut separator = '?';
     for (name, value) in parameters {
@@ -64,18 +65,18 @@ impl FromStr for ServerUrl {
     fn from_str(text: &str) -> Result<Self, ClientError> {
         let wrong = |why: &str| {
             ClientError::input(format!(
-                "server URL {text:?}: {why}; it looks like http://127.0.0.1:7117"
+                "server URL {text:?}: {why}; expected a URL such as http://127.0.0.1:7117"
             ))
         };
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(wrong("no scheme"));
         };
         if !scheme.eq_ignore_ascii_case("http") {
-            return Err(wrong("this client speaks plain http only"));
+            return Err(wrong("only http is supported"));
         }
         let host = rest.split('/').next().unwrap_or_default();
         if host.is_empty() || rest.contains(['?', '#', ' ']) {
-            return Err(wrong("host missing, or something behind the path"));
+            return Err(wrong("the host is missing, or it has a query or fragment"));
         }
         Ok(Self {
             base: format!("http://{}", rest.trim_end_matches('/')),
@@ -92,7 +93,7 @@ impl fmt::Display for ServerUrl {
 /// Address of one storage's files: `http://HOST:PORT/storage/ID`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageUrl {
-    /// The server that has the storage.
+    /// The server.
     pub server: ServerUrl,
     /// Id of the storage.
     pub id: Uuid,
@@ -104,7 +105,7 @@ impl FromStr for StorageUrl {
     fn from_str(text: &str) -> Result<Self, ClientError> {
         let wrong = || {
             ClientError::input(format!(
-                "storage URL {text:?}: it looks like http://HOST:PORT/storage/ID"
+                "storage URL {text:?}: expected http://HOST:PORT/storage/ID"
             ))
         };
         let (server, id) = text

@@ -10,18 +10,18 @@ use super::jobs::Job;
 use super::problem::Problem;
 use crate::ClientError;
 
-/// What a new storage shall be.
+/// A new storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NewStorage {
-    /// Name for people; need not be unique.
+    /// Display name; need not be unique.
     pub name: String,
-    /// Longer text for people.
+    /// Description.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Labels, type to value.
+    /// Labels: type to value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Whether it takes packets at once.
+    /// Whether to open it.
     pub open: bool,
 }
 
@@ -30,10 +30,10 @@ pub struct NewStorage {
 pub struct Storage {
     /// Id, UUIDv7.
     pub id: Uuid,
-    /// Name for people.
+    /// Display name.
     #[serde(default)]
     pub name: String,
-    /// State, upper case.
+    /// State, in upper case.
     pub state: String,
     /// Bytes on disk.
     #[serde(default)]
@@ -44,7 +44,7 @@ pub struct Storage {
     /// When it was created, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
-    /// Whatever else the server says.
+    /// Any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -54,13 +54,13 @@ pub struct Storage {
 pub struct StorageFilter {
     /// Only this state.
     pub state: Option<String>,
-    /// Only with this label, `type` or `type:value`.
+    /// Only with this label: `type`, `type:value`, or a comparison.
     pub label: Option<String>,
     /// Only with this name.
     pub name: Option<String>,
 }
 
-/// What a storage was found to be when all of it was read again.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerifyReport {
     /// Files read.
@@ -72,7 +72,7 @@ pub struct VerifyReport {
     /// Bytes read.
     #[serde(default)]
     pub bytes: u64,
-    /// What is damaged; empty when nothing is.
+    /// The damage found.
     #[serde(default)]
     pub damage: Vec<Damage>,
     /// Whatever else the server says.
@@ -80,20 +80,20 @@ pub struct VerifyReport {
     pub more: Map<String, Value>,
 }
 
-/// One damaged place.
+/// Damage in a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Damage {
     /// Name of the file.
     pub file: String,
-    /// Offset in it, where one is known.
+    /// Offset in the file, if known.
     #[serde(default)]
     pub offset: Option<u64>,
-    /// What is wrong there.
+    /// What is damaged.
     pub what: String,
 }
 
 impl Client {
-    /// Creates a storage. `key` makes a repetition of the same call harmless.
+    /// Creates a storage. `key` makes the call idempotent.
     pub async fn create_storage(
         &self,
         new: &NewStorage,
@@ -122,7 +122,7 @@ impl Client {
         self.json(Call::new(Method::GET, url)).await
     }
 
-    /// The storage that `text` means: its id, or a name that only one storage has.
+    /// The storage with the given id, or with a name that is unique.
     pub async fn find_storage(&self, text: &str) -> Result<Storage, ClientError> {
         if let Ok(id) = text.parse() {
             return self.storage(id).await;
@@ -132,7 +132,7 @@ impl Client {
             ..StorageFilter::default()
         };
         let mut found = self.storages(&filter).await?;
-        // The server's filter may be broader than equality.
+        // The server's filter may match more than equal names.
         found.retain(|storage| storage.name == text);
         match found.len() {
             1 => Ok(found.remove(0)),
@@ -140,11 +140,11 @@ impl Client {
                 status: 404,
                 code: "storage_not_found".to_owned(),
                 detail: format!("no storage is named {text:?} on {}", self.server()),
-                remedy: "`tracehold storage list` shows all".to_owned(),
+                remedy: "list the storages with `tracehold storage list`".to_owned(),
                 ..Problem::default()
             }))),
             count => Err(ClientError::input(format!(
-                "{count} storages are named {text:?}; name one by its id: {}",
+                "{count} storages are named {text:?}; use one of their ids: {}",
                 found
                     .iter()
                     .map(|s| s.id.to_string())
@@ -154,22 +154,22 @@ impl Client {
         }
     }
 
-    /// What a storage is doing: write status, queues, losses, rates.
+    /// The status of a storage: writer state, queues, losses, rates.
     pub async fn storage_status(&self, id: Uuid) -> Result<Map<String, Value>, ClientError> {
         let url = self.server().api(&["storages", &id.to_string(), "status"]);
         self.json(Call::new(Method::GET, url)).await
     }
 
-    /// Makes a created storage take packets.
+    /// Opens a created storage for writing.
     pub async fn open_storage(&self, id: Uuid) -> Result<Storage, ClientError> {
         self.move_storage(id, "open").await
     }
 
-    /// Ends writing: drains, syncs, publishes. Answers when all is on disk.
+    /// Finalizes a storage. Returns when everything is on disk.
     pub async fn finalize_storage(&self, id: Uuid) -> Result<Storage, ClientError> {
         match self.move_storage(id, "finalize").await {
             Err(error @ ClientError::Transport { .. }) => {
-                // It may have happened although the answer was lost.
+                // The storage may have been finalized although the response was lost.
                 let storage = self.storage(id).await?;
                 if storage.state == "FINALIZED" {
                     Ok(storage)
@@ -187,21 +187,21 @@ impl Client {
         self.storage(id).await
     }
 
-    /// Deletes a storage with all its files.
+    /// Deletes a storage and all its files.
     pub async fn delete_storage(&self, id: Uuid) -> Result<(), ClientError> {
         let url = self.server().api(&["storages", &id.to_string()]);
         self.done(Call::new(Method::DELETE, url)).await
     }
 
-    /// Has the server copy what `wanted` names of a storage; gives the job that does it.
-    pub async fn copy_storage(&self, id: Uuid, wanted: &Value) -> Result<Job, ClientError> {
+    /// Starts a copy of a storage and returns the job.
+    pub async fn copy_storage(&self, id: Uuid, request: &Value) -> Result<Job, ClientError> {
         let url = self.server().api(&["storages", &id.to_string(), "copy"]);
-        let call = Call::new(Method::POST, url).json(wanted);
+        let call = Call::new(Method::POST, url).json(request);
         self.json(call.header("prefer", "respond-async".to_owned()))
             .await
     }
 
-    /// Has the server read everything again; gives the job that does it.
+    /// Starts a verification of a storage and returns the job.
     pub async fn verify_storage(&self, id: Uuid) -> Result<Job, ClientError> {
         let url = self.server().api(&["storages", &id.to_string(), "verify"]);
         let call = Call::new(Method::POST, url).header("prefer", "respond-async".to_owned());

@@ -50,7 +50,7 @@ async fn check_get(answers: Vec<Option<Response>>, requests: usize, code: Option
 }
 
 #[tokio::test]
-async fn passing_refusals_are_waited_for() {
+async fn temporary_refusals_are_retried() {
     let later = || Some(answer(429, &[("retry-after", "0")], ""));
     check_get(
         vec![later(), Some(problem(507, "disk_low")), Some(storage())],

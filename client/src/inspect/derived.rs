@@ -1,6 +1,6 @@
-//! Showing what is derived from traces: chunk indexes, columns, provenance.
+//! Prints derived files: chunk indexes, columns, provenance.
 //!
-//! These are read whole and checked whole, so damage anywhere is an error that says where.
+//! They are read and verified completely, so any damage is an error with its location.
 
 use chunk_index::{
     Checkpoint, Chunk, ChunkFilter, Columns, FileType, Identity, Index, OwnedValue, Provenance,
@@ -9,7 +9,7 @@ use chunk_index::{
 use query_language::{FieldPath, Number};
 use serde_json::{Map, Value, json};
 
-/// The document of a derived file of `file_type`.
+/// The JSON document of a derived file of `file_type`.
 pub(super) fn document(file_type: FileType, file: &[u8]) -> Result<Value, SidecarError> {
     match file_type {
         FileType::Index => Ok(index(&Sidecar::read(file)?)),
@@ -194,7 +194,7 @@ fn owned(value: &OwnedValue) -> Value {
     }
 }
 
-/// A number as JSON has it; one that JSON readers would round is text.
+/// A number in JSON, or as text if it does not fit 64 bits.
 fn number(number: Number) -> Value {
     match number {
         Number::Int(value) => match i64::try_from(value) {

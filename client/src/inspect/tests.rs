@@ -58,7 +58,7 @@ fn data_file(payloads: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The document of a file with these bytes, and whether it is whole.
+/// The document of a file with these bytes, and whether it is intact.
 fn show(bytes: &[u8]) -> Result<(Value, bool), String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
@@ -88,7 +88,7 @@ fn a_data_file_shows_its_frames() {
     }
 }
 
-/// One bit at `at` is wrong, or the file ends there.
+/// Flips a bit at `at`, or truncates the file there.
 fn check_damage(at: usize, ends: bool, frames: usize, reason: &str) {
     let mut bytes = data_file(&[b"one", b"number two"]);
     if ends {
@@ -104,7 +104,7 @@ fn check_damage(at: usize, ends: bool, frames: usize, reason: &str) {
 }
 
 #[test]
-fn a_damaged_data_file_says_where() {
+fn damage_in_a_data_file_is_located() {
     let second = data_file(&[b"one"]).len();
     check_damage(512 + 20, false, 0, "frame header at byte 596");
     check_damage(512 + 88, false, 2, "frame payload at byte 600");
@@ -169,7 +169,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
 }
 
 #[test]
-fn small_files_are_shown_whole() {
+fn small_files_are_printed() {
     let agent = AgentFile {
         id: "host".parse().unwrap(),
         name: "n".to_owned(),
@@ -198,6 +198,10 @@ fn small_files_are_shown_whole() {
     let (shown, _) = show(&local.encode().unwrap()).unwrap();
     assert_eq!(shown["local"]["complete"], json!(["a.agent"]));
     for foreign in [&b""[..], b"\x1f\x8b", &[0; 1000]] {
-        assert!(show(foreign).unwrap_err().contains("no file of ours"));
+        assert!(
+            show(foreign)
+                .unwrap_err()
+                .contains("not a file of Tracehold")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The leaves of a storage that was mounted or downloaded into a folder.
+//! The leaves of a storage in a mounted or downloaded folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,21 +21,21 @@ use crate::ClientError;
 use crate::http::{Client, StorageUrl};
 use crate::remote::{RemoteFile, Transferred};
 
-/// What a folder holds of a storage.
+/// A storage in a folder.
 #[derive(Clone)]
 pub struct Mounted {
-    /// The leaves; data files that are not here are read from where they came.
+    /// The leaves. Data files that are not in the folder are read from the server.
     pub leaves: Vec<StoredLeaf>,
-    /// What reading moves from the server.
+    /// Counts of what was transferred from the server.
     pub transferred: Arc<Transferred>,
 }
 
-/// Opens a folder that [`super::mount`] made. `client_of` gives a client of the server that the
+/// Opens a folder created by [`super::mount`]. `client_of` returns a client of the server that the
 /// storage came from; its requests run on `runtime`.
 ///
 /// # Errors
 ///
-/// When the folder holds no storage, or a file of it is damaged.
+/// If the folder contains no complete storage, or one of its files is damaged.
 pub fn leaves(
     folder: &Path,
     runtime: &Handle,
@@ -48,7 +48,7 @@ pub fn leaves(
     });
     let Some(id) = id else {
         let what = format!(
-            "{} holds no complete mount; run tracehold mount STORAGE-URL {}",
+            "{} is not a complete mount; run: tracehold mount STORAGE-URL {}",
             folder.display(),
             folder.display()
         );
@@ -109,7 +109,7 @@ fn add(
     times.blocks.push((Arc::clone(part), entry));
 }
 
-/// Where the files of a mount are read.
+/// Opens the files of leaves, in the folder or on the server.
 struct LeafOpener {
     folder: PathBuf,
     remote: Option<(Client, StorageUrl)>,
@@ -138,7 +138,7 @@ impl LeafOpener {
                 self.runtime.clone(),
                 Arc::clone(&self.transferred),
             )),
-            // What is nowhere is told when it is read.
+            // A file that is missing everywhere is reported when it is read.
             _ => Arc::new(ClosedFile(path)),
         };
         let index = self
@@ -213,7 +213,7 @@ fn read_part(
     })
 }
 
-/// The server that the storage came from; `None` where nothing says so.
+/// The server that the storage came from; `None` if the folder does not record it.
 fn remote(
     folder: &Path,
     id: StorageId,

@@ -1,10 +1,10 @@
-//! Bringing files of a finalized storage to this machine: a *mount* has its index and agent files,
-//! a *download* everything.
+//! Downloading a finalized storage: a *mount* fetches its index and agent files, a *download* all
+//! files.
 //!
-//! The folder then holds the files under their own names, and a local storage file that says where
-//! they come from and which of them are complete. A file appears under its name only when its
-//! length and its CRC32C are those that the storage file gives; until then it has the ending `.tmp`
-//! and is continued where it ends. Running the same again fetches only what is missing.
+//! The folder then contains the files of the storage, and a local file that records their origin
+//! and which of them are complete. A file gets its name only when its length and CRC32C match the
+//! storage file. Until then its name ends in `.tmp`, and another run resumes it. A run fetches only
+//! what is missing.
 
 mod leaves;
 mod publish;
@@ -34,15 +34,15 @@ use transfer::Transfer;
 pub use leaves::{Mounted, leaves};
 pub use report::{MountProgress, MountReport, Progress};
 
-/// Files fetched side by side.
+/// Number of files that are fetched in parallel.
 const FILES_MAX: usize = 4;
 
-/// Which files to bring.
+/// Which files to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Index and agent files, and chunk summaries: all that is needed to rule packets out.
+    /// Index and agent files, and chunk indexes: what is needed to rule out packets.
     Index,
-    /// Everything.
+    /// All files.
     All,
 }
 
@@ -56,7 +56,7 @@ impl Extent {
     }
 }
 
-/// Brings the files of `storage` into `folder`.
+/// Fetches the files of `storage` into `folder`.
 pub async fn mount(
     client: &Client,
     storage: &StorageUrl,
@@ -106,14 +106,14 @@ pub async fn mount(
             write_local(folder, &local)?;
         }
     }
-    // The storage file comes last: a folder that has one has the rest.
+    // The storage file is written last: a folder that has it is complete.
     publish(&folder.join(FileName::Storage(id).to_string()), &bytes)?;
     local.fetched = now_nanos();
     write_local(folder, &local)?;
     Ok(report)
 }
 
-/// The storage file of a finalized storage, and its bytes.
+/// The storage file of a finalized storage, decoded and as bytes.
 pub(crate) async fn describe(
     client: &Client,
     storage: &StorageUrl,
@@ -131,7 +131,7 @@ pub(crate) async fn describe(
     }
     if description.state != StorageState::Finalized {
         return Err(ClientError::input(format!(
-            "storage {id} still changes; finalize it first (tracehold storage finalize {id})"
+            "storage {id} is not finalized; finalize it first: tracehold storage finalize {id}"
         )));
     }
     Ok((description, bytes))
@@ -154,15 +154,15 @@ pub(crate) async fn fetch_whole(
     Ok(whole)
 }
 
-/// The chunk indexes that the server has of the storage. They are not in its storage file, because
-/// they may be made anew.
+/// The chunk indexes and provenance of the storage. The storage file does not list them, because
+/// they may be rebuilt.
 async fn derived_files(
     client: &Client,
     storage: &StorageUrl,
 ) -> Result<Vec<FileEntry>, ClientError> {
     let listed = match client.files(storage.id).await {
         Ok(listed) => listed,
-        // A server that only serves files has no list of them; all can be explored without.
+        // A plain file server has no such list; queries work without derived files.
         Err(ClientError::Refused(problem)) if problem.status == 404 => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -183,7 +183,7 @@ async fn derived_files(
     Ok(listed.into_iter().filter_map(entry).collect())
 }
 
-/// The files of a storage file, whose names come from afar and become paths here.
+/// Validates the names of files, which the server sends and which become paths.
 fn checked_files(
     files: Vec<FileEntry>,
     storage: &StorageUrl,
@@ -193,7 +193,7 @@ fn checked_files(
         let role = file.name.parse::<FileName>().map(|name| name.role());
         if role.ok() != Some(file.role) || !names.insert(&file.name) {
             let what = format!(
-                "{:?} is no name of a file with the role {}",
+                "{:?} is not a valid name for a file with the role {}",
                 file.name,
                 file.role.as_str()
             );
@@ -203,7 +203,7 @@ fn checked_files(
     Ok(files)
 }
 
-/// Makes the folder, or takes up what is there of the same storage.
+/// Creates the folder, or resumes an existing one of the same storage.
 fn open_folder(
     folder: &Path,
     id: StorageId,
@@ -219,7 +219,7 @@ fn open_folder(
     };
     let path = folder.join(FileName::Local(id).to_string());
     match fs::read(&path) {
-        // The local file is only a memory of work done; a damaged one costs doing it again.
+        // If the local file is damaged, the files are checked again.
         Ok(bytes) => Ok(LocalFile::decode(&bytes)
             .map(|local| LocalFile { origin, ..local })
             .unwrap_or(fresh)),
@@ -231,7 +231,7 @@ fn open_folder(
     }
 }
 
-/// Two storages in one folder could not be told apart.
+/// Refuses a folder that contains another storage.
 fn refuse_other_storage(folder: &Path, id: StorageId) -> Result<(), ClientError> {
     let failed = |error| ClientError::file(folder, error);
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -241,7 +241,7 @@ fn refuse_other_storage(folder: &Path, id: StorageId) -> Result<(), ClientError>
             Ok(FileName::Local(other) | FileName::Storage(other)) if other != id => other,
             _ => continue,
         };
-        let what = format!("{} holds storage {other} already", folder.display());
+        let what = format!("{} already contains storage {other}", folder.display());
         return Err(ClientError::input(format!("{what}; choose another folder")));
     }
     Ok(())

@@ -6,7 +6,7 @@ use storage_format::paths::UNPUBLISHED_ENDING;
 
 use crate::ClientError;
 
-/// Writes a small file so that it is there whole or not at all.
+/// Writes a small file atomically.
 pub(super) fn publish(path: &Path, bytes: &[u8]) -> Result<(), ClientError> {
     let unpublished = unpublished(path);
     let written = File::create(&unpublished).and_then(|mut file| {

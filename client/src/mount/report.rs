@@ -1,32 +1,32 @@
 use std::sync::Arc;
 
-/// What was brought, and what was there already.
+/// The result of a mount or a download.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct MountReport {
     /// Files fetched.
     pub fetched_files: u64,
-    /// Bytes fetched; less than the files have where some were continued.
+    /// Bytes fetched; less than the size of the files if some were resumed.
     pub fetched_bytes: u64,
-    /// Files that were complete already.
+    /// Files that were already complete.
     pub kept_files: u64,
-    /// Files of the storage that are not wanted by this extent.
+    /// Files of the storage that this extent does not include.
     pub left_out_files: u64,
 }
 
-/// Called with what is to come, and then with what arrived.
+/// Called with the total, and then as bytes arrive.
 pub type Progress = Arc<dyn Fn(MountProgress) + Send + Sync>;
 
-/// How far a mount or a download is.
+/// Progress of a mount or a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MountProgress {
-    /// So many bytes are wanted in all.
+    /// Total bytes of the files.
     Total(u64),
-    /// So many more bytes are here.
+    /// Additional bytes that are present.
     Received(u64),
 }
 
 impl MountReport {
-    /// Counts a file and the bytes fetched of it, `None` when it was here.
+    /// Counts a file and the bytes fetched of it; `None` if it was already present.
     pub(super) fn add(&mut self, fetched: Option<u64>) {
         match fetched {
             None => self.kept_files += 1,

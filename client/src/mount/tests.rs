@@ -11,10 +11,10 @@ const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 const INDEX: &str = "00000000000000aa.index";
 const DATA: &str = "00000000000000bb.itdata";
 
-/// Files as a server has them, and how it serves them.
+/// A model of a server with files.
 struct Files {
     files: BTreeMap<String, Vec<u8>>,
-    /// A body ends after so many bytes, once.
+    /// Ends one body after this many bytes.
     breaks_at: Option<usize>,
 }
 
@@ -132,7 +132,7 @@ impl Setting {
         .await
     }
 
-    /// Names of what is in the folder, after checking the content of what the server has.
+    /// The names of the files in the folder. Checks the content of those that the server has.
     fn here(&self) -> Vec<String> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.folder.path()).unwrap() {
@@ -183,7 +183,7 @@ async fn a_mount_becomes_a_download_and_nothing_is_fetched_twice() {
 }
 
 #[tokio::test]
-async fn a_broken_transfer_goes_on_where_it_broke() {
+async fn a_broken_transfer_is_resumed() {
     let setting = Setting::new(Files::new(StorageState::Finalized, &ALL)).await;
     setting.files.lock().unwrap().breaks_at = Some(10_000);
     let done = check(&setting, Extent::All, (3, 0, 0)).await;
@@ -194,7 +194,7 @@ async fn a_broken_transfer_goes_on_where_it_broke() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_run_left_is_taken_up_or_thrown_away() {
+async fn a_partial_file_is_resumed_or_discarded() {
     let setting = Setting::new(Files::new(StorageState::Finalized, &ALL)).await;
     let half = setting.files.lock().unwrap().files[DATA][..20_000].to_vec();
     let tmp = setting.folder.path().join(format!("{DATA}.tmp"));
@@ -209,19 +209,19 @@ async fn what_an_earlier_run_left_is_taken_up_or_thrown_away() {
     fs::remove_file(setting.folder.path().join(DATA)).unwrap();
     fs::write(&tmp, "other bytes").unwrap();
     let error = setting.mount(Extent::All).await.unwrap_err().to_string();
-    assert!(error.contains("run the same again"), "{error}");
+    assert!(error.contains("run the command again"), "{error}");
     check(&setting, Extent::All, (1, 2, 0)).await;
     setting.here();
 }
 
 #[tokio::test]
-async fn damage_on_the_way_is_noticed() {
+async fn a_damaged_transfer_is_detected() {
     let mut files = Files::new(StorageState::Finalized, &ALL);
     files.files.get_mut(DATA).unwrap()[100] ^= 1;
     let setting = Setting::new(files).await;
     let error = setting.mount(Extent::All).await.unwrap_err().to_string();
     assert!(
-        error.contains("another checksum") && error.contains("verify"),
+        error.contains("do not match the checksum") && error.contains("verify"),
         "{error}"
     );
 }
@@ -230,11 +230,11 @@ async fn check_refused(files: Files, reason: &str) {
     let setting = Setting::new(files).await;
     let error = setting.mount(Extent::All).await.unwrap_err().to_string();
     assert!(error.contains(reason), "{error}");
-    assert_eq!(setting.here(), [] as [String; 0], "nothing is left behind");
+    assert_eq!(setting.here(), [] as [String; 0], "nothing is left over");
 }
 
 #[tokio::test]
-async fn what_cannot_be_mounted_is_refused() {
+async fn invalid_storages_are_refused() {
     check_refused(Files::new(StorageState::Open, &ALL), "finalize it first").await;
     let outside = [("../../evil.agent", FileRole::Agent)];
     check_refused(
@@ -269,7 +269,7 @@ async fn a_folder_of_another_storage_is_refused() {
     fs::write(setting.folder.path().join(format!("{other}.storage")), "").unwrap();
     let error = setting.mount(Extent::Index).await.unwrap_err().to_string();
     assert!(
-        error.contains(&format!("holds storage {other} already")),
+        error.contains(&format!("already contains storage {other}")),
         "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! What the index parts of a mount say of the packets of a leaf.
+//! Times of the packets of a leaf, read from the index parts of a mount.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use query_engine::PacketTimes;
 use storage_format::index_part::{ArrayBlock, LeafEntry, PacketEntry, TimeBases};
 
 /// The blocks of one leaf in the index parts of a folder, in the order of the data file. They are
-/// read when they are requested for.
+/// read on demand.
 #[derive(Debug, Default)]
 pub(super) struct PartTimes {
     pub(super) blocks: Vec<(Arc<Part>, LeafEntry)>,

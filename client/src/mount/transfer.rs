@@ -12,21 +12,21 @@ use crate::ClientError;
 use crate::http::{Client, StorageUrl};
 
 const READ_BYTES: usize = 1 << 20;
-/// What arrives is gathered this far before it is written.
+/// Bytes are buffered up to this size before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// One file on its way here.
+/// The transfer of one file.
 pub(super) struct Transfer {
     pub(super) client: Client,
     pub(super) storage: StorageUrl,
     pub(super) file: FileEntry,
     pub(super) path: PathBuf,
-    /// The local file remembers that this file was complete and right.
+    /// Whether the local file says that this file is complete and was verified.
     pub(super) known_complete: bool,
     pub(super) progress: Progress,
 }
 
-/// The part of a file that is here.
+/// The part of a file that is present.
 #[derive(Debug)]
 struct Part {
     file: File,
@@ -35,7 +35,7 @@ struct Part {
 }
 
 impl Transfer {
-    /// Gives the file's name, and the bytes that were fetched, or `None` when it was here already.
+    /// Returns the file's name and the bytes fetched, or `None` if it was already complete.
     pub(super) async fn run(self) -> Result<(String, Option<u64>), ClientError> {
         let fetched = if self.is_present().await? {
             (self.progress)(MountProgress::Received(self.file.length));
@@ -46,7 +46,7 @@ impl Transfer {
         Ok((self.file.name, fetched))
     }
 
-    /// Whether the file is here: of the right length, and read through unless that was done before.
+    /// Whether the file is complete. Verifies its checksum unless that was done before.
     async fn is_present(&self) -> Result<bool, ClientError> {
         match fs::metadata(&self.path) {
             Ok(metadata) if metadata.len() != self.file.length => return Ok(false),
@@ -85,11 +85,11 @@ impl Transfer {
             fs::remove_file(&unpublished)
                 .map_err(|error| ClientError::file(&unpublished, error))?;
             let again = if resumed {
-                "; what was here before is thrown away, run the same again"
+                "; the partial file was discarded, run the command again"
             } else {
-                "; have the server verify the storage"
+                "; verify the storage with `tracehold storage verify`"
             };
-            let what = format!("what arrived has another checksum than the file{again}");
+            let what = format!("the received bytes do not match the checksum of the file{again}");
             let place = format!("{}/{}", self.storage, self.file.name);
             return Err(ClientError::damaged(place, what));
         }
@@ -101,7 +101,7 @@ impl Transfer {
         Ok(fetched)
     }
 
-    /// One request for what is missing.
+    /// Sends one request for the missing bytes.
     async fn fetch_rest(&self, part: &mut Part) -> Result<(), ClientError> {
         let name = &self.file.name;
         let mut answer = self
@@ -115,7 +115,8 @@ impl Transfer {
                 let expected = part.length + gathered.len() as u64;
                 let end = offset + bytes.len() as u64;
                 if *offset != expected || end > self.file.length {
-                    let what = format!("bytes from {offset} to {end}, expected from {expected} on");
+                    let what =
+                        format!("received bytes {offset} to {end}, expected offset {expected}");
                     return Err(ClientError::damaged(
                         format!("{}/{name}", self.storage),
                         what,
@@ -133,7 +134,7 @@ impl Transfer {
         }
     }
 
-    /// Writes and counts; gives the emptied buffer back.
+    /// Appends bytes to the file, and returns the empty buffer.
     async fn append(&self, part: &mut Part, mut bytes: Vec<u8>) -> Result<Vec<u8>, ClientError> {
         let failed = |error| ClientError::file(&self.path, error);
         let mut file = part.file.try_clone().map_err(failed)?;
@@ -154,7 +155,7 @@ impl Transfer {
     }
 }
 
-/// Opens a file and reads it through for its length and checksum.
+/// Opens a file and computes its length and checksum.
 async fn read_part(path: PathBuf, options: OpenOptions) -> Result<Part, ClientError> {
     let reading = spawn_blocking(move || {
         read_through(&path, &options).map_err(|error| ClientError::file(&path, error))

@@ -7,29 +7,30 @@ use storage_format::checksum::crc32c;
 use super::plan::CutMethod;
 use crate::cutter::CUTTING_VERSION;
 
-/// The bits of an epoch that tell how the file was cut.
+/// The bits of an epoch that identify how the file was cut.
 const CUTTING_BITS: u64 = 0xff;
 
-/// What makes two looks at a path two looks at the same content.
+/// Which timestamp identifies a version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edition {
-    /// The file is complete: its content is told by its time of last modification.
+    /// The file is complete: its modification time.
     Complete,
-    /// The file grows: told by the time of its creation.
+    /// The file grows: its creation time.
     Growing,
 }
 
 /// The producer epoch under which a file is pushed.
 ///
-/// The server takes epochs of a stream only in growing order and remembers sequences by epoch. So
-/// the epoch is a time of the file in nanoseconds: the same file pushed again, by a client that
-/// crashed or on another day, has the same epoch and goes on where the server says; a file that was
-/// written anew has a higher one and is pushed from its beginning.
+/// The server accepts the epochs of a stream only in ascending order, and tracks sequences by
+/// epoch. The epoch is therefore a timestamp of the file in nanoseconds. The same file has the same
+/// epoch whenever it is pushed again, so the push resumes at the server's next sequence. A
+/// rewritten file has a higher epoch and is pushed from its beginning.
 ///
-/// The last eight bits are a checksum of how the file is cut: another packet length, or a client
-/// that cuts elsewhere, cannot go on in the middle of a push begun differently.
+/// The lowest eight bits are a checksum of how the file is cut, so that a push with another packet
+/// size or by an incompatible version of the client cannot resume in the middle.
 ///
-/// An error is that of a file system that keeps no such time.
+/// # Errors
+/// If the file system does not record the timestamp.
 pub fn source_epoch(
     metadata: &Metadata,
     edition: Edition,
@@ -46,16 +47,16 @@ pub fn source_epoch(
         &(packet_bytes as u64).to_le_bytes(),
     ];
     let sum = crc32c(&cutting.concat()).to_le_bytes();
-    // The lowest bit of the sum is set, so that no epoch is 0, which stands for "nothing yet".
+    // Epoch 0 means that a stream is empty, so the lowest bit is always set.
     Ok(nanos & !CUTTING_BITS | u64::from(sum[0] | 1))
 }
 
-/// The epoch after this one, of a file that has the same time but is another.
+/// The epoch for another file with the same timestamp.
 pub(super) fn next_epoch(epoch: u64) -> u64 {
     epoch.saturating_add(CUTTING_BITS + 1)
 }
 
-/// Whether two epochs are of the same edition of a file, cut in two ways.
+/// Whether two epochs are of the same version of a file, cut differently.
 pub(super) fn is_cut_differently(known: u64, epoch: u64) -> bool {
     known != epoch && known & !CUTTING_BITS == epoch & !CUTTING_BITS
 }

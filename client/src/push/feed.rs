@@ -17,48 +17,47 @@ use crate::ClientError;
 use crate::cutter::{Cut, End};
 use crate::http::PacketProvenance;
 
-/// A packet on its way to the sender.
+/// A packet in the queue to the sender.
 #[derive(Debug)]
 pub(super) struct QueuedPacket {
     pub(super) bytes: Bytes,
-    /// Bytes of the file that this packet uses up.
+    /// Bytes of the file that this packet consumes.
     pub(super) advance: u64,
-    /// Its share of the memory for packets; given back when the packet is acknowledged.
+    /// Its share of the memory budget, released when the packet is acknowledged.
     pub(super) share: OwnedSemaphorePermit,
 }
 
-/// What is known of a file that was cut to its end.
+/// The result of cutting a complete file.
 #[derive(Debug, Default)]
 pub(super) struct CompleteFile {
-    /// Something worth telling about the file.
+    /// A note about the file for the user.
     pub(super) remark: Option<String>,
-    /// Where each packet came from, those that an earlier push sent included; empty where that is
-    /// not known.
+    /// The provenance of each packet, including those that an earlier push sent; empty if unknown.
     pub(super) packets: Vec<PacketProvenance>,
 }
 
-/// How the feed of a file ended.
+/// How cutting a file ended.
 #[derive(Debug)]
 pub(super) enum FeedEnd {
-    /// All of it was cut.
+    /// The complete file was cut.
     Complete(CompleteFile),
-    /// It was followed.
+    /// The file was followed.
     Followed {
-        /// What is to be told once everything is acknowledged.
+        /// Reports the rest of the provenance when everything is acknowledged.
         reporter: Box<ProvenanceReporter>,
-        /// Another file has taken its name, as log rotation does.
+        /// Whether another file replaced it, as in log rotation.
         is_replaced: bool,
     },
 }
 
-/// Cuts a file and hands the packets to a channel. Runs on a thread of its own.
+/// Cuts a file and sends the packets to a channel, on its own thread.
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) source: Arc<SourceFile>,
-    /// The file as it was when its epoch was told.
+    /// The metadata of the file from which its epoch was derived.
     pub(super) metadata: Metadata,
     pub(super) packet_bytes: usize,
-    /// First packet to be sent.
+    /// First packet to send.
     pub(super) next: u64,
     pub(super) queue: Sender<QueuedPacket>,
     pub(super) budget: Arc<Semaphore>,
@@ -67,13 +66,13 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Feeds a complete file.
+    /// Cuts a complete file.
     pub(super) fn run(self) -> Result<FeedEnd, ClientError> {
         let path = &self.source.path;
         let mut cutter = self.source.cutter(0, self.packet_bytes)?;
         let (mut packets, mut position, mut receiver_gone) = (Vec::new(), 0, false);
         while let Some(cut) = cutter.next(End::Final)? {
-            packets.push(PacketProvenance::behind(packets.last(), position, &cut));
+            packets.push(PacketProvenance::following(packets.last(), position, &cut));
             if packets.len() as u64 <= self.next {
                 position = cut.position;
             } else if !self.enqueue(cut, &mut position) {
@@ -84,7 +83,7 @@ impl Feed {
         let found = packets.len() as u64;
         if found < self.next && !receiver_gone {
             let what = format!(
-                "the server has {} packets of this file, but it has only {found}",
+                "the server has {} packets of this file, which now has only {found}",
                 self.next
             );
             return Err(ClientError::damaged(path.display().to_string(), what));
@@ -101,7 +100,7 @@ impl Feed {
         }))
     }
 
-    /// Feeds a file that grows, from a known point on, until it shall stop or it is replaced.
+    /// Cuts a growing file from a known point, until it is told to stop or the file is replaced.
     pub(super) fn follow(
         self,
         mut reporter: ProvenanceReporter,
@@ -116,12 +115,12 @@ impl Feed {
         };
         let mut cutter = cutter_at(point.offset)?;
         let (mut sequence, mut position) = (point.sequence, point.offset);
-        // Packets that were full when they were sent.
+        // The server already has these packets, which were full when they were sent.
         while sequence < self.next {
             let Some(cut) = cutter.next(End::Growing)? else {
                 return Err(ClientError::input(format!(
-                    "the server has {} packets from the last known point on, the file only {}; it \
-                     is not the file that was followed before",
+                    "the server has {} packets after the last recorded point, the file only {}; it \
+                    is not the file that was followed before",
                     self.next - point.sequence,
                     sequence - point.sequence
                 )));
@@ -168,26 +167,26 @@ impl Feed {
         }
     }
 
-    /// Whether the path leads to another file by now. One that is shorter than what was read of it
-    /// is an error: what stood there can neither be cut again nor told from what stands there now.
+    /// Whether another file now has the path. A file that shrank is an error: the bytes that were
+    /// read before are gone.
     fn is_replaced(&self, position: u64) -> Result<bool, ClientError> {
         let path = &self.source.path;
         match fs::metadata(path) {
             Ok(now) => {
                 let same = now.ino() == self.metadata.ino() && now.dev() == self.metadata.dev();
                 if same && now.len() < position {
-                    let what = "the file became shorter while it was followed";
+                    let what = "the file was truncated while it was followed";
                     return Err(ClientError::damaged(path.display().to_string(), what));
                 }
                 Ok(!same)
             }
-            // Between two names of a rotation there is no file for a moment.
+            // During a rotation, there is briefly no file with this name.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(ClientError::file(path, error)),
         }
     }
 
-    /// Waits for memory and hands a packet over; false when the sender has given up.
+    /// Waits for memory, then enqueues a packet. Returns false if the sender has stopped.
     fn enqueue(&self, cut: Cut, position: &mut u64) -> bool {
         let length = u32::try_from(cut.bytes.len()).unwrap_or(u32::MAX);
         let share = Arc::clone(&self.budget).acquire_many_owned(length.min(self.budget_bytes));
@@ -203,9 +202,9 @@ impl Feed {
 }
 
 impl PacketProvenance {
-    /// Where a packet came from: it begins where the one before ended. `position` is where that
-    /// one ended in the file.
-    fn behind(before: Option<&PacketProvenance>, position: u64, cut: &Cut) -> PacketProvenance {
+    /// The provenance of a packet that begins where the previous one ended. `position` is the end
+    /// of the previous packet in the file.
+    fn following(before: Option<&PacketProvenance>, position: u64, cut: &Cut) -> PacketProvenance {
         let (sequence, offset, first_line) = before.map_or((0, 0, 0), |before| {
             (
                 before.sequence + 1,

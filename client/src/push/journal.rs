@@ -7,19 +7,18 @@ use storage_format::checksum::crc32c;
 use crate::ClientError;
 use crate::http::PushTarget;
 
-/// Where the packets of a followed file begin that are not where cutting alone would put them.
+/// The cut points of a followed file that do not follow from its bytes.
 ///
-/// A followed file is cut early whenever it pauses, which depends on time and not on its bytes.
-/// Each such point is written down, and synced, before the packet is sent: `SEQUENCE OFFSET` on a
-/// line says that this packet begins at this offset of the file. From a point on, cutting is
-/// deterministic again up to the next one. Which packets arrived is known by the server alone.
+/// A followed file is also cut whenever it pauses, which depends on time. Each such cut point is
+/// written and synced before the packet is sent: the line `SEQUENCE OFFSET` says that this packet
+/// begins at this offset. From a cut point, cutting is deterministic up to the next one. Only the
+/// server knows which packets have arrived.
 ///
-/// The first line, `inode NUMBER`, names the file: a file system that counts its times in ticks of
-/// some milliseconds can give two files of one name the same time of creation, and so the same
-/// epoch.
+/// The first line, `inode NUMBER`, identifies the file: on a file system with coarse timestamps,
+/// two files with the same name can have the same creation time, and so the same epoch.
 ///
-/// `told SEQUENCE BYTES CHECKSUM` says that the server was reported where the packets before this one
-/// came from, when so much of the file had been pushed.
+/// `told SEQUENCE BYTES CHECKSUM` says that the provenance of the packets before this sequence has
+/// been reported, when this many bytes of the file had been pushed.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
@@ -28,21 +27,21 @@ pub(super) struct Journal {
     reported: Option<ReportedPrefix>,
 }
 
-/// How far it was reported where packets came from.
+/// How far provenance has been reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReportedPrefix {
-    /// Sequence of the first packet of which it was not.
+    /// First packet whose provenance has not been reported.
     pub(super) sequence: u64,
     /// Bytes of the file that had been pushed.
     pub(super) bytes: u64,
-    /// CRC32C of these.
+    /// CRC32C of these bytes.
     pub(super) checksum: u32,
 }
 
-/// Places of packets that were not reported of, beyond which nothing is cut again to tell of it.
+/// Maximum number of cut points from which packets are cut again to report their provenance.
 const UNREPORTED_MAX: usize = 4096;
 
-/// Where to go on.
+/// The beginning of a packet in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CutPoint {
     /// Sequence of the packet that begins at the offset.
@@ -57,7 +56,7 @@ const START: CutPoint = CutPoint {
 };
 
 impl Journal {
-    /// Whether the journal kept for `epoch` is that of another file than the one with this inode.
+    /// Whether the journal for `epoch` belongs to a file with another inode.
     pub(super) fn is_of_another_file(
         folder: &Path,
         target: &PushTarget,
@@ -73,9 +72,8 @@ impl Journal {
         }
     }
 
-    /// Opens the journal of a file pushed to `target` under `epoch`, and gives the point from which
-    /// packet `next` is reached by cutting. Later points, of packets that never arrived, are
-    /// forgotten.
+    /// Opens the journal of a file pushed to `target` under `epoch`, and returns the last cut point
+    /// at or before packet `next`. Later cut points, of packets that never arrived, are removed.
     pub(super) fn open(
         folder: &Path,
         target: &PushTarget,
@@ -92,9 +90,9 @@ impl Journal {
             Err(error) if error.kind() == ErrorKind::NotFound && next == 0 => String::new(),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(ClientError::input(format!(
-                    "the server has {next} packets of {} already, but where they ended is not \
-                     written down on this machine ({} is missing); push the complete file \
-                     without --follow, or follow it into another storage",
+                    "the server already has {next} packets of {}, but this host has no record of \
+                    where they ended ({} is missing); push the complete file without --follow, or \
+                    follow it into another storage",
                     target.stream,
                     path.display()
                 )));
@@ -126,18 +124,18 @@ impl Journal {
         Ok((journal, last))
     }
 
-    /// Writes a point down, for good.
+    /// Appends a cut point and syncs.
     pub(super) fn note(&mut self, point: CutPoint) -> Result<(), ClientError> {
         self.append(&line(&point))
     }
 
-    /// Writes down how far it was reported where packets came from.
+    /// Appends how far provenance has been reported, and syncs.
     pub(super) fn append_reported(&mut self, reported: ReportedPrefix) -> Result<(), ClientError> {
         self.append(&reported_line(&reported))
     }
 
-    /// The points from which the packets are cut that were there when the journal was opened, and
-    /// not reported of; the last is where to go on. And what was reported last.
+    /// The cut points from which the packets without reported provenance are cut again, and the
+    /// last report. The last cut point is where cutting continues.
     pub(super) fn unreported(&self) -> (Vec<CutPoint>, Option<ReportedPrefix>) {
         (self.unreported.clone(), self.reported)
     }
@@ -183,14 +181,14 @@ fn parse_reported(line: &str) -> Option<ReportedPrefix> {
     words.next().is_none().then_some(reported)
 }
 
-/// The points from the last one that does not lie behind packet `next` on.
+/// The cut points starting with the last one at or before packet `next`.
 fn unreported(points: &[CutPoint], next: u64) -> Vec<CutPoint> {
     let first = points.partition_point(|point| point.sequence <= next);
     let first = first.saturating_sub(1);
     points[first.max(points.len().saturating_sub(UNREPORTED_MAX))..].to_vec()
 }
 
-/// A point from its line; a line torn by a crash is of a packet that was never sent.
+/// Parses a cut point. A line torn by a crash belongs to a packet that was never sent.
 fn parse(line: &str) -> Option<CutPoint> {
     let (sequence, offset) = line.strip_suffix('\n')?.split_once(' ')?;
     Some(CutPoint {
@@ -224,7 +222,7 @@ mod tests {
             let folder = folder.path();
             Journal::is_of_another_file(folder, &target(), "http://h", epoch, inode).unwrap()
         };
-        assert!(!is_of_another(7, INODE + 1), "there is none yet");
+        assert!(!is_of_another(7, INODE + 1), "no journal yet");
         let (mut journal, _) = open(folder.path(), 0).unwrap();
         let point = CutPoint {
             sequence: 1,
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_packets_that_arrived_are_kept() {
+    fn cut_points_of_stored_packets_are_retained() {
         let folder = tempfile::tempdir().unwrap();
         let point = |sequence, offset| CutPoint { sequence, offset };
         let (mut journal, start) = open(folder.path(), 0).unwrap();
@@ -252,13 +250,13 @@ mod tests {
         assert_eq!(
             open(folder.path(), 20).unwrap().1,
             point(3, 300),
-            "the other was forgotten"
+            "the later one was removed"
         );
         assert_eq!(open(folder.path(), 2).unwrap().1, point(0, 0));
     }
 
     #[test]
-    fn what_was_told_is_kept_and_tells_from_where_to_cut_again() {
+    fn unreported_packets_are_cut_again() {
         let folder = tempfile::tempdir().unwrap();
         let point = |sequence, offset| CutPoint { sequence, offset };
         let (mut journal, _) = open(folder.path(), 0).unwrap();
@@ -278,7 +276,7 @@ mod tests {
             assert_eq!(journal.unreported(), (points, Some(reported(5))));
             assert_eq!(last, point(12, 1200));
         }
-        // The server lost what it was reported of: nothing is taken for reported.
+        // The server lost packets whose provenance was reported: report all of them again.
         let (journal, _) = open(folder.path(), 4).unwrap();
         assert_eq!(journal.unreported(), (vec![START, point(3, 300)], None));
     }

@@ -1,8 +1,8 @@
-//! Pushing trace files: what to push as what, from where on, and the pushing itself.
+//! Pushing trace files: planning, resuming, cutting and sending.
 //!
-//! Streams are pushed side by side; within a stream a thread cuts ahead while a batch is on its
-//! way, within one bound in bytes for all streams together. See [`epoch`](source_epoch) for how a
-//! file is recognised when it is pushed again.
+//! Streams are pushed in parallel. Within a stream, a thread cuts packets ahead of the batch that
+//! is in flight; one limit in bytes applies to all streams together. See [`source_epoch`] for how a
+//! file is identified when it is pushed again.
 
 mod epoch;
 mod feed;
@@ -31,7 +31,7 @@ pub use report::{PushEvent, StreamReport, Watch};
 
 /// Registers the agents of a plan, declares its streams and pushes every file.
 ///
-/// A stream that fails does not stop the others; the first failure is the result then.
+/// A failed stream does not stop the others. The result is then the first failure.
 pub async fn push(
     client: &Client,
     plan: Plan,

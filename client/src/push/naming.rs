@@ -3,7 +3,7 @@ use std::path::Path;
 use storage_format::checksum::crc32c;
 use storage_format::limits::ID_BYTES_MAX;
 
-/// The name of this machine, as far as it can be told.
+/// The name of this host; `localhost` if it is unknown.
 pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -12,9 +12,9 @@ pub fn host_name() -> String {
     }
 }
 
-/// Text that can be an agent or stream id, from any text, always the same.
+/// A valid agent or stream id for any text; the same text always gives the same id.
 ///
-/// What is not allowed becomes `_`; what is too long ends in a checksum instead.
+/// Invalid characters become `_`. The end of a text that is too long becomes a checksum.
 pub(super) fn id_text(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let mut id: String = text
@@ -32,7 +32,7 @@ pub(super) fn id_text(text: &str) -> String {
     id
 }
 
-/// A path below a folder as one word: its components joined by dots.
+/// The components of a relative path, joined by dots.
 pub(super) fn dotted(path: &Path) -> String {
     let parts = path
         .components()

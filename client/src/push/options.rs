@@ -5,38 +5,38 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-/// How to push.
+/// Options of a push.
 #[derive(Debug, Clone)]
 pub struct PushOptions {
-    /// Straight into this storage, or to the buffer and the recordings.
+    /// The storage to push into; `None` for the server's buffer and recordings.
     pub storage: Option<Uuid>,
-    /// Length that packets have about, in bytes.
+    /// Target size of packets in bytes.
     pub packet_bytes: usize,
-    /// Streams pushed side by side.
+    /// Number of streams that are pushed in parallel.
     pub streams_max: usize,
-    /// Packets in memory, in bytes over all streams.
+    /// Bytes of packets in memory, for all streams together.
     pub in_flight_bytes_max: u32,
-    /// Go on when a file grows, until the flag is set; its folder is where resume points are kept.
+    /// Follow growing files.
     pub follow: Option<Follow>,
 }
 
 /// How to follow growing files.
 #[derive(Debug, Clone)]
 pub struct Follow {
-    /// Set it to end.
+    /// Set to true to stop following.
     pub stop: Arc<AtomicBool>,
-    /// Folder for what is needed to resume.
+    /// Folder of the journals, which make following resumable.
     pub journals: PathBuf,
-    /// A growing file is looked at this often.
+    /// Interval between checks of a growing file.
     pub poll_every: Duration,
-    /// What it has of a packet is sent when nothing was cut for this long.
+    /// An incomplete packet is sent if no packet was cut for this long.
     pub flush_after: Duration,
-    /// Where packets came from is told this often, and at the end.
+    /// Interval between provenance reports; there is another at the end.
     pub report_every: Duration,
 }
 
 impl Follow {
-    /// Following at the usual pace.
+    /// Following with the default intervals.
     pub fn new(stop: Arc<AtomicBool>, journals: PathBuf) -> Self {
         Self {
             stop,

@@ -11,7 +11,7 @@ use super::naming::{dotted, host_name, id_text};
 use crate::ClientError;
 use crate::cutter::{CtfCutter, Cutter, GzipCutter, LineCutter, RawCutter, RocksdbCutter};
 
-/// Bytes of a file that are looked at to tell what it is.
+/// Bytes of a file that are read to recognize it.
 const PROBE_BYTES: u64 = 64 << 10;
 /// Folders are entered this deep: a link that leads back up must end somewhere.
 const FOLDER_DEPTH_MAX: usize = 32;
@@ -20,36 +20,36 @@ const CTF_METADATA: &str = "metadata";
 /// How a file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutMethod {
-    /// Anything.
+    /// Fixed-size pieces.
     Raw,
-    /// Text.
+    /// Lines of text.
     Lines,
-    /// Text in gzip members.
+    /// Gzip members of lines.
     Gzip,
-    /// RocksDB trace.
+    /// Records of a RocksDB trace.
     Rocksdb,
-    /// CTF data stream file.
+    /// Packets of a CTF data stream file.
     Ctf,
 }
 
-/// One file to be pushed.
+/// A file to push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
     /// The file.
     pub path: PathBuf,
-    /// Agent it belongs to.
+    /// Agent that it belongs to.
     pub agent: AgentId,
-    /// Stream that its packets become.
+    /// Stream that it is pushed as.
     pub stream: StreamId,
-    /// Kind of those packets.
+    /// Kind of its packets.
     pub kind: Kind,
     /// How it is cut.
     pub method: CutMethod,
-    /// Its length in bytes when it was looked at.
+    /// Its length in bytes when the plan was made.
     pub length: u64,
 }
 
-/// An agent to be registered.
+/// An agent to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedAgent {
     /// Its id.
@@ -58,21 +58,21 @@ pub struct PlannedAgent {
     pub metadata: Option<PathBuf>,
 }
 
-/// What is to be pushed as what.
+/// Which files are pushed as which streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Agents, each once.
+    /// The agents, without duplicates.
     pub agents: Vec<PlannedAgent>,
-    /// Files in the order of their names.
+    /// The files, sorted by name.
     pub sources: Vec<SourceFile>,
 }
 
-/// What the caller wants to be different from what the files suggest.
+/// Overrides of what is derived from the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// Name of the agent; the machine's name otherwise.
+    /// Name of the agent; `None` for the name of the host.
     pub agent: Option<String>,
-    /// Name of the stream, for a single file.
+    /// Name of the stream, if there is only one file.
     pub stream: Option<String>,
     /// Kind of all files.
     pub kind: Option<Kind>,
@@ -89,14 +89,15 @@ impl CutMethod {
         }
     }
 
-    /// Whether cutting may begin at an offset where a packet ended, and follow what is appended.
+    /// Whether a growing file can be followed: cutting can start at any packet boundary.
     pub fn can_follow(self) -> bool {
         matches!(self, Self::Raw | Self::Lines | Self::Rocksdb)
     }
 }
 
 impl SourceFile {
-    /// A cutter of the file, from `offset` on where the method [can be followed](CutMethod::can_follow).
+    /// A cutter of the file, starting at `offset` if the method [can
+    /// follow](CutMethod::can_follow).
     pub fn cutter(&self, offset: u64, packet_bytes: usize) -> Result<Box<dyn Cutter>, ClientError> {
         let path = &self.path;
         Ok(match self.method {
@@ -110,11 +111,11 @@ impl SourceFile {
 }
 
 impl Plan {
-    /// Looks at files and folders.
+    /// Plans the push of files and folders.
     ///
-    /// A folder with a file `metadata` is a CTF trace: an agent with that metadata, each other file
-    /// a stream. Any other folder is entered. A file is a stream of the agent of this machine, of
-    /// the kind that its name and its first bytes tell.
+    /// A folder with a file `metadata` is a CTF trace: an agent with that metadata, whose other
+    /// files are streams. Other folders are searched recursively. A file is a stream of the agent
+    /// of this host, of the kind that its content is recognized as.
     pub fn of(paths: &[PathBuf], options: &PlanOptions) -> Result<Self, ClientError> {
         let mut found = Found::default();
         for path in paths {
@@ -129,10 +130,10 @@ impl Plan {
     }
 }
 
-/// What lies under the given paths.
+/// The files and traces under the given paths.
 #[derive(Debug, Default)]
 struct Found {
-    /// Files and the word that their stream is named by.
+    /// Files, and the names of their streams.
     files: Vec<(PathBuf, String)>,
     traces: Vec<CtfTrace>,
 }
@@ -141,7 +142,7 @@ struct Found {
 #[derive(Debug)]
 struct CtfTrace {
     folder: PathBuf,
-    /// What the trace is called within what was given.
+    /// Name of the trace, relative to the given path.
     word: String,
     files: Vec<PathBuf>,
 }
@@ -150,7 +151,7 @@ impl Found {
     fn enter(&mut self, folder: &Path, below: &Path, depth: usize) -> Result<(), ClientError> {
         if depth > FOLDER_DEPTH_MAX {
             let what = format!(
-                "{}: more than {FOLDER_DEPTH_MAX} folders deep",
+                "{}: folders are nested more than {FOLDER_DEPTH_MAX} deep",
                 folder.display()
             );
             return Err(ClientError::input(what));
@@ -203,7 +204,7 @@ impl Found {
         for trace in self.traces {
             if options.kind.is_some_and(|kind| kind != Kind::Ctf) {
                 let what = format!(
-                    "{} is a CTF trace; leave --kind out",
+                    "{} is a CTF trace; push it without --kind",
                     trace.folder.display()
                 );
                 return Err(ClientError::input(what));
@@ -248,11 +249,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Gives a named stream its name, and refuses two files that would become one stream.
+    /// Applies `--stream`, and refuses two files with the same stream.
     fn check(mut self, paths: &[PathBuf], options: &PlanOptions) -> Result<Self, ClientError> {
         if let Some(stream) = &options.stream {
             let [source] = self.sources.as_mut_slice() else {
-                let what = format!("--stream names one file, here are {}", self.sources.len());
+                let what = format!(
+                    "--stream requires a single file, found {}",
+                    self.sources.len()
+                );
                 return Err(ClientError::input(what));
             };
             source.stream = stream.parse().map_err(|error| id_error(&error))?;
@@ -262,15 +266,15 @@ impl Plan {
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
-            let what = format!("there is no file to push under {}", paths.join(", "));
+            let what = format!("no file to push in {}", paths.join(", "));
             return Err(ClientError::input(what));
         }
         let mut seen: BTreeMap<_, &Path> = BTreeMap::new();
         for source in &self.sources {
             if let Some(other) = seen.insert((&source.agent, &source.stream), &source.path) {
                 return Err(ClientError::input(format!(
-                    "{} and {} would both be stream {} of agent {}; push them one by one with \
-                     --stream, or the folder that holds both",
+                    "{} and {} would both be stream {} of agent {}; push them separately with \
+                    --stream, or push the folder that contains both",
                     other.display(),
                     source.path.display(),
                     source.stream,
@@ -283,7 +287,7 @@ impl Plan {
 }
 
 fn agent_id(text: &str, options: &PlanOptions) -> Result<AgentId, ClientError> {
-    // A name that was given is taken as it is or refused; the machine's name is made to fit.
+    // A given name must be valid; the host name is converted to a valid id.
     let text = match &options.agent {
         Some(_) => text.to_owned(),
         None => id_text(text),
@@ -299,13 +303,13 @@ fn file_word(path: &Path) -> String {
     let whole = || fs::canonicalize(path).unwrap_or_default();
     let name = match path.file_name() {
         Some(name) => name.to_owned(),
-        // `.` and `..` have a name only once they are resolved.
+        // `.` and `..` have a name only after they are resolved.
         None => whole().file_name().unwrap_or_default().to_owned(),
     };
     name.to_string_lossy().into_owned()
 }
 
-/// What lies in a folder, hidden files left out, sorted by name; true for folders.
+/// The entries of a folder except hidden ones, sorted by name; true for folders.
 fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
     let failed = |error| ClientError::file(folder, error);
     let mut entries = Vec::new();
@@ -375,7 +379,7 @@ fn rocksdb_kind(head: &[u8]) -> Option<Kind> {
     })
 }
 
-/// The trace metadata in a file, bounded.
+/// Reads trace metadata, up to its maximum size.
 pub(super) fn read_metadata(path: &Path) -> Result<Vec<u8>, ClientError> {
     let mut text = Vec::new();
     let file = File::open(path).map_err(|error| ClientError::file(path, error))?;
@@ -383,7 +387,7 @@ pub(super) fn read_metadata(path: &Path) -> Result<Vec<u8>, ClientError> {
         .read_to_end(&mut text)
         .map_err(|error| ClientError::file(path, error))?;
     if text.len() > AGENT_METADATA_BYTES_MAX {
-        let what = format!("longer than the {AGENT_METADATA_BYTES_MAX} bytes that can be kept");
+        let what = format!("longer than the maximum of {AGENT_METADATA_BYTES_MAX} bytes");
         return Err(ClientError::damaged(path.display().to_string(), what));
     }
     Ok(text)

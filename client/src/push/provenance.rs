@@ -15,22 +15,22 @@ use crate::ClientError;
 use crate::cutter::{Cut, Cutter, End};
 use crate::http::{Client, GrownFrom, PacketProvenance, ProvenanceReport, PushTarget, Receipt};
 
-/// Packets whose origin is reported at once.
+/// Maximum number of packets per report.
 pub(super) const REPORTED_PACKETS_MAX: usize = 4096;
 
 const READ_BYTES: u64 = 256 << 10;
 
-/// What the server has acknowledged of a stream so far.
+/// What the server has acknowledged of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
-    /// Sequence of the first packet that is not acknowledged.
+    /// First packet that is not acknowledged.
     next: u64,
-    /// Storages that packets went to, with the lowest number of one whose origin was not reported.
+    /// Storages that packets were written to, with the lowest number of an unreported packet.
     storages: BTreeMap<Uuid, Option<u64>>,
 }
 
 impl Acknowledged {
-    /// Nothing yet of what is to be pushed to `target` from packet `next` on.
+    /// The state before packet `next` is pushed to `target`.
     pub(super) fn before(target: &PushTarget, next: u64) -> Self {
         Self {
             next,
@@ -38,7 +38,7 @@ impl Acknowledged {
         }
     }
 
-    /// Takes the receipts of all packets before `next`.
+    /// Adds the receipts of packets before `next`.
     pub(super) fn add(&mut self, target: &PushTarget, receipts: &[Receipt], next: u64) {
         self.next = next;
         for receipt in receipts {
@@ -52,23 +52,23 @@ impl Acknowledged {
         }
     }
 
-    /// The storages that packets went to.
+    /// The storages that packets were written to.
     pub(super) fn storages(&self) -> Vec<Uuid> {
         self.storages.keys().copied().collect()
     }
 }
 
-/// A file as far as it was pushed.
+/// A prefix of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Prefix {
     bytes: u64,
     checksum: u32,
 }
 
-/// Tells where the packets of a followed file came from, now and then and at the end.
+/// Reports the provenance of the packets of a followed file, periodically and at the end.
 ///
-/// The file grows, so what is reported of it is what was pushed: so many bytes with this checksum. How
-/// far it was reported is written down beside the points, so that following goes on from there.
+/// The file grows, so a report describes the prefix that was pushed: its length and checksum. The
+/// journal records how far provenance has been reported, so that reporting can resume.
 #[derive(Debug)]
 pub(super) struct ProvenanceReporter {
     client: Client,
@@ -79,41 +79,41 @@ pub(super) struct ProvenanceReporter {
     has_lines: bool,
     acknowledged: Arc<Mutex<Acknowledged>>,
     journal: Journal,
-    /// What was read of the file for its checksum.
+    /// The prefix that was read for its checksum.
     prefix: Prefix,
-    /// What was reported of it last.
+    /// The prefix in the last report.
     reported: Option<Prefix>,
-    /// Cut, and not reported.
+    /// Packets that were cut and not reported yet.
     pending: VecDeque<PacketProvenance>,
-    /// Lines before the next packet.
+    /// Number of lines before the next packet.
     line: u64,
-    /// Some of what is pending was pushed before, so its numbers are not known.
+    /// Whether an earlier push sent some of the pending packets, so their numbers are unknown.
     is_first: bool,
     every: Duration,
     last: Instant,
-    /// Why nothing is reported any more.
+    /// Why reporting has stopped.
     failure: Option<String>,
 }
 
-/// What a reporter needs to know.
+/// The parameters of a [`ProvenanceReporter`].
 #[derive(Debug)]
 pub(super) struct ReporterSpec {
     pub(super) client: Client,
     pub(super) target: PushTarget,
     pub(super) epoch: u64,
-    /// The file that is followed.
+    /// The followed file.
     pub(super) path: PathBuf,
     pub(super) inode: u64,
     /// Whether the file is text.
     pub(super) has_lines: bool,
     pub(super) acknowledged: Arc<Mutex<Acknowledged>>,
     pub(super) journal: Journal,
-    /// What is reported at least is not older than this.
+    /// Interval between reports.
     pub(super) every: Duration,
 }
 
 impl ProvenanceReporter {
-    /// Opens the file a second time, to read what was pushed of it.
+    /// Opens the file a second time, to compute checksums.
     pub(super) fn open(spec: ReporterSpec) -> Result<Self, ClientError> {
         let failed = |error| ClientError::file(&spec.path, error);
         let path = std::fs::canonicalize(&spec.path).map_err(failed)?;
@@ -140,7 +140,7 @@ impl ProvenanceReporter {
         })
     }
 
-    /// Cuts again what was pushed and not reported of before; the last point is where cutting goes on.
+    /// Cuts the packets again that were pushed and not reported. Ends at the last cut point.
     pub(super) fn recover(
         &mut self,
         cutter_at: impl Fn(u64) -> Result<Box<dyn Cutter>, ClientError>,
@@ -166,7 +166,7 @@ impl ProvenanceReporter {
             let mut position = point.offset;
             for sequence in point.sequence..next.sequence.saturating_sub(1) {
                 let Some(cut) = cutter.next(End::Growing)? else {
-                    return Err(ClientError::input("it is not as it was pushed"));
+                    return Err(ClientError::input("the file differs from what was pushed"));
                 };
                 self.cut(sequence, position, &cut);
                 position = cut.position;
@@ -182,7 +182,7 @@ impl ProvenanceReporter {
         Ok(())
     }
 
-    /// Notes where a packet was cut that began at `position`.
+    /// Adds a packet that was cut at `position`.
     pub(super) fn cut(&mut self, sequence: u64, position: u64, cut: &Cut) {
         let length = cut.position.saturating_sub(position);
         self.add(
@@ -207,12 +207,12 @@ impl ProvenanceReporter {
         }
     }
 
-    /// Writes a point down, for good.
+    /// Records a cut point in the journal.
     pub(super) fn note(&mut self, point: CutPoint) -> Result<(), ClientError> {
         self.journal.note(point)
     }
 
-    /// Tells what was acknowledged, when it is time.
+    /// Reports the acknowledged packets if a report is due.
     pub(super) fn report_when_due(&mut self, runtime: &Handle) {
         let is_due =
             self.pending.len() >= REPORTED_PACKETS_MAX || self.last.elapsed() >= self.every;
@@ -222,7 +222,7 @@ impl ProvenanceReporter {
         }
     }
 
-    /// Tells the rest; gives why not, in words.
+    /// Reports the rest. Returns the reason if reporting failed.
     pub(super) fn finish(mut self, runtime: &Handle) -> Option<String> {
         self.report(runtime);
         self.failure
@@ -306,7 +306,7 @@ impl ProvenanceReporter {
         }
     }
 
-    /// Reads the file on up to `end`; gives the line ends found.
+    /// Reads the file up to `end` and returns the number of line ends.
     fn read_to(&mut self, end: u64) -> Result<u64, ClientError> {
         let (mut lines, mut prefix) = (0, self.prefix);
         self.read_range(prefix.bytes, end, |piece| {

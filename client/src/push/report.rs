@@ -5,33 +5,33 @@ use serde::Serialize;
 
 use super::plan::SourceFile;
 
-/// What happens while pushing.
+/// Progress of a push.
 #[derive(Debug, Clone)]
 pub enum PushEvent {
-    /// A stream begins, at this packet; an earlier push sent those before it.
+    /// A stream starts at this packet; an earlier push sent those before it.
     Begun {
         /// The file.
         source: Arc<SourceFile>,
-        /// First sequence to be sent.
+        /// First sequence to send.
         sequence: u64,
     },
-    /// The file is pushed and acknowledged this much further, in bytes of the file.
+    /// More of a file has been acknowledged.
     Advanced {
         /// Bytes of the file.
         bytes: u64,
     },
-    /// A stream ended well.
+    /// A stream is complete.
     Ended(StreamReport),
     /// A stream failed.
     Failed {
         /// The file.
         source: Arc<SourceFile>,
-        /// Why, in words.
+        /// The reason.
         what: String,
     },
 }
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamReport {
     /// The file.
@@ -42,9 +42,9 @@ pub struct StreamReport {
     pub stream: String,
     /// Kind.
     pub kind: storage_format::Kind,
-    /// Producer epoch of this edition of the file.
+    /// Producer epoch of this version of the file.
     pub epoch: u64,
-    /// First sequence that was sent; those before were there already.
+    /// First sequence that was sent; the server already had those before it.
     pub resumed_at: u64,
     /// Packets sent.
     pub packets: u64,
@@ -52,9 +52,9 @@ pub struct StreamReport {
     pub bytes: u64,
     /// Packets of those that the server already had.
     pub duplicates: u64,
-    /// Packets of those that the server did not promise to keep.
+    /// Packets of those that were not durable when acknowledged.
     pub not_durable: u64,
-    /// Something worth telling about the file.
+    /// A note about the file for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
 }

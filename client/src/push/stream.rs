@@ -18,11 +18,11 @@ use super::report::{PushEvent, StreamReport, Watch};
 use crate::ClientError;
 use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget};
 
-/// A request carries at most this many bytes of packets, unless a single one is longer.
+/// Maximum bytes of packets per request, unless a single packet is longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// And at most this many packets.
+/// Maximum packets per request.
 const BATCH_PACKETS_MAX: usize = 4096;
-/// Packets that wait between the cutting thread and the sender; their bytes are bounded elsewhere.
+/// Capacity of the queue between the cutting thread and the sender. The memory budget bounds bytes.
 const QUEUED_PACKETS_MAX: usize = 1024;
 
 /// The push of one file.
@@ -36,7 +36,7 @@ pub(super) struct StreamPush {
 
 impl StreamPush {
     pub(super) async fn run(self) -> Result<StreamReport, ClientError> {
-        let result = self.push_editions().await;
+        let result = self.push_versions().await;
         if let Err(error) = &result {
             (self.watch)(PushEvent::Failed {
                 source: Arc::clone(&self.source),
@@ -46,16 +46,16 @@ impl StreamPush {
         result
     }
 
-    /// Pushes the file, and when it is followed and replaced, the one that took its point.
-    async fn push_editions(&self) -> Result<StreamReport, ClientError> {
+    /// Pushes the file, and each file that replaces it while it is followed.
+    async fn push_versions(&self) -> Result<StreamReport, ClientError> {
         if self.options.follow.is_some() && !self.source.method.can_follow() {
             let what = format!("{} cannot be followed", self.source.path.display());
             return Err(ClientError::input(format!(
-                "{what}: only text, RocksDB traces and raw files are cut while they grow"
+                "{what}; only text, RocksDB traces and raw files can be cut while they grow"
             )));
         }
         loop {
-            let (report, is_replaced) = self.push_edition().await?;
+            let (report, is_replaced) = self.push_version().await?;
             if !is_replaced {
                 return Ok(report);
             }
@@ -63,8 +63,8 @@ impl StreamPush {
         }
     }
 
-    /// Pushes what the path leads to now; tells whether another file took its point.
-    async fn push_edition(&self) -> Result<(StreamReport, bool), ClientError> {
+    /// Pushes the file at the path. Returns whether another file has replaced it.
+    async fn push_version(&self) -> Result<(StreamReport, bool), ClientError> {
         let source = &self.source;
         let metadata = fs::metadata(&source.path);
         let metadata = metadata.map_err(|error| ClientError::file(&source.path, error))?;
@@ -103,11 +103,11 @@ impl StreamPush {
         };
         let acknowledged = Arc::new(Mutex::new(Acknowledged::before(&target, next)));
         let cutting = self.cut(feed, &target, epoch, &acknowledged)?;
-        let mut report = self.begun(&target, epoch, next);
+        let mut report = self.empty_report(&target, epoch, next);
         let sent = self
             .send(&target, receiver, &mut report, &acknowledged)
             .await;
-        // The cutting thread ends by itself once the receiver is gone.
+        // The cutting thread ends when the receiver is dropped.
         let end = match cutting.await {
             Ok(end) => end,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
@@ -125,8 +125,8 @@ impl StreamPush {
             .report_rest(end?, &target, &storages, &mut report)
             .await
         {
-            // The packets are kept; where they came from can be reported by pushing again.
-            let what = format!("where its packets came from is not kept: {reason}");
+            // The packets are stored; their provenance can be reported by pushing again.
+            let what = format!("the provenance of its packets is not stored: {reason}");
             report.remark = Some(match report.remark.take() {
                 Some(remark) => format!("{remark}; {what}"),
                 None => what,
@@ -135,8 +135,8 @@ impl StreamPush {
         Ok((report, is_replaced))
     }
 
-    /// What is reported of an edition of which nothing was sent yet.
-    fn begun(&self, target: &PushTarget, epoch: u64, next: u64) -> StreamReport {
+    /// The report before anything is sent.
+    fn empty_report(&self, target: &PushTarget, epoch: u64, next: u64) -> StreamReport {
         StreamReport {
             path: self.source.path.clone(),
             agent: target.agent.clone(),
@@ -152,8 +152,7 @@ impl StreamPush {
         }
     }
 
-    /// Tells where the packets came from of which it was not reported before; the error says in words
-    /// why not.
+    /// Reports the provenance that has not been reported yet. The error is the reason as text.
     async fn report_rest(
         &self,
         end: FeedEnd,
@@ -178,7 +177,7 @@ impl StreamPush {
         }
     }
 
-    /// Tells the storages that packets went to which stretch of the file each is.
+    /// Reports the provenance of the packets to the storages that they were written to.
     async fn report_provenance(
         &self,
         target: &PushTarget,
@@ -219,7 +218,7 @@ impl StreamPush {
         Ok(())
     }
 
-    /// The epoch of a followed file: `epoch`, unless another file was followed under it.
+    /// The epoch of a followed file: `epoch`, or the next one that no other file has used.
     fn epoch_of_file(
         &self,
         mut epoch: u64,
@@ -266,7 +265,7 @@ impl StreamPush {
         }))
     }
 
-    /// Sends what the cutting thread hands over, in batches as large as what is waiting.
+    /// Sends the queued packets. A batch is everything that is in the queue.
     async fn send(
         &self,
         target: &PushTarget,
@@ -316,19 +315,19 @@ fn locked(acknowledged: &Mutex<Acknowledged>) -> MutexGuard<'_, Acknowledged> {
 
 fn cut_differently(source: &SourceFile) -> ClientError {
     ClientError::input(format!(
-        "{} was pushed before, cut into packets of another length or by another version of this \
-         program; go on with the same --packet-bytes, or push it as another stream with --stream",
+        "{} was already pushed with another packet size or another version of this program; \
+        use the same --packet-bytes, or push it as another stream with --stream",
         source.path.display()
     ))
 }
 
-/// Adds what a stale epoch means here.
+/// Explains a stale epoch.
 fn explained(error: ClientError, source: &SourceFile) -> ClientError {
     match error {
         ClientError::Refused(mut problem) if problem.code == "epoch_stale" => {
             problem.remedy = format!(
-                "stream {} already has a newer edition of this file than {}; push this one with \
-                 --stream under another name",
+                "stream {} already has a newer version of {}; push this one as another stream with \
+                --stream",
                 source.stream,
                 source.path.display()
             );

@@ -14,16 +14,16 @@ use uuid::Uuid;
 use super::*;
 use crate::testing::{Request, Response, TestServer, answer, json as json_answer};
 
-/// A server that keeps packets exactly once.
+/// A model of a server that stores each packet exactly once.
 #[derive(Default)]
 struct Model {
     /// Packets by path of the stream, epoch and sequence.
     streams: BTreeMap<String, BTreeMap<(u64, u64), Bytes>>,
     declared: Vec<String>,
-    /// Keeps so many packets, the last of them unacknowledged, and breaks the connection once.
+    /// Breaks the connection once, after storing this many packets without acknowledging the last.
     breaks_after: Option<usize>,
     duplicates: usize,
-    /// What was reported of where packets came from.
+    /// The provenance reports received.
     provenance: Vec<serde_json::Value>,
     refuses_provenance: bool,
 }
@@ -187,7 +187,7 @@ async fn a_file_pushed_again_goes_on_where_the_server_is() {
 }
 
 #[tokio::test]
-async fn a_file_written_anew_is_pushed_anew_and_an_old_one_is_refused() {
+async fn a_rewritten_file_is_pushed_again_and_an_older_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.pfw");
     let (server, model) = start().await;
@@ -214,7 +214,7 @@ async fn a_file_written_anew_is_pushed_anew_and_an_old_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_costs_neither_loss_nor_doubling() {
+async fn a_broken_connection_neither_loses_nor_duplicates_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.pfw");
     fs::write(&path, lines(1000)).unwrap();
@@ -229,7 +229,7 @@ async fn a_broken_connection_costs_neither_loss_nor_doubling() {
 }
 
 #[tokio::test]
-async fn a_file_is_not_pushed_twice_in_two_cuts() {
+async fn a_push_with_another_packet_size_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.pfw");
     fs::write(&path, lines(1000)).unwrap();
@@ -248,7 +248,7 @@ async fn a_file_is_not_pushed_twice_in_two_cuts() {
     assert_eq!(model.lock().unwrap().packet_count(), there);
 }
 
-/// Waits until the server has `content`, for at most as long as nothing in the test may take.
+/// Waits until the server has `content`.
 async fn until(model: &Mutex<Model>, content: &str) {
     let have = async {
         while model.lock().unwrap().streams.is_empty()
@@ -258,7 +258,7 @@ async fn until(model: &Mutex<Model>, content: &str) {
         }
     };
     let waited = tokio::time::timeout(Duration::from_secs(30), have).await;
-    assert!(waited.is_ok(), "the server never had all of it");
+    assert!(waited.is_ok(), "the server did not receive everything");
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_growing_file_is_followed_across_restarts() {
     assert_eq!(model.lock().unwrap().duplicates, 0);
 }
 
-/// Holds what was reported of where packets came from against the file as it is.
+/// Compares the reported provenance with the file.
 fn check_provenance(model: &Model, file: &[u8]) {
     let number = |value: &serde_json::Value| value.as_u64().unwrap() as usize;
     let mut known: BTreeMap<u64, [usize; 4]> = BTreeMap::new();
@@ -314,7 +314,7 @@ fn check_provenance(model: &Model, file: &[u8]) {
             let number = |field: &str| grown[field].as_u64().unwrap();
             (number("file_bytes"), number("checksum"))
         });
-        // Each says what the one before said, also over restarts.
+        // Each report refers to the previous one, also across restarts.
         let this = (bytes as u64, u64::from(checksum));
         assert_eq!(grown, before.filter(|before| *before != this), "{reported}");
         before = Some(this);
@@ -340,7 +340,7 @@ fn check_provenance(model: &Model, file: &[u8]) {
 }
 
 #[tokio::test]
-async fn what_was_pushed_and_not_told_is_told_later() {
+async fn missing_provenance_is_reported_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.pfw");
     let (server, model) = start().await;
@@ -379,7 +379,7 @@ async fn what_was_pushed_and_not_told_is_told_later() {
         stop.store(true, Ordering::Relaxed);
         let reports = pushing.await.unwrap().unwrap();
         let remark = reports[0].remark.clone().unwrap_or_default();
-        assert_eq!(remark.contains("is not kept"), refuses, "{remark}");
+        assert_eq!(remark.contains("is not stored"), refuses, "{remark}");
     }
     check_provenance(&model.lock().unwrap(), written.as_bytes());
 }
@@ -485,7 +485,7 @@ async fn ctf_folders_become_agents_with_metadata() {
         .await
         .unwrap();
     let mut declared = model.lock().unwrap().declared.clone();
-    // The streams go side by side; where their packets came from is reported at their ends.
+    // The streams are pushed in parallel; each reports its provenance at its end.
     let mut reported = declared.split_off(5);
     reported.sort();
     assert_eq!(
@@ -511,7 +511,7 @@ async fn ctf_folders_become_agents_with_metadata() {
     assert_eq!(
         plan.agents[0].id.as_str(),
         "app",
-        "a trace alone is the agent that was named"
+        "a single trace is the named agent"
     );
 }
 
@@ -522,7 +522,7 @@ fn check_refused(paths: &[&Path], options: &PlanOptions, reason: &str) {
 }
 
 #[test]
-fn plans_that_make_no_sense_say_why() {
+fn invalid_plans_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (folder.path().join("a/x"), folder.path().join("b/x"));
     for path in [&one, &two] {
@@ -547,7 +547,7 @@ fn plans_that_make_no_sense_say_why() {
     check_refused(
         &[folder.path()],
         &stream,
-        "--stream names one file, here are 2",
+        "--stream requires a single file, found 2",
     );
     check_refused(&[&one], &agent, "no/name");
     check_refused(
@@ -564,5 +564,5 @@ fn plans_that_make_no_sense_say_why() {
         .iter()
         .map(|source| source.stream.to_string())
         .collect();
-    assert_eq!(named, ["a.x", "b.x"], "a folder keeps them apart");
+    assert_eq!(named, ["a.x", "b.x"], "names are relative to the folder");
 }

@@ -1,12 +1,12 @@
 use std::io;
 use std::ops::Range;
 
-/// Puts what arrives, in whatever pieces and order, into a buffer for each wanted range.
+/// Distributes received bytes to one buffer per wanted range.
 #[derive(Debug)]
 pub(super) struct Collector<'a> {
     wanted: &'a [Range<u64>],
     buffers: Vec<Vec<u8>>,
-    /// Bytes of the wanted ranges that are not here yet.
+    /// Bytes of the wanted ranges that have not arrived.
     missing: u64,
 }
 
@@ -18,7 +18,7 @@ impl<'a> Collector<'a> {
             .map(|range| range.end.saturating_sub(range.start));
         Self {
             wanted,
-            // Grown as bytes arrive, so that a range that nobody has costs nothing.
+            // Grown as bytes arrive, so that a range beyond the end of the file costs no memory.
             buffers: vec![Vec::new(); wanted.len()],
             missing: lengths.sum(),
         }
@@ -28,9 +28,9 @@ impl<'a> Collector<'a> {
         self.missing == 0
     }
 
-    /// Takes bytes that lie at `offset`. Those of one range come in order, because every answer
-    /// gives the bytes of a part in order and no part ends inside a wanted range.
-    pub(super) fn take(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Adds bytes at `offset`. Those of one range must arrive in order, which holds because a
+    /// response returns the bytes of a part in order and no part ends inside a wanted range.
+    pub(super) fn add(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let end = offset + bytes.len() as u64;
         let first = self.wanted.partition_point(|range| range.end <= offset);
         for (range, buffer) in self.wanted[first..].iter().zip(&mut self.buffers[first..]) {
@@ -42,7 +42,7 @@ impl<'a> Collector<'a> {
                 continue;
             }
             if from != range.start + buffer.len() as u64 {
-                let what = format!("bytes from {from} on came out of order");
+                let what = format!("the bytes at offset {from} arrived out of order");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             let within = |at: u64| usize::try_from(at - offset).unwrap_or(usize::MAX);
@@ -61,7 +61,7 @@ impl<'a> Collector<'a> {
         match self.missing {
             0 => Ok(self.buffers),
             missing => {
-                let what = format!("{missing} bytes lie beyond the end of the file");
+                let what = format!("{missing} bytes are past the end of the file");
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
             }
         }
@@ -79,7 +79,7 @@ mod tests {
         let mut collector = Collector::new(&wanted);
         let mut outcome = Ok(());
         for piece in pieces {
-            let taken = collector.take(piece.start as u64, &FILE[piece.clone()]);
+            let taken = collector.add(piece.start as u64, &FILE[piece.clone()]);
             outcome = outcome.and(taken);
         }
         let found = outcome.and_then(|()| collector.finish());

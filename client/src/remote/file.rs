@@ -10,7 +10,7 @@ use super::plan::{RangeRequest, plan};
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
 
-/// What was moved from servers, for all files that share it.
+/// Counts of transfers from servers, shared by files.
 #[derive(Debug, Default)]
 pub struct Transferred {
     requests: AtomicU64,
@@ -18,12 +18,12 @@ pub struct Transferred {
 }
 
 impl Transferred {
-    /// Requests sent, repetitions included.
+    /// Requests sent, including retries.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Bytes of files that arrived.
+    /// Bytes of files received.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -31,9 +31,9 @@ impl Transferred {
 
 /// A file of a finalized storage on a server.
 ///
-/// Asking for ranges costs one multi-range request for each 200 of them, or 64 MiB; ranges that
-/// nearly touch are requested for as one. The entity tag of the first answer is demanded of all others,
-/// so that bytes of two files are never mixed.
+/// A read sends one multi-range request per 200 ranges or 64 MiB; ranges with a small gap between
+/// them are merged. All requests must return the entity tag of the first response, so that bytes of
+/// two versions are never mixed.
 #[derive(Debug)]
 pub struct RemoteFile {
     client: Client,
@@ -45,7 +45,7 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// The file `name` of a storage. `runtime` is where requests run; whoever fetches must not.
+    /// The file `name` of a storage. Requests run on `runtime`; callers of `fetch` must not.
     pub fn new(
         client: Client,
         storage: StorageUrl,
@@ -68,7 +68,7 @@ impl RemoteFile {
         format!("{}/{}", self.storage, self.name)
     }
 
-    /// The bytes of each range; ranges are sorted and do not overlap.
+    /// Reads the bytes of each range. Ranges must be sorted and must not overlap.
     pub async fn read(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         let mut found = Vec::with_capacity(ranges.len());
         for request in plan(ranges) {
@@ -78,7 +78,7 @@ impl RemoteFile {
                 match self.request(&request, wanted).await {
                     Ok(buffers) => break buffers,
                     Err(Failure::Io(error)) => return Err(error),
-                    // What arrived before a break is requested for again: requests are bounded.
+                    // A broken request is repeated completely; its size is bounded.
                     Err(Failure::Client(error)) => {
                         let waited = budget.wait_after_break(error).await;
                         waited.map_err(io_error)?;
@@ -115,17 +115,17 @@ impl RemoteFile {
             };
             let length = bytes.len() as u64;
             self.transferred.bytes.fetch_add(length, Ordering::Relaxed);
-            collector.take(offset, &bytes)?;
+            collector.add(offset, &bytes)?;
         }
-        // The end of the answer leaves the connection ready for the next request; a server that
-        // sends the whole file instead is not listened to any longer.
+        // Reading the response to its end allows the connection to be reused. If the server
+        // sends the complete file instead, the connection is dropped.
         if !answer.is_whole_file() {
             while answer.next().await?.is_some() {}
         }
         Ok(collector.finish()?)
     }
 
-    /// [`Self::read`] for threads that are not of the runtime.
+    /// [`Self::read`] for threads outside the runtime.
     pub fn read_blocking(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         self.runtime.block_on(self.read(ranges))
     }

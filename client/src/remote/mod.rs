@@ -1,4 +1,4 @@
-//! Bytes of a file on a server, by byte range.
+//! Reads byte ranges of files on a server.
 
 mod collect;
 mod file;

@@ -1,23 +1,22 @@
 use std::ops::Range;
 
-/// Ranges with less than this between them are requested for as one: a part of an answer costs about
-/// as many bytes.
+/// Ranges with a smaller gap are merged: a part of a response costs about as many bytes.
 pub(super) const GAP_BYTES_MAX: u64 = 128;
-/// Ranges in one request: servers refuse more than some hundreds, and long header fields.
+/// Maximum ranges per request: servers refuse more than a few hundred, and long header fields.
 const RANGE_COUNT_MAX: usize = 200;
-/// Bytes in one request, unless a single range is longer.
+/// Maximum bytes per request, unless a single range is longer.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
 
-/// One request: which of the wanted ranges it serves, and what it asks for.
+/// One request for some of the wanted ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RangeRequest {
     /// Indices into the wanted ranges.
     pub(super) wanted: Range<usize>,
-    /// What is requested for: ascending, never touching.
+    /// The requested ranges: ascending and not adjacent.
     pub(super) requested: Vec<Range<u64>>,
 }
 
-/// Requests for sorted ranges that do not overlap. Empty ranges are part of no request's bytes.
+/// Plans requests for sorted ranges that do not overlap. Empty ranges are not requested.
 pub(super) fn plan(wanted: &[Range<u64>]) -> Vec<RangeRequest> {
     let mut requests: Vec<RangeRequest> = Vec::new();
     let mut bytes = 0;
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_asked_for_as_one() {
+    fn close_ranges_are_merged() {
         check(&[], &[]);
         check(
             &[5..9, 9..12, 100..101],
