@@ -1,5 +1,7 @@
 //! Doors for the fuzz targets, past the checksums that random bytes never pass. Not for readers.
 
+pub use crate::attachments::fuzzing::{Attachment, attachment};
+
 use crate::statistics::ChunkStatistics;
 use crate::{BlockKind, Lexicon, body, columns, provenance, sidecar, slowest};
 

@@ -44,6 +44,7 @@
 //! *Invariant:* a chunk that holds a match is never left out, whatever is missing, and every count
 //! is exact or not given. This crate reads no file and knows no trace format.
 
+mod attachments;
 mod bloom;
 mod body;
 mod builder;
@@ -74,6 +75,11 @@ mod value;
 mod wire;
 mod zone;
 
+pub use attachments::{
+    AttachmentError, DftFacts, DftName, DftNames, HASH_KINDS, LeafFacts, PacketFileFacts,
+    PacketRange, PacketRanges, StoredHash, StoredUnit, TraceStamp, encode_dft_names,
+    sort_dft_names,
+};
 pub use bloom::BloomFilter;
 pub use builder::{ChunkBuilder, ChunkSummary};
 pub use cache::{CacheCounts, FilterCache};

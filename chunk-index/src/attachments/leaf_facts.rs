@@ -1,0 +1,69 @@
+//! `leaf.facts`: the leaf that an index belongs to, so that it is not used for another.
+//!
+//! ```text
+//! version u8 (1) | storage 16 bytes | leaf u64 | unit of times u8 (0 ns, 1 µs, 2 ms, 3 s)
+//! | CRC32C of the trace metadata u32 | metadata records u64 | unreadable records u64
+//! ```
+
+use storage_format::{LeafId, StorageId};
+
+use super::fields::FieldReader;
+use super::{AttachmentError, StoredUnit};
+
+const VERSION: u8 = 1;
+
+/// The leaf that an index belongs to, and how its packets were decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeafFacts {
+    /// The storage.
+    pub storage: StorageId,
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Unit of the times of DFTracer packets.
+    pub unit: StoredUnit,
+    /// CRC32C of the trace metadata of the agent; 0 without metadata.
+    pub metadata_checksum: u32,
+    /// Metadata records. Events are counted by the chunks.
+    pub metadata: u64,
+    /// Records that cannot be read.
+    pub broken: u64,
+}
+
+impl LeafFacts {
+    /// Name of the attachment.
+    pub const NAME: &str = "leaf.facts";
+
+    /// The bytes of the attachment.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend_from_slice(self.storage.as_bytes());
+        out.extend_from_slice(&self.leaf.0.to_le_bytes());
+        out.push(self.unit.code());
+        out.extend_from_slice(&self.metadata_checksum.to_le_bytes());
+        out.extend_from_slice(&self.metadata.to_le_bytes());
+        out.extend_from_slice(&self.broken.to_le_bytes());
+        out
+    }
+
+    /// Reads what [`LeafFacts::encode`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are of another version or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<LeafFacts, AttachmentError> {
+        let mut reader = FieldReader::open(LeafFacts::NAME, VERSION, bytes)?;
+        let storage = StorageId::from_bytes(reader.array()?);
+        let leaf = LeafId(reader.u64()?);
+        let unit = StoredUnit::from_code(reader.byte()?);
+        let facts = LeafFacts {
+            storage,
+            leaf,
+            unit: unit.ok_or_else(|| reader.damaged("unknown unit of times"))?,
+            metadata_checksum: reader.u32()?,
+            metadata: reader.u64()?,
+            broken: reader.u64()?,
+        };
+        reader.end()?;
+        Ok(facts)
+    }
+}
