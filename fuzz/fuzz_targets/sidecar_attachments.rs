@@ -3,16 +3,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use query_engine::fuzzing::{Attachment, attachment};
+use chunk_index::fuzzing::{Attachment, attachment};
 
 fuzz_target!(|input: &[u8]| {
-    let Some((door, bytes)) = input.split_first() else {
+    let Some((selector, bytes)) = input.split_first() else {
         return;
     };
-    let kind = match door % 6 {
-        0 => Attachment::PacketFacts,
-        1 => Attachment::PacketPlaces(1 << 20),
-        2 => Attachment::PacketPlaces(u64::MAX),
+    let kind = match selector % 6 {
+        0 => Attachment::PacketFileFacts,
+        1 => Attachment::PacketRanges(1 << 20),
+        2 => Attachment::PacketRanges(u64::MAX),
         3 => Attachment::DftFacts,
         4 => Attachment::DftNames,
         _ => Attachment::LeafFacts,

@@ -22,8 +22,6 @@ mod engine;
 mod error;
 mod evidence;
 mod fetch;
-#[doc(hidden)]
-pub mod fuzzing;
 mod indexing;
 mod lookups;
 mod open_sidecar;

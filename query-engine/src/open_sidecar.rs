@@ -68,7 +68,7 @@ impl OpenSidecar {
     }
 
     /// As [`OpenSidecar::attachment`], `None` where it is damaged.
-    pub(crate) fn sound_attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
+    pub(crate) fn undamaged_attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
         match self.attachment(name) {
             Err(error) if error.is_of_index() => Ok(None),
             other => other,

@@ -10,8 +10,8 @@ use trace_kinds::EachEvent;
 use trace_kinds::dft::{DftDecoder, Names, Skim, TimeUnit};
 use trace_kinds::gzip::Scanner;
 
-use super::attachment::TextLimits;
 use super::columns::OpenColumns;
+use super::hash_names::{TextLimits, unit_of};
 use super::head::{Head, begins_as_gzip, head_of};
 use super::localize::localize;
 use super::scan::{self, Text, fetch_text};
@@ -60,7 +60,7 @@ impl DftFile {
                 Err(Unusable::Refused(reason)) => unused = Some(reason),
             }
         }
-        let facts = match sidecar.as_ref().map(OpenSidecar::facts) {
+        let facts = match sidecar.as_ref().map(OpenSidecar::dft_facts) {
             Some(Ok(Some(facts))) => Some(facts),
             Some(Ok(None)) => {
                 unused = Some(format!("{place}.idx: another version wrote it"));
@@ -76,7 +76,7 @@ impl DftFile {
         let head = match &facts {
             Some(facts) => Head {
                 gzip: begins_as_gzip(&local, len)?,
-                unit: facts.unit,
+                unit: unit_of(facts.unit),
             },
             None => {
                 sidecar = None;
@@ -90,7 +90,7 @@ impl DftFile {
             gzip: head.gzip,
             unit: head.unit,
             names: Names::default(),
-            texts: facts.map(|facts| facts.texts),
+            texts: facts.map(|facts| TextLimits(facts.text_limits)),
             sidecar,
             columns: OnceLock::new(),
             unused,

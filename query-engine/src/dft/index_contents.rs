@@ -1,33 +1,33 @@
-//! What the sidecar of a DFTracer file says besides its index.
+//! Attachments in the index of a DFTracer file.
 
-use chunk_index::Lexicon;
+use chunk_index::{DftFacts, DftNames, Lexicon};
 use query_language::FieldPath;
 
-use super::attachment::{self, FileFacts};
+use super::hash_names::DICTIONARY_FIELD;
 use crate::ReadError;
 use crate::open_sidecar::OpenSidecar;
 
-/// What the hashes of a file stand for, as its sidecar has it.
+/// What the hashes of a file stand for, as its index stores it.
 pub(super) struct PackedNames {
     pub(super) packed: Vec<u8>,
-    /// The hashes that lie in the index instead.
-    pub(super) lexicon: Option<Lexicon>,
+    /// The hashes that are in the dictionary of the file instead.
+    pub(super) dictionary: Option<Lexicon>,
 }
 
 impl OpenSidecar {
-    /// What the file says about itself; `None` where another version wrote it.
-    pub(super) fn facts(&self) -> Result<Option<FileFacts>, ReadError> {
-        let bytes = self.attachment(attachment::FACTS)?;
-        Ok(bytes.and_then(|bytes| attachment::decode_facts(&bytes)))
+    /// What every reader of the file needs; `None` if another version wrote it.
+    pub(super) fn dft_facts(&self) -> Result<Option<DftFacts>, ReadError> {
+        let bytes = self.attachment(DftFacts::NAME)?;
+        Ok(bytes.and_then(|bytes| DftFacts::decode(&bytes).ok()))
     }
 
-    /// What the hashes of the file stand for; `None` where it is damaged.
-    pub(super) fn names(&self) -> Result<Option<PackedNames>, ReadError> {
-        let Some(packed) = self.sound_attachment(attachment::NAMES)? else {
+    /// What the hashes of the file stand for; `None` if it is damaged.
+    pub(super) fn packed_names(&self) -> Result<Option<PackedNames>, ReadError> {
+        let Some(packed) = self.undamaged_attachment(DftNames::NAME)? else {
             return Ok(None);
         };
-        match self.lexicon(&FieldPath::new(attachment::LEXICON_FIELD)) {
-            Ok(lexicon) => Ok(Some(PackedNames { packed, lexicon })),
+        match self.lexicon(&FieldPath::new(DICTIONARY_FIELD)) {
+            Ok(dictionary) => Ok(Some(PackedNames { packed, dictionary })),
             Err(error) if error.is_of_index() => Ok(None),
             Err(error) => Err(error),
         }

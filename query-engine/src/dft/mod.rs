@@ -1,8 +1,8 @@
 //! DFTracer files: plain or gzip, with or without a sidecar.
 
-pub(crate) mod attachment;
 mod columns;
 mod file;
+pub(crate) mod hash_names;
 mod head;
 mod index_contents;
 mod localize;

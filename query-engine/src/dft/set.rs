@@ -7,8 +7,8 @@ use std::sync::Arc;
 use query_language::{BareUnit, FieldPath, Filter};
 use trace_kinds::dft::{HASH_FIELDS, HashKind, HashNames, HashValue, Names};
 
-use super::attachment::{StoredName, StoredNames};
 use super::file::DftFile;
+use super::hash_names::{StoredName, StoredNames};
 use super::index_contents::PackedNames;
 use super::localize::{NamesAsked, names_asked};
 use crate::{ChunkSource, ReadError, Request};
@@ -190,7 +190,7 @@ impl DeclaredName<'_> {
 impl<'f> Declared<'f> {
     fn of(file: &'f DftFile) -> Result<Declared<'f>, ReadError> {
         let kept = match &file.sidecar {
-            Some(sidecar) => sidecar.names()?,
+            Some(sidecar) => sidecar.packed_names()?,
             None => None,
         };
         let form = match kept {
@@ -209,7 +209,7 @@ impl<'f> Declared<'f> {
             }
         };
         if let Form::Packed(own) = &self.form {
-            if let Some(stored) = StoredNames::read(&own.packed, own.lexicon.as_ref()) {
+            if let Some(stored) = StoredNames::decode(&own.packed, own.dictionary.as_ref()) {
                 stored.iter().map(DeclaredName::Packed).for_each(take);
                 return Ok(names);
             }

@@ -5,8 +5,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use chunk_index::{
-    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, Identity, Index, IndexConfig, Lexicon, Members,
-    Window,
+    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, DftFacts, DftNames, Identity, Index,
+    IndexConfig, Lexicon, Members, Window,
 };
 use query_language::{FieldPath, FieldTable};
 use trace_kinds::dft::{
@@ -18,7 +18,9 @@ use trace_kinds::{Decoded, Event};
 
 use super::columns::{BuiltColumns, ColumnsSink};
 use super::sidecar_writer::Checked;
-use crate::dft::attachment::{self, FileFacts};
+use crate::dft::hash_names::{
+    DICTIONARY_FIELD, TextLimits, dictionary_of, encode_names, stored_unit,
+};
 use crate::dft::head_of;
 use crate::source::Scratch;
 use crate::{LocalFile, ReadError};
@@ -176,7 +178,7 @@ impl<'o> Build<'o> {
         let mut table = FieldTable::new();
         let mut builder = ChunkBuilder::new(options.config.clone(), &mut table);
         builder.share_by_shape(&SHAPED_FIELDS);
-        builder.keep_members(&FieldPath::new(attachment::LEXICON_FIELD));
+        builder.keep_members(&FieldPath::new(DICTIONARY_FIELD));
         let visitor = Visitor {
             builder,
             names: HashNames::default(),
@@ -358,29 +360,23 @@ impl Pass {
     pub(super) fn into_built(mut self, config: &IndexConfig) -> Built {
         let mut index = Index::new(config);
         index.set_identity(self.identity);
-        let lexicon = self.settle(config, attachment::lexicon_of(&self.names));
+        let lexicon = self.settle(config, dictionary_of(&self.names));
         let has_lexicon = lexicon.is_some();
         if let Some(lexicon) = lexicon {
-            index.set_lexicon(&FieldPath::new(attachment::LEXICON_FIELD), lexicon);
+            index.set_lexicon(&FieldPath::new(DICTIONARY_FIELD), lexicon);
         }
         for (chunk, summary) in self.chunks {
             index.push(chunk, summary);
         }
         index.set_checkpoints(self.checkpoints);
-        let decoded = Decoded {
-            events: 0,
-            ..self.decoded
+        let facts = DftFacts {
+            unit: stored_unit(self.unit),
+            metadata: self.decoded.metadata,
+            broken: self.decoded.broken,
+            text_limits: TextLimits::of(&self.names).0,
         };
-        let facts = FileFacts {
-            unit: self.unit,
-            decoded,
-            texts: attachment::TextLimits::of(&self.names),
-        };
-        index.attach(attachment::FACTS, attachment::encode_facts(&facts));
-        index.attach(
-            attachment::NAMES,
-            attachment::encode_names(&self.names, has_lexicon),
-        );
+        index.attach(DftFacts::NAME, facts.encode());
+        index.attach(DftNames::NAME, encode_names(&self.names, has_lexicon));
         Built {
             index,
             decoded: self.decoded,

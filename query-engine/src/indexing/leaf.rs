@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use chunk_index::{Identity, Index, IndexConfig, Sidecar, Work};
+use chunk_index::{DftNames, Identity, Index, IndexConfig, LeafFacts, Sidecar, Work};
 use storage_format::checksum::crc32c;
 use storage_format::frame::FrameHeader;
 use storage_format::{Kind, data_file};
@@ -11,8 +11,7 @@ use trace_kinds::{Decoded, StreamContext, dimensions};
 
 use super::chunker::Chunker;
 use crate::ReadError;
-use crate::dft::attachment as names;
-use crate::stored::attachment::{self, LeafFacts};
+use crate::dft::hash_names::{decode_names, encode_names, stored_unit};
 use crate::stored::frames::Frames;
 use crate::stored::leaf::{origin_of, place_of};
 use crate::stored::set::belongs;
@@ -125,8 +124,8 @@ impl Build {
         old: Option<Index>,
         chunk_bytes: u64,
     ) -> Result<Option<Build>, ReadError> {
-        let facts = |old: &Index| attachment::decode(old.attachment(attachment::FACTS)?);
-        let kept = |old: &Index| names::decode_names(old.attachment(names::NAMES)?);
+        let facts = |old: &Index| LeafFacts::decode(old.attachment(LeafFacts::NAME)?).ok();
+        let names = |old: &Index| decode_names(old.attachment(DftNames::NAME)?);
         let old = old.filter(|old| facts(old).is_some());
         let index = old.unwrap_or_else(|| Index::new(config));
         let last = index.chunks().last();
@@ -140,8 +139,12 @@ impl Build {
             chunker,
             end: leaf.length,
             covered: *index.identity(),
-            before: facts(&index).map_or_else(Decoded::default, |facts| facts.decoded),
-            names: kept(&index).unwrap_or_default(),
+            before: facts(&index).map_or_else(Decoded::default, |facts| Decoded {
+                events: 0,
+                metadata: facts.metadata,
+                broken: facts.broken,
+            }),
+            names: names(&index).unwrap_or_default(),
             index,
         }))
     }
@@ -169,17 +172,17 @@ impl Build {
         let facts = LeafFacts {
             storage: leaf.storage,
             leaf: leaf.leaf,
-            unit: context.unit,
+            unit: stored_unit(context.unit),
             metadata_checksum,
-            decoded,
+            metadata: decoded.metadata,
+            broken: decoded.broken,
         };
         self.index.set_identity(self.covered);
-        self.index
-            .attach(attachment::FACTS, attachment::encode(&facts));
+        self.index.attach(LeafFacts::NAME, facts.encode());
         if let Some(declared) = chunked.names {
             self.names.merge(&declared);
-            let bytes = names::encode_names(&self.names, false);
-            self.index.attach(names::NAMES, bytes);
+            let bytes = encode_names(&self.names, false);
+            self.index.attach(DftNames::NAME, bytes);
         }
         (self.index, chunked.decoded)
     }
@@ -214,7 +217,7 @@ impl StorageSet {
 /// it.
 fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> {
     let index = Sidecar::read(bytes).ok()?;
-    let facts = attachment::decode(index.attachment(attachment::FACTS)?)?;
+    let facts = LeafFacts::decode(index.attachment(LeafFacts::NAME)?).ok()?;
     // What it covers may have become longer since.
     let leaf = Leaf {
         checksum: None,
@@ -224,6 +227,6 @@ fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> 
         leaf,
         ..stored.clone()
     };
-    let same = facts.unit == unit && belongs(&growing, &index, &facts).is_ok();
+    let same = facts.unit == stored_unit(unit) && belongs(&growing, &index, &facts).is_ok();
     same.then_some(index)
 }

@@ -4,7 +4,10 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use chunk_index::{Chunk, ChunkSummary, Identity, Index, IndexConfig, Work};
+use chunk_index::{
+    Chunk, ChunkSummary, Identity, Index, IndexConfig, PacketFileFacts, PacketRange, PacketRanges,
+    TraceStamp, Work,
+};
 use ctf_folder::FolderParts;
 use query_language::FieldPath;
 use storage_format::Kind;
@@ -16,21 +19,18 @@ use super::leaf::LeafIndexOptions;
 use super::sidecar_writer::{Checked, write_sidecar};
 use super::update::{Indexed, Update, summary};
 use crate::ReadError;
-use crate::packet_files::facts::{
-    FACTS, Facts, PACKETS, PacketAt, Stamp, encode_facts, encode_packets,
-};
 use crate::packet_files::folder::{stream_parts, traces};
-use crate::packet_files::packet_index::Whole;
+use crate::packet_files::packet_index::CompleteIndex;
 use crate::packet_files::rocksdb::{PACKET_BYTES, kind_of};
-use crate::packet_files::{ALONE, Form, io_trace_packets};
+use crate::packet_files::{Form, WITHOUT_FOLDER, io_trace_packets};
 
 /// What is known of a file of packets before it is indexed.
 pub(crate) struct PacketInput {
     kind: Kind,
     context: StreamContext,
-    stamp: Stamp,
+    stamp: TraceStamp,
     /// Where its packets lie; `None` where that is found on the way.
-    packets: Option<Vec<PacketAt>>,
+    packets: Option<Vec<PacketRange>>,
 }
 
 /// The files behind a path, each with what is known of it; `None` for one that holds no packets.
@@ -43,7 +43,7 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
         let input = PacketInput {
             kind,
             context: StreamContext::default(),
-            stamp: ALONE,
+            stamp: WITHOUT_FOLDER,
             packets,
         };
         vec![(path.to_owned(), input)]
@@ -82,7 +82,7 @@ pub(crate) fn update_packets(
     options: &LeafIndexOptions,
     anew: bool,
 ) -> Result<Indexed, ReadError> {
-    let is_of_input = |old: &Whole| {
+    let is_of_input = |old: &CompleteIndex| {
         old.facts.kind == input.kind
             && old.facts.stamp.metadata == input.stamp.metadata
             && input
@@ -90,7 +90,11 @@ pub(crate) fn update_packets(
                 .as_ref()
                 .is_none_or(|packets| *packets == old.packets)
     };
-    let old = if anew { None } else { Whole::read(path) };
+    let old = if anew {
+        None
+    } else {
+        CompleteIndex::read(path)
+    };
     let Some(mut old) = old.filter(is_of_input) else {
         return built(path, input, options);
     };
@@ -103,7 +107,7 @@ pub(crate) fn update_packets(
         Work::Nothing => {
             if moved {
                 // Files came or went beside it, and its packets are the same.
-                old.index.attach(FACTS, encode_facts(&old.facts));
+                old.index.attach(PacketFileFacts::NAME, old.facts.encode());
                 old.sidecar_bytes = write_sidecar(path, &old.index)?;
             }
             Ok(summary(Update::Fresh, &old.index, old.sidecar_bytes))
@@ -120,18 +124,20 @@ fn built(
     let pass = pass(path, input, &config, options.chunk_bytes)?;
     let mut index = Index::new(&config);
     index.set_identity(pass.identity);
-    let facts = Facts {
+    let mut header = Vec::new();
+    if let Some(entry) = &pass.entry {
+        entry.put(&mut header);
+    }
+    let facts = PacketFileFacts {
         kind: input.kind,
         stamp: input.stamp,
-        decoded: Decoded {
-            events: 0,
-            ..pass.decoded
-        },
-        entry: pass.entry,
+        metadata: pass.decoded.metadata,
+        broken: pass.decoded.broken,
+        header: header.into(),
         fault: pass.fault.clone(),
     };
-    index.attach(FACTS, encode_facts(&facts));
-    index.attach(PACKETS, encode_packets(&pass.packets));
+    index.attach(PacketFileFacts::NAME, facts.encode());
+    index.attach(PacketRanges::NAME, PacketRanges(pass.packets).encode());
     for (chunk, summary) in pass.chunks {
         index.push(chunk, summary);
     }
@@ -147,7 +153,7 @@ fn extended(
     path: &Path,
     input: &PacketInput,
     options: &LeafIndexOptions,
-    old: Whole,
+    old: CompleteIndex,
     missing: &[FieldPath],
 ) -> Result<Indexed, ReadError> {
     let config = IndexConfig::new(missing.iter().map(FieldPath::as_str));
@@ -161,7 +167,7 @@ fn extended(
         // Cut into chunks in another way.
         return built(path, input, options);
     }
-    index.attach(FACTS, encode_facts(&old.facts));
+    index.attach(PacketFileFacts::NAME, old.facts.encode());
     let sidecar_bytes = write_sidecar(path, &index)?;
     let names = missing.iter().map(|field| field.as_str().to_owned());
     Ok(Indexed {
@@ -176,7 +182,7 @@ struct Pass {
     chunks: Vec<(Chunk, ChunkSummary)>,
     decoded: Decoded,
     identity: Identity,
-    packets: Vec<PacketAt>,
+    packets: Vec<PacketRange>,
     entry: Option<TraceHeader>,
     fault: Option<String>,
 }
@@ -233,13 +239,13 @@ fn pass(
 /// What is learned of packets on the way.
 #[derive(Default)]
 struct Found {
-    packets: Vec<PacketAt>,
+    packets: Vec<PacketRange>,
     entry: Option<TraceHeader>,
     fault: Option<String>,
 }
 
 /// Reads packets of which it is known where they lie.
-fn walk(source: &mut Checked, packets: &[PacketAt], chunker: &mut Chunker) -> io::Result<Found> {
+fn walk(source: &mut Checked, packets: &[PacketRange], chunker: &mut Chunker) -> io::Result<Found> {
     let mut end = 0;
     let mut packet = Vec::new();
     for (number, at) in (0_u64..).zip(packets) {
@@ -286,7 +292,7 @@ fn walk_rocksdb(source: &mut Checked, chunker: &mut Chunker, place: &str) -> io:
         let shift = start
             .cast_signed()
             .wrapping_sub(packet.place.start.cast_signed());
-        found.packets.push(PacketAt {
+        found.packets.push(PacketRange {
             range: packet.place,
             shift,
         });

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chunk_index::{PacketRange, TraceStamp};
 use ctf_folder::{FolderParts, find_traces};
 use storage_format::Kind;
 use trace_kinds::StreamContext;
 
-use super::facts::{PacketAt, Stamp};
-use super::packet_index::Kept;
+use super::packet_index::PacketIndex;
 use super::source::PacketFile;
 use super::{choose, is_io_trace_file};
 use crate::ReadError;
@@ -20,8 +20,8 @@ pub(crate) struct StreamPart {
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
     pub(crate) context: StreamContext,
-    pub(crate) stamp: Stamp,
-    pub(crate) packets: Vec<PacketAt>,
+    pub(crate) stamp: TraceStamp,
+    pub(crate) packets: Vec<PacketRange>,
 }
 
 /// The traces in and below a folder.
@@ -52,60 +52,61 @@ pub(crate) fn open(
 
 fn open_trace(path: &Path, use_sidecars: bool) -> Result<Vec<PacketFile>, ReadError> {
     let parts = FolderParts::open(path)?;
-    let mut kept = BTreeMap::new();
+    let mut indexes = BTreeMap::new();
     if use_sidecars {
         let files = parts.files.iter();
-        kept.extend(files.map(|file| (file.path.clone(), Kept::open(&file.path))));
-        if let Some(current) = all_current(&parts, &mut kept) {
+        indexes.extend(files.map(|file| (file.path.clone(), PacketIndex::open(&file.path))));
+        if let Some(current) = all_current(&parts, &mut indexes) {
             let context = context_of(&parts);
             let files = current.into_iter();
-            let open =
-                |(path, kept): (PathBuf, Kept)| PacketFile::indexed(&path, context.clone(), kept);
+            let open = |(path, indexes): (PathBuf, PacketIndex)| {
+                PacketFile::indexed(&path, context.clone(), indexes)
+            };
             return files.map(open).collect();
         }
     }
     let files = stream_parts(parts)?.into_iter().map(|part| {
-        let (kept, reason) = match kept.remove(&part.path) {
+        let (indexes, reason) = match indexes.remove(&part.path) {
             None | Some(Ok(None)) => (None, None),
-            Some(Ok(Some(kept))) => (Some(kept), None),
+            Some(Ok(Some(indexes))) => (Some(indexes), None),
             Some(Err(reason)) => (None, Some(reason)),
         };
         // Another metadata tells the same packets in another way.
-        let kept = kept.filter(|kept| kept.facts.stamp.metadata == part.stamp.metadata);
+        let indexes = indexes.filter(|indexes| indexes.facts.stamp.metadata == part.stamp.metadata);
         choose(
             &part.path,
             part.kind,
             part.context,
             part.packets,
-            kept,
+            indexes,
             reason,
         )
     });
     files.collect()
 }
 
-/// What was kept of all files in the order of their sources, when the folder is the one that was
+/// What was indexes of all files in the order of their sources, when the folder is the one that was
 /// indexed: then its packets need not be looked for.
 fn all_current(
     parts: &FolderParts,
-    kept: &mut BTreeMap<PathBuf, Result<Option<Kept>, String>>,
-) -> Option<Vec<(PathBuf, Kept)>> {
+    indexes: &mut BTreeMap<PathBuf, Result<Option<PacketIndex>, String>>,
+) -> Option<Vec<(PathBuf, PacketIndex)>> {
     let (metadata, folder) = (parts.metadata_checksum, parts.checksum());
-    let is_current = |kept: &Result<Option<Kept>, String>| {
-        let kept = kept.as_ref().ok().and_then(Option::as_ref);
-        kept.is_some_and(|kept| {
-            let stamp = kept.facts.stamp;
+    let is_current = |indexes: &Result<Option<PacketIndex>, String>| {
+        let indexes = indexes.as_ref().ok().and_then(Option::as_ref);
+        indexes.is_some_and(|indexes| {
+            let stamp = indexes.facts.stamp;
             (stamp.metadata, stamp.folder) == (metadata, folder)
         })
     };
-    if !kept.values().all(is_current) {
+    if !indexes.values().all(is_current) {
         return None;
     }
-    let all = std::mem::take(kept).into_iter();
-    let mut all: Vec<(PathBuf, Kept)> = all
-        .filter_map(|(path, kept)| Some((path, kept.ok()??)))
+    let all = std::mem::take(indexes).into_iter();
+    let mut all: Vec<(PathBuf, PacketIndex)> = all
+        .filter_map(|(path, indexes)| Some((path, indexes.ok()??)))
         .collect();
-    all.sort_by_key(|(_, kept)| kept.facts.stamp.place);
+    all.sort_by_key(|(_, indexes)| indexes.facts.stamp.file_index);
     Some(all)
 }
 
@@ -125,8 +126,8 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
     for stream in &trace.streams {
         for (number, file) in stream.files.iter().enumerate() {
             let of_file = stream.packets.iter().filter(|packet| packet.file == number);
-            let mut packets: Vec<PacketAt> = of_file
-                .map(|packet| PacketAt::of(packet.offset..packet.offset + packet.length))
+            let mut packets: Vec<PacketRange> = of_file
+                .map(|packet| PacketRange::new(packet.offset..packet.offset + packet.length))
                 .collect();
             packets.sort_by_key(|packet| packet.range.start);
             found.push(StreamPart {
@@ -137,10 +138,10 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
                 },
                 path: file.path.clone(),
                 context: context.clone(),
-                stamp: Stamp {
+                stamp: TraceStamp {
                     metadata,
                     folder,
-                    place: u32::try_from(found.len()).unwrap_or(u32::MAX),
+                    file_index: u32::try_from(found.len()).unwrap_or(u32::MAX),
                 },
                 packets,
             });

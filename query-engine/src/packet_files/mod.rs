@@ -6,9 +6,8 @@
 //! | what a path is, and opening it for a query | here, [`folder`] |
 //! | packets of which the places are known, as a source | [`source`] |
 //! | a RocksDB trace without an index, as a source | [`rocksdb`] |
-//! | what a sidecar keeps besides its index, and whether it is used | [`facts`], [`packet_index`] |
+//! | the index of such a file, and whether it is used | [`packet_index`] |
 
-pub(crate) mod facts;
 pub(crate) mod folder;
 pub(crate) mod packet_index;
 pub(crate) mod rocksdb;
@@ -22,14 +21,14 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use chunk_index::{PacketRange, TraceStamp};
 use query_language::FieldPath;
 use storage_format::Kind;
 use trace_kinds::StreamContext;
 use trace_kinds::io_trace::{PREAMBLE_BYTES, is_io_trace, packet_bytes};
 use trace_kinds::rocksdb::{HEADER_BYTES, is_trace};
 
-use self::facts::{PacketAt, Stamp};
-use self::packet_index::{Kept, unused};
+use self::packet_index::{PacketIndex, unused};
 use self::source::PacketFile;
 use crate::dft::DftSet;
 use crate::source::ChunkSource;
@@ -94,16 +93,18 @@ pub fn open_paths(
 
 /// A stream of a trace of a server's own I/O, without its folder.
 fn open_io_trace(path: &Path, use_sidecars: bool) -> Result<PacketFile, ReadError> {
-    let kept = match use_sidecars {
-        true => Kept::open(path),
+    let index = match use_sidecars {
+        true => PacketIndex::open(path),
         false => Ok(None),
     };
-    let is_current = |kept: &Kept| (kept.facts.kind, kept.facts.stamp) == (Kind::IoTrace, ALONE);
-    let (kept, reason) = match kept {
-        Ok(Some(kept)) if is_current(&kept) => {
-            return PacketFile::indexed(path, StreamContext::default(), kept);
+    let is_current = |index: &PacketIndex| {
+        (index.facts.kind, index.facts.stamp) == (Kind::IoTrace, WITHOUT_FOLDER)
+    };
+    let (index, reason) = match index {
+        Ok(Some(index)) if is_current(&index) => {
+            return PacketFile::indexed(path, StreamContext::default(), index);
         }
-        Ok(kept) => (kept, None),
+        Ok(index) => (index, None),
         Err(reason) => (None, Some(reason)),
     };
     let packets = io_trace_packets(path)?;
@@ -112,30 +113,30 @@ fn open_io_trace(path: &Path, use_sidecars: bool) -> Result<PacketFile, ReadErro
         Kind::IoTrace,
         StreamContext::default(),
         packets,
-        kept,
+        index,
         reason,
     )
 }
 
 /// The stamp of a file that is a trace of its own.
-pub(crate) const ALONE: Stamp = Stamp {
+pub(crate) const WITHOUT_FOLDER: TraceStamp = TraceStamp {
     metadata: 0,
     folder: 0,
-    place: 0,
+    file_index: 0,
 };
 
-/// A file with what was kept of it, where that is of these packets, else without.
+/// A file with what was index of it, where that is of these packets, else without.
 fn choose(
     path: &Path,
     kind: Kind,
     context: StreamContext,
-    packets: Vec<PacketAt>,
-    kept: Option<Kept>,
+    packets: Vec<PacketRange>,
+    index: Option<PacketIndex>,
     mut reason: Option<String>,
 ) -> Result<PacketFile, ReadError> {
-    if let Some(kept) = kept {
-        if kept.facts.kind == kind && kept.packets == packets {
-            return PacketFile::indexed(path, context, kept);
+    if let Some(index) = index {
+        if index.facts.kind == kind && index.packets == packets {
+            return PacketFile::indexed(path, context, index);
         }
         reason = Some(unused(
             path,
@@ -162,7 +163,7 @@ fn is_io_trace_file(path: &Path) -> Result<bool, ReadError> {
 
 /// The packets of such a stream. What is behind the last whole one is a packet as well: a crash cut
 /// it, and it is read up to the cut.
-pub(crate) fn io_trace_packets(path: &Path) -> Result<Vec<PacketAt>, ReadError> {
+pub(crate) fn io_trace_packets(path: &Path) -> Result<Vec<PacketRange>, ReadError> {
     let failed = |error| ReadError::fetch(path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
@@ -172,7 +173,7 @@ pub(crate) fn io_trace_packets(path: &Path) -> Result<Vec<PacketAt>, ReadError> 
         file.read_exact_at(&mut head, at).map_err(failed)?;
         let end = packet_bytes(&head).and_then(|bytes| at.checked_add(bytes));
         let end = end.map_or(length, |end| end.clamp(at + 1, length));
-        packets.push(PacketAt::of(at..end));
+        packets.push(PacketRange::new(at..end));
         at = end;
     }
     Ok(packets)

@@ -1,47 +1,64 @@
-//! What was kept of a file of packets beside it.
+//! The index of a file of packets, if it is there and belongs to the file.
 
 use std::path::Path;
 
-use chunk_index::Index;
+use chunk_index::{Index, PacketFileFacts, PacketRange, PacketRanges};
+use trace_kinds::rocksdb::TraceHeader;
 
-use super::facts::{FACTS, Facts, PACKETS, PacketAt, decode_facts, decode_packets};
 use crate::open_sidecar::OpenSidecar;
 use crate::sidecar_file::{Unusable, sidecar_path, usable};
 
-/// A sidecar that belongs to its file, and what it says of that.
-pub(crate) struct Kept {
+/// An open index that belongs to its file, and its attachments.
+pub(crate) struct PacketIndex {
     pub(crate) sidecar: OpenSidecar,
-    pub(crate) facts: Facts,
-    pub(crate) packets: Vec<PacketAt>,
+    pub(crate) facts: PacketFileFacts,
+    /// The header that precedes RocksDB records which are read from the middle of their file.
+    pub(crate) header: Option<TraceHeader>,
+    pub(crate) packets: Vec<PacketRange>,
 }
 
-impl Kept {
-    /// The sidecar of `path`: `None` where there is none, and why it is not used when it is damaged
-    /// or another file's.
-    pub(crate) fn open(path: &Path) -> Result<Option<Kept>, String> {
+impl PacketIndex {
+    /// Opens the index of `path`: `None` if there is none; if it is damaged or of another file, the
+    /// reason why it is not used.
+    pub(crate) fn open(path: &Path) -> Result<Option<PacketIndex>, String> {
         let sidecar = match OpenSidecar::open(path) {
             Ok(sidecar) => sidecar,
             Err(Unusable::Missing) => return Ok(None),
             Err(Unusable::Refused(reason)) => return Err(reason),
         };
-        let attachment = |name| {
-            let bytes = sidecar.attachment(name);
-            bytes.map_err(|error| error.line())
-        };
-        let facts = attachment(FACTS)?.and_then(|bytes| decode_facts(&bytes));
+        let attachment = |name| sidecar.attachment(name).map_err(|error| error.line());
+        let facts = attachment(PacketFileFacts::NAME)?;
+        let packets = attachment(PacketRanges::NAME)?;
         let length = sidecar.index().identity().length;
-        let packets = attachment(PACKETS)?.and_then(|bytes| decode_packets(&bytes, length));
-        match facts.zip(packets) {
-            Some((facts, packets)) => Ok(Some(Kept {
+        let decoded = facts.zip(packets).and_then(|(facts, packets)| {
+            let facts = PacketFileFacts::decode(&facts).ok()?;
+            let header = header_of(&facts)?;
+            let packets = PacketRanges::decode(&packets, length).ok()?;
+            Some((facts, header, packets.0))
+        });
+        match decoded {
+            Some((facts, header, packets)) => Ok(Some(PacketIndex {
                 sidecar,
                 facts,
+                header,
                 packets,
             })),
             None => Err(unused(
                 path,
-                "another version wrote it, or it is of another kind",
+                "it was written by another version, or for another kind of trace",
             )),
         }
+    }
+}
+
+/// The header of RocksDB records; the outer `None` if it is invalid.
+fn header_of(facts: &PacketFileFacts) -> Option<Option<TraceHeader>> {
+    if facts.header.is_empty() {
+        return Some(None);
+    }
+    match TraceHeader::read(&facts.header) {
+        Ok((header, read)) if read == facts.header.len() => Some(Some(header)),
+        _ => None,
     }
 }
 
@@ -50,22 +67,24 @@ pub(crate) fn unused(path: &Path, reason: &str) -> String {
     format!("{}: {reason}", sidecar_path(path).display())
 }
 
-/// The whole index of `path`, to be gone on with.
-pub(crate) struct Whole {
+/// The complete index of `path`, to be extended.
+pub(crate) struct CompleteIndex {
     pub(crate) index: Index,
     pub(crate) sidecar_bytes: u64,
-    pub(crate) facts: Facts,
-    pub(crate) packets: Vec<PacketAt>,
+    pub(crate) facts: PacketFileFacts,
+    pub(crate) packets: Vec<PacketRange>,
 }
 
-impl Whole {
-    /// The index in the sidecar of `path` when it belongs to the file.
-    pub(crate) fn read(path: &Path) -> Option<Whole> {
+impl CompleteIndex {
+    /// Reads the index of `path`; `None` unless it belongs to the file.
+    pub(crate) fn read(path: &Path) -> Option<CompleteIndex> {
         let (index, sidecar_bytes) = usable(path)?;
-        let facts = decode_facts(index.attachment(FACTS)?)?;
+        let facts = PacketFileFacts::decode(index.attachment(PacketFileFacts::NAME)?).ok()?;
+        header_of(&facts)?;
         let length = index.identity().length;
-        let packets = decode_packets(index.attachment(PACKETS)?, length)?;
-        Some(Whole {
+        let packets = index.attachment(PacketRanges::NAME)?;
+        let packets = PacketRanges::decode(packets, length).ok()?.0;
+        Some(CompleteIndex {
             index,
             sidecar_bytes,
             facts,

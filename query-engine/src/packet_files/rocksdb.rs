@@ -9,7 +9,7 @@ use storage_format::Kind;
 use trace_kinds::rocksdb::{PacketReader, TraceKind};
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
-use super::packet_index::{Kept, unused};
+use super::packet_index::{PacketIndex, unused};
 use super::source::{PacketFile, localize, origin};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 use crate::stored::PacketEvents;
@@ -21,13 +21,13 @@ pub(crate) const PACKET_BYTES: usize = 64 << 10;
 
 /// Opens a RocksDB trace with the sidecar beside it, if there is one that is used.
 pub(crate) fn open(path: &Path, use_sidecars: bool) -> Result<Box<dyn ChunkSource>, ReadError> {
-    let kept = match use_sidecars {
-        true => Kept::open(path),
+    let index = match use_sidecars {
+        true => PacketIndex::open(path),
         false => Ok(None),
     };
-    let reason = match kept {
-        Ok(Some(kept)) if is_rocksdb(kept.facts.kind) => {
-            let file = PacketFile::indexed(path, StreamContext::default(), kept)?;
+    let reason = match index {
+        Ok(Some(index)) if is_rocksdb(index.facts.kind) => {
+            let file = PacketFile::indexed(path, StreamContext::default(), index)?;
             return Ok(Box::new(file));
         }
         Ok(Some(_)) => Some(unused(path, "it was made of another kind of trace")),

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use chunk_index::PacketRange;
 use query_language::{BareUnit, FieldTable, Filter};
 use storage_format::Kind;
 use trace_kinds::rocksdb::TraceHeader;
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
-use super::facts::PacketAt;
-use super::packet_index::Kept;
+use super::packet_index::PacketIndex;
 use crate::open_sidecar::OpenSidecar;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
 use crate::stored::{PacketEvents, answer_origin};
@@ -26,7 +26,7 @@ pub(crate) struct PacketFile {
     kind: Kind,
     context: StreamContext,
     origin: Origin,
-    packets: Vec<PacketAt>,
+    packets: Vec<PacketRange>,
     read_by: ReadBy,
     /// What is known of the file without reading it.
     faults: Vec<String>,
@@ -45,7 +45,7 @@ impl PacketFile {
         path: &Path,
         kind: Kind,
         context: StreamContext,
-        packets: Vec<PacketAt>,
+        packets: Vec<PacketRange>,
         unused: Option<String>,
     ) -> Result<PacketFile, ReadError> {
         let mut groups: Vec<Range<usize>> = Vec::new();
@@ -66,15 +66,15 @@ impl PacketFile {
         PacketFile::open(path, kind, context, packets, read_by)
     }
 
-    /// A file with the index that was kept of it.
+    /// A file with the index that was index of it.
     pub(crate) fn indexed(
         path: &Path,
         context: StreamContext,
-        kept: Kept,
+        index: PacketIndex,
     ) -> Result<PacketFile, ReadError> {
-        let read_by = ReadBy::Chunks(kept.sidecar, kept.facts.entry);
-        let file = PacketFile::open(path, kept.facts.kind, context, kept.packets, read_by)?;
-        let faults = kept.facts.fault.into_iter().collect();
+        let read_by = ReadBy::Chunks(index.sidecar, index.header);
+        let file = PacketFile::open(path, index.facts.kind, context, index.packets, read_by)?;
+        let faults = index.facts.fault.into_iter().collect();
         Ok(PacketFile { faults, ..file })
     }
 
@@ -82,7 +82,7 @@ impl PacketFile {
         path: &Path,
         kind: Kind,
         context: StreamContext,
-        packets: Vec<PacketAt>,
+        packets: Vec<PacketRange>,
         read_by: ReadBy,
     ) -> Result<PacketFile, ReadError> {
         let fetch = LocalFile::open(path);
@@ -107,7 +107,7 @@ impl PacketFile {
                     return 0..0;
                 };
                 let end = chunk.offset.saturating_add(chunk.length);
-                let before = |place| move |packet: &PacketAt| packet.range.start < place;
+                let before = |place| move |packet: &PacketRange| packet.range.start < place;
                 let place = |at| self.packets.partition_point(before(at));
                 place(chunk.offset)..place(end)
             }
@@ -115,7 +115,7 @@ impl PacketFile {
     }
 
     /// The bytes of a packet, behind the header that they are entered with, if they need one.
-    fn packet(&self, packet: &PacketAt) -> Result<Vec<u8>, ReadError> {
+    fn packet(&self, packet: &PacketRange) -> Result<Vec<u8>, ReadError> {
         let bytes = self.fetch.fetch_one(packet.range.clone());
         let bytes = bytes.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => ReadError::Shrunk {
@@ -202,7 +202,7 @@ impl ChunkSource for PacketFile {
             first_ts: None,
             bytes: self.packets[self.packets_of(number)]
                 .iter()
-                .map(PacketAt::length)
+                .map(PacketRange::length)
                 .sum(),
             records: None,
         };

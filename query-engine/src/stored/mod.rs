@@ -6,7 +6,6 @@
 //! while it is written, in the runs that its tree knows, without packets of which that tree knows
 //! that their events are at other times.
 
-pub(crate) mod attachment;
 pub(crate) mod frames;
 pub(crate) mod leaf;
 mod localize;

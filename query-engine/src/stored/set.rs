@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use chunk_index::{FilterCache, Index};
+use chunk_index::{DftNames, FilterCache, Index, LeafFacts};
 use query_language::{BareUnit, FieldPath, FieldTable, Filter};
 use storage_format::{AgentId, Kind, LeafId, StorageId, StreamId, TimeBasis};
 use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
 use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
-use super::attachment::{self, LeafFacts};
 use super::frames::Frames;
 use super::leaf::{LeafSource, origin_of, place_of};
 use super::{Leaf, StoredLeaf, times};
-use crate::dft::{asks_for_names, attachment as names};
+use crate::dft::asks_for_names;
+use crate::dft::hash_names::{decode_names, unit_of};
 use crate::open_sidecar::OpenSidecar;
 use crate::{ChunkSource, ReadError, Request};
 
@@ -90,7 +90,7 @@ impl StorageSet {
             );
             let unit = match (units.get(&key), facts) {
                 (Some(unit), _) => *unit,
-                (None, Some(facts)) => facts.unit,
+                (None, Some(facts)) => unit_of(facts.unit),
                 (None, None) if kind == Kind::Dft => declared_unit(&stored)?,
                 (None, None) => TimeUnit::default(),
             };
@@ -102,7 +102,7 @@ impl StorageSet {
                     unit,
                 },
                 // An index that was made with another unit is of no use.
-                sidecar: sidecar.filter(|_| facts.is_some_and(|facts| facts.unit == unit)),
+                sidecar: sidecar.filter(|_| facts.is_some_and(|facts| unit_of(facts.unit) == unit)),
                 unused,
                 stored,
             });
@@ -269,8 +269,8 @@ fn open_sidecar(
         Ok(open) => open,
         Err(error) => return refused(reason_of(&error)),
     };
-    let facts = open.attachment(attachment::FACTS);
-    let facts = match facts.map(|bytes| bytes.and_then(|bytes| attachment::decode(&bytes))) {
+    let facts = open.attachment(LeafFacts::NAME);
+    let facts = match facts.map(|bytes| bytes.and_then(|bytes| LeafFacts::decode(&bytes).ok())) {
         Ok(Some(facts)) => facts,
         Ok(None) => return refused("another version wrote it".to_owned()),
         Err(error) => return refused(reason_of(&error)),
@@ -357,8 +357,8 @@ impl OpenLeaf {
     fn names(&self) -> Result<HashNames, ReadError> {
         let (mut kept, mut from) = (HashNames::default(), 0);
         if let Some(sidecar) = &self.sidecar
-            && let Some(bytes) = sidecar.sound_attachment(names::NAMES)?
-            && let Some(decoded) = names::decode_names(&bytes)
+            && let Some(bytes) = sidecar.undamaged_attachment(DftNames::NAME)?
+            && let Some(decoded) = decode_names(&bytes)
         {
             (kept, from) = (decoded, sidecar.index().identity().length);
         }
