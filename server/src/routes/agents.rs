@@ -19,19 +19,19 @@ use super::refusals::{BadRequest, Conflict, NotFound, PayloadTooLarge, Unprocess
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
-/// What an agent tells of itself.
+/// The description of an agent, as it registers.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AgentRegistration {
-    /// Name for people; the id when left out.
+    /// Display name; the id by default.
     name: Option<String>,
     /// The machine it runs on.
     host: String,
-    /// What else it tells.
+    /// Other attributes.
     attributes: BTreeMap<String, String>,
 }
 
-/// An agent as the server knows it.
+/// An agent.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AgentDocument {
     id: String,
@@ -40,7 +40,7 @@ pub(super) struct AgentDocument {
     attributes: BTreeMap<String, String>,
     /// Sorted by id.
     streams: Vec<StreamDocument>,
-    /// Whether it sent trace metadata.
+    /// Whether the agent has trace metadata.
     has_metadata: bool,
 }
 
@@ -48,19 +48,19 @@ pub(super) struct AgentDocument {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct StreamDocument {
     id: String,
-    /// What its packets are.
+    /// Kind of its packets.
     kind: String,
-    /// What the index remembers of its packets: `array` or `plain`.
+    /// What the index stores of its packets: `array` or `plain`.
     leaf: String,
     /// How its packets are stored: `zstd` or `none`.
     codec: String,
 }
 
-/// How a stream is declared.
+/// The declaration of a stream.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StreamDeclaration {
-    /// `raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp` or `io-trace`; never
+    /// `raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp` or `io-trace`; it never
     /// changes.
     kind: String,
     /// `array` (the default: every packet can be found) or `plain` (totals only).
@@ -69,14 +69,14 @@ pub(super) struct StreamDeclaration {
     codec: Option<String>,
 }
 
-/// Which agents.
+/// Selection of agents.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AgentsQuery {
-    /// Where the previous page ended.
+    /// The `next` of the previous page.
     cursor: Option<String>,
-    /// At most so many items, up to 1000; 100 by default.
+    /// Maximum number of items, up to 1000; 100 by default.
     limit: Option<usize>,
 }
 
@@ -104,7 +104,7 @@ impl From<&Agent> for AgentDocument {
     }
 }
 
-/// Registers an agent, or updates what is known of it.
+/// Registers an agent or updates its description.
 #[utoipa::path(
     put, path = "/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Chosen by the agent")),
@@ -153,7 +153,7 @@ pub(super) async fn list(
     )))
 }
 
-/// Shows one agent.
+/// Returns one agent.
 #[utoipa::path(
     get, path = "/agents/{agent}", tag = "agents",
     params(("agent" = String, Path)),
@@ -193,23 +193,23 @@ pub(super) async fn put_metadata(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What is wrong with trace metadata, and where.
+/// The location of the error in trace metadata.
 fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
     let place = error.location();
     Problem::new(
         StatusCode::UNPROCESSABLE_ENTITY,
         "metadata_invalid",
-        "the trace metadata cannot be read",
+        "the trace metadata is invalid",
     )
     .detail(error.to_string())
-    .cause("it is neither sound TSDL (plain or packetized) nor sound CTF 2 metadata")
-    .remedy("correct it at the line and column told; the metadata kept so far still stands")
+    .cause("it is neither valid TSDL (plain or packetized) nor valid CTF 2 metadata")
+    .remedy("correct it at line and column; the previous metadata remains in use")
     .member("line", place.line)
     .member("column", place.column)
     .member("offset", place.offset)
 }
 
-/// Declares a stream; the same again changes nothing.
+/// Declares a stream; repeating the request changes nothing.
 #[utoipa::path(
     put, path = "/agents/{agent}/streams/{stream}", tag = "agents",
     params(("agent" = String, Path), ("stream" = String, Path)),
@@ -237,18 +237,14 @@ pub(super) async fn declare_stream(
     Ok(Json(StreamDocument::from(&stream)))
 }
 
-/// A word that names a kind, a leaf type or a codec.
+/// Parses the name of a kind, a leaf type or a codec.
 pub(super) fn word<W: std::str::FromStr<Err = storage_format::UnknownName>>(
     text: &str,
 ) -> Result<W, Problem> {
     text.parse().map_err(|error: storage_format::UnknownName| {
-        Problem::new(
-            StatusCode::BAD_REQUEST,
-            "unknown_name",
-            "a word names nothing known",
-        )
-        .detail(error.to_string())
-        .cause("only words of a fixed list stand here")
-        .remedy("use one of the words that detail lists")
+        Problem::new(StatusCode::BAD_REQUEST, "unknown_name", "unknown name")
+            .detail(error.to_string())
+            .cause("only names from a fixed list are valid")
+            .remedy("use one of the names that detail lists")
     })
 }

@@ -1,4 +1,4 @@
-//! Storages as ZIP archives, out and in.
+//! Export and import of storages as ZIP archives.
 
 use std::io::{self, Read};
 use std::pin::{Pin, pin};
@@ -29,11 +29,11 @@ use crate::ingest::IngestError;
 use crate::jobs::{JobKind, Running};
 use crate::problem::Problem;
 
-/// Pieces of an archive that may wait for the disk.
+/// Maximum number of pieces of an archive that wait for the disk.
 const PIECES_WAITING_MAX: usize = 16;
 
-/// Sends a finalized storage as a ZIP archive of any size; nothing of it is held in memory but what
-/// is on its way. A fault on the disk breaks the answer off.
+/// Exports a finalized storage as a ZIP archive. Archives of any size are streamed. A disk error
+/// aborts the response.
 #[utoipa::path(
     get, path = "/storages/{id}/export", tag = "archives", params(("id" = String, Path)),
     responses(
@@ -75,7 +75,7 @@ pub(super) async fn export(
     Ok(response)
 }
 
-/// Stands for an answer that an error replaces.
+/// A placeholder for a response that an error replaces.
 fn unsent() -> Response {
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
@@ -86,7 +86,7 @@ enum Exporting {
     Ended,
 }
 
-/// An archive as the body of an answer.
+/// An archive as the body of a response.
 struct ExportBody {
     export: Exporting,
     job: Option<Running>,
@@ -96,7 +96,7 @@ impl ExportBody {
     fn end(&mut self, outcome: Result<(), Problem>) {
         self.export = Exporting::Ended;
         if let Some(job) = self.job.take() {
-            // The client is told by the end of the body, whole or broken off.
+            // The client learns the outcome from the end of the body: complete or aborted.
             let _ = job.end(None, outcome);
         }
     }
@@ -134,13 +134,13 @@ impl http_body::Body for ExportBody {
                 Poll::Ready(None)
             }
             Some(Err(error)) => {
-                tracing::error!(%error, "an export is broken off");
+                tracing::error!(%error, "an export was aborted; the archive is incomplete");
                 let told = match &error {
                     StorageError::Cancelled => StorageError::Cancelled.into(),
                     other => Problem::new(
                         StatusCode::INTERNAL_SERVER_ERROR,
                         other.code(),
-                        "the export was broken off",
+                        "the export was aborted",
                     )
                     .detail(other.to_string()),
                 };
@@ -158,13 +158,13 @@ impl http_body::Body for ExportBody {
     }
 }
 
-/// A storage that was imported.
+/// An imported storage.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ImportedDocument {
     #[serde(flatten)]
     storage: StorageDocument,
-    /// Derived files of the archive that do not belong to their data files; they are made again
-    /// where that can be done.
+    /// Derived files of the archive that do not match their data files; they are rebuilt where
+    /// possible.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_taken: Vec<NotTakenDocument>,
 }
@@ -176,8 +176,8 @@ pub(super) struct NotTakenDocument {
     reason: String,
 }
 
-/// Takes a storage out of a ZIP archive as an export made it, or of one with the same files. It has
-/// the id and the labels that it had. Nothing is left of an archive that is refused.
+/// Imports a storage from a ZIP archive that was exported, or that has the same files. The storage
+/// retains its id and labels. An archive that is refused leaves nothing behind.
 #[utoipa::path(
     post, path = "/storages/import", tag = "archives",
     request_body(content = Vec<u8>, content_type = "application/zip"),
@@ -193,7 +193,7 @@ pub(super) async fn import(
 ) -> Result<Response, Problem> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(Problem::from(IngestError::EncodingUnsupported)
-            .cause("an archive is taken as it is")
+            .cause("an archive is imported without decoding")
             .remedy("send the ZIP archive without Content-Encoding")
             .closing());
     }
@@ -224,14 +224,14 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocum
     let mut feed = Box::pin(feed(body, sender));
     let mut broken = None;
     let imported = tokio::select! {
-        // Where the archive is refused before its end, the rest need not come.
+        // If the archive is refused early, the rest of the body is not read.
         imported = &mut import => imported,
         fed = &mut feed => {
             broken = fed.err();
             import.await
         }
         () = job.cancelled() => {
-            // Without its source it ends at once; what it did is undone before the answer.
+            // Without its source the import ends at once; it is rolled back before the response.
             drop(feed);
             import.await.map_err(|_| StorageError::Cancelled)
         }
@@ -240,12 +240,12 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocum
         (Ok(info), _) => {
             let id = info.id;
             let not_taken = check_derived(&app.engine, id).await;
-            // What is missing is made now.
+            // Missing indexes are built now.
             app.indexes.look_at(id);
             app.open_files.forget(id);
             let not_taken = not_taken.unwrap_or_else(|error| {
-                // The storage is there; readers look again whether an index belongs to its file.
-                tracing::warn!(storage = %id, %error, "derived files of an archive were not checked");
+                // The storage is imported; readers check again whether an index matches its file.
+                tracing::warn!(storage = %id, %error, "cannot check the derived files of an import");
                 Vec::new()
             });
             let not_taken = not_taken.into_iter().map(|file| NotTakenDocument {
@@ -262,7 +262,7 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocum
     }
 }
 
-/// Hands the body on; what breaks it off is told to both sides.
+/// Forwards the body to the import; an error of the body is reported to both sides.
 async fn feed(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>) -> Result<(), Problem> {
     while let Some(frame) = body.frame().await {
         match frame {
@@ -271,7 +271,7 @@ async fn feed(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>) -> Result
                     continue;
                 };
                 if sender.send(Ok(data)).await.is_err() {
-                    // The import has ended; it knows why.
+                    // The import has ended and has its own error.
                     return std::future::pending().await;
                 }
             }
@@ -286,7 +286,7 @@ async fn feed(mut body: Body, sender: mpsc::Sender<io::Result<Bytes>>) -> Result
     Ok(())
 }
 
-/// The pieces of a body as a thread reads them.
+/// The pieces of a body as a blocking reader.
 struct Pieces {
     pieces: mpsc::Receiver<io::Result<Bytes>>,
     current: Bytes,

@@ -1,4 +1,4 @@
-//! Copies of a selection of a storage into another.
+//! Copying a selection of a storage into another.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ use crate::jobs::{JobDocument, JobKind, Running};
 use crate::problem::Problem;
 use crate::query::time_bases;
 
-/// Packets of a copy that wait until it is kept where they came from.
+/// Maximum number of copied packets whose provenance has yet to be recorded.
 const COPIED_WAITING_MAX: usize = 1024;
 
-/// What is copied of a storage, and where to.
+/// A selection to copy, and its target.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct StorageCopy {
-    /// Id of the storage that is written to; a new one is made when it is left out.
+    /// Id of the target storage; a new storage by default.
     #[schema(value_type = Option<String>)]
     storage: Option<StorageId>,
-    /// Name of the storage that is made; that of the source when it is left out.
+    /// Name of the new storage; that of the source by default.
     name: Option<String>,
     /// Only packets of these agents.
     #[schema(value_type = Vec<String>)]
@@ -46,33 +46,34 @@ pub(super) struct StorageCopy {
     streams: Vec<StreamId>,
     /// Only packets of these kinds.
     kinds: Vec<String>,
-    /// Only packets that may hold something from here on: RFC 3339 or ns since the epoch.
+    /// Only packets that can contain events at or after this time: RFC 3339 or nanoseconds since
+    /// the epoch.
     from: Option<String>,
-    /// Only packets that may hold something before this.
+    /// Only packets that can contain events before this time.
     to: Option<String>,
-    /// Only what matches: of packets of spans a part, others whole.
+    /// Only what matches: matching spans of packets of spans, and complete packets of other kinds.
     query: Option<String>,
-    /// The chain that packets go through; they are copied as they are when it is left out.
+    /// The chain of processors; packets are copied unchanged by default.
     #[schema(value_type = Option<Vec<Object>>)]
     processors: Option<Vec<ProcessorConfig>>,
-    /// Whether the storage is finalized then.
+    /// Finalize the target after the copy.
     auto_finalize: bool,
 }
 
-/// What a copy wrote.
+/// The result of a copy.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct StorageCopyDocument {
-    /// The storage that was written to.
+    /// The target storage.
     storage: String,
     packets: u64,
-    /// Bytes of these as the agents sent them.
+    /// Bytes of the packets as the agents sent them.
     bytes: u64,
 }
 
-/// What is left to do once the request was read.
+/// A copy to carry out.
 struct Wanted {
     source: StorageId,
-    /// `None`: one is made, with this name.
+    /// `None`: a new storage with this name.
     target: Option<StorageId>,
     name: String,
     selection: CopySelection,
@@ -82,7 +83,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Whether times of packets decide what is copied.
+    /// Whether the selection depends on the times of packets.
     fn looks_at_times(&self) -> bool {
         let selection = &self.selection;
         selection.from.is_some() || selection.to.is_some() || self.goes_through_a_chain()
@@ -93,10 +94,11 @@ impl Wanted {
     }
 }
 
-/// Writes a selection of the packets of a storage into a new or an open one. Answers when all that
-/// it counts is durable, or with `Prefer: respond-async` at once: then the job has the answer.
+/// Copies a selection of the packets of a storage into a new or an open one. Responds when all
+/// counted packets are durable, or at once with `Prefer: respond-async`; the result is then in the
+/// job.
 ///
-/// A new storage that cannot be filled is deleted; an open one keeps what came before the failure.
+/// If the copy fails, a new storage is deleted; an open one retains the packets copied before.
 #[utoipa::path(
     post, path = "/storages/{id}/copy", tag = "storages",
     params(
@@ -106,7 +108,7 @@ impl Wanted {
     request_body = StorageCopy,
     responses(
         (status = 200, body = StorageCopyDocument),
-        (status = 202, body = JobDocument, description = "At work; ask for the job"),
+        (status = 202, body = JobDocument, description = "In progress; request the state of the job"),
         BadRequest, NotFound, Conflict,
     ),
 )]
@@ -135,7 +137,7 @@ pub(super) async fn copy(
             to: instant("to", told.to.as_ref())?,
             agents: told.agents.into_iter().collect(),
             streams: told.streams.into_iter().collect(),
-            // Told when the copy begins.
+            // Set when the copy begins.
             bases: LeafBases::default(),
         },
         query: told.query,
@@ -149,7 +151,7 @@ pub(super) async fn copy(
         let accepted = accepted(&app, &job)?;
         let work = Arc::clone(&app);
         app.jobs.detach(async move {
-            // The job keeps the outcome.
+            // The job stores the outcome.
             let _ = run(&work, wanted, job).await;
         });
         return Ok(accepted);
@@ -203,7 +205,7 @@ async fn fill(
         }),
         Err(error) => {
             if is_made {
-                // What failed before is what the client is told.
+                // The client is told about the first error.
                 let _ = engine.storages().delete(target).await;
             }
             Err(error.into())
@@ -215,8 +217,7 @@ fn saver() -> Vec<ProcessorConfig> {
     vec![ProcessorConfig::Saver { kinds: None }]
 }
 
-/// Copies packets as they are, or through a chain where one is told, and keeps where they came
-/// from.
+/// Copies packets, unchanged or through a chain, and records their provenance.
 async fn run_copy(
     app: &AppState,
     wanted: Wanted,
@@ -229,10 +230,10 @@ async fn run_copy(
     let keep = app.provenances.keep_copies(&app.engine, storages, copied);
     let (copied, kept) = tokio::join!(copy, keep);
     if let Err(error) = kept {
-        // The packets are kept; where they came from is derived.
-        tracing::warn!(storage = %target, %error, "provenance of a copy is not kept");
+        // The packets are stored, and provenance is derived.
+        tracing::warn!(storage = %target, %error, "cannot store the provenance of a copy");
     }
-    // A reader may hold what was there before.
+    // A reader may have cached the previous file.
     app.open_files.forget(target);
     copied
 }

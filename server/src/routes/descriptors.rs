@@ -1,4 +1,4 @@
-//! Descriptors: which packets a storage has, and where their bytes are.
+//! Descriptors: the packets of a storage and the location of their bytes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -24,35 +24,34 @@ use crate::problem::Problem;
 use crate::provenance;
 use crate::query::{AnswerError, time_bases};
 
-/// Which packets.
+/// Selection of packets.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DescriptorsQuery {
-    /// Only those of this agent.
+    /// Only packets of this agent.
     agent: Option<String>,
-    /// Only those of streams with this id.
+    /// Only packets of streams with this id.
     stream: Option<String>,
-    /// Only those of this kind.
+    /// Only packets of this kind.
     kind: Option<String>,
-    /// Only those that may hold events at or after this instant: nanoseconds since the epoch, or
-    /// RFC 3339.
+    /// Only packets that can contain events at or after this time: RFC 3339 or nanoseconds since
+    /// the epoch.
     from: Option<String>,
-    /// Only those that may hold events before this instant.
+    /// Only packets that can contain events before this time.
     to: Option<String>,
-    /// Only those in which events that this query asks for may be, as far as the chunk indexes
-    /// know.
+    /// Only packets that can contain events matching this query, according to the chunk indexes.
     query: Option<String>,
-    /// Where the previous page ended.
+    /// The `next` of the previous page.
     cursor: Option<String>,
-    /// Tell of each packet where it came from, where that is known.
+    /// Include the provenance of each packet, if it is known.
     #[serde(default)]
     provenance: bool,
-    /// At most so many items, up to 1000; 100 by default.
+    /// Maximum number of items, up to 1000; 100 by default.
     limit: Option<usize>,
 }
 
-/// A packet and where its stored bytes are.
+/// A packet and the location of its stored bytes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DescriptorDocument {
     /// Number of the packet in the storage.
@@ -68,19 +67,19 @@ pub(super) struct DescriptorDocument {
     offset: u64,
     /// Bytes of the stored payload.
     size: u64,
-    /// Bytes as the agent sent them.
+    /// Bytes of the packet as the agent sent it.
     raw_size: u64,
     /// `zstd` or `none`.
     codec: String,
-    /// First and last instant, nanoseconds since the epoch, where the packet tells them. What was
-    /// read of it with trace metadata or a unit of time that was replaced since is not told.
+    /// First and last time in the packet, nanoseconds since the epoch, if known. Times read with
+    /// trace metadata or a time unit that has changed since are omitted.
     begin: Option<i64>,
     end: Option<i64>,
-    /// Events, where the packet tells them.
+    /// Number of events, if known.
     events: Option<u32>,
-    /// Events lost before or within it, where the packet tells them.
+    /// Number of events lost before or within the packet, if known.
     lost: Option<u32>,
-    /// Where it was cut from, where that is asked for and known.
+    /// Its provenance, if requested and known.
     #[serde(skip_serializing_if = "Option::is_none")]
     provenance: Option<ProvenanceDocument>,
 }
@@ -114,7 +113,7 @@ pub(super) async fn list(
             .map(|cursor| {
                 cursor
                     .parse()
-                    .map_err(|_| malformed("cursor is none".to_owned()))
+                    .map_err(|_| malformed("cursor is invalid".to_owned()))
             })
             .transpose()?,
         limit,
@@ -143,10 +142,10 @@ pub(super) async fn list(
     }))
 }
 
-/// Packets, and what their times rest on.
+/// Packets, and the time bases of their leaves.
 type Found = (storage_core::Page<PacketInfo>, LeafBases);
 
-/// A page of the packets that the tree cannot rule out.
+/// A page of the packets that the index tree cannot rule out.
 async fn left_by_tree(
     app: &AppState,
     id: StorageId,
@@ -168,7 +167,7 @@ async fn left_by_tree(
     Ok((page, bases))
 }
 
-/// A page of the packets that the tree and the chunk indexes cannot rule out.
+/// A page of the packets that neither the index tree nor the chunk indexes can rule out.
 async fn left_by_query(
     app: &AppState,
     id: StorageId,
@@ -194,7 +193,7 @@ async fn left_by_query(
             .await?;
         for packet in page.items {
             let at = packet.descriptor.offset();
-            // Leaves of which nothing is known, such as those of kind raw, hold no events.
+            // Leaves without candidates, such as those of kind `raw`, contain no events.
             let leaf = left
                 .iter()
                 .find(|leaf| leaf.leaf == packet.descriptor.leaf());

@@ -1,4 +1,4 @@
-//! Pages for people, and the description of the API for programs.
+//! Pages for people, and the OpenAPI document.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use http::header;
 
 use crate::app_state::AppState;
 
-/// The description of every path, made from the code.
+/// Returns the OpenAPI document, which is generated from the code.
 #[utoipa::path(
     get, path = "/openapi.json", tag = "documents",
     responses((status = 200, body = Object, description = "OpenAPI 3.1")),
@@ -21,7 +21,7 @@ pub(super) async fn openapi(State(app): State<Arc<AppState>>) -> Response {
         .into_response()
 }
 
-/// The same description to read.
+/// Shows the OpenAPI document as a page.
 #[utoipa::path(
     get, path = "/docs", tag = "documents",
     responses((status = 200, body = String, content_type = "text/html")),
@@ -30,7 +30,7 @@ pub(super) async fn docs() -> Response {
     page(include_str!("pages/docs.html"))
 }
 
-/// What the server is and how it is doing.
+/// Shows the status of the server as a page.
 #[utoipa::path(
     get, path = "/", tag = "documents",
     responses((status = 200, body = String, content_type = "text/html")),
@@ -39,7 +39,7 @@ pub(super) async fn index() -> Response {
     page(include_str!("pages/index.html"))
 }
 
-/// A page of our own: nothing from elsewhere, and no inline code but what it brings itself.
+/// A page without external resources and without inline code except its own.
 fn page(html: &'static str) -> Response {
     let policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
                   script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \

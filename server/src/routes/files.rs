@@ -1,4 +1,4 @@
-//! The files of a storage: their list, and their bytes.
+//! Files of a storage: list and content.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::app_state::AppState;
 use crate::problem::Problem;
 use crate::range::{Content, RangeFile, Resource, respond};
 
-/// Names the reader of a storage, where he wants to be named.
+/// Names the reader of a storage, if the reader wants that.
 const TRACEHOLD_READER: HeaderName = HeaderName::from_static("tracehold-reader");
 
 /// The files of a storage.
@@ -26,16 +26,16 @@ pub(super) struct FilesDocument {
     files: Vec<FileDocument>,
 }
 
-/// One file.
+/// A file.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FileDocument {
-    /// Name below `/storage/{id}/`.
+    /// Name under `/storage/{id}/`.
     name: String,
     /// `storage`, `agent`, `index`, `data`, `chunk_index`, `provenance` or `local`.
     role: String,
-    /// Bytes that can be read.
+    /// Number of bytes that can be read.
     length: u64,
-    /// CRC32C of the whole file, 8 hexadecimal digits; known once the storage is finalized.
+    /// CRC32C of the complete file, 8 hexadecimal digits; known once the storage is finalized.
     checksum: Option<String>,
 }
 
@@ -68,12 +68,12 @@ pub(super) async fn list(
     }))
 }
 
-/// The bytes of a file, whole or by range: one range, or several as multipart/byteranges.
+/// Returns the bytes of a file: all of them, one range, or several as multipart/byteranges.
 #[utoipa::path(
     get, path = "/storage/{id}/{file}", tag = "files",
     params(
         ("id" = String, Path), ("file" = String, Path),
-        ("Range" = Option<String>, Header, description = "As RFC 9110 says"),
+        ("Range" = Option<String>, Header, description = "As in RFC 9110"),
         (
             "Tracehold-Reader" = Option<String>, Header,
             description = "With the storage file: labels the storage as explored by this reader",
@@ -82,7 +82,7 @@ pub(super) async fn list(
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 304, description = "If-None-Match or If-Modified-Since held"),
+        (status = 304, description = "If-None-Match or If-Modified-Since matched"),
         NotFound, PreconditionFailed, RangeNotSatisfiable,
     ),
 )]
@@ -104,23 +104,23 @@ pub(super) async fn read(
     Ok(respond(method, headers, &resource, &app.buffers, files).await)
 }
 
-/// Notes who fetches the storage file, which is the first thing that a mount does. Reading goes on
-/// when that cannot be noted.
+/// Records who reads the storage file, which is the first request of a mount. A failure does not
+/// affect the read.
 async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: &HeaderValue) {
     let is_storage_file = name.parse() == Ok(FileName::Storage(id));
     let Some(reader) = reader.to_str().ok().filter(|_| is_storage_file) else {
         return;
     };
     if let Err(error) = app.engine.labels().note_reader(id, reader.trim()).await {
-        tracing::debug!(%error, storage = %id, "a reader is not noted");
+        tracing::debug!(%error, storage = %id, "cannot record the reader of a storage");
     }
 }
 
-/// Opens a file, and keeps it open for the next reader when it can never change.
+/// Opens a file, and keeps it open for later readers if it never changes.
 async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>, Problem> {
     let ticket = app.open_files.ticket();
     let served = app.engine.reading().open_file(id, name).await?;
-    // Labels change the storage file; a chunk index may be made again.
+    // Labels change the storage file, and a chunk index may be rebuilt.
     let immutable = matches!(
         served.role,
         FileRole::Agent | FileRole::Index | FileRole::Data

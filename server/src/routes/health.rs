@@ -1,4 +1,4 @@
-//! Whether the server lives, whether it is ready, and what it counts.
+//! Health, readiness and metrics.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::refusals::ServiceUnavailable;
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
-/// Health in a word.
+/// Health of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
     /// `live` or `ready`.
     status: &'static str,
-    /// Ingest is stopped because the disk is low; reading goes on.
+    /// Ingest is stopped because the disk is low; reads continue.
     disk_low: bool,
 }
 
@@ -29,13 +29,13 @@ fn health(app: &AppState, status: &'static str) -> Json<Health> {
     })
 }
 
-/// The process lives and answers.
+/// Returns 200 while the process responds.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = Health)))]
 pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
     health(&app, "live")
 }
 
-/// The server takes requests; not any more once it was told to end.
+/// Returns 200 while the server accepts requests, and 503 during shutdown.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
@@ -48,16 +48,16 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Heal
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "stopping",
-            "the server is stopping",
+            "the server is shutting down",
         )
-        .cause("it was told to end")
-        .remedy("ask again when it is back")
+        .cause("it received a request to stop")
+        .remedy("retry when it is back")
         .retry_after(1));
     }
     Ok(health(&app, "ready"))
 }
 
-/// Everything counted, for Prometheus.
+/// Returns all metrics for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain")),

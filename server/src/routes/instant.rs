@@ -6,7 +6,7 @@ use query_language::time::{IntegerUnit, parse_instant};
 use super::page::malformed;
 use crate::problem::Problem;
 
-/// Nanoseconds since the epoch as RFC 3339 text; none beyond the years that text can hold.
+/// Nanoseconds since the epoch as RFC 3339 text; `None` for years that the text cannot express.
 pub(super) fn rfc3339(nanoseconds: i64) -> Option<String> {
     Timestamp::from_nanosecond(i128::from(nanoseconds))
         .ok()

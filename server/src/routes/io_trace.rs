@@ -1,4 +1,4 @@
-//! Tracing of the server's own I/O.
+//! Tracing of the server's I/O.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use crate::app_state::AppState;
 use crate::io_trace::{IoTraceError, Mode, NAME, Status, TraceRequest};
 use crate::problem::{Problem, ProblemDocument};
 
-/// What is to be traced. Everything may be left out.
+/// What to trace. All members are optional.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct IoTraceStart {
-    /// Name of the storage that the trace goes to.
+    /// Name of the storage of the trace.
     name: String,
-    /// `stop_at_limit`: the trace ends at its limit. `ring`: the oldest operations make room for
-    /// the latest, which are in the storage once the trace is stopped, or the server starts again.
+    /// `stop_at_limit`: the trace ends at its limit. `ring`: the latest operations overwrite the
+    /// oldest; they are in the storage after the trace is stopped or the server restarts.
     mode: String,
-    /// Bytes of packets at most; without it, what the configuration allows.
+    /// Maximum number of bytes; by default the configured limit.
     bytes_max: Option<u64>,
-    /// Of an operation, one in so many is recorded; 0 records none. Those not named are recorded
-    /// all. Operations: `open`, `read`, `write`, `sync`, `sync_folder`, `allocate`, `set_length`,
+    /// Sampling per operation: record one in this many; 0 records none. All others are recorded.
+    /// Operations: `open`, `read`, `write`, `sync`, `sync_folder`, `allocate`, `set_length`,
     /// `close`, `rename`, `unlink`, `lookup`.
     operations: BTreeMap<String, u32>,
-    /// Of the stretches of 64 KiB of all files, one in so many is recorded, with everything that
-    /// begins in it.
+    /// Sampling of files: record one in this many ranges of 64 KiB, with everything that begins in
+    /// them.
     blocks_one_in: u32,
-    /// Only what happens in these storages.
+    /// Only operations on these storages.
     storages: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl TryFrom<IoTraceStart> for TraceRequest {
         };
         for (name, one_in) in &start.operations {
             let operation = Operation::from_name(name)
-                .ok_or_else(|| invalid(format!("{name:?} is no operation")))?;
+                .ok_or_else(|| invalid(format!("{name:?} is not an operation")))?;
             settings.one_in[operation as usize] = *one_in;
         }
         let storages: Result<Vec<StorageId>, _> =
@@ -87,32 +87,32 @@ impl TryFrom<IoTraceStart> for TraceRequest {
     }
 }
 
-/// How the trace of the server's own I/O stands.
+/// Status of the trace of the server's I/O.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct IoTraceDocument {
     /// `off`, `running` or `ended`.
     state: &'static str,
-    /// The storage of the trace that runs, or of the last one.
+    /// The storage of the running or last trace.
     storage: Option<String>,
     /// `stop_at_limit` or `ring`.
     mode: &'static str,
     bytes_max: u64,
-    /// Bytes of its packets so far.
+    /// Bytes of packets so far.
     bytes: u64,
     packets: u64,
-    /// Operations recorded.
+    /// Recorded operations.
     recorded: u64,
-    /// Operations for which the buffer of their thread had no room.
+    /// Operations dropped because the buffer of their thread was full.
     dropped: u64,
     dropped_by_operation: BTreeMap<String, u64>,
-    /// Operations recorded and given up for later ones (ring).
+    /// Operations recorded and later overwritten (ring).
     overwritten: u64,
     /// RFC 3339.
     started: Option<String>,
     ended: Option<String>,
-    /// Why it ended: `stopped`, `limit`, `shutdown` or `failed`.
+    /// Why the trace ended: `stopped`, `limit`, `shutdown` or `failed`.
     reason: Option<&'static str>,
-    /// Why its storage did not take all of it.
+    /// Why the storage of the trace is incomplete.
     error: Option<String>,
 }
 
@@ -145,37 +145,37 @@ impl From<IoTraceError> for Problem {
             IoTraceError::Running { storage } => Self::new(
                 StatusCode::CONFLICT,
                 "io_trace_running",
-                "a trace of the server's own I/O is running",
+                "an I/O trace is already running",
             )
-            .cause("there is one at a time")
-            .remedy("POST /api/v1/io-trace/stop ends it")
+            .cause("at most one trace runs at a time")
+            .remedy("stop it with POST /api/v1/io-trace/stop")
             .member("storage", storage.to_string()),
             IoTraceError::Off => Self::new(
                 StatusCode::CONFLICT,
                 "io_trace_off",
-                "no trace of the server's own I/O is running",
+                "no I/O trace is running",
             )
             .cause("none was started, or it ended at its limit")
-            .remedy("GET /api/v1/io-trace tells of the last one; start another"),
+            .remedy("GET /api/v1/io-trace shows the last one; start another"),
             IoTraceError::Invalid { .. } => Self::new(
                 StatusCode::BAD_REQUEST,
                 "io_trace_invalid",
-                "such a trace cannot be made",
+                "the trace request is invalid",
             )
-            .cause("a value of the request makes no sense")
+            .cause("a value in the request is invalid")
             .remedy("GET /openapi.json describes the request"),
         };
         problem.detail(detail)
     }
 }
 
-/// Starts to trace the server's own I/O, into a new storage.
+/// Starts tracing the server's I/O into a new storage.
 #[utoipa::path(
     post, path = "/io-trace/start", tag = "io-trace", request_body = IoTraceStart,
     responses(
         (status = 200, body = IoTraceDocument),
         BadRequest,
-        (status = 404, description = "A storage that is to be traced does not exist",
+        (status = 404, description = "A storage to trace does not exist",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 409, description = "A trace is running",
          body = ProblemDocument, content_type = "application/problem+json"),
@@ -190,7 +190,7 @@ pub(super) async fn start(
     Ok(Json(app.io_trace.start(start.try_into()?).await?.into()))
 }
 
-/// Stops the trace and finalizes its storage; answers when that is durable.
+/// Stops the trace and finalizes its storage; responds when the storage is durable.
 #[utoipa::path(
     post, path = "/io-trace/stop", tag = "io-trace",
     responses(
@@ -205,7 +205,7 @@ pub(super) async fn stop(
     Ok(Json(app.io_trace.stop().await?.into()))
 }
 
-/// How the trace that runs stands, or how the last one ended.
+/// Returns the status of the running or last trace.
 #[utoipa::path(
     get, path = "/io-trace", tag = "io-trace",
     responses((status = 200, body = IoTraceDocument)),

@@ -1,4 +1,4 @@
-//! Long work: what runs, how far it is, and how to stop it.
+//! Jobs: listing, progress and cancellation.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::app_state::AppState;
 use crate::jobs::{JobDocument, Running};
 use crate::problem::Problem;
 
-/// Tells the job that a request is.
+/// The job of a request.
 const TRACEHOLD_JOB: HeaderName = HeaderName::from_static("tracehold-job");
 
-/// Lists jobs: those at work, and the last that ended.
+/// Lists running jobs and those that ended recently.
 #[utoipa::path(
     get, path = "/jobs", tag = "jobs",
     responses((status = 200, body = Page<JobDocument>)),
@@ -29,7 +29,7 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Page<JobDocum
     })
 }
 
-/// Shows how far a job is.
+/// Returns the state and progress of a job.
 #[utoipa::path(
     get, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
     responses(
@@ -44,7 +44,8 @@ pub(super) async fn show(
     Ok(Json(app.jobs.get(job_id(&job)?)?))
 }
 
-/// Tells a job to stop; it does so at its next step. A job that ended stays as it is.
+/// Requests cancellation of a job, which stops at its next step. A job that has ended is not
+/// changed.
 #[utoipa::path(
     delete, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
     responses(
@@ -64,20 +65,20 @@ fn job_id(text: &str) -> Result<Uuid, Problem> {
         Problem::new(
             StatusCode::BAD_REQUEST,
             "invalid_id",
-            "an id in the path is none",
+            "an id in the path is invalid",
         )
         .cause("the id of a job is a UUID")
-        .remedy("GET /api/v1/jobs lists all")
+        .remedy("GET /api/v1/jobs lists all jobs")
     })
 }
 
-/// The field that names a job.
+/// The header field that names a job.
 pub(super) fn job_field(job: &Running) -> (HeaderName, HeaderValue) {
     let value = HeaderValue::try_from(job.id()).expect("ids of jobs are visible ASCII");
     (TRACEHOLD_JOB, value)
 }
 
-/// 202: the job runs on, and this is where to ask for it.
+/// 202: the job continues, and `Location` is where to request its state.
 pub(super) fn accepted(app: &AppState, job: &Running) -> Result<Response, Problem> {
     let id = job.id();
     let document = app.jobs.get(job_id(&id)?)?;

@@ -1,4 +1,4 @@
-//! JSON in: bodies bounded before they are read, and errors that name the place.
+//! JSON request bodies: limited in size, with errors that name the location.
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -10,7 +10,7 @@ use crate::app_state::AppState;
 use crate::ingest::IngestError;
 use crate::problem::Problem;
 
-/// Reads a JSON body. No body at all is an empty object: everything in it may be left out.
+/// Reads a JSON body. An absent body is an empty object.
 pub(super) async fn read_json<T: DeserializeOwned>(
     app: &AppState,
     headers: &HeaderMap,
@@ -35,10 +35,10 @@ pub(super) async fn read_json<T: DeserializeOwned>(
         Problem::new(
             StatusCode::BAD_REQUEST,
             "json_malformed",
-            "the JSON body is not as it must be",
+            "the JSON body is invalid",
         )
         .detail(error.to_string())
-        .cause("it is no JSON, lacks a member, or has one that is not known here")
+        .cause("it is not JSON, lacks a member, or has an unknown one")
         .remedy("GET /openapi.json describes the body")
         .member("line", error.line())
         .member("column", error.column())
@@ -57,7 +57,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case(b"application/json")
 }
 
-/// Reads a whole body of at most `max` bytes.
+/// Reads a complete body of at most `max` bytes.
 pub(super) async fn read_body(mut body: Body, max: u64) -> Result<Bytes, Problem> {
     let too_large = || {
         Problem::new(
@@ -65,8 +65,8 @@ pub(super) async fn read_body(mut body: Body, max: u64) -> Result<Bytes, Problem
             "body_too_large",
             "the body is too large",
         )
-        .cause(format!("it may have {max} bytes"))
-        .remedy("send less, or raise http.json_bytes_max or http.metadata_bytes_max")
+        .cause(format!("the limit is {max} bytes"))
+        .remedy("send a smaller body, or raise http.json_bytes_max or http.metadata_bytes_max")
         .closing()
     };
     if http_body::Body::size_hint(&body).lower() > max {

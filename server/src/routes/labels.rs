@@ -1,4 +1,4 @@
-//! Labels: their types, and those of one storage.
+//! Label types, and the labels of a storage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::refusals::{BadRequest, Conflict, NotFound};
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
-/// A type of labels.
+/// A label type.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct LabelTypeDocument {
     name: String,
@@ -30,23 +30,23 @@ pub(super) struct LabelTypeDocument {
     value_type: ValueType,
     /// Whether one storage may have several values of it.
     several: bool,
-    /// Whether it is always there.
+    /// Whether it is predefined.
     predefined: bool,
-    /// Whether anybody said what it is; else its values are text.
+    /// Whether it was declared; otherwise its values are text.
     declared: bool,
-    /// Storages that have such a label.
+    /// Number of storages with such a label.
     storages: u64,
-    /// Values to choose from: those in use, and those that are kept for it.
+    /// Suggested values: those in use, and those retained for the type.
     values: Vec<LabelValueDocument>,
 }
 
-/// A value to choose from.
+/// A suggested value.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct LabelValueDocument {
     value: String,
-    /// Storages that have it.
+    /// Number of storages with this value.
     storages: u64,
-    /// Whether it is kept although no storage has it.
+    /// Whether it is retained even if no storage has it.
     kept: bool,
 }
 
@@ -79,17 +79,17 @@ impl From<LabelTypeInfo> for LabelTypeDocument {
     }
 }
 
-/// What a type of labels shall be.
+/// The declaration of a label type.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct LabelTypeDeclaration {
-    /// `boolean`, `number`, `date`, `string` or `time_frame`; that of a known type, or `string`,
-    /// when it is left out.
+    /// `boolean`, `number`, `date`, `string` or `time_frame`; by default that of the existing type,
+    /// or `string`.
     #[schema(value_type = Option<String>)]
     value_type: Option<ValueType>,
     /// Whether one storage may have several values of it.
     several: Option<bool>,
-    /// Values to keep for choosing; those that are kept stay when it is left out.
+    /// Values to retain as suggestions; by default those of the existing type.
     #[schema(value_type = Option<Vec<Object>>)]
     values: Option<Vec<Value>>,
 }
@@ -104,9 +104,9 @@ pub(super) struct LabelDocument {
     /// `boolean`, `number`, `date`, `string` or `time_frame`.
     #[schema(value_type = String)]
     value_type: ValueType,
-    /// Whether there may be several values.
+    /// Whether it may have several values.
     several: bool,
-    /// Whether the server tells it, so that it cannot be changed.
+    /// Whether the server sets it, so that it cannot be changed.
     told: bool,
     /// Booleans and numbers as such, dates and text as strings, time frames as `begin` and `end`.
     #[schema(value_type = Vec<Object>)]
@@ -128,7 +128,7 @@ impl From<StorageLabel> for LabelDocument {
 fn json(value: LabelValue) -> Value {
     match value {
         LabelValue::Boolean(value) => value.into(),
-        // Whole numbers as such: 4 and not 4.0.
+        // Whole numbers without a fraction: 4, not 4.0.
         LabelValue::Number(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
             (value as i64).into()
         }
@@ -140,29 +140,29 @@ fn json(value: LabelValue) -> Value {
     }
 }
 
-/// A label to give to a storage.
+/// A label to add to a storage.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LabelTold {
-    /// Name of the type.
+    /// Name of its type.
     #[serde(rename = "type")]
     #[schema(rename = "type")]
     name: String,
-    /// The value, or a list of them.
+    /// The value, or a list of values.
     #[schema(value_type = Object)]
     value: Value,
 }
 
-/// Values to give to a label.
+/// The new values of a label.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct LabelValues {
-    /// The value, or a list of them.
+    /// The value, or a list of values.
     #[schema(value_type = Object)]
     value: Value,
 }
 
-/// What is to be removed.
+/// What to remove.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -171,16 +171,17 @@ pub(super) struct LabelRemoval {
     value: Option<String>,
 }
 
-/// How a type is forgotten.
+/// How to delete a label type or a value.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LabelForgetting {
-    /// `true`: take it from all storages that have it; else it is refused while one has it.
+    /// `true`: remove it from all storages first. Otherwise it cannot be deleted while a storage
+    /// has it.
     remove: Option<bool>,
 }
 
-/// Labels as they come in JSON, as the engine takes them.
+/// Converts labels from JSON to the texts that the engine uses.
 pub(super) fn texts(labels: BTreeMap<String, Value>) -> Result<BTreeMap<String, String>, Problem> {
     let labels = labels.into_iter().map(|(name, value)| {
         let texts = value_texts(value)?;
@@ -189,7 +190,7 @@ pub(super) fn texts(labels: BTreeMap<String, Value>) -> Result<BTreeMap<String, 
     labels.collect()
 }
 
-/// Labels as they are shown: a text, or a list where there are several.
+/// Converts labels to JSON: a text, or a list if there are several values.
 pub(super) fn shown(labels: BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let labels = labels.into_iter().map(|(name, text)| {
         let mut values = text.split(VALUE_SEPARATOR).map(Value::from);
@@ -214,12 +215,12 @@ fn value_texts(value: Value) -> Result<Vec<String>, Problem> {
         }
         Value::Null | Value::Object(_) => {
             return Err(unkept(
-                "is a string, a number, a boolean, or a list of them",
+                "must be a string, a number, a boolean, or a list of them",
             ));
         }
     };
     if text.contains(VALUE_SEPARATOR) {
-        Err(unkept("has no control characters"))
+        Err(unkept("must not have control characters"))
     } else {
         Ok(vec![text])
     }
@@ -232,7 +233,7 @@ fn unkept(problem: &str) -> Problem {
     })
 }
 
-/// Lists the types of labels, with the values that may be chosen.
+/// Lists the label types with suggested values.
 #[utoipa::path(
     get, path = "/label-types", tag = "labels",
     responses((status = 200, body = Page<LabelTypeDocument>)),
@@ -245,7 +246,7 @@ pub(super) async fn types(State(app): State<Arc<AppState>>) -> Json<Page<LabelTy
     })
 }
 
-/// Shows a type of labels.
+/// Returns a label type.
 #[utoipa::path(
     get, path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
     responses(
@@ -260,7 +261,7 @@ pub(super) async fn show_type(
     Ok(Json(app.engine.labels().get_type(&name)?.into()))
 }
 
-/// Declares a type of labels, or changes one.
+/// Declares or changes a label type.
 #[utoipa::path(
     put, path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
     request_body = LabelTypeDeclaration,
@@ -306,12 +307,12 @@ pub(super) async fn declare_type(
     ))
 }
 
-/// Forgets a type of labels.
+/// Deletes a label type.
 #[utoipa::path(
     delete, path = "/label-types/{name}", tag = "labels",
     params(("name" = String, Path), LabelForgetting),
     responses(
-        (status = 204, description = "Forgotten"),
+        (status = 204, description = "Deleted"),
         NotFound, Conflict,
     ),
 )]
@@ -326,12 +327,12 @@ pub(super) async fn forget_type(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Forgets a value of a type of labels.
+/// Deletes a value of a label type.
 #[utoipa::path(
     delete, path = "/label-types/{name}/values/{value}", tag = "labels",
     params(("name" = String, Path), ("value" = String, Path), LabelForgetting),
     responses(
-        (status = 204, description = "Forgotten"),
+        (status = 204, description = "Deleted"),
         NotFound, Conflict,
     ),
 )]
@@ -349,7 +350,7 @@ pub(super) async fn forget_value(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The labels of a storage, also those that the server tells.
+/// Lists the labels of a storage, including those that the server sets.
 #[utoipa::path(
     get, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
     responses(
@@ -372,7 +373,7 @@ fn labels(app: &AppState, id: StorageId) -> Result<Json<Page<LabelDocument>>, Pr
     }))
 }
 
-/// Gives a storage a label; where the type may have several values, beside those that are there.
+/// Adds a label to a storage; if its type allows several values, in addition to the existing ones.
 #[utoipa::path(
     post, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
     request_body = LabelTold,
@@ -422,7 +423,7 @@ pub(super) async fn set(
     labels(&app, id)
 }
 
-/// Takes a label from a storage, or one value of it.
+/// Removes a label, or one value of it, from a storage.
 #[utoipa::path(
     delete, path = "/storages/{id}/labels/{name}", tag = "labels",
     params(("id" = String, Path), ("name" = String, Path), LabelRemoval),
@@ -445,7 +446,8 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The parameters of a query of which one may be repeated: its values, and the others.
+/// The parameters of a query string of which one may be repeated: its values, and the other
+/// parameters.
 pub(super) fn repeated(
     uri: &Uri,
     name: &str,

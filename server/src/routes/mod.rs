@@ -1,5 +1,5 @@
-//! Every path of the server. Handlers are thin: they read the request, ask the engine, and shape
-//! the answer.
+//! All routes of the server. Handlers are thin: they read the request, call the engine, and build
+//! the response.
 
 mod agents;
 mod archives;
@@ -37,7 +37,7 @@ use utoipa_axum::routes;
 use crate::app_state::AppState;
 use crate::problem::ProblemDocument;
 
-/// What stands above the paths in the description.
+/// The general part of the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -49,14 +49,14 @@ use crate::problem::ProblemDocument;
     tags(
         (name = "agents", description = "Sources of traces and their streams"),
         (name = "packets", description = "Pushing and finding packets"),
-        (name = "recordings", description = "The buffer, and what arrives into storages"),
-        (name = "storages", description = "Named sets of packets and their life"),
+        (name = "recordings", description = "Recordings and the buffer"),
+        (name = "storages", description = "Named sets of packets"),
         (name = "archives", description = "Storages as ZIP archives"),
-        (name = "labels", description = "What storages are marked with"),
-        (name = "jobs", description = "Long work: progress and cancelling"),
+        (name = "labels", description = "Labels of storages and their types"),
+        (name = "jobs", description = "Long-running work: progress and cancellation"),
         (name = "queries", description = "Finding events"),
         (name = "files", description = "Files of storages, by byte range"),
-        (name = "io-trace", description = "Tracing of the server's own I/O"),
+        (name = "io-trace", description = "Tracing of the server's I/O"),
         (name = "health", description = "Health and metrics"),
         (name = "documents", description = "Pages for people"),
     ),
@@ -64,16 +64,16 @@ use crate::problem::ProblemDocument;
 )]
 struct Head;
 
-/// Answers below this are sent as they are: compressing them would cost more than it spares.
+/// Smaller responses are not compressed: it would cost more than it saves.
 const COMPRESSED_BYTES_MIN: u16 = 1024;
 
-/// Compresses lists and pages for clients that ask for it. Never over files and packets: byte
-/// ranges count the bytes as they are.
+/// Compresses lists and pages for clients that accept it. Files and packets are never compressed,
+/// because byte ranges refer to the stored bytes.
 fn compression() -> CompressionLayer<SizeAbove> {
     CompressionLayer::new().compress_when(SizeAbove::new(COMPRESSED_BYTES_MIN.into()))
 }
 
-/// Paths below `/api/v1` that answer with lists.
+/// Routes under `/api/v1` that return lists.
 fn lists() -> OpenApiRouter<Arc<AppState>> {
     OpenApiRouter::new()
         .routes(routes!(agents::list))
@@ -96,7 +96,7 @@ fn pages() -> OpenApiRouter<Arc<AppState>> {
         .layer(compression())
 }
 
-/// Paths below `/api/v1`.
+/// Routes under `/api/v1`.
 fn api() -> OpenApiRouter<Arc<AppState>> {
     OpenApiRouter::new()
         .merge(lists())
@@ -134,7 +134,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(recordings::buffer))
 }
 
-/// All paths, and their description. A path can only be added together with its description.
+/// All routes and their OpenAPI document. A route cannot be added without its description.
 fn paths() -> (Router<Arc<AppState>>, Description) {
     OpenApiRouter::with_openapi(Head::openapi())
         .nest("/api/v1", api())
@@ -146,12 +146,12 @@ fn paths() -> (Router<Arc<AppState>>, Description) {
         .split_for_parts()
 }
 
-/// The description of the API as JSON.
+/// The OpenAPI document as JSON.
 pub(crate) fn openapi_json() -> String {
     let (_, description) = paths();
     description
         .to_json()
-        .expect("a description of ours can be written as JSON")
+        .expect("the OpenAPI document can be written as JSON")
 }
 
 /// The router for requests.

@@ -1,4 +1,4 @@
-//! OTLP/HTTP: spans of OpenTelemetry, as its specification says.
+//! OTLP/HTTP: spans of OpenTelemetry.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::app_state::AppState;
 use crate::ingest::{ExportOutcome, OtlpEncoding, prefers_async};
 use crate::problem::Problem;
 
-/// Why spans are rejected, for people.
+/// Why spans are rejected, as text for people.
 const REJECTED: &str = "spans whose trace id is not 16 bytes, whose span id is not 8, or whose id \
-                        is all zero cannot be kept";
-/// What says what is wrong with a request, and the field that is.
+                        is all zero cannot be stored";
+/// The type of the error details, and the field that they name.
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 const VIOLATED: &str = "resource_spans";
-/// `Retry-After` where nothing better is known, seconds.
+/// `Retry-After` when no better value is known, in seconds.
 const RETRY_SECONDS: u64 = 1;
 
-/// Takes an `ExportTraceServiceRequest`, in protobuf or JSON, plain, gzip or zstd. Answers when it
-/// is durable in every recording that wants it. Answers and refusals are in the encoding of the
-/// request: an `ExportTraceServiceResponse` or a `google.rpc.Status`.
+/// Accepts an `ExportTraceServiceRequest` in protobuf or JSON, optionally compressed with gzip or
+/// zstd. Responds when the spans are durable in every recording that accepts them. Responses have
+/// the encoding of the request: an `ExportTraceServiceResponse` or a `google.rpc.Status`.
 #[utoipa::path(
     post, path = "/v1/traces", tag = "packets",
     params(
@@ -36,12 +36,12 @@ const RETRY_SECONDS: u64 = 1;
         (serde_json::Value = "application/json"),
     )),
     responses(
-        (status = 200, description = "Taken, but for the spans that `partial_success` counts"),
-        (status = 400, description = "It can never be taken"),
-        (status = 413, description = "It is too large, or would be after decompression"),
-        (status = 415, description = "Neither protobuf nor JSON, or in an unknown encoding"),
-        (status = 429, description = "Busy; send it again after Retry-After"),
-        (status = 503, description = "Cannot be kept now; send it again after Retry-After"),
+        (status = 200, description = "Accepted, except the spans that `partial_success` counts"),
+        (status = 400, description = "Invalid; a retry cannot succeed"),
+        (status = 413, description = "Too large, possibly only after decompression"),
+        (status = 415, description = "Neither protobuf nor JSON, or an unknown content encoding"),
+        (status = 429, description = "Busy; retry after Retry-After"),
+        (status = 503, description = "Cannot be stored now; retry after Retry-After"),
     ),
 )]
 pub(super) async fn traces(
@@ -62,7 +62,7 @@ pub(super) async fn traces(
         Ok(taken) => {
             let mut response = success(encoding, taken);
             if prefers_async(&head.headers) {
-                // OTLP knows no 202.
+                // OTLP does not define 202.
                 let applied = HeaderValue::from_static("respond-async");
                 response.headers_mut().insert("preference-applied", applied);
             }
@@ -105,18 +105,19 @@ fn success(encoding: OtlpEncoding, taken: ExportOutcome) -> Response {
     respond(encoding, StatusCode::OK, body)
 }
 
-/// A refusal as OTLP has it. What may be sent again is told by 429 and 503 alone.
+/// A refusal as OTLP defines it. Only 429 and 503 tell a sender to retry.
 fn refusal(encoding: OtlpEncoding, problem: &Problem) -> Response {
     let status = match problem.status() {
-        // Space comes back, a recording that failed is over, the server comes back.
+        // All of these can succeed later: space is freed, the failed recording ends, the server
+        // returns.
         StatusCode::INSUFFICIENT_STORAGE
         | StatusCode::CONFLICT
         | StatusCode::NOT_FOUND
-        // A body that came too slowly may come faster, and 408 is not among what is sent again.
+        // The body may arrive faster next time, and senders do not retry after 408.
         | StatusCode::REQUEST_TIMEOUT => StatusCode::SERVICE_UNAVAILABLE,
         status => status,
     };
-    // Codes of gRPC: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE, UNKNOWN.
+    // gRPC codes: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE, UNKNOWN.
     let code: u8 = match status {
         StatusCode::TOO_MANY_REQUESTS => 8,
         StatusCode::SERVICE_UNAVAILABLE => 14,
@@ -157,7 +158,7 @@ fn refusal(encoding: OtlpEncoding, problem: &Problem) -> Response {
         tracing::error!(
             code = problem.code(),
             what = problem.what(),
-            "spans were refused"
+            "a request of spans failed; the sender is told to retry"
         );
     }
     response
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use crate::ingest::IngestError;
 
-    /// What a sender of spans is told: status, code of gRPC, and whether it may send them again.
+    /// The response to a sender of spans: status, gRPC code, and whether it may retry.
     async fn check(problem: Problem, status: u16, code: u8, is_retried: bool) {
         let is_bad = status == 400;
         for encoding in [OtlpEncoding::Protobuf, OtlpEncoding::Json] {
@@ -216,7 +217,7 @@ mod tests {
             assert_eq!(response.status(), status, "{}", problem.code());
             let after = response.headers().get(header::RETRY_AFTER);
             assert_eq!(after.is_some(), is_retried, "{}", problem.code());
-            // A sender goes by the status alone.
+            // Senders decide by the status alone.
             assert_eq!([429, 502, 503, 504].contains(&status), is_retried);
             let kind = response.headers()[header::CONTENT_TYPE].clone();
             let body = axum::body::to_bytes(response.into_body(), 10_000);
@@ -224,7 +225,7 @@ mod tests {
             match encoding {
                 OtlpEncoding::Protobuf => {
                     assert_eq!(kind, "application/x-protobuf");
-                    // A google.rpc.Status: code, and a message as long as it says.
+                    // A google.rpc.Status: a code, and a message with its length.
                     assert_eq!(body[..3], [0x08, code, 0x12]);
                     let length = usize::from(body[3] & 0x7f) | (usize::from(body[4]) << 7);
                     let (from, length) = match body[3] & 0x80 {

@@ -1,4 +1,4 @@
-//! Packets: pushing them, where a stream goes on, and reading one back.
+//! Packets: pushing, the next position of a stream, and reading.
 
 use std::sync::Arc;
 use storage_format::StreamPosition;
@@ -22,8 +22,8 @@ use crate::receipts::{Receipts, ReceiptsDocument};
 const NEXT_SEQUENCE: HeaderName = HeaderName::from_static("tracehold-next-sequence");
 const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
 
-/// Pushes packets straight into a storage: one (`application/octet-stream`, with its place in the
-/// head) or many (`application/vnd.tracehold.packets`). Answers when every packet is durable.
+/// Pushes packets into a storage: one (`application/octet-stream`, with its position in header
+/// fields) or many (`application/vnd.tracehold.packets`). Responds when all packets are durable.
 #[utoipa::path(
     post, path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(
@@ -39,7 +39,7 @@ const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
     )),
     responses(
         (status = 200, body = ReceiptsDocument, description = "All packets are durable"),
-        (status = 202, body = ReceiptsDocument, description = "Accepted only"),
+        (status = 202, body = ReceiptsDocument, description = "Accepted, not durable yet"),
         BadRequest, NotFound, Conflict,
         PayloadTooLarge, UnsupportedMediaType, TooManyRequests, InsufficientStorage,
     ),
@@ -58,13 +58,13 @@ pub(super) async fn push(
     app.pusher.push(target, &head.headers, body).await
 }
 
-/// Tells where a stream goes on in a storage: epoch and next sequence, both 0 for a stream that has
-/// nothing yet.
+/// Returns the next position of a stream in a storage: epoch and sequence, both 0 for an empty
+/// stream.
 #[utoipa::path(
     head, path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path)),
     responses(
-        (status = 200, description = "See the header", headers(
+        (status = 200, description = "The position is in the header fields", headers(
             ("Tracehold-Epoch" = u64), ("Tracehold-Next-Sequence" = u64),
         )),
         NotFound,
@@ -83,7 +83,7 @@ pub(super) async fn next_sequence(
     Ok((StatusCode::OK, position_fields(next)).into_response())
 }
 
-/// The header fields that tell where a stream goes on.
+/// The header fields with the next position of a stream.
 pub(super) fn position_fields(next: StreamPosition) -> [(HeaderName, HeaderValue); 2] {
     [
         (EPOCH, HeaderValue::from(next.epoch)),
@@ -91,12 +91,12 @@ pub(super) fn position_fields(next: StreamPosition) -> [(HeaderName, HeaderValue
     ]
 }
 
-/// One packet, the bytes as the agent sent them; byte ranges work on it.
+/// Returns one packet as the agent sent it; byte ranges are supported.
 #[utoipa::path(
     get, path = "/storages/{id}/packets/{number}", tag = "packets",
     params(
         ("id" = String, Path), ("number" = u64, Path),
-        ("Range" = Option<String>, Header, description = "As RFC 9110 says"),
+        ("Range" = Option<String>, Header, description = "As in RFC 9110"),
     ),
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
@@ -114,14 +114,14 @@ pub(super) async fn read(
         Problem::new(
             StatusCode::BAD_REQUEST,
             "invalid_number",
-            "the packet number is no number",
+            "the packet number is invalid",
         )
-        .detail("packet numbers are decimal, from 0 up")
-        .cause("the last part of the path is something else")
+        .detail("packet numbers are decimal numbers from 0")
+        .cause("the last part of the path is not a number")
         .remedy("GET /api/v1/storages/{id}/descriptors lists the numbers")
     })?;
     let packet = app.engine.reading().read_packet(id, number).await?;
-    // A packet never changes once it has its number.
+    // A numbered packet never changes.
     let resource = Resource::new(
         Content::Memory(packet),
         &format!("{id}-{number}"),

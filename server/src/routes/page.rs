@@ -1,4 +1,4 @@
-//! Lists in pages, and the queries that ask for them.
+//! Paginated lists and query strings.
 
 use axum::extract::Query;
 use http::{StatusCode, Uri};
@@ -8,21 +8,21 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
-/// Items of a page when nothing is asked, and at most.
+/// Default and maximum number of items in a page.
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 1000;
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Page<T> {
     /// In the order of the list.
     pub(super) items: Vec<T>,
-    /// `cursor` of the next page; null at the end.
+    /// `cursor` of the next page; null on the last page.
     pub(super) next: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// The first `limit` of `items`; `cursor` names the place behind an item.
+    /// The first `limit` of `items`; `cursor` returns the cursor after an item.
     pub(super) fn of(
         mut items: impl Iterator<Item = T>,
         limit: usize,
@@ -34,7 +34,7 @@ impl<T> Page<T> {
     }
 }
 
-/// How many items are wanted.
+/// The number of items in a page.
 pub(super) fn limit_of(asked: Option<usize>) -> Result<usize, Problem> {
     match asked {
         None => Ok(LIMIT_DEFAULT),
@@ -43,7 +43,7 @@ pub(super) fn limit_of(asked: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-/// Reads the query of a request; parameters nobody knows are refused, for they would be ignored.
+/// Parses a query string. Unknown parameters are refused, because they would be ignored.
 pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     let asked: Result<Query<T>, _> = Query::try_from_uri(uri);
     asked
@@ -51,15 +51,15 @@ pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
         .map_err(|error| malformed(error.body_text()))
 }
 
-/// The refusal of a query.
+/// The problem of an invalid query string.
 pub(super) fn malformed(detail: String) -> Problem {
     Problem::new(
         StatusCode::BAD_REQUEST,
         "query_malformed",
-        "a parameter of the query is wrong",
+        "a query parameter is invalid",
     )
     .detail(detail)
-    .cause("it is not known here, or its value is none of its type")
+    .cause("the parameter is unknown, or its value has the wrong type")
     .remedy("GET /openapi.json describes the parameters")
 }
 

@@ -1,4 +1,4 @@
-//! Provenance: which stretch of which file a packet was cut from.
+//! Provenance: which range of which file a packet was cut from.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::app_state::AppState;
 use crate::problem::Problem;
 use crate::provenance::{ProvenanceError, Stretch, Told};
 
-/// Bytes of a path.
+/// Maximum length of a path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
 /// A file and the packets that were cut from it.
@@ -29,21 +29,21 @@ pub(super) struct ProvenanceBody {
     epoch: u64,
     /// Path or address of the file, as its reader knew it.
     path: String,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     file_bytes: u64,
-    /// When it was last written, nanoseconds since the epoch.
+    /// Time of its last modification, nanoseconds since the epoch.
     modified: Option<i64>,
     /// CRC32C of the file.
     checksum: Option<u32>,
-    /// What was told before of the same file, which has grown since: all that is known of it is
-    /// of the longer one as well.
+    /// The file as it was reported before, if it has grown since. Earlier provenance then refers to
+    /// the longer file.
     grown_from: Option<GrownFrom>,
-    /// Number of a packet in the storage before which none of these is, so that those before need
-    /// not be looked at.
+    /// None of these packets has a smaller number in the storage, so packets before it are not
+    /// searched.
     #[serde(default)]
     first_number: u64,
-    /// Of each packet: sequence, first byte and number of bytes in the file (after inflating, where
-    /// it is compressed text), first line from 0 and number of lines (0 and 0 where it is no text);
+    /// For each packet: sequence, first byte and number of bytes in the file (after decompression
+    /// of compressed text), first line from 0 and number of lines (0 and 0 if it is not text);
     /// ordered by sequence.
     packets: Vec<[u64; 5]>,
 }
@@ -52,27 +52,27 @@ pub(super) struct ProvenanceBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GrownFrom {
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     file_bytes: u64,
-    /// CRC32C of these.
+    /// CRC32C of these bytes.
     checksum: u32,
 }
 
-/// How many packets are known.
+/// The result of reporting provenance.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct KeptDocument {
-    /// Packets of the storage of which the provenance was kept.
+    /// Number of packets whose provenance was stored.
     packets: u64,
 }
 
-/// Where a packet came from.
+/// The provenance of a packet.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ProvenanceDocument {
     path: String,
     file_bytes: u64,
     modified: Option<i64>,
     checksum: Option<u64>,
-    /// First byte in the file (after inflating, where it is compressed text).
+    /// First byte in the file (after decompression of compressed text).
     offset: u64,
     bytes: u64,
     /// First line, from 0.
@@ -81,7 +81,7 @@ pub(super) struct ProvenanceDocument {
 }
 
 impl ProvenanceDocument {
-    /// What is known of a packet.
+    /// The provenance of one packet.
     pub(super) fn of_packet(known: &Provenance, number: u64) -> Option<Self> {
         let segment = known.of_chunk(number).first()?;
         let source = known.sources.get(usize::try_from(segment.source).ok()?)?;
@@ -101,7 +101,7 @@ impl ProvenanceDocument {
 impl ProvenanceBody {
     fn told(self, agent: &str, stream: &str) -> Result<Told, Problem> {
         if self.path.len() > PATH_BYTES_MAX {
-            return Err(malformed(format!("path may have {PATH_BYTES_MAX} bytes")));
+            return Err(malformed(format!("path exceeds {PATH_BYTES_MAX} bytes")));
         }
         let stretch = |[sequence, offset, length, first_line, lines]: [u64; 5]| Stretch {
             sequence,
@@ -113,14 +113,14 @@ impl ProvenanceBody {
         let stretches: Vec<Stretch> = self.packets.into_iter().map(stretch).collect();
         let ordered = |pair: &[Stretch]| pair[0].sequence < pair[1].sequence;
         if !stretches.windows(2).all(ordered) {
-            return Err(malformed("packets are ordered by sequence".to_owned()));
+            return Err(malformed("packets must be ordered by sequence".to_owned()));
         }
         let ends = |stretch: &Stretch| {
             let bytes = stretch.offset.checked_add(stretch.length);
             bytes.and(stretch.first_line.checked_add(stretch.lines))
         };
         if stretches.iter().any(|stretch| ends(stretch).is_none()) {
-            return Err(malformed("a packet ends beyond any file".to_owned()));
+            return Err(malformed("the end of a packet exceeds 64 bits".to_owned()));
         }
         Ok(Told {
             agent: agent.parse()?,
@@ -145,8 +145,8 @@ impl ProvenanceBody {
     }
 }
 
-/// Keeps where packets of a stream came from, for those of them that are in the storage. Telling it
-/// again changes nothing.
+/// Stores the provenance of packets of a stream that are in the storage. Repeating the request
+/// changes nothing.
 #[utoipa::path(
     put, path = "/storages/{id}/agents/{agent}/streams/{stream}/provenance", tag = "packets",
     params(("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path)),
@@ -166,7 +166,7 @@ pub(super) async fn keep(
     let body: ProvenanceBody = read_json(&app, &headers, body).await?;
     let told = body.told(&agent, &stream)?;
     let packets = app.provenances.keep(&app.engine, id, &told).await?;
-    // A reader may hold the one that was there before.
+    // A reader may have cached the previous file.
     app.open_files.forget(id);
     Ok(Json(KeptDocument { packets }))
 }
@@ -175,7 +175,7 @@ impl From<ProvenanceError> for Problem {
     fn from(error: ProvenanceError) -> Self {
         match error {
             ProvenanceError::Storage(error) => error.into(),
-            // What can be wrong with an index that is being written: there is too much of it.
+            // The only fault of a provenance file being written is that it is too large.
             ProvenanceError::Sidecar(error) => malformed(error.to_string()),
         }
     }

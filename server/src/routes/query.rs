@@ -23,33 +23,33 @@ use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
 use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, columns};
 
-/// How many events match, where that is known before the answer begins.
+/// The number of matching events, if it is known before the response begins.
 const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
 
-/// What is asked.
+/// A query.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct QueryBody {
-    /// Ids or names of storages, where the path names none; all of the server without.
+    /// Ids or names of storages, if the path names none; all storages by default.
     storages: Option<Vec<String>>,
-    /// Which events, in the query language; all without one.
+    /// An expression of the query language; all events by default.
     query: Option<String>,
-    /// Only events that start at or after this instant: nanoseconds since the epoch, or RFC 3339.
+    /// Only events that start at or after this time: RFC 3339 or nanoseconds since the epoch.
     #[schema(value_type = Option<String>)]
     from: Option<InstantText>,
-    /// Only events that start before this instant.
+    /// Only events that start before this time.
     #[schema(value_type = Option<String>)]
     to: Option<InstantText>,
-    /// Fields of the rows, instead of all.
+    /// Fields of the rows; all by default.
     fields: Vec<String>,
-    /// Answer only with the number of matching events: `{"count": N}`.
+    /// Return only the number of matching events: `{"count": N}`.
     count: bool,
-    /// Answer with what the matching events add up to, by the values of this field: a line each.
+    /// Return totals of the matching events, grouped by the values of this field, one line each.
     group_by: Option<String>,
-    /// How rows are written.
+    /// Format of the rows.
     format: RowsFormat,
-    /// Tell in a last line what was ruled out and what was read: `{"explain": {…}}`, behind `# `
-    /// in formats other than ndjson.
+    /// Append a last line that says what was ruled out and what was read: `{"explain": {…}}`, after
+    /// `# ` in formats other than ndjson.
     explain: bool,
 }
 
@@ -89,7 +89,7 @@ impl QueryBody {
             }
             ResultKind::Rows(_) | ResultKind::Groups(_) if self.explain && !format.is_lines() => {
                 return Err(malformed(format!(
-                    "{} has no place for an explanation: ask for it with count, or in ndjson",
+                    "{} cannot contain an explanation: request it with count, or in ndjson",
                     format.as_str()
                 )));
             }
@@ -112,20 +112,19 @@ impl QueryBody {
     }
 }
 
-/// Finds events of a storage, whatever its state; rows come in the order of time, while they are
-/// found.
+/// Finds events of a storage in any state; rows are ordered by time and streamed as they are found.
 #[utoipa::path(
     post, path = "/storages/{id}/query", tag = "queries", params(("id" = String, Path)),
     request_body = QueryBody,
     responses(
-        (status = 200, description = "Rows as lines of JSON, or as `format` says. When the whole \
-            answer is known before it begins, Tracehold-Matched tells how many events match",
+        (status = 200, description = "Rows as lines of JSON, or in `format`. Tracehold-Matched is the \
+            number of matching events, if it is known before the response begins",
             body = String, content_type = "application/x-ndjson"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json",
-            description = "A faulty expression is expression_malformed, with offset, column and caret"),
+            description = "expression_malformed has offset, column and caret of the error"),
         NotFound, TooManyRequests,
         (status = 505, body = ProblemDocument, content_type = "application/problem+json",
-            description = "Asked over HTTP/1.0, and too long for it"),
+            description = "The result is too long for HTTP/1.0"),
     ),
 )]
 pub(super) async fn of_storage(
@@ -139,7 +138,7 @@ pub(super) async fn of_storage(
     let asked: QueryBody = read_json(&app, &headers, body).await?;
     if asked.storages.is_some() {
         return Err(malformed(
-            "storages belongs to POST /api/v1/query; the path names one".to_owned(),
+            "storages is only valid in POST /api/v1/query; the path names the storage".to_owned(),
         ));
     }
     answer(&app, asked.question(vec![id])?, version).await
@@ -150,11 +149,11 @@ pub(super) async fn of_storage(
     post, path = "/query", tag = "queries",
     request_body = QueryBody,
     responses(
-        (status = 200, description = "As of one storage",
+        (status = 200, description = "As for one storage",
             body = String, content_type = "application/x-ndjson"),
         BadRequest, NotFound, TooManyRequests,
         (status = 505, body = ProblemDocument, content_type = "application/problem+json",
-            description = "Asked over HTTP/1.0, and too long for it"),
+            description = "The result is too long for HTTP/1.0"),
     ),
 )]
 pub(super) async fn of_many(
@@ -168,7 +167,7 @@ pub(super) async fn of_many(
     answer(&app, asked.question(storages)?, version).await
 }
 
-/// The storages with these ids or names, each once, in the order of their ids.
+/// The storages with these ids or names, without duplicates, ordered by id.
 fn named_storages(app: &AppState, names: Option<Vec<String>>) -> Result<Vec<StorageId>, Problem> {
     let all = app.engine.storages().list(&StorageFilter::default());
     let Some(names) = names else {
@@ -196,11 +195,11 @@ fn storage_named(name: &str) -> Problem {
     Problem::new(
         http::StatusCode::NOT_FOUND,
         "storage_not_found",
-        "no such storage",
+        "storage not found",
     )
     .detail(format!("no storage has the id or name {name:?}"))
-    .cause("the name was never given, or the storage was deleted or renamed")
-    .remedy("GET /api/v1/storages lists all")
+    .cause("the storage was never created, or was deleted or renamed")
+    .remedy("GET /api/v1/storages lists all storages")
 }
 
 async fn answer(
@@ -233,13 +232,13 @@ async fn answer(
     Ok(response)
 }
 
-/// All of an answer, for HTTP/1.0: it has no chunks, so the end of an answer whose length was not
-/// told is the end of the connection, and one that was cut would look whole.
+/// Buffers a complete result for HTTP/1.0, which has no chunked encoding: without a length, a
+/// truncated response cannot be told from a complete one.
 async fn whole(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem> {
     let mut body = BytesMut::from(&answered.first[..]);
     loop {
         if body.len() as u64 > bytes_max {
-            // What runs on for it ends here.
+            // Dropping the rest cancels the query.
             return Err(too_long_for_old(bytes_max));
         }
         match answered.rest.next().await {
@@ -256,23 +255,22 @@ fn too_long_for_old(bytes_max: u64) -> Problem {
     Problem::new(
         http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
         "http_version_not_supported",
-        "the answer is too long for HTTP/1.0",
+        "the result is too long for HTTP/1.0",
     )
     .detail(format!(
-        "over HTTP/1.0 an answer may have {bytes_max} bytes (query.whole_answer_bytes_max)"
+        "over HTTP/1.0 a result may have {bytes_max} bytes (query.whole_answer_bytes_max)"
     ))
     .cause(
-        "its framing does not tell an answer that was cut from a whole one, so an answer is sent \
-         whole and with its length, or not at all",
+        "in HTTP/1.0 a truncated response looks complete unless its length is sent, so results are \
+         buffered up to a limit",
     )
     .remedy(
-        "ask with HTTP/1.1, of nginx in between with proxy_http_version 1.1; or ask for less: a \
-         narrower query, fewer fields, count or group_by",
+        "use HTTP/1.1 (in nginx: proxy_http_version 1.1), or request less: a narrower query, fewer \
+         fields, count or group_by",
     )
 }
 
-/// An answer on its way out. An error breaks the body off, so that the client sees that rows are
-/// missing.
+/// A result being sent. An error aborts the body, so that the client sees that rows are missing.
 enum Sending {
     First(Bytes, Rows),
     Rest(Rows),
@@ -289,7 +287,7 @@ impl Sending {
         match rows.next().await? {
             Ok(piece) => Some((Ok(piece), Self::Rest(rows))),
             Err(error) => {
-                tracing::error!(%error, "a query broke off");
+                tracing::error!(%error, "a query failed; its response was aborted");
                 Some((Err(std::io::Error::other(error)), Self::Over))
             }
         }

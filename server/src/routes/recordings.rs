@@ -1,4 +1,4 @@
-//! Recordings, the buffer, and packets that go through both.
+//! Recordings, the buffer, and packets pushed without a storage.
 
 use std::sync::Arc;
 
@@ -29,32 +29,32 @@ use crate::app_state::AppState;
 use crate::problem::Problem;
 use crate::receipts::{Receipts, ReceiptsDocument};
 
-/// What is to be recorded.
+/// A recording to start.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecordingStart {
-    /// Id of the storage to fill; a new one is made when it is left out.
+    /// Id of the target storage; a new storage by default.
     #[schema(value_type = Option<String>)]
     storage: Option<StorageId>,
-    /// Name of the storage that is made.
+    /// Name of the new storage.
     name: Option<String>,
-    /// Only what comes from these agents; all when it is left out.
+    /// Only packets of these agents; all by default.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     agents: Vec<AgentId>,
-    /// The chain, `{type, …}` each; the default chain when it is left out.
+    /// The chain of processors, `{type, …}` each; the default chain by default.
     #[serde(default = "default_chain")]
     #[schema(value_type = Vec<Object>)]
     processors: Vec<ProcessorConfig>,
-    /// Starts so long from now.
+    /// Delay of the start, in seconds.
     #[serde(default)]
     delay_seconds: u64,
-    /// Lasts so long; until it is stopped when it is left out.
+    /// Duration in seconds; until it is stopped by default.
     duration_seconds: Option<u64>,
-    /// Whether the storage is finalized at the end.
+    /// Finalize the storage at the end.
     #[serde(default)]
     auto_finalize: bool,
-    /// `{query, before_seconds}`: starts with the first event that matches.
+    /// `{query, before_seconds}`: start with the first matching event.
     #[schema(value_type = Option<Object>)]
     trigger: Option<Trigger>,
 }
@@ -64,7 +64,7 @@ pub(super) struct RecordingStart {
 pub(super) struct RecordingDocument {
     id: String,
     storage: String,
-    /// Empty: all.
+    /// Empty: all agents.
     #[schema(value_type = Vec<String>)]
     agents: Vec<AgentId>,
     #[schema(value_type = Vec<Object>)]
@@ -80,11 +80,11 @@ pub(super) struct RecordingDocument {
     created: Option<String>,
     /// When it starts or started.
     started: Option<String>,
-    /// When it will end or ended.
+    /// When it ends or ended.
     ended: Option<String>,
     /// Why it ended.
     reason: Option<String>,
-    /// What it took and wrote.
+    /// What it received and wrote.
     #[schema(value_type = Object)]
     counts: RecordingCounts,
 }
@@ -109,18 +109,18 @@ impl From<RecordingInfo> for RecordingDocument {
     }
 }
 
-/// Which recordings.
+/// Selection of recordings.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RecordingsQuery {
-    /// Where the previous page ended.
+    /// The `next` of the previous page.
     cursor: Option<String>,
-    /// At most so many items, up to 1000; 100 by default.
+    /// Maximum number of items, up to 1000; 100 by default.
     limit: Option<usize>,
 }
 
-/// The storage that is told, or a new one.
+/// The given storage, or a new one.
 async fn storage_for(
     app: &AppState,
     told: Option<StorageId>,
@@ -138,10 +138,10 @@ async fn storage_for(
         (Some(_), Some(_)) => Err(Problem::new(
             StatusCode::BAD_REQUEST,
             "recording_invalid",
-            "the instruction cannot be followed",
+            "the recording request is invalid",
         )
-        .cause("both `storage` and `name` are told, and only a new storage gets a name")
-        .remedy("leave one of them out")),
+        .cause("both `storage` and `name` are given, but only a new storage is named")
+        .remedy("omit one of them")),
     }
 }
 
@@ -169,7 +169,7 @@ pub(super) async fn start(
         auto_finalize: told.auto_finalize,
         trigger: told.trigger,
     };
-    // Before a storage is made for it.
+    // Validated before a storage is created for it.
     spec.check().map_err(RecordingError::from)?;
     spec.storage = storage_for(&app, told.storage, told.name).await?;
     let info = app.recorder.record(spec).await?;
@@ -182,7 +182,7 @@ pub(super) async fn start(
     Ok(response)
 }
 
-/// Lists recordings, oldest first; those that ended among them, up to a hundred.
+/// Lists recordings, oldest first, including up to a hundred that have ended.
 #[utoipa::path(
     get, path = "/recordings", tag = "recordings", params(RecordingsQuery),
     responses((status = 200, body = Page<RecordingDocument>)),
@@ -208,15 +208,15 @@ fn recording_id(text: &str) -> Result<Uuid, Problem> {
         Problem::new(
             StatusCode::BAD_REQUEST,
             "invalid_id",
-            "an id in the path is none",
+            "an id in the path is invalid",
         )
         .detail(error.to_string())
-        .cause("a recording has a UUID")
-        .remedy("GET /api/v1/recordings lists all")
+        .cause("the id of a recording is a UUID")
+        .remedy("GET /api/v1/recordings lists all recordings")
     })
 }
 
-/// Shows one recording.
+/// Returns one recording.
 #[utoipa::path(
     get, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
     responses(
@@ -231,7 +231,8 @@ pub(super) async fn show(
     Ok(Json(app.recorder.recording(recording_id(&id)?)?.into()))
 }
 
-/// Stops a recording; answers when all it took is durable. One that ended before leaves the list.
+/// Stops a recording; responds when everything it received is durable. A recording that had ended
+/// before is removed from the list.
 #[utoipa::path(
     delete, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
     responses(
@@ -246,36 +247,37 @@ pub(super) async fn stop(
     Ok(Json(app.recorder.stop(recording_id(&id)?).await?.into()))
 }
 
-/// What is copied out of the buffer, and where to.
+/// What to copy from the buffer, and the target.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BufferCopy {
-    /// Id of the storage; a new one is made when it is left out.
+    /// Id of the target storage; a new storage by default.
     #[schema(value_type = Option<String>)]
     storage: Option<StorageId>,
-    /// Name of the storage that is made.
+    /// Name of the new storage.
     name: Option<String>,
-    /// Only what comes from these agents.
+    /// Only packets of these agents.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     agents: Vec<AgentId>,
-    /// Only packets that may hold something from here on: RFC 3339 or ns since the epoch.
+    /// Only packets that can contain events at or after this time: RFC 3339 or nanoseconds since
+    /// the epoch.
     #[schema(value_type = Option<String>)]
     from: Option<Instant>,
-    /// Only packets that may hold something before this.
+    /// Only packets that can contain events before this time.
     #[schema(value_type = Option<String>)]
     to: Option<Instant>,
     /// Only what matches.
     query: Option<String>,
-    /// The chain; a saver when it is left out.
+    /// The chain of processors; a saver by default.
     #[schema(value_type = Option<Vec<Object>>)]
     processors: Option<Vec<ProcessorConfig>>,
-    /// Whether the storage is finalized then.
+    /// Finalize the storage after the copy.
     #[serde(default)]
     auto_finalize: bool,
 }
 
-/// What a copy wrote.
+/// The result of a copy.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct CopyDocument {
     storage: String,
@@ -284,8 +286,8 @@ pub(super) struct CopyDocument {
     copied: Copied,
 }
 
-/// Writes what the buffer holds into a new or open storage, through processors. All that the answer
-/// counts is durable.
+/// Copies packets from the buffer into a new or open storage, through processors. Everything that
+/// the response counts is durable.
 #[utoipa::path(
     post, path = "/buffer/copy", tag = "recordings",
     request_body = BufferCopy,
@@ -318,17 +320,17 @@ pub(super) async fn copy_buffer(
     Ok(Json(CopyDocument { storage, copied }))
 }
 
-/// What the buffer holds.
+/// The content of the buffer.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct BufferDocument {
     packets: u64,
     bytes: u64,
     bytes_max: u64,
-    /// Packets that had to go since the server started.
+    /// Packets evicted since the server started.
     evicted: u64,
 }
 
-/// Tells what the buffer holds.
+/// Returns the size of the buffer.
 #[utoipa::path(
     get, path = "/buffer", tag = "recordings",
     responses((status = 200, body = BufferDocument)),
@@ -348,8 +350,8 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
     })
 }
 
-/// Pushes packets into the buffer and to the recordings that want them. A packet has a receipt for
-/// each storage it went to.
+/// Pushes packets into the buffer and to the recordings that accept them. A packet has a receipt
+/// for each storage that it was written to.
 #[utoipa::path(
     post, path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(
@@ -364,8 +366,8 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
         (Vec<u8> = "application/vnd.tracehold.packets"),
     )),
     responses(
-        (status = 200, body = ReceiptsDocument, description = "Durable wherever it is wanted"),
-        (status = 202, body = ReceiptsDocument, description = "Accepted only"),
+        (status = 200, body = ReceiptsDocument, description = "All packets are durable in the recordings that accept them"),
+        (status = 202, body = ReceiptsDocument, description = "Accepted, not durable yet"),
         BadRequest, NotFound, Conflict,
         PayloadTooLarge, UnsupportedMediaType, TooManyRequests, InsufficientStorage,
     ),
@@ -383,13 +385,13 @@ pub(super) async fn push(
         .await
 }
 
-/// Tells where a stream goes on: behind what came since the server started, or else behind what a
-/// storage that is being filled has of it.
+/// Returns the next position of a stream: after the packets received since the server started, or
+/// else after those in a storage that is being recorded.
 #[utoipa::path(
     head, path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(("agent" = String, Path), ("stream" = String, Path)),
     responses(
-        (status = 200, description = "See the header", headers(
+        (status = 200, description = "The position is in the header fields", headers(
             ("Tracehold-Epoch" = u64), ("Tracehold-Next-Sequence" = u64),
         )),
         NotFound,

@@ -1,4 +1,4 @@
-//! The refusals that routes share, as the description of the API has them.
+//! The refusals that routes share, for the OpenAPI document.
 
 use std::collections::BTreeMap;
 

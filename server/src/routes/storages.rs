@@ -1,4 +1,4 @@
-//! Storages: their life and what is known of them.
+//! Storages: creation, state changes and properties.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,28 +25,28 @@ use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound};
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
-/// What a new storage shall be.
+/// A storage to create.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct StorageCreation {
-    /// Name for people; need not be unique.
+    /// Display name; need not be unique.
     name: String,
-    /// Longer text for people.
+    /// Description for people.
     description: String,
-    /// Labels, type to value; a list where there are several values.
+    /// Labels, type to value; a list for several values.
     #[schema(value_type = Object)]
     labels: BTreeMap<String, Value>,
-    /// Whether it takes packets at once; otherwise it is CREATED until it is opened.
+    /// Open it at once. By default it is CREATED until it is opened.
     open: bool,
 }
 
-/// What is changed of a storage; what is left out stays.
+/// Changes of a storage; omitted members are not changed.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct StorageChange {
     name: Option<String>,
     description: Option<String>,
-    /// All labels; those not named are removed.
+    /// All labels; others are removed.
     #[schema(value_type = Option<Object>)]
     labels: Option<BTreeMap<String, Value>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct StorageDocument {
     /// `CREATED`, `OPEN`, `RECORDING`, `FINALIZING`, `FINALIZED` or `FAILED`.
     #[schema(value_type = String)]
     state: StorageState,
-    /// A text for each type, or a list of them where there are several.
+    /// A text per label type, or a list of texts for several values.
     #[schema(value_type = Object)]
     labels: BTreeMap<String, Value>,
     /// Bytes of its packets as the agents sent them.
@@ -69,11 +69,11 @@ pub(super) struct StorageDocument {
     /// Bytes of its packets as stored.
     stored_bytes: u64,
     packets: u64,
-    /// Events, where packets tell them.
+    /// Number of events, as far as packets report it.
     events: u64,
-    /// Events that producers lost, where packets tell them.
+    /// Number of events that producers lost, as far as packets report it.
     lost: u64,
-    /// First and last instant of its packets, nanoseconds since the epoch.
+    /// First and last time in its packets, nanoseconds since the epoch.
     begin: Option<i64>,
     end: Option<i64>,
     /// RFC 3339.
@@ -111,35 +111,35 @@ impl From<StorageInfo> for StorageDocument {
     }
 }
 
-/// Which storages.
+/// Selection of storages.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct StoragesQuery {
-    /// Only those in this state.
+    /// Only storages in this state.
     state: Option<String>,
-    /// Only those with this label: `type`, `type:value`, or a comparison such as `rating>=4`. May
-    /// be repeated.
+    /// Only storages with this label: `type`, `type:value`, or a comparison such as `rating>=4`.
+    /// May be repeated.
     label: Option<Vec<String>>,
-    /// Only those of exactly this name.
+    /// Only storages with exactly this name.
     name: Option<String>,
-    /// Where the previous page ended.
+    /// The `next` of the previous page.
     cursor: Option<String>,
-    /// At most so many items, up to 1000; 100 by default.
+    /// Maximum number of items, up to 1000; 100 by default.
     limit: Option<usize>,
 }
 
-/// Creates a storage, and opens it when told so.
+/// Creates a storage, and opens it if requested.
 #[utoipa::path(
     post, path = "/storages", tag = "storages",
     params((
         "Idempotency-Key" = Option<String>, Header,
-        description = "A creation with the same key gives the same storage again",
+        description = "Requests with the same key return the same storage",
     )),
     request_body = StorageCreation,
     responses(
         (status = 201, body = StorageDocument, description = "Created"),
-        (status = 200, body = StorageDocument, description = "Created before, with the same key"),
+        (status = 200, body = StorageDocument, description = "Created earlier, with the same key"),
         BadRequest, InsufficientStorage,
     ),
 )]
@@ -157,7 +157,8 @@ pub(super) async fn create(
         idempotency_key: key,
     };
     let (info, created) = app.engine.storages().create(new).await?;
-    // Also where an earlier try with the same key was cut off between the two steps.
+    // This includes an earlier attempt with the same key that was interrupted between the two
+    // steps.
     let info = match info.state {
         StorageState::Created if told.open => app.engine.storages().open(info.id).await?,
         _ => info,
@@ -183,9 +184,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         _ => Err(Problem::new(
             StatusCode::BAD_REQUEST,
             "idempotency_key_malformed",
-            "the Idempotency-Key cannot be used",
+            "the Idempotency-Key is invalid",
         )
-        .cause("it has no characters, more than 255, or some that are not visible ASCII")
+        .cause("it is empty, longer than 255 characters, or not visible ASCII")
         .remedy("use a UUID")),
     }
 }
@@ -251,7 +252,7 @@ fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
     }
 }
 
-/// Shows one storage.
+/// Returns one storage.
 #[utoipa::path(
     get, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
     responses(
@@ -266,7 +267,7 @@ pub(super) async fn show(
     Ok(Json(app.engine.storages().get(id.parse()?)?.into()))
 }
 
-/// Renames or describes a storage.
+/// Changes name, description or labels of a storage.
 #[utoipa::path(
     patch, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
     request_body = StorageChange,
@@ -309,7 +310,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Makes a created storage take packets.
+/// Opens a created storage for packets.
 #[utoipa::path(
     post, path = "/storages/{id}/open", tag = "storages", params(("id" = String, Path)),
     responses(
@@ -324,7 +325,7 @@ pub(super) async fn open(
     Ok(Json(app.engine.storages().open(id.parse()?).await?.into()))
 }
 
-/// Ends writing: drains, syncs, publishes. Answers when the storage is complete on disk.
+/// Finalizes a storage: drains, syncs and publishes it. Responds when it is complete on disk.
 #[utoipa::path(
     post, path = "/storages/{id}/finalize", tag = "storages", params(("id" = String, Path)),
     responses(
@@ -342,7 +343,7 @@ pub(super) async fn finalize(
     Ok(Json(finalized.into()))
 }
 
-/// Tells how writing goes: write status, queues, losses, rates.
+/// Returns the state of writing: write status, queues, losses, rates.
 #[utoipa::path(
     get, path = "/storages/{id}/status", tag = "storages", params(("id" = String, Path)),
     responses(

@@ -1,4 +1,4 @@
-//! Every path is described, and every described path is there.
+//! Every route is described, and every described route exists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::config::{Config, Io};
 use crate::connection::Stage;
 use crate::metrics::Metrics;
 
-/// The contract: what outside programs rely on.
+/// The contract that clients rely on.
 const CONTRACT: &[(&str, &str)] = &[
     ("get", "/"),
     ("get", "/api/v1/agents"),
@@ -95,7 +95,7 @@ fn the_description_has_every_path_of_the_contract() {
     }
 }
 
-/// The router over an engine of its own.
+/// A router over a new engine.
 async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine) {
     let mut config = Config::default();
     config.storage.data_dir = folder.to_owned();
@@ -143,7 +143,7 @@ async fn every_described_path_answers() {
     let folder = tempfile::tempdir().unwrap();
     let (router, engine) = served(folder.path()).await;
     for (method, path) in described() {
-        // An id that is sound and unknown: the handler itself has to say so.
+        // A valid id that does not exist: the handler itself must report that.
         let filled = path
             .replace("{id}", "01932c5e-0000-7000-8000-000000000000")
             .replace("{number}", "0")

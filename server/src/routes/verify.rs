@@ -1,4 +1,4 @@
-//! Verification of a storage: all of it read again.
+//! Verification: a storage is re-read completely.
 
 use std::sync::Arc;
 
@@ -18,27 +18,27 @@ use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobKind, Running};
 use crate::problem::Problem;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct VerifyDocument {
-    /// Files read.
+    /// Number of files read.
     files: u64,
-    /// Packets read.
+    /// Number of packets read.
     packets: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     bytes: u64,
-    /// Everything that is damaged; empty when nothing is.
+    /// All damage that was found; empty if there is none.
     damage: Vec<DamageDocument>,
 }
 
-/// One damaged place.
+/// A damaged location.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DamageDocument {
     /// Name of the file.
     file: String,
-    /// Offset in it.
+    /// Offset in the file.
     offset: u64,
-    /// What is wrong there.
+    /// What is damaged.
     what: String,
 }
 
@@ -58,8 +58,8 @@ impl From<VerifyReport> for VerifyDocument {
     }
 }
 
-/// Reads every byte of a storage again and names file and offset of what is damaged. Answers at the
-/// end, or with `Prefer: respond-async` at once: then the job has the answer.
+/// Re-reads every byte of a storage and reports file and offset of all damage. Responds at the end,
+/// or at once with `Prefer: respond-async`; the result is then in the job.
 #[utoipa::path(
     post, path = "/storages/{id}/verify", tag = "storages",
     params(
@@ -68,7 +68,7 @@ impl From<VerifyReport> for VerifyDocument {
     ),
     responses(
         (status = 200, body = VerifyDocument),
-        (status = 202, body = JobDocument, description = "At work; ask for the job"),
+        (status = 202, body = JobDocument, description = "In progress; request the state of the job"),
         NotFound, Conflict,
     ),
 )]
@@ -84,13 +84,13 @@ pub(super) async fn verify(
         let accepted = accepted(&app, &job)?;
         let work = Arc::clone(&app);
         app.jobs.detach(async move {
-            // The job keeps the outcome.
+            // The job stores the outcome.
             let _ = run(&work, id, job).await;
         });
         return Ok(accepted);
     }
     let field = job_field(&job);
-    // When the client goes away this future is dropped, and the job is cancelled with it.
+    // If the client disconnects, this future is dropped, which cancels the job.
     let mut response = Json(run(&app, id, job).await?).into_response();
     response.headers_mut().extend([field]);
     Ok(response)
