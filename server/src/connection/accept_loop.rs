@@ -1,4 +1,4 @@
-//! The accept loop: how many connections there may be, and how they end.
+//! The accept loop: limits the number of connections and shuts them down.
 
 use std::io;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::config::HttpConfig;
 use crate::gate::Gate;
 use crate::range::SendQueue;
 
-/// First pause after the process ran out of file descriptors or memory, and the longest.
+/// Shortest and longest pause after the process ran out of file descriptors or memory.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// How far the end of the server has come; it only moves forward.
+/// How far the shutdown of the server has progressed; it only moves forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Serving.
+    /// Serving requests.
     Running,
-    /// No new connections; requests in flight end.
+    /// No new connections; requests in flight finish.
     Draining,
-    /// What is still in flight is cut off.
+    /// Requests still in flight are aborted.
     Now,
 }
 
-/// Serves connections until `stage` leaves `Running`, then lets them end: each after its current
-/// answer, all of them after `http.drain_seconds`, or at `Stage::Now`. Every connection's task is
-/// owned by this call.
+/// Serves connections until `stage` leaves `Running`, then shuts them down: each after its current
+/// response, all of them after `http.drain_seconds` or at `Stage::Now`. This call owns the tasks of
+/// all connections.
 pub(crate) async fn serve(
     listener: TcpListener,
     gate: Arc<Gate>,
@@ -74,12 +74,13 @@ pub(crate) async fn serve(
             }
             Err(error) if is_exhaustion(&error) => {
                 gate.metrics().connections_refused();
-                tracing::warn!(%error, "cannot accept a connection; trying again shortly");
+                tracing::warn!(%error, "cannot accept a connection: out of file descriptors or memory; retrying; \
+                     raise the limit of open files or lower http.connections_max");
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF_MAX);
             }
-            // The client was gone before it was accepted.
-            Err(error) => tracing::debug!(%error, "accept failed"),
+            // The client disconnected before it was accepted.
+            Err(error) => tracing::debug!(%error, "a client disconnected before it was accepted"),
         }
     }
     drop(listener);
@@ -87,14 +88,15 @@ pub(crate) async fn serve(
     tokio::select! {
         () = ended => {}
         () = tokio::time::sleep(http.drain()) => {
-            tracing::warn!("requests were still in flight at the end of the drain limit");
+            tracing::warn!("aborting requests that did not finish within http.drain_seconds");
         }
         () = reached(&mut stage, Stage::Now) => {}
     }
     connections.shutdown().await;
 }
 
-/// Ready once the end has come as far as `wanted`; the sender being gone is the end too.
+/// Completes when the shutdown reaches `wanted`. If the sender is gone, the server is stopping,
+/// too.
 async fn reached(stage: &mut watch::Receiver<Stage>, wanted: Stage) {
     drop(stage.wait_for(|stage| *stage >= wanted).await);
 }
@@ -112,8 +114,7 @@ fn protocol(http: &HttpConfig) -> http1::Builder {
     builder
 }
 
-/// Largest piece hyper reads from a connection at once; it grows towards it only for clients that
-/// fill it.
+/// Largest read of hyper from a connection; it grows up to this for clients that send as much.
 const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
 
 async fn next_connection(
@@ -128,7 +129,7 @@ async fn next_connection(
     Ok((stream, permit))
 }
 
-/// Out of descriptors or kernel memory: waiting can help, trying again at once cannot.
+/// Out of descriptors or kernel memory: a retry helps after a pause, not at once.
 fn is_exhaustion(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -146,7 +147,7 @@ async fn connection(
     mut stage: watch::Receiver<Stage>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "the client was gone at once");
+        tracing::debug!(%error, "the client disconnected at once");
         return;
     }
     let _open = gate.metrics().connection_opened();
@@ -167,7 +168,7 @@ async fn connection(
         outcome = connection.as_mut() => outcome,
         () = reached(&mut stage, Stage::Draining) => {
             if requests.load(Ordering::Relaxed) == 0 {
-                // Nothing was asked yet: there is no answer to wait for.
+                // No request was received, so there is no response to wait for.
                 return;
             }
             connection.as_mut().graceful_shutdown();
@@ -175,6 +176,6 @@ async fn connection(
         }
     };
     if let Err(error) = outcome {
-        tracing::debug!(%error, "connection ended");
+        tracing::debug!(%error, "the connection ended with an error");
     }
 }

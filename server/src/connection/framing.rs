@@ -1,22 +1,21 @@
-//! Watches the raw bytes of a connection for heads that give both `Content-Length` and
+//! Inspects the raw bytes of a connection for request heads with both `Content-Length` and
 //! `Transfer-Encoding`.
 //!
-//! hyper obeys RFC 9112 section 6.1 by believing `Transfer-Encoding` and dropping the other field
-//! before a service sees the request, so a service cannot tell. A proxy in front that believes the
-//! other field would cut the stream elsewhere (request smuggling), hence such a request must be
-//! refused and the connection closed. This watcher follows message boundaries only as far as that
-//! takes; it decides nothing else, and on anything malformed it goes blind and leaves the verdict
-//! to hyper.
+//! hyper follows RFC 9112 section 6.1: it uses `Transfer-Encoding` and removes the other field
+//! before a service sees the request, so a service cannot detect this case. A proxy in front that
+//! uses the other field splits the byte stream differently (request smuggling), so such a request
+//! must be refused and its connection closed. The inspection follows message boundaries only as far
+//! as this requires. On malformed input it stops inspecting and leaves the decision to hyper.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// No head of the connection was ambiguous.
+/// No head on the connection was ambiguous.
 const NONE: u64 = u64::MAX;
 
-/// A line longer than this is cut: no field looked for has such a name or value.
+/// Longer lines are truncated; no relevant field has a name or value this long.
 const LINE_KEPT_MAX: usize = 128;
 
-/// What the watcher tells the request side of its connection.
+/// The result of the inspection, shared with the request side of the connection.
 #[derive(Debug)]
 pub(super) struct Verdict {
     first_ambiguous: AtomicU64,
@@ -31,37 +30,37 @@ impl Default for Verdict {
 }
 
 impl Verdict {
-    /// Whether request `index` of the connection (from 0) may not be trusted: its head, or one
-    /// before it, gave two lengths.
+    /// Whether request `index` of the connection (from 0) is unsafe: its head or an earlier one
+    /// gave two lengths.
     pub(super) fn is_ambiguous(&self, index: u64) -> bool {
         index >= self.first_ambiguous.load(Ordering::Acquire)
     }
 }
 
-/// Where in a message the next byte belongs.
+/// The part of a message that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Request line or a header field.
+    /// The request line or a header field.
     Head,
-    /// Body of known length: bytes left.
+    /// A body of known length, with the number of remaining bytes.
     Body(u64),
-    /// Line with the size of a chunk.
+    /// The line with the size of a chunk.
     ChunkSize,
-    /// Bytes left of a chunk.
+    /// The data of a chunk, with the number of remaining bytes.
     ChunkData(u64),
-    /// Line end after a chunk.
+    /// The line end after a chunk.
     ChunkEnd,
-    /// Fields after the last chunk.
+    /// Trailer fields after the last chunk.
     Trailer,
-    /// Something was malformed: no opinion for the rest of the connection.
+    /// The input was malformed; the rest of the connection is not inspected.
     Blind,
 }
 
-/// The watcher of one connection.
+/// The inspection of one connection.
 #[derive(Debug)]
 pub(super) struct Framing {
     state: State,
-    /// The line so far, when it came in pieces.
+    /// The start of a line that arrived in several pieces.
     line: Vec<u8>,
     heads: u64,
     at_request_line: bool,
@@ -83,12 +82,12 @@ impl Default for Framing {
 }
 
 impl Framing {
-    /// Whether the client still has bytes of a request to send, as far as can be told.
+    /// Whether the client has yet to send part of a request, as far as is known.
     pub(super) fn is_within_request(&self) -> bool {
         self.state != State::Head || !self.at_request_line || !self.line.is_empty()
     }
 
-    /// Takes the next bytes of the connection.
+    /// Inspects the next bytes of the connection.
     pub(super) fn observe(&mut self, mut bytes: &[u8], verdict: &Verdict) {
         while !bytes.is_empty() {
             match self.state {
@@ -114,7 +113,7 @@ impl Framing {
         }
     }
 
-    /// Takes bytes up to a line end; handles the line when it is whole.
+    /// Consumes bytes up to a line end and processes the line once it is complete.
     fn line_of(&mut self, bytes: &mut &[u8], verdict: &Verdict) {
         let Some(end) = memchr::memchr(b'\n', bytes) else {
             self.keep(bytes);
@@ -199,7 +198,7 @@ impl Framing {
     }
 }
 
-/// Cuts up to `left` bytes off the front and says how many.
+/// Removes up to `left` bytes from the front and returns their number.
 fn take(bytes: &mut &[u8], left: u64) -> u64 {
     let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
     *bytes = &bytes[taken..];
@@ -220,7 +219,7 @@ mod tests {
 
     use super::{Framing, State, Verdict};
 
-    /// Which of the first four requests are refused, whatever pieces the bytes come in.
+    /// Which of the first four requests are refused, for any split of the input.
     fn check(stream: &str, wanted: [bool; 4], within: bool) {
         for piece in [1, 2, 3, 7, 64, 100_000] {
             let (mut framing, verdict) = (Framing::default(), Verdict::default());

@@ -1,6 +1,6 @@
-//! Connections: accepting them, bounding them, and telling hyper's requests from ambiguous ones.
+//! Connections: accepting and limiting them, and detecting ambiguous requests.
 //!
-//! `axum::serve` keeps no limit on slow heads, bodies or readers, so the loop here is our own, over
+//! `axum::serve` does not limit slow heads, bodies or readers, so this is an accept loop over
 //! hyper's HTTP/1 connection.
 
 mod accept_loop;

@@ -1,4 +1,4 @@
-//! One TCP connection with the limits that hyper does not keep.
+//! A TCP connection with the limits that hyper does not enforce.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,21 +14,21 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::framing::{Framing, Verdict};
 use crate::range::{SendQueue, is_stand_in};
 
-/// How long, and how much, a client that still sends is listened to after the answer that ends the
-/// connection. Closing at once would make the kernel send a reset, which can destroy the answer
-/// before the client has read it.
+/// How long, and how many bytes, to read from a client that still sends after the response that
+/// closes the connection. Closing at once would make the kernel send a reset, which can destroy the
+/// response before the client has read it.
 const LINGER: Duration = Duration::from_secs(10);
 const LINGER_BYTES_MAX: usize = 2 << 30;
 
-/// A connection that watches its framing, gives up a client that takes nothing, and lingers at the
-/// end.
+/// A connection that inspects its framing, drops a client that reads nothing, and lingers when it
+/// is closed.
 pub(super) struct GuardedStream {
     inner: TcpStream,
     framing: Framing,
     verdict: Arc<Verdict>,
     files: Arc<SendQueue>,
     write_stall: Duration,
-    /// Kept between stalls: a timer is made once a connection at most.
+    /// Reused between stalls: a connection creates at most one timer.
     timer: Option<Pin<Box<Sleep>>>,
     timer_runs: bool,
     linger: Option<Linger>,
@@ -58,7 +58,7 @@ impl GuardedStream {
         }
     }
 
-    /// Ready once `limit` has passed since the first call that was not followed by `progress`.
+    /// Ready when `limit` has passed since the timer was started.
     fn poll_timer(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
         if !self.timer_runs {
             let deadline = Instant::now() + limit;
@@ -74,8 +74,7 @@ impl GuardedStream {
         }
     }
 
-    /// Sends what the first of `slices` that stand for the same source stand for: memory, or bytes
-    /// of a file.
+    /// Sends the first of `slices`, or the leading ones of the same source: memory, or a file.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -85,7 +84,8 @@ impl GuardedStream {
         match stand_in {
             None => return Pin::new(&mut self.inner).poll_write_vectored(cx, slices),
             Some(0) => {}
-            // The head of an answer waits for the file bytes that follow: they go out together.
+            // The head of a response is held back for the file bytes that follow, so that they are
+            // sent together.
             Some(count) => {
                 return self.poll_call(cx, |this| {
                     let mut control = SendAncillaryBuffer::default();
@@ -97,7 +97,7 @@ impl GuardedStream {
         self.poll_call(cx, |this| this.files.send(&this.inner, &slices[0]))
     }
 
-    /// Makes a call that would block again once the socket has room.
+    /// Retries a non-blocking call until the socket accepts it.
     fn poll_call(
         &mut self,
         cx: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl GuardedStream {
         ready!(self.poll_timer(self.write_stall, cx));
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the client takes no more bytes",
+            "the client stopped reading",
         )))
     }
 

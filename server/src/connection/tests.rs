@@ -1,4 +1,4 @@
-//! Requests as bytes on a socket, and what comes back.
+//! Requests as raw bytes on a socket, and the responses to them.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -25,7 +25,7 @@ use crate::range::{Buffers, Content, RangeFile, Resource, respond};
 
 const FILE_BYTES: usize = 3 << 20;
 
-/// No two stretches of it are alike.
+/// No two ranges of it are equal.
 #[expect(clippy::disallowed_methods, reason = "a test serves its own file")]
 static FILE: LazyLock<NamedTempFile> = LazyLock::new(|| {
     let file = NamedTempFile::new().unwrap();
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// Sends `bytes` and reads until the server closes, or is silent for a while.
+    /// Sends `bytes` and reads until the server closes the connection or stays silent for a while.
     async fn exchange(&self, bytes: &[u8]) -> (String, bool) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -152,7 +152,7 @@ async fn what_http_forbids_is_refused_and_the_connection_closed() {
             408,
             "body_too_slow",
         ),
-        // Idle, and a head that never ends: closed without a word.
+        // An idle connection and an incomplete head: closed without a response.
         ("", 0, ""),
         ("GET / HTTP/1.1\r\nHost:", 0, ""),
     ] {
@@ -223,7 +223,7 @@ async fn draining_answers_what_is_in_flight_and_drops_what_is_idle() {
     busy.write_all(b"GET /pauses HTTP/1.1\r\nHost: x\r\n\r\n")
         .await
         .unwrap();
-    // The request is in flight once it is counted as such.
+    // The request is in flight once the metric says so.
     while !String::from_utf8(server.metrics.render())
         .unwrap()
         .contains("requests_in_flight 1")
@@ -242,8 +242,8 @@ async fn draining_answers_what_is_in_flight_and_drops_what_is_idle() {
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 
-/// Answers asked for all at once come back to back: what the kernel sends of the file must fall
-/// exactly between what hyper writes.
+/// Pipelined responses are adjacent: the file bytes sent by the kernel must be exactly between the
+/// bytes that hyper writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pipelined_ranges_of_any_length_hold_the_right_bytes() {
     let server = Server::start(HttpConfig::default()).await;
@@ -288,7 +288,7 @@ async fn pipelined_ranges_of_any_length_hold_the_right_bytes() {
     assert!(rest.is_empty());
 }
 
-/// What is missing of a file is neither made up nor taken from elsewhere.
+/// Missing bytes of a file are neither invented nor taken from elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "a test serves its own file")]
 async fn a_body_breaks_off_where_its_file_ends() {

@@ -4,30 +4,30 @@
 use std::time::Duration;
 
 use storage_core::{ByteBudget, BytePermit, StorageError};
-/// How long a request waits for its turn before it is refused.
+/// How long a request waits for admission before it is refused.
 pub(super) const ADMISSION_WAIT: Duration = Duration::from_secs(5);
 
-/// Reservation for one packet or group of packets. It comes back when this is dropped.
+/// Memory for one packet or group of packets; dropping it returns the memory.
 pub(super) struct Reservation {
     budget: ByteBudget,
     first: BytePermit,
-    /// What was taken on top, while a body of unknown length grew.
+    /// Additional permits, acquired while a body of unknown length grew.
     more: Vec<BytePermit>,
 }
 
 impl Reservation {
-    /// Reservation for `bytes`, if it is there and nobody waits for it.
+    /// Reserves `bytes` if they are available and no request waits for them.
     ///
     /// # Errors
-    /// [`StorageError::Busy`] when there is none now.
+    /// [`StorageError::Busy`] when they are not available now.
     pub(super) fn take_now(budget: &ByteBudget, bytes: u64) -> Result<Self, StorageError> {
         Ok(Self::of(budget, budget.try_acquire(bytes)?))
     }
 
-    /// Reservation for `bytes` of a packet of `agent`, when its turn comes.
+    /// Reserves `bytes` for a packet of `agent`, waiting for the agent's turn.
     ///
     /// # Errors
-    /// [`StorageError::Busy`] when it does not come in time.
+    /// [`StorageError::Busy`] when the turn does not come in time.
     pub(super) async fn take(
         budget: &ByteBudget,
         agent: &str,
@@ -45,7 +45,7 @@ impl Reservation {
         }
     }
 
-    /// Reservation for `bytes` on top.
+    /// Reserves `bytes` in addition.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
         let more = self.budget.try_grow(bytes);
         self.more
@@ -53,18 +53,18 @@ impl Reservation {
         Ok(())
     }
 
-    /// Bytes that `split` can still give.
+    /// Bytes that `split` can still return.
     pub(super) fn left(&self) -> u64 {
         self.first.bytes()
     }
 
-    /// Cuts room for a group of `bytes` off, to be handed to the engine.
+    /// Splits off `bytes` for a group of packets that is passed to the engine.
     pub(super) fn split(&mut self, bytes: u64) -> BytePermit {
         self.first.split(bytes)
     }
 
-    /// The permit to hand to the engine with a single packet, and what has to be held besides until
-    /// it is answered.
+    /// The permit to pass to the engine with a single packet, and the additional permits to hold
+    /// until the packet is answered.
     pub(super) fn into_permit(self) -> (BytePermit, Vec<BytePermit>) {
         (self.first, self.more)
     }

@@ -1,4 +1,4 @@
-//! The decoded bytes of a request body, piece by piece, counted against limits.
+//! The decoded bytes of a request body, in pieces and within limits.
 
 use axum::body::Body;
 use bytes::{Buf, Bytes, BytesMut};
@@ -9,20 +9,20 @@ use super::encoding::{ContentEncoding, Decoder};
 use super::error::IngestError;
 use crate::problem::Problem;
 
-/// Memory of a packet of unknown length grows by at least this, bytes.
+/// Minimum growth of the buffer for a packet of unknown length, in bytes.
 const GROWTH_BYTES_MIN: usize = 64 << 10;
 
-/// A body on its way in.
+/// Reads and decodes a request body.
 pub(super) struct BodyReader {
     body: Body,
     decoder: Option<Decoder>,
-    /// Encoded bytes that wait for the decoder.
+    /// Encoded bytes not decoded yet.
     encoded: Bytes,
-    /// The decoder may hold decoded bytes that had no room in the last piece.
+    /// The decoder may hold decoded bytes that did not fit into the last piece.
     holds_back: bool,
     decoded_bytes: u64,
     decoded_bytes_max: u64,
-    /// What the bytes are, for the refusal of too many.
+    /// What the body contains, for the error about its size.
     what: &'static str,
 }
 
@@ -39,7 +39,8 @@ impl BodyReader {
             what,
             max: decoded_bytes_max,
         };
-        // A length told beforehand is believed where it forbids, so that nothing is sent in vain.
+        // A declared length above the limit is refused at once, so that the body is not sent in
+        // vain.
         if decoder.is_none() && body_length(&body).is_some_and(|l| l > decoded_bytes_max) {
             return Err(too_large);
         }
@@ -54,7 +55,7 @@ impl BodyReader {
         })
     }
 
-    /// Length of the decoded body, where it is known beforehand.
+    /// Length of the decoded body, if it is declared.
     pub(super) fn known_length(&self) -> Option<u64> {
         self.decoder
             .is_none()
@@ -62,15 +63,15 @@ impl BodyReader {
             .flatten()
     }
 
-    /// Bytes to take room for before anything is read: all of them where that is known, else what
-    /// is sent, up to a bound: more of it is asked for while the body grows.
+    /// Bytes to reserve before anything is read: the length of the decoded body if it is known,
+    /// otherwise that of the encoded body up to a limit. The reservation grows with the body.
     pub(super) fn reserved_bytes(&self) -> u64 {
         let sent = || body_length(&self.body).unwrap_or(0);
         self.known_length()
             .unwrap_or_else(|| sent().clamp(1, GROWTH_BYTES_MIN as u64))
     }
 
-    /// The next piece; none at the end. Pieces are never empty.
+    /// The next piece, which is never empty; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, IngestError> {
         loop {
             let piece = match &mut self.decoder {
@@ -94,7 +95,7 @@ impl BodyReader {
                     if is_stuck {
                         return Err(IngestError::damaged("the decoder makes no progress"));
                     }
-                    // Decoding is work: let other requests of this thread have their turn.
+                    // Decoding is CPU work: yield to other requests of this thread.
                     tokio::task::consume_budget().await;
                     piece.into()
                 }
@@ -120,12 +121,13 @@ impl BodyReader {
             return Ok(Bytes::new());
         };
         if first.len() as u64 == known {
-            // All of it came at once: no copy. The end still has to be seen.
+            // The body arrived in one piece and needs no copy. Its end has yet to be read.
             return match self.next().await? {
                 None => Ok(first),
-                Some(_) => {
-                    Err(IngestError::Broken("the body is longer than told".to_owned()).into())
-                }
+                Some(_) => Err(IngestError::Broken(
+                    "the body is longer than its declared length".to_owned(),
+                )
+                .into()),
             };
         }
         let mut whole = BytesMut::with_capacity(usize::try_from(reservation.left()).unwrap_or(0));
@@ -152,11 +154,11 @@ fn finish(decoder: &Decoder) -> Result<(), IngestError> {
     if decoder.is_complete() {
         Ok(())
     } else {
-        Err(IngestError::damaged("it ends in the middle"))
+        Err(IngestError::damaged("it is truncated"))
     }
 }
 
-/// The next data of a body; trailers are passed over.
+/// The next data frame of a body; trailers are skipped.
 async fn frame(body: &mut Body) -> Result<Option<Bytes>, IngestError> {
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame.map_err(IngestError::of_body)?.into_data() {

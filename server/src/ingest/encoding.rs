@@ -1,4 +1,4 @@
-//! `Content-ContentEncoding` of packet bodies, undone step by step in bounded memory.
+//! `Content-Encoding` of packet bodies, decoded in pieces and with bounded memory.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use http::{HeaderMap, header};
@@ -6,20 +6,20 @@ use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation,
 
 use super::error::IngestError;
 
-/// Size of the pieces a decoder gives, bytes.
+/// Size of decoded pieces, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a body is encoded with.
+/// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContentEncoding {
-    /// Not at all.
+    /// Not encoded.
     Identity,
     Gzip,
     Zstd,
 }
 
 impl ContentEncoding {
-    /// Reads `Content-ContentEncoding`; one coding at most is understood.
+    /// Reads `Content-Encoding`; at most one encoding is supported.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, IngestError> {
         let mut codings = headers
             .get_all(header::CONTENT_ENCODING)
@@ -40,9 +40,9 @@ impl ContentEncoding {
         }
     }
 
-    /// A decoder, or none where the bytes are the packets already. A zstd frame that wants a window
-    /// beyond `window_bytes_max` is refused: the window is the memory it costs, and a few bytes can
-    /// ask for gigabytes.
+    /// The decoder, or `None` for a body that is not encoded. A zstd frame with a window above
+    /// `window_bytes_max` is refused: the decoder needs as much memory as the window, and a few
+    /// bytes can declare gigabytes.
     pub(super) fn decoder(self, window_bytes_max: u64) -> Result<Option<Decoder>, IngestError> {
         let inner = match self {
             Self::Identity => return Ok(None),
@@ -68,16 +68,16 @@ enum Inner {
     Zstd(ZstdDecoder<'static>),
 }
 
-/// Undoes one encoding.
+/// Decodes one encoding.
 pub(super) struct Decoder {
     inner: Inner,
-    /// A gzip member or zstd frame has begun and not ended.
+    /// A gzip member or zstd frame has begun and is not complete.
     within: bool,
 }
 
 impl Decoder {
-    /// Decodes from the front of `input`, which is cut by what was used. The piece may be empty
-    /// while `input` is not; call again until `input` is empty and the piece is not full.
+    /// Decodes from the front of `input` and removes the bytes it used. The piece may be empty
+    /// although `input` is not; call again until `input` is empty and the piece is not full.
     pub(super) fn step(&mut self, input: &mut &[u8]) -> Result<Vec<u8>, IngestError> {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         let (used, ended) = match &mut self.inner {
@@ -89,7 +89,7 @@ impl Decoder {
                 let used = usize::try_from(decoder.total_in() - before).unwrap_or(0);
                 let ended = status == Status::StreamEnd;
                 if ended {
-                    // Members may follow one another (RFC 1952 section 2.2).
+                    // Members may be concatenated (RFC 1952 section 2.2).
                     **decoder = Decompress::new_gzip(15);
                 }
                 (used, ended)
@@ -109,7 +109,7 @@ impl Decoder {
         Ok(piece)
     }
 
-    /// Whether a piece so long means that there may be more without further input.
+    /// Whether a piece of this length means that the decoder may have more output.
     pub(super) fn may_have_more(piece: &[u8]) -> bool {
         piece.len() == PIECE_BYTES
     }

@@ -1,22 +1,22 @@
-//! What can be wrong with a body of packets. `crate::error` gives each its status and remedy.
+//! Errors of packet bodies. `crate::error` maps each to a status and a remedy.
 
 use thiserror::Error;
 
 use crate::request_body::BodyError;
 
-/// Why a body, or a record of it, was not taken.
+/// Why a body, or a record in it, is refused.
 #[derive(Debug, Error)]
 pub(crate) enum IngestError {
-    /// Media type of neither push.
-    #[error("the media type {0:?} is not one of packets")]
+    /// The media type is of neither kind of push.
+    #[error("the media type {0:?} is not one for packets")]
     MediaTypeUnsupported(String),
-    /// Not gzip, zstd or nothing.
+    /// Neither gzip nor zstd, or several encodings.
     #[error("the content encoding is not supported")]
     EncodingUnsupported,
-    /// The encoded bytes are wrong, or end too early.
+    /// The encoded bytes are invalid or incomplete.
     #[error("the encoded body is damaged: {0}")]
     EncodingDamaged(String),
-    /// A field of a single packet's push is missing or no number.
+    /// A header field of a single packet is missing or not a number.
     #[error("the field {name} {what}")]
     Header {
         name: &'static str,
@@ -31,21 +31,21 @@ pub(crate) enum IngestError {
     /// A packet without bytes.
     #[error("the body is empty")]
     Empty,
-    /// A record that is not as the media type says.
+    /// A record that violates the media type.
     #[error("record {index} at byte {offset} of the decoded body: {what}")]
     Record {
         index: u64,
         offset: u64,
         what: String,
     },
-    /// Not what OTLP sends.
+    /// The request is not valid OTLP.
     #[error("the request cannot be read: {0}")]
     Request(String),
-    /// The body did not come whole.
+    /// The body is incomplete.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// The body did not come whole, for a reason of the framework.
-    #[error("the body broke off: {0}")]
+    /// The body is incomplete, as the framework reports.
+    #[error("the body is incomplete: {0}")]
     Broken(String),
 }
 
@@ -54,7 +54,7 @@ impl IngestError {
         Self::EncodingDamaged(error.to_string())
     }
 
-    /// Takes the reason out of what the framework wrapped it in.
+    /// Unwraps the error that the framework returned.
     pub(crate) fn of_body(error: axum::Error) -> Self {
         match error.into_inner().downcast::<BodyError>() {
             Ok(error) => Self::Body(*error),

@@ -1,10 +1,10 @@
-//! What is known of a packet from its own bytes: time span, events, losses. The only place of the
-//! server that looks inside.
+//! Packet facts: what a packet's bytes say about its time span, events and lost events. Nothing
+//! else in the server reads payloads during ingest.
 //!
-//! Facts are a help to the index, never a condition for keeping a packet: a packet that cannot be
-//! read has none, so nothing ever rules it out, and it is kept as it was sent. A fact that depends
-//! on an earlier packet of the stream (the counter of lost events, the unit of times) is only told
-//! when that packet is known to have come right before.
+//! Facts help the index and are never a condition for storing a packet. A packet that cannot be
+//! parsed has no facts: it is stored as sent, and no query rules it out. A fact that depends on an
+//! earlier packet of the stream (the counter of lost events, the time unit) is only reported when
+//! that packet is known to be the preceding one.
 
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
@@ -27,25 +27,25 @@ use super::target::Target;
 /// Streams whose last packet is remembered.
 const STREAMS_MAX: usize = 4096;
 
-/// Reads facts, and remembers what the next packet of a stream needs.
+/// Creates readers of facts, and remembers what the next packet of each stream needs.
 #[derive(Default)]
 pub(crate) struct FactsReaders {
     streams: Mutex<HashMap<Target, StreamState>>,
 }
 
-/// What the packets of a stream said so far, up to the one before `next`.
+/// What the packets of a stream before `next` have established.
 #[derive(Debug, Clone, Copy)]
 struct StreamState {
     epoch: u64,
     next: u64,
     /// The producer's counter of discarded events (CTF).
     discarded: Option<u64>,
-    /// Unit of times (DFTracer).
+    /// The time unit (DFTracer).
     unit: Option<TimeUnit>,
 }
 
 impl FactsReaders {
-    /// The reader for the packets of one request, which are read with `trace`.
+    /// The reader for the packets of one request, which uses the agent's `trace` metadata.
     pub(super) fn stream(
         &self,
         trace: CompiledMetadata,
@@ -79,18 +79,18 @@ impl FactsReaders {
     }
 }
 
-/// How packets of a kind are read.
+/// How packets of a kind are parsed.
 enum KindReader {
     Nothing,
     Otlp,
-    /// With the time basis that the plan gives.
+    /// With the time basis of the plan.
     Ctf(Arc<Plan>, Option<u32>),
     Dft(SpanFields),
     Spans(Box<dyn Decoder>, SpanFields),
 }
 
 impl KindReader {
-    /// By events that have start and duration, with the decoder that `make` makes.
+    /// By events with start and duration, with the decoder that `make` creates.
     fn spans<D: Decoder + 'static>(make: impl FnOnce(&FieldTable) -> D) -> Self {
         let fields = SpanFields::default();
         Self::Spans(Box::new(make(&fields.table)), fields)
@@ -110,7 +110,7 @@ impl FactsReader<'_> {
     pub(super) fn of(&mut self, position: StreamPosition, packet: &Bytes) -> Facts {
         let StreamPosition { epoch, sequence } = position;
         let known = match self.memory {
-            // Nothing came before the first packet of an epoch.
+            // Nothing precedes the first packet of an epoch.
             _ if sequence == 0 => (Some(0), Some(TimeUnit::default())),
             Some(memory) if (memory.epoch, memory.next) == (epoch, sequence) => {
                 (memory.discarded, memory.unit)
@@ -147,7 +147,7 @@ impl FactsReader<'_> {
 }
 
 impl FactsReader<'_> {
-    /// The unit of the stream's times behind the packets read so far, where it is known.
+    /// The time unit of the stream after the packets read so far, if it is known.
     pub(super) fn unit(&self) -> Option<TimeUnit> {
         self.memory.and_then(|memory| memory.unit)
     }
@@ -164,7 +164,7 @@ impl Drop for FactsReader<'_> {
     }
 }
 
-/// The fields a time span is made of.
+/// The fields that determine the time span of an event.
 struct SpanFields {
     table: FieldTable,
     start: FieldId,
@@ -185,7 +185,7 @@ impl Default for SpanFields {
 }
 
 impl SpanFields {
-    /// First and last instant of an event that starts at `begin`.
+    /// Start and end of an event that starts at `begin`.
     fn span(&self, event: &(impl Event + ?Sized), begin: i64) -> (i64, i64) {
         let duration = match event
             .field(self.duration)
@@ -203,7 +203,8 @@ impl SpanFields {
 #[derive(Debug, Default)]
 struct Span {
     covered: Option<(i64, i64)>,
-    /// Whether an event has a start that is no instant: a query may ask for that, too.
+    /// Whether an event starts at a time that is not a whole number of nanoseconds, which a query
+    /// can still match.
     is_odd: bool,
 }
 
@@ -225,7 +226,7 @@ impl Span {
         }
     }
 
-    /// The span, where it rules out no event outside of it.
+    /// The time span, if no event can be outside it.
     fn finish(self) -> Option<(i64, i64)> {
         self.covered.filter(|_| !self.is_odd)
     }
@@ -247,7 +248,7 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Fact
         }
         if let Some(clock) = reader.clock_class() {
             let (begin, end) = reader.packet().time_span(clock);
-            // What the packet says of itself may be wrong; the events below have the last word.
+            // The packet's own time span may be wrong, so the events below can extend it.
             begin
                 .into_iter()
                 .chain(end)
@@ -278,7 +279,7 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Fact
     (facts, discarded)
 }
 
-/// Takes the span and the unit out of a packet of DFTracer lines.
+/// Collects the time span and unit of a packet of DFTracer lines.
 struct DftLines<'a> {
     fields: &'a SpanFields,
     span: Span,
@@ -298,14 +299,14 @@ impl DftVisitor for DftLines<'_> {
     }
 }
 
-/// The facts of a packet of DFTracer lines, and the unit of times from there on.
+/// The facts of a packet of DFTracer lines, and the time unit after it.
 fn dft_facts(
     fields: &SpanFields,
     packet: &[u8],
     unit: Option<TimeUnit>,
 ) -> (Facts, Option<TimeUnit>) {
     if packet.starts_with(&[0x1f, 0x8b]) {
-        // Compressed as it was pushed: it is read when it is queried.
+        // Pushed in compressed form: it is parsed when it is queried.
         return (Facts::default(), unit);
     }
     let walk = |unit| {
@@ -324,10 +325,10 @@ fn dft_facts(
     if let Some(declared) = lines.declared
         && declared != assumed
     {
-        // A declaration holds for the whole file, also for the lines before it.
+        // A declaration applies to the complete file, including the lines before it.
         lines = walk(declared).1;
     }
-    // Without the unit, a span could rule out events that are there.
+    // With an unknown unit, a time span could rule out events that match.
     let basis = unit.map_or(TimeBasis::Unknown, TimeUnit::time_basis);
     let (time_span, time_basis) = match basis {
         TimeBasis::Number(number) => (lines.span.finish(), Some(number)),

@@ -1,5 +1,4 @@
-//! Packets of agents that do not say where to: into the buffer, and to the recordings that want
-//! them.
+//! Packets pushed without a storage: into the buffer, and to the recordings that accept them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,13 +26,13 @@ use crate::receipts::Receipts;
 /// Packets of one request that wait for the disk at once.
 const WAITING_MAX: usize = 64;
 
-/// A packet that was handed out, and what its storages say.
+/// A submitted packet and its pending receipts, one per storage.
 struct Waiting {
     position: StreamPosition,
     recorded: Vec<Recorded>,
 }
 
-/// Packets of one request.
+/// The packets of one request.
 struct FanOut<'a> {
     recorder: &'a Recorder,
     agent: AgentId,
@@ -47,8 +46,9 @@ struct FanOut<'a> {
 }
 
 impl Pusher {
-    /// Takes the body of one request for the buffer and the recordings. A packet has a receipt for
-    /// each storage it went to; one that no recording wanted has a single one that is not durable.
+    /// Reads the body of one request and passes its packets to the buffer and the recordings. A
+    /// packet has a receipt for each storage that it was written to; a packet that no recording
+    /// accepted has one receipt that is not durable.
     pub(crate) async fn fan_out(
         &self,
         recorder: &Recorder,
@@ -60,7 +60,7 @@ impl Pusher {
         let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
         let target = super::Target {
-            // Facts are remembered by stream; no storage is the home of the buffer.
+            // Facts are remembered per stream, and the buffer belongs to no storage.
             storage: StorageId::from_bytes([0; 16]),
             agent: agent.clone(),
             stream: stream.clone(),
@@ -134,7 +134,7 @@ impl Pusher {
         fan.end(taken).await
     }
 
-    /// Reservation for a packet: what is free, or what this request's own packets give back.
+    /// Reserves memory for a packet: free memory, or what earlier packets of this request return.
     async fn room_for(&self, fan: &mut FanOut<'_>, bytes: u64) -> Result<Reservation, Problem> {
         let budget = self.engine.budget();
         loop {
@@ -152,7 +152,7 @@ impl Pusher {
 }
 
 impl FanOut<'_> {
-    /// Times of the packet are in this unit, as far as the stream has told it.
+    /// Sets the time unit of the packet, as far as the stream has declared it.
     fn note_unit(&mut self, unit: Option<TimeUnit>) {
         let unit = unit.unwrap_or_default();
         if unit != self.context.unit {
@@ -190,7 +190,7 @@ impl FanOut<'_> {
         Ok(())
     }
 
-    /// Waits for the oldest packet.
+    /// Waits for the receipts of the oldest packet.
     async fn settle_one(&mut self) -> Result<(), Problem> {
         let Some(Waiting { position, recorded }) = self.waiting.pop_front() else {
             return Ok(());
@@ -210,7 +210,7 @@ impl FanOut<'_> {
             }
             match outcome.refused {
                 None => {}
-                // The storage did not want it when it came first.
+                // The storage did not accept the packet when it was pushed first.
                 Some(
                     StorageError::SequenceGap { .. }
                     | StorageError::EpochStale { .. }
@@ -231,7 +231,7 @@ impl FanOut<'_> {
         Ok(())
     }
 
-    /// Waits for all packets that were taken; what went wrong first is told.
+    /// Waits for all submitted packets and returns the first error.
     async fn end(mut self, taken: Result<(), Problem>) -> Result<Receipts, Problem> {
         let mut settled = Ok(());
         while !self.waiting.is_empty() {

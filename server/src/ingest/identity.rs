@@ -1,4 +1,4 @@
-//! Which agent a resource of OpenTelemetry is.
+//! The agent of an OpenTelemetry resource.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use storage_format::AgentId;
 use storage_format::checksum::crc32c;
 use trace_kinds::otlp::Identity;
 
-/// The name that OpenTelemetry gives what has none.
+/// The name that OpenTelemetry uses for a service without one.
 const UNKNOWN: &str = "unknown_service";
-/// Longest id of an agent, and of what stands in front of its checksum.
+/// Maximum length of an agent id, and of the part before its checksum.
 const ID_BYTES_MAX: usize = 128;
-/// Longest text of an agent's description.
+/// Maximum length of a text in an agent's description.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// The agent for a resource: namespace and name of the service, joined by a dot. Where that is no
-/// id, or could be another service's too, what cannot stand there is replaced and a checksum tells
-/// them apart. Instances of a service are one agent: SDKs make up another instance id at each start
-/// of a process; it is a field of every span (`ctx.service.instance.id`).
+/// The agent of a resource: namespace and name of the service, joined by a dot. If the result is
+/// not a valid id, or could also be that of another service, invalid characters are replaced and a
+/// checksum makes it unique. All instances of a service are one agent: SDKs generate a new instance
+/// id at every start of a process, and each span has it as a field (`ctx.service.instance.id`).
 pub(super) fn agent_of(identity: &Identity) -> AgentSpec {
     let name = match &*identity.name {
         "" => UNKNOWN,
@@ -28,7 +28,7 @@ pub(super) fn agent_of(identity: &Identity) -> AgentSpec {
         "" => name.to_owned(),
         namespace => format!("{namespace}.{name}"),
     };
-    // Either dot could be the one between them.
+    // Any of the dots could be the separator.
     let is_ambiguous = !namespace.is_empty() && (namespace.contains('.') || name.contains('.'));
     let id = match joined.parse::<AgentId>() {
         Ok(id) if !is_ambiguous => id,
@@ -62,10 +62,10 @@ fn told_apart(joined: &str, identity: &Identity) -> AgentId {
         id.insert(0, '_');
     }
     id.push_str(&ending);
-    id.parse().expect("only characters of ids stand in it")
+    id.parse().expect("only characters of ids remain")
 }
 
-/// The front of a text, cut between characters.
+/// The start of a text, cut at a character boundary.
 fn shortened(text: &str) -> String {
     let end = (0..=text.len().min(TEXT_BYTES_MAX)).rev();
     let end = end.into_iter().find(|end| text.is_char_boundary(*end));

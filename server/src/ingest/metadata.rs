@@ -1,4 +1,4 @@
-//! The trace metadata of agents, compiled and kept ready for their packets.
+//! A cache of the agents' compiled trace metadata.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use storage_core::{Engine, StorageError};
 use storage_format::{AgentId, Kind};
 use trace_kinds::StreamContext;
 
-/// Agents whose metadata is kept ready.
+/// Agents whose compiled metadata is cached.
 const AGENTS_MAX: usize = 1024;
 
-/// What the packets of agents are read with. The engine says which metadata an agent has, so
-/// what is kept here never outlives it.
+/// The compiled metadata of agents. The engine reports which metadata an agent has now, so outdated
+/// entries are not used.
 #[derive(Default)]
 pub(super) struct MetadataCache {
     by_agent: RwLock<HashMap<AgentId, CompiledMetadata>>,
 }
 
-/// What the packets of an agent are read with.
+/// What the packets of an agent are parsed with.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CompiledMetadata {
-    /// CRC32C of the metadata, where the agent sent some.
+    /// CRC32C of the metadata, if the agent has any.
     pub(super) checksum: Option<u32>,
-    /// To read events without their fields; `None` where the metadata is missing or wrong.
+    /// For reading events without their fields; `None` if the metadata is missing or invalid.
     pub(super) plan: Option<Arc<Plan>>,
-    /// To decode them.
+    /// For decoding events.
     pub(super) context: Arc<StreamContext>,
 }
 
@@ -47,7 +47,7 @@ impl CompiledMetadata {
 }
 
 impl MetadataCache {
-    /// What packets of this kind of the agent are read with.
+    /// What packets of this kind of the agent are parsed with.
     ///
     /// # Errors
     /// When there is no such agent, or its file cannot be read.
@@ -67,7 +67,7 @@ impl MetadataCache {
             return Ok(trace.clone());
         }
         let metadata = engine.agents().metadata(agent).await?;
-        // Metadata may have many megabytes.
+        // Metadata can have many megabytes.
         let compile = move || CompiledMetadata::compile(metadata.as_deref());
         let compiled = tokio::task::spawn_blocking(compile).await;
         let trace = compiled.map_err(|_| StorageError::Stopping)?;

@@ -1,4 +1,4 @@
-//! Packets on their way in: bounded by bytes, decoded, cut, and handed to the engine.
+//! Incoming packets: admitted by size, decoded, split, and passed to the engine.
 
 mod admission;
 mod body;

@@ -1,4 +1,4 @@
-//! Requests of OTLP/HTTP: checked, told apart by agent, and given to the recordings.
+//! OTLP/HTTP requests: validated, split by agent, and passed to the recordings.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -30,18 +30,18 @@ use crate::config::IngestConfig;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
-/// The stream of an agent in which its requests are kept.
+/// The stream that stores an agent's requests.
 const STREAM: &str = "traces";
-/// The line in which requests of spans wait for room: no id of an agent has a slash.
+/// The queue in which requests of spans wait for admission; ids of agents contain no slash.
 const SENDERS: &str = "/v1/traces";
-/// Memory that JSON is given at first, as a multiple of its length.
+/// Memory reserved for JSON at first, as a multiple of its length.
 const JSON_RATIO_USUAL: usize = 2;
-/// Agents that are known to be registered.
+/// Maximum number of agents remembered as registered.
 const KNOWN_MAX: usize = 65_536;
-/// Requests from this size on are checked where that may take its time, bytes.
+/// Requests of this size and above are validated on the blocking pool, in bytes.
 const LONG_BYTES: usize = 256 << 10;
 
-/// The form of a request, and of its answer.
+/// The encoding of a request and of its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtlpEncoding {
     Protobuf,
@@ -63,14 +63,14 @@ impl OtlpEncoding {
     }
 }
 
-/// What is told of a request that was taken.
+/// The result of an accepted request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ExportOutcome {
-    /// Spans that can never be taken, because their ids are none.
+    /// Spans that can never be accepted because their ids are invalid.
     pub(crate) rejected: u64,
 }
 
-/// Takes requests of OTLP.
+/// Accepts OTLP requests.
 pub(crate) struct TraceRequests {
     engine: Engine,
     recorder: Recorder,
@@ -81,7 +81,7 @@ pub(crate) struct TraceRequests {
     context: Arc<StreamContext>,
 }
 
-/// What one agent sent in a request.
+/// The spans of one agent in a request.
 struct Part {
     agent: AgentSpec,
     payload: Bytes,
@@ -106,9 +106,9 @@ impl TraceRequests {
         }
     }
 
-    /// Takes the body of one request. When it answers, every recording that wants it has it
-    /// durable, unless the sender does not wait for that (`Prefer: respond-async`); what no
-    /// recording wants is in the buffer.
+    /// Accepts the body of one request. When this returns, every recording that accepts the spans
+    /// has made them durable, unless the sender does not wait for that (`Prefer: respond-async`).
+    /// Spans that no recording accepts are in the buffer.
     pub(crate) async fn take(
         &self,
         encoding: OtlpEncoding,
@@ -120,7 +120,8 @@ impl TraceRequests {
         let window = self.limits.zstd_window_bytes_max;
         let max = self.limits.packet_bytes_max;
         let body_reader = BodyReader::new(body, content_encoding, window, "packet", max)?;
-        // Whose spans they are is known when the body is, so all senders of spans share a turn.
+        // The agents are known only after the body has been read, so all senders of spans share one
+        // queue.
         let mut reservation =
             Reservation::take(self.engine.budget(), SENDERS, body_reader.reserved_bytes()).await?;
         let body = body_reader.whole(&mut reservation).await?;
@@ -137,9 +138,9 @@ impl TraceRequests {
         Ok(outcome)
     }
 
-    /// Reads a request, with room for what it takes besides its body: the parts of several agents,
-    /// and what JSON is read into. JSON takes as much as its body usually, and is given more room
-    /// when that does not do.
+    /// Parses a request and reserves memory for what is needed besides its body: copies for several
+    /// agents, and the tree that JSON is parsed into. JSON is first given what it usually needs,
+    /// and more if that is not enough.
     async fn read(
         &self,
         encoding: OtlpEncoding,
@@ -156,7 +157,7 @@ impl TraceRequests {
                 OtlpEncoding::Protobuf => 1,
             };
             let own = body.len() as u64;
-            // Where that is more than there ever is, the request has all of it.
+            // If that exceeds the limit, the request gets all of the limit.
             let rest = self.limits.in_flight_bytes_max.saturating_sub(2 * own);
             let more = rest.min(own * copies as u64);
             reservation.grow(more)?;
@@ -204,8 +205,8 @@ impl TraceRequests {
         }
     }
 
-    /// Registers an agent that is not, and declares the stream of its requests. What an operator
-    /// registered stays as it is.
+    /// Registers an agent that is unknown and declares the stream of its requests. Agents that are
+    /// already registered are not changed.
     async fn make_known(&self, agent: &AgentSpec) -> Result<(), StorageError> {
         if self.known.lock().contains(&agent.id) {
             return Ok(());
@@ -231,7 +232,7 @@ impl TraceRequests {
     }
 }
 
-/// Checks a request and tells it apart by agent; `None` when JSON takes more than `ratio` times its
+/// Validates a request and splits it by agent; `None` when JSON needs more than `ratio` times its
 /// length in memory.
 fn read(
     encoding: OtlpEncoding,
@@ -241,7 +242,8 @@ fn read(
     let body = match encoding {
         OtlpEncoding::Protobuf => body,
         OtlpEncoding::Json => {
-            // White space in front means nothing, and without it the first byte tells the form.
+            // Leading white space is insignificant, and without it the first byte identifies the
+            // encoding.
             let blank = body
                 .iter()
                 .take_while(|byte| byte.is_ascii_whitespace())
@@ -251,7 +253,7 @@ fn read(
     };
     if is_json(&body) != (encoding == OtlpEncoding::Json) {
         return Err(IngestError::Request(
-            "the body is not what Content-Type says".to_owned(),
+            "the encoding of the body is not the one in Content-Type".to_owned(),
         ));
     }
     let wrong = |error: DecodeError| IngestError::Request(error.to_string());
@@ -292,7 +294,7 @@ fn read(
     Ok(Some((parts, ExportOutcome { rejected })))
 }
 
-/// The resources of each agent, in the order in which the agents come.
+/// The resources of each agent, in order of the agents' first occurrence.
 fn by_agent(resources: Vec<ResourcePart>) -> Vec<(AgentSpec, Vec<ResourcePart>)> {
     let mut agents: Vec<(AgentSpec, Vec<ResourcePart>)> = Vec::new();
     for resource in resources {
@@ -305,8 +307,8 @@ fn by_agent(resources: Vec<ResourcePart>) -> Vec<(AgentSpec, Vec<ResourcePart>)>
     agents
 }
 
-/// The resources of one agent as a request of their own: their bytes side by side, and where spans
-/// cannot be taken, without those.
+/// The resources of one agent as a request: their bytes concatenated, without spans that cannot be
+/// accepted.
 fn part_of(
     request: &[u8],
     body: &Bytes,
@@ -332,7 +334,7 @@ fn part_of(
             }
             ControlFlow::Continue(())
         });
-        debug_assert!(walked.is_ok(), "what was checked can be walked");
+        debug_assert!(walked.is_ok(), "a validated request can be parsed");
         out.extend_from_slice(&builder.finish());
     }
     out.into()

@@ -1,4 +1,4 @@
-//! Pushing packets straight into a storage: one, or many in the order they arrive.
+//! Pushing packets into a storage: one, or many as they arrive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
 
-/// Packets of a batch go to the engine in groups of about so many bytes, and at most so many
-/// packets.
+/// Packets of a batch are passed to the engine in groups of about this many bytes, and at most this
+/// many packets.
 const GROUP_BYTES: u64 = 512 << 10;
 const GROUP_PACKETS_MAX: usize = 1024;
 /// Groups of one request that wait for the disk at once.
 const GROUPS_WAITING_MAX: usize = 64;
 
-/// Takes bodies of packets.
+/// Accepts bodies of packets.
 pub(crate) struct Pusher {
     pub(super) engine: Engine,
     metrics: Arc<Metrics>,
@@ -56,7 +56,8 @@ impl Pusher {
         }
     }
 
-    /// The reader of facts for the packets of one request, and what their events are decoded with.
+    /// The reader of facts for the packets of one request, and the context that decodes their
+    /// events.
     pub(super) async fn reader(
         &self,
         target: &Target,
@@ -67,8 +68,8 @@ impl Pusher {
         Ok((self.facts.stream(trace, target, kind), context))
     }
 
-    /// Takes the body of one request; gives the receipts of its packets in order. All of them are
-    /// durable, unless the agent asked not to wait for that (`Prefer: respond-async`).
+    /// Reads the body of one request and returns the receipts of its packets in order. All packets
+    /// are durable, unless the agent does not wait for that (`Prefer: respond-async`).
     pub(crate) async fn push(
         &self,
         target: Target,
@@ -78,7 +79,7 @@ impl Pusher {
         let encoding = ContentEncoding::of(headers)?;
         let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
-        // Agent, stream and storage are looked at before any body is taken.
+        // Agent, stream and storage are checked before the body is read.
         let kind = self.kind(&target)?;
         if is_batch(headers)? {
             let max = self.limits.request_bytes_max;
@@ -93,7 +94,7 @@ impl Pusher {
         }
     }
 
-    /// Kind of the stream.
+    /// The kind of the stream.
     pub(super) fn kind(&self, target: &Target) -> Result<Kind, StorageError> {
         let agent = self.engine.agents().get(&target.agent)?;
         let stream = agent.stream(&target.stream);
@@ -181,7 +182,7 @@ impl Pusher {
             },
         };
         let taken = batch.take_all().await;
-        // What came whole before something went wrong is submitted, and stands.
+        // Packets that arrived before an error are submitted and remain stored.
         let submitted = batch.submit().await;
         let settled = batch.settle_all().await;
         match settled.and(submitted).and(taken) {
@@ -196,13 +197,13 @@ impl Pusher {
     }
 }
 
-/// A body of many packets on its way to the engine.
+/// A body of many packets.
 struct Batch<'a> {
     pusher: &'a Pusher,
     target: &'a Target,
     facts: FactsReader<'a>,
     records: Records,
-    /// Reservation for the group and a bit beyond.
+    /// Memory for the group and some packets after it.
     reservation: Option<Reservation>,
     group: Vec<NewPacket>,
     group_bytes: u64,
@@ -214,7 +215,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Takes records until the end of the body, or the first thing that is wrong.
+    /// Reads records until the end of the body or the first error.
     async fn take_all(&mut self) -> Result<(), Problem> {
         while let Some(header) = self.records.head().await? {
             let length = u64::from(header.length);
@@ -226,12 +227,12 @@ impl Batch<'_> {
             self.group.push(NewPacket {
                 position,
                 payload,
-                // Checked when the record was taken.
+                // Verified when the record was read.
                 checksum: header.checksum,
                 facts,
             });
             let is_full = self.group_bytes >= GROUP_BYTES || self.group.len() >= GROUP_PACKETS_MAX;
-            // While the next record is still on its way, the disk can work on these.
+            // While the next record is in transit, the disk can write these.
             if is_full || !self.records.is_at_hand() {
                 self.submit().await?;
             }
@@ -274,7 +275,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Hands the group to the engine.
+    /// Passes the group to the engine.
     async fn submit(&mut self) -> Result<(), Problem> {
         let Some(reservation) = self.reservation.as_mut().filter(|_| !self.group.is_empty()) else {
             return Ok(());
@@ -313,7 +314,7 @@ impl Batch<'_> {
         settle(pending.await, &mut self.receipts)
     }
 
-    /// Waits for everything submitted, up to the first refusal.
+    /// Waits for everything that was submitted, up to the first refusal.
     async fn settle_all(&mut self) -> Result<(), Problem> {
         while let Some(pending) = self.waiting.pop_front() {
             self.settle_one(pending).await?;
@@ -322,7 +323,7 @@ impl Batch<'_> {
     }
 }
 
-/// Keeps the receipts of a group; the first refused packet ends the request.
+/// Adds the receipts of a group; the first refused packet ends the request.
 fn settle(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> {
     for receipt in &outcome.receipts {
         receipts.add(receipt);
@@ -333,7 +334,7 @@ fn settle(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> 
     }
 }
 
-/// Notes what was accepted; the first refused packet ends the request.
+/// Adds the accepted packets; the first refused packet ends the request.
 fn accept(accepted: Accepted, receipts: &mut Receipts) -> Result<(), Problem> {
     for packet in &accepted.packets {
         receipts.add_accepted(packet);
@@ -344,7 +345,7 @@ fn accept(accepted: Accepted, receipts: &mut Receipts) -> Result<(), Problem> {
     }
 }
 
-/// Whether the body has many packets; an unknown media type is neither.
+/// Whether the body has many packets; other media types are refused.
 pub(super) fn is_batch(headers: &HeaderMap) -> Result<bool, IngestError> {
     let value = headers
         .get(header::CONTENT_TYPE)
@@ -364,7 +365,7 @@ pub(super) fn is_batch(headers: &HeaderMap) -> Result<bool, IngestError> {
     }
 }
 
-/// Whether the agent does not want to wait until its packets are durable (RFC 7240 section 4.1).
+/// Whether the agent does not wait until its packets are durable (RFC 7240 section 4.1).
 pub(crate) fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter();
     let mut preferences = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
@@ -383,7 +384,7 @@ pub(super) fn position(headers: &HeaderMap) -> Result<StreamPosition, IngestErro
             .and_then(|digits| digits.parse().ok())
             .ok_or(IngestError::Header {
                 name,
-                what: "is no number of 64 bits",
+                what: "is not a 64-bit number",
             })
     };
     Ok(StreamPosition {

@@ -1,4 +1,4 @@
-//! Packets out of a body of many, as it arrives.
+//! The packets of a body with many of them, as it arrives.
 
 use bytes::{Bytes, BytesMut};
 use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
@@ -7,10 +7,10 @@ use storage_format::checksum::crc32c;
 use super::body::BodyReader;
 use super::error::IngestError;
 
-/// Cuts a body into records.
+/// Splits a body into records.
 pub(super) struct Records {
     body_reader: BodyReader,
-    /// Bytes that arrived and belong to the next record.
+    /// Received bytes of the next records.
     pending: Bytes,
     index: u64,
     /// Offset of the next record in the decoded body.
@@ -31,7 +31,7 @@ impl Records {
         }
     }
 
-    /// Head of the next record; none at the end of the body. Its payload must be taken next.
+    /// The header of the next record; `None` at the end of the body. Its payload must be read next.
     pub(super) async fn head(&mut self) -> Result<Option<RecordHeader>, IngestError> {
         let mut head = [0; RECORD_HEADER_BYTES];
         if self.pending.len() >= RECORD_HEADER_BYTES {
@@ -40,7 +40,7 @@ impl Records {
             match self.gather(&mut head).await? {
                 0 => return Ok(None),
                 RECORD_HEADER_BYTES => {}
-                _ => return Err(self.wrong("the body ends within the head of a record")),
+                _ => return Err(self.wrong("the body ends within the header of a record")),
             }
         }
         if self.index == self.packets_max {
@@ -61,8 +61,8 @@ impl Records {
         }
     }
 
-    /// The payload of the record whose head was taken last. A copy is made only where it came in
-    /// pieces.
+    /// The payload of the record whose header was read last. It is copied only if it arrived in
+    /// several pieces.
     pub(super) async fn payload(&mut self, header: &RecordHeader) -> Result<Bytes, IngestError> {
         let length = usize::try_from(header.length).unwrap_or(usize::MAX);
         let payload = if self.pending.len() >= length {
@@ -75,14 +75,14 @@ impl Records {
             payload.freeze()
         };
         if crc32c(&payload) != header.checksum {
-            return Err(self.wrong("the checksum does not fit the packet"));
+            return Err(self.wrong("the checksum of the packet does not match"));
         }
         self.index += 1;
         self.offset += (RECORD_HEADER_BYTES + length) as u64;
         Ok(payload)
     }
 
-    /// Whether the next record is here as a whole already, so that taking it does not wait for the
+    /// Whether the next record is complete in memory, so that reading it does not wait for the
     /// client.
     pub(super) fn is_at_hand(&self) -> bool {
         let length = self
@@ -95,7 +95,7 @@ impl Records {
         })
     }
 
-    /// Fills `room` from what is pending and what comes; says how much there was.
+    /// Fills `room` from pending bytes and the body; returns the number of bytes read.
     async fn gather(&mut self, room: &mut [u8]) -> Result<usize, IngestError> {
         let mut filled = 0;
         loop {

@@ -1,8 +1,8 @@
-//! Where packets go.
+//! The destination of packets.
 
 use storage_format::{AgentId, StorageId, StreamId};
 
-/// Where packets go.
+/// The destination of packets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) storage: StorageId,

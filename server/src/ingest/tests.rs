@@ -1,4 +1,4 @@
-//! Bodies as they may come: in any pieces, encoded, cut off, too large, damaged.
+//! Request bodies in all forms: split, encoded, incomplete, too large, damaged.
 
 use std::io::Write;
 use storage_format::StreamPosition;
@@ -20,7 +20,7 @@ use super::records::Records;
 
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
-/// A body of unknown length that comes in pieces of `piece` bytes.
+/// A body of unknown length that arrives in pieces of `piece` bytes.
 fn in_pieces(bytes: &[u8], piece: usize) -> Body {
     let pieces: Vec<_> = bytes
         .chunks(piece)
@@ -39,7 +39,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::stream::encode_all(bytes, 3).unwrap()
 }
 
-/// Bytes that compress, but not to nothing.
+/// Bytes that compress, but not completely.
 fn sample(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * at / 7 % 251) as u8).collect()
 }
@@ -67,7 +67,7 @@ fn decode(encoding: ContentEncoding, body: Body, max: u64) -> Result<Vec<u8>, In
 fn encodings_are_undone_whatever_the_pieces() {
     for length in [0, 1, 1000, 65_535, 65_536, 65_537, 300_000] {
         let plain = sample(length);
-        // Members and frames may follow one another.
+        // Members and frames may be concatenated.
         let two = [&plain[..length / 2], &plain[length / 2..]];
         for (encoding, encoded) in [
             (ContentEncoding::Identity, plain.clone()),
@@ -116,7 +116,7 @@ fn what_ends_early_or_is_too_much_is_refused() {
             "{refused}"
         );
     }
-    // A length told beforehand is refused before a byte is read.
+    // A declared length above the limit is refused before a byte is read.
     let refused = decode(ContentEncoding::Identity, Body::from(plain), 99_999).unwrap_err();
     assert!(matches!(refused, IngestError::TooLarge { .. }), "{refused}");
 }
@@ -216,7 +216,7 @@ fn record(epoch: u64, sequence: u64, payload: &[u8]) -> Vec<u8> {
 
 type Packet = (u64, u64, Vec<u8>);
 
-/// The packets of a body, and what was wrong behind them.
+/// The packets of a body, and the error after them.
 fn cut(body: Body, packet_max: u64, count_max: u64) -> (Vec<Packet>, Option<IngestError>) {
     run(async {
         let identity = ContentEncoding::Identity;
@@ -314,10 +314,10 @@ proptest! {
         at in 0_usize..400,
         flip in 1_u8..=255,
     ) {
-        // Both formats end in a checksum of the content (zstd only when asked for).
+        // Both formats end with a checksum of the content (zstd only on request).
         let plain = sample(5000);
         let mut encoded = gzip(&plain);
-        // Behind the ten bytes of the header, which hold a time and a name of a system.
+        // After the ten bytes of the header, which contain a time and the name of a system.
         let at = 10 + at % (encoded.len() - 10);
         encoded[at] ^= flip;
         let decoded = decode(ContentEncoding::Gzip, Body::from(encoded), 1 << 20);

@@ -1,4 +1,4 @@
-//! From the tracer's packets to their storage.
+//! Moves the tracer's packets into their storage.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub(super) struct Collector {
     status: Arc<parking_lot::Mutex<Status>>,
     mode: Mode,
     bytes_max: u64,
-    /// The packets behind the first one (ring).
+    /// The packets after the first one (ring).
     ring: Option<Ring>,
-    /// Packets that were made before there was a storage.
+    /// Packets from before the storage was created.
     early: Vec<Encoded>,
 }
 
@@ -49,14 +49,14 @@ impl Collector {
         }
     }
 
-    /// Collects until it is told to stop, the limit is reached, or the storage fails.
+    /// Collects until it is stopped, the limit is reached, or the storage fails.
     pub(super) async fn run(mut self, mut stopped: oneshot::Receiver<Reason>) {
         let mut ticks = interval(DRAIN_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ended = loop {
             let told = tokio::select! {
                 biased;
-                // Whoever could stop it went away together with the server.
+                // The handle that could stop it was dropped together with the server.
                 reason = &mut stopped => Some(reason.unwrap_or(Reason::Shutdown)),
                 _ = ticks.tick() => None,
             };
@@ -74,10 +74,10 @@ impl Collector {
             Ok(reason) => self.finish(reason).await.map(|()| reason),
             Err(error) => Err(error),
         };
-        // What could be written is a trace, too; what could not is told in the status.
+        // A partial trace is useful too; the status reports what could not be written.
         let id = self.storage.id();
         let finalized = match self.mode {
-            // What is in the ring goes into the storage at the next start.
+            // The packets in the ring are moved into the storage at the next start.
             Mode::Ring if ended.is_err() => Ok(()),
             _ => self.engine.storages().finalize(id).await.map(drop),
         };
@@ -86,15 +86,15 @@ impl Collector {
         status.ended = Some(clock::now_ns());
         status.reason = Some(*ended.as_ref().unwrap_or(&Reason::Failed));
         if let Some(error) = ended.err().or(finalized.err()) {
-            tracing::error!(%error, storage = %id, "the I/O trace is not whole");
+            tracing::error!(%error, storage = %id, "the I/O trace is incomplete; see its storage for what was recorded");
             status.error = Some(error.to_string());
         } else {
             let operations = status.drained.recorded;
-            tracing::info!(storage = %id, operations, "the I/O trace ended");
+            tracing::info!(storage = %id, operations, "the I/O trace ended; its storage is finalized");
         }
     }
 
-    /// Drains the buffers once; says why the trace is to end, when it is.
+    /// Drains the buffers once; returns the reason if the trace is to end.
     async fn collect(&mut self) -> Result<Option<Reason>, StorageError> {
         let mut packets = std::mem::take(&mut self.early);
         packets.append(&mut self.drainer.gather(false));
@@ -107,24 +107,24 @@ impl Collector {
         Ok(None)
     }
 
-    /// Makes a packet durable; true when there is no room for another.
+    /// Makes a packet durable; returns true if there is no space for another.
     async fn emit(&mut self, packet: Encoded) -> Result<bool, StorageError> {
         let length = packet.bytes.len() as u64;
         let before = self.status.lock().bytes;
         if self.mode == Mode::StopAtLimit || self.storage.is_empty() {
-            // How the trace was started is never given up.
+            // The first packet describes the start of the trace and is never overwritten.
             self.push(packet).await?;
         } else {
             self.keep(packet, before).await?;
         }
         self.count(length);
         let bytes = before + length;
-        // The next packet may be as long as this one can be, and one more record.
+        // The next packet may be as long as the longest one plus one record.
         let next = 2 * self.drainer.packet_bytes() as u64;
         Ok(self.mode == Mode::StopAtLimit && bytes + next > self.bytes_max)
     }
 
-    /// Puts a packet into the ring; `pushed` bytes are in the storage when the ring begins.
+    /// Appends a packet to the ring; `pushed` bytes are in the storage when the ring begins.
     async fn keep(&mut self, packet: Encoded, pushed: u64) -> Result<(), StorageError> {
         let id = self.storage.id();
         let ring = match self.ring.take() {
@@ -145,7 +145,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Writes what is left, and how the trace ended.
+    /// Writes the remaining packets and a record of how the trace ended.
     async fn finish(&mut self, reason: Reason) -> Result<(), StorageError> {
         let mut packets = std::mem::take(&mut self.early);
         packets.append(&mut self.drainer.gather(true));
@@ -163,11 +163,11 @@ impl Collector {
         let length = packet.bytes.len() as u64;
         self.push(packet).await?;
         self.count(length);
-        // Nobody needs it any more: all of it is in the storage.
+        // The ring is no longer needed: its packets are in the storage.
         self.engine.rings().remove(self.storage.id()).await
     }
 
-    /// Counts a packet of so many bytes that is durable.
+    /// Counts a durable packet of this many bytes.
     fn count(&self, bytes: u64) {
         let mut status = self.status.lock();
         status.bytes += bytes;

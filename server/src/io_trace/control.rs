@@ -1,4 +1,4 @@
-//! Starting and stopping the I/O trace.
+//! Starting and stopping I/O traces.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::trace_storage::{TraceStorage, take_up_rings};
 use crate::clock;
 use crate::config::IoTraceConfig;
 
-/// Starts and stops the trace of the server's own I/O; there is one at a time.
+/// Starts and stops the trace of the server's I/O; at most one trace runs.
 pub(crate) struct IoTracing {
     engine: Engine,
     config: IoTraceConfig,
     status: Arc<parking_lot::Mutex<Status>>,
-    /// Held while a trace is started or stopped.
+    /// Locked while a trace is started or stopped.
     running: Mutex<Option<Running>>,
 }
 
@@ -40,15 +40,15 @@ impl IoTracing {
         }
     }
 
-    /// How it stands.
+    /// The status of the current or last trace.
     pub(crate) fn status(&self) -> Status {
         self.status.lock().clone()
     }
 
-    /// Makes a storage for a trace and starts to record into it.
+    /// Creates a storage for a trace and starts recording into it.
     ///
     /// # Errors
-    /// When a trace is running, the wish makes no sense, or the storage cannot be made.
+    /// When a trace is running, the request is invalid, or the storage cannot be created.
     pub(crate) async fn start(&self, request: TraceRequest) -> Result<Status, IoTraceError> {
         let mut running = self.running.lock().await;
         let status = self.status();
@@ -94,7 +94,7 @@ impl IoTracing {
         Ok(self.status())
     }
 
-    /// Has what is gathered go into its storage from now on.
+    /// Starts the task that moves recorded operations into the storage.
     fn collect(
         &self,
         mode: Mode,
@@ -114,12 +114,12 @@ impl IoTracing {
         let collector = Collector::new(&self.engine, made, gathered, Arc::clone(&self.status));
         let (stop, stopped) = oneshot::channel();
         let collecting = tokio::spawn(collector.run(stopped));
-        tracing::info!(%storage, mode = mode.name(), bytes_max, "tracing our own I/O");
+        tracing::info!(%storage, mode = mode.name(), bytes_max, "started an I/O trace");
         Running { stop, collecting }
     }
 
-    /// Takes up what a killed server left of a ring, and a trace that was begun before there was a
-    /// storage for it.
+    /// Recovers the rings of a killed server, and creates the storage of a trace that started
+    /// before there was an engine.
     ///
     /// # Errors
     /// When either cannot be written.
@@ -144,7 +144,7 @@ impl IoTracing {
         Ok(())
     }
 
-    /// Stops recording, writes what is left, and finalizes the storage of the trace.
+    /// Stops recording, writes what remains, and finalizes the storage of the trace.
     ///
     /// # Errors
     /// When no trace is running.
@@ -152,11 +152,13 @@ impl IoTracing {
         self.end(Reason::Stopped).await
     }
 
-    /// Ends a trace that is running when the server ends.
+    /// Ends a running trace at shutdown.
     pub(crate) async fn shutdown(&self) {
         match self.end(Reason::Shutdown).await {
             Ok(_) | Err(IoTraceError::Off) => {}
-            Err(error) => tracing::warn!(%error, "the I/O trace did not end well"),
+            Err(error) => {
+                tracing::warn!(%error, "the I/O trace could not be completed at shutdown")
+            }
         }
     }
 
@@ -166,13 +168,13 @@ impl IoTracing {
         let Some(Running { stop, collecting }) = running.take() else {
             return Err(IoTraceError::Off);
         };
-        // A collector that ended by itself does not listen any more.
+        // A collector that ended by itself no longer listens.
         let _ = stop.send(reason);
         if collecting.await.is_err() {
             self.engine.tracer().stop();
             let mut status = self.status.lock();
             status.state = State::Ended;
-            status.error = Some("the collector of the trace failed".to_owned());
+            status.error = Some("the task that writes the trace failed".to_owned());
         }
         if was_running {
             Ok(self.status())

@@ -1,4 +1,4 @@
-//! Drains the tracer into packets; before the engine is there, into memory.
+//! Drains the tracer into packets, held in memory until the engine is open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,33 +15,33 @@ use super::status::Mode;
 use crate::clock;
 use crate::config::IoTraceConfig;
 
-/// How often buffers are drained.
+/// Interval between drains of the buffers.
 pub(super) const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A packet that is not full is ended after this long: what a crash may cost.
+/// Maximum age of a packet that is not full: what a crash can lose.
 const PACKET_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of packets that wait for the engine; then the buffers of the threads fill, and count what
-/// they drop.
+/// Maximum size of packets that wait for the engine. Beyond it, the buffers of the threads fill up
+/// and count the operations they drop.
 const EARLY_BYTES_MAX: usize = 32 << 20;
 
-/// Makes packets of what the tracer recorded.
+/// Encodes recorded operations into packets.
 pub(super) struct Drainer {
     tracer: Arc<Tracer>,
     encoder: Encoder,
     packet_bytes: usize,
     last_packet: Instant,
-    /// The storage of the trace, where it was made while the trace was running.
+    /// The storage of the trace, if it was created while the trace was running.
     own: Option<[u8; 16]>,
-    /// Records of that storage, which were left out.
+    /// Records of that storage, which were skipped.
     left_out: u64,
     drained: Drained,
-    /// What was drained last; its memory is used again.
+    /// The last drained records, kept to reuse their memory.
     records: Records,
 }
 
 impl Drainer {
-    /// Packets have about `packet_bytes`.
+    /// Packets have about `packet_bytes` bytes.
     pub(super) fn new(tracer: &Arc<Tracer>, begin: &Begin, packet_bytes: usize) -> Self {
         Self {
             tracer: Arc::clone(tracer),
@@ -55,13 +55,13 @@ impl Drainer {
         }
     }
 
-    /// Leaves the storage of the trace out from now on.
+    /// Skips operations of the trace's own storage from now on.
     pub(super) fn leave_out(&mut self, own: [u8; 16]) {
         self.tracer.leave_out(own);
         self.own = Some(own);
     }
 
-    /// What was recorded and dropped so far.
+    /// Operations recorded and dropped so far.
     pub(super) fn drained(&self) -> Drained {
         Drained {
             recorded: self.drained.recorded - self.left_out,
@@ -69,12 +69,12 @@ impl Drainer {
         }
     }
 
-    /// Bytes of a packet that is full.
+    /// Size of a full packet, in bytes.
     pub(super) fn packet_bytes(&self) -> usize {
         self.packet_bytes
     }
 
-    /// Drains the buffers; gives the packets that are full or old, or all of it when it `is_last`.
+    /// Drains the buffers; returns the packets that are full or old, or everything if `is_last`.
     pub(super) fn gather(&mut self, is_last: bool) -> Vec<Encoded> {
         let mut records = std::mem::take(&mut self.records);
         self.drained = self.tracer.drain(&mut records);
@@ -103,7 +103,7 @@ impl Drainer {
         self.encoder.finish(&self.drained)
     }
 
-    /// The packet that tells how the trace ended.
+    /// The packet that describes the end of the trace.
     pub(super) fn end(&mut self, reason: &'static str, overwritten: u64) -> Encoded {
         self.encoder.end(&End {
             reason,
@@ -114,7 +114,7 @@ impl Drainer {
     }
 }
 
-/// A trace of the start of the server, before there is a storage for it.
+/// A trace of the server's startup, before there is a storage for it.
 pub(crate) struct EarlyTrace {
     pub(super) begin: Begin,
     pub(super) mode: Mode,
@@ -123,7 +123,7 @@ pub(crate) struct EarlyTrace {
 }
 
 impl EarlyTrace {
-    /// Turns the tracer on when the configuration wants the start to be traced.
+    /// Starts the tracer if the configuration requires that startup is traced.
     ///
     /// # Errors
     /// When the configuration would record nothing.
@@ -165,9 +165,9 @@ impl EarlyTrace {
         }))
     }
 
-    /// What was gathered so far, to be gone on with.
+    /// Stops the task and returns what it drained, to be continued by the collector.
     pub(super) async fn hand_over(self) -> Option<(Begin, Mode, Drainer, Vec<Encoded>)> {
-        // It only ends on our word.
+        // The task ends only when it is told to.
         let _ = self.stop.send(());
         let (drainer, packets) = self.draining.await.ok()?;
         Some((self.begin, self.mode, drainer, packets))

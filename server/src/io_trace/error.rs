@@ -1,4 +1,4 @@
-//! Why an I/O trace is refused.
+//! Errors of I/O traces.
 
 use storage_core::StorageError;
 use storage_format::{IdError, StorageId};
@@ -6,22 +6,22 @@ use storage_format::{IdError, StorageId};
 /// Why a trace was not started or stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IoTraceError {
-    /// One at a time.
-    #[error("a trace is running already, into storage {storage}")]
+    /// At most one trace runs at a time.
+    #[error("a trace is already running and writes to storage {storage}")]
     Running {
-        /// Its storage.
+        /// The storage of the running trace.
         storage: StorageId,
     },
-    /// There is none.
+    /// No trace is running.
     #[error("no trace is running")]
     Off,
-    /// Something that cannot be done.
+    /// An invalid request.
     #[error("{problem}")]
     Invalid {
-        /// What is wrong.
+        /// What is invalid.
         problem: String,
     },
-    /// The storage of the trace could not be made or completed.
+    /// The storage of the trace could not be created or finalized.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }

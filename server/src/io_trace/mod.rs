@@ -1,9 +1,9 @@
-//! Tracing of the server's own I/O: started, kept in a storage like any other trace, and stopped.
+//! Tracing of the server's I/O: starting it, storing it like any other trace, and stopping it.
 //!
-//! The engine's tracer records; the gatherer drains it into packets of the kind `io-trace`, and the
-//! collector pushes them, as agent `tracehold`, through the ordinary writer, or keeps them in a
-//! ring beside the data files until the trace ends. What happens in the storage of the trace itself
-//! is not recorded, so a trace never feeds itself.
+//! The engine's tracer records operations, and `drain` encodes them into packets of kind
+//! `io-trace`. The collector pushes these as agent `tracehold` through the regular writer, or
+//! stores them in a ring next to the data files until the trace ends. Operations on the storage of
+//! the trace itself are not recorded, so a trace never feeds itself.
 
 mod collector;
 mod control;

@@ -1,4 +1,4 @@
-//! What a request for an I/O trace says.
+//! Requests to start an I/O trace.
 
 use io_trace::Settings;
 use storage_format::StorageId;
@@ -7,28 +7,28 @@ use super::error::IoTraceError;
 use super::status::Mode;
 use crate::config::IoTraceConfig;
 
-/// Name of the storage of a trace that asks for none.
+/// Default name of the storage of a trace.
 pub(crate) const NAME: &str = "io-trace";
 
-/// Fewest bytes a trace may have: that of a few packets.
+/// Minimum size of a trace: a few packets.
 const BYTES_MIN: u64 = 1 << 20;
 
-/// What is wanted of a trace.
+/// A request to start a trace.
 #[derive(Debug, Clone)]
 pub(crate) struct TraceRequest {
     /// Name of the storage.
     pub(crate) name: String,
-    /// What happens at the limit.
+    /// What happens when the limit is reached.
     pub(crate) mode: Mode,
-    /// The limit; the configured one when it is not given.
+    /// The limit; by default that of the configuration.
     pub(crate) bytes_max: Option<u64>,
-    /// What is recorded; the storage of the trace is filled in here.
+    /// What is recorded; the storage of the trace is added later.
     pub(crate) settings: Settings,
-    /// Only these storages; all when it is empty.
+    /// Only these storages; all if empty.
     pub(crate) storages: Vec<StorageId>,
 }
 
-/// The limit of a trace: what is asked for, within what the configuration allows.
+/// The limit of a trace: the requested one, within that of the configuration.
 pub(super) fn bytes_max(
     config: &IoTraceConfig,
     mode: Mode,
@@ -40,7 +40,8 @@ pub(super) fn bytes_max(
     };
     let bytes_max = wanted.unwrap_or(largest);
     if !(BYTES_MIN..=largest).contains(&bytes_max) {
-        let problem = format!("bytes_max is {bytes_max}, not within {BYTES_MIN} and {largest}");
+        let problem =
+            format!("bytes_max is {bytes_max}, but must be from {BYTES_MIN} to {largest}");
         return Err(IoTraceError::Invalid { problem });
     }
     Ok(bytes_max)

@@ -1,4 +1,4 @@
-//! How the trace of our own I/O stands.
+//! The status of the I/O trace.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use storage_format::StorageId;
 
 use crate::config::TraceAtStart;
 
-/// Bytes of a packet that is full.
+/// Size of a full packet, in bytes.
 const PACKET_BYTES: usize = 512 << 10;
 
 /// What happens when a trace reaches its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Mode {
-    /// It ends.
+    /// The trace ends.
     #[default]
     StopAtLimit,
-    /// The oldest packets are given up; the others are in the storage when the trace ends.
+    /// The oldest packets are overwritten; the others are in the storage when the trace ends.
     Ring,
 }
 
 impl Mode {
     pub(crate) const ALL: [Self; 2] = [Self::StopAtLimit, Self::Ring];
 
-    /// What the configuration wants from the start on.
+    /// The mode that the configuration sets for traces from startup.
     pub(super) fn at_start(wanted: TraceAtStart) -> Option<Self> {
         match wanted {
             TraceAtStart::Off => None,
@@ -32,7 +32,8 @@ impl Mode {
         }
     }
 
-    /// Bytes of a packet that is full, in a trace of at most `bytes_max`: a ring gives up parts.
+    /// Size of a full packet in a trace of at most `bytes_max` bytes. Packets of a ring are smaller
+    /// because it overwrites several at once.
     pub(super) fn packet_bytes(self, bytes_max: u64) -> usize {
         let of_ring = usize::try_from(bytes_max / 16).unwrap_or(usize::MAX);
         match self {
@@ -41,7 +42,7 @@ impl Mode {
         }
     }
 
-    /// The word for it in the API.
+    /// Its name in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::StopAtLimit => "stop_at_limit",
@@ -53,18 +54,18 @@ impl Mode {
 /// Why a trace ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Somebody stopped it.
+    /// A client stopped it.
     Stopped,
     /// It reached its limit.
     Limit,
-    /// The server ended.
+    /// The server shut down.
     Shutdown,
-    /// Its storage did not take it.
+    /// Its storage could not be written.
     Failed,
 }
 
 impl Reason {
-    /// The word for it in the API and in the trace.
+    /// Its name in the API and in the trace.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -75,20 +76,20 @@ impl Reason {
     }
 }
 
-/// Whether there is a trace.
+/// Whether a trace is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum State {
-    /// None since the server started.
+    /// No trace since the server started.
     #[default]
     Off,
     /// Operations are recorded.
     Running,
-    /// The last one ended.
+    /// The last trace has ended.
     Ended,
 }
 
 impl State {
-    /// The word for it in the API.
+    /// Its name in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -98,7 +99,7 @@ impl State {
     }
 }
 
-/// How the last trace stands.
+/// The status of the current or last trace.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Status {
     pub(crate) state: State,
@@ -108,20 +109,20 @@ pub(crate) struct Status {
     /// Bytes of its packets so far.
     pub(crate) bytes: u64,
     pub(crate) packets: u64,
-    /// What was recorded and dropped.
+    /// Operations recorded and dropped.
     pub(crate) drained: Drained,
-    /// Operations that were recorded and then given up (ring).
+    /// Operations that were recorded and then overwritten (ring).
     pub(crate) overwritten: u64,
-    /// ns since the epoch.
+    /// Nanoseconds since the epoch.
     pub(crate) started: Option<i64>,
     pub(crate) ended: Option<i64>,
     pub(crate) reason: Option<Reason>,
-    /// Why its storage did not take it.
+    /// Why its storage could not be written.
     pub(crate) error: Option<String>,
 }
 
 impl Status {
-    /// Dropped operations by name, those of which any were.
+    /// Dropped operations by name, without zeros.
     pub(crate) fn dropped_by_operation(&self) -> BTreeMap<String, u64> {
         let counts = Operation::ALL.iter().zip(self.drained.dropped);
         counts

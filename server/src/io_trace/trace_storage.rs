@@ -1,4 +1,4 @@
-//! The storage that a trace goes to.
+//! The storage of an I/O trace.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use trace_kinds::io_trace::metadata;
 
 use super::error::IoTraceError;
 
-/// Who pushes the trace.
+/// The agent that pushes the trace.
 const AGENT: &str = "tracehold";
-/// The stream it is.
+/// Its stream.
 const STREAM: &str = "io-trace";
 
-/// The producer epoch of a trace: each has a storage of its own.
+/// The producer epoch of a trace: each trace has its own storage.
 const EPOCH: u64 = 1;
 
-/// How long a push waits for room among the bytes under way, and how often it looks.
+/// How long a push waits for free memory, and the interval between attempts.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 const ROOM_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The storage of a trace, and what is pushed into it next.
+/// The storage of a trace and the position of the next packet.
 pub(super) struct TraceStorage {
     engine: Engine,
     id: StorageId,
@@ -34,12 +34,12 @@ pub(super) struct TraceStorage {
 }
 
 impl TraceStorage {
-    /// Registers ourselves as the agent, and makes an open storage.
+    /// Registers the server as an agent and creates an open storage.
     pub(super) async fn make(engine: &Engine, name: &str) -> Result<Self, IoTraceError> {
         let agent: AgentId = AGENT.parse()?;
         let spec = AgentSpec {
             id: agent.clone(),
-            name: "Tracehold's own I/O".to_owned(),
+            name: "I/O of the Tracehold server".to_owned(),
             host: String::new(),
             attributes: Default::default(),
         };
@@ -52,7 +52,8 @@ impl TraceStorage {
             id: STREAM.parse()?,
             kind: Kind::IoTrace,
             leaf_type: LeafType::Array,
-            // Compressing would be most of what tracing costs; `bytes_max` bounds it as it is.
+            // Compression would dominate the cost of tracing; `bytes_max` limits the size without
+            // it.
             codec: Codec::None,
         };
         engine.agents().declare_stream(&agent, spec).await?;
@@ -65,7 +66,7 @@ impl TraceStorage {
         Self::of(engine, info.id, 0)
     }
 
-    /// A storage that is there and takes the packet `next_sequence` next.
+    /// An existing storage whose next packet has the sequence `next_sequence`.
     fn of(engine: &Engine, id: StorageId, next_sequence: u64) -> Result<Self, IoTraceError> {
         Ok(Self {
             engine: engine.clone(),
@@ -81,7 +82,7 @@ impl TraceStorage {
         self.id
     }
 
-    /// Whether nothing was pushed yet.
+    /// Whether no packet was pushed yet.
     pub(super) fn is_empty(&self) -> bool {
         self.next_sequence == 0
     }
@@ -93,7 +94,8 @@ impl TraceStorage {
             match self.engine.budget().try_acquire(bytes.len() as u64) {
                 Ok(permit) => break permit,
                 Err(error) if Instant::now() >= deadline => return Err(error),
-                // Others are being written; meanwhile the buffers fill, and count what they drop.
+                // Other packets are being written; meanwhile the buffers fill up and count the
+                // operations they drop.
                 Err(_) => sleep(ROOM_INTERVAL).await,
             }
         };
@@ -112,8 +114,8 @@ impl TraceStorage {
         outcome.refused.map_or(Ok(()), Err)
     }
 
-    /// Pushes what the ring beside the storage kept, behind the first packet; what was pushed
-    /// already is known again by its sequence. Gives the number of packets.
+    /// Pushes the packets of the ring after the first packet. Packets that were pushed before are
+    /// recognized by their sequence. Returns the number of packets.
     pub(super) async fn take_ring(&mut self) -> Result<u64, StorageError> {
         let mut packets = 0;
         for segment in self.engine.rings().segments(self.id).await? {
@@ -123,26 +125,28 @@ impl TraceStorage {
                 packets += 1;
             }
             if let Some(fault) = fault {
-                // What a crash tore is at the end of the last one.
-                tracing::warn!(segment = %segment.display(), %fault, "a ring is cut here");
+                // A crash tears only the end of the last segment.
+                tracing::warn!(segment = %segment.display(), %fault, "the end of a ring segment is torn; the packets before it are recovered");
             }
         }
         Ok(packets)
     }
 }
 
-/// Publishes the rings that a killed server left: each into its storage, which stays open.
+/// Moves the rings of a killed server into their storages, which stay open.
 pub(super) async fn take_up_rings(engine: &Engine) -> Result<(), IoTraceError> {
     for id in engine.rings().all().await? {
-        // How the trace was started is the first packet, and was never in the ring.
+        // The first packet describes the start of the trace and was never in the ring.
         let mut storage = TraceStorage::of(engine, id, 1)?;
         match storage.take_ring().await {
             Ok(packets) => {
                 engine.rings().remove(id).await?;
-                tracing::info!(storage = %id, packets, "the ring of a cut I/O trace is in its storage");
+                tracing::info!(storage = %id, packets, "recovered the ring of an interrupted I/O trace");
             }
-            // It stays where it is, and is tried again at the next start.
-            Err(error) => tracing::error!(storage = %id, %error, "a ring cannot be taken up"),
+            // The ring is retained and recovered at the next start.
+            Err(error) => {
+                tracing::error!(storage = %id, %error, "cannot recover the ring of an I/O trace; retrying at the next start")
+            }
         }
     }
     Ok(())

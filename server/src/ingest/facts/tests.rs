@@ -1,4 +1,4 @@
-//! Facts of real packets, and what is told when the packet before is not known.
+//! Facts of real packets, with and without a known preceding packet.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn lttng_plan() -> Plan {
 fn packets_of_lttng_tell_span_count_and_losses() {
     let plan = lttng_plan();
     let stream = data("lttng/uid/0/64-bit/chan_1");
-    // Offsets of LTTng's own index of this stream.
+    // Offsets from LTTng's index of this stream.
     let cuts = [0, 16_384, 32_768, 49_152, 61_440];
     let mut before = Some(0);
     let mut told = Vec::new();
@@ -46,7 +46,7 @@ fn packets_of_lttng_tell_span_count_and_losses() {
         told.iter().filter_map(|facts| facts.events).sum::<u32>(),
         events
     );
-    // The clock of the trace counts nanoseconds, so spans are as long as the index says.
+    // The clock of the trace counts nanoseconds, so time spans are as long as in the index.
     let lengths = [4_242_409, 98_606, 41_131, 203_010_677];
     for (facts, length) in told.iter().zip(lengths) {
         let (begin, end) = facts.time_span.unwrap();
@@ -123,7 +123,7 @@ fn lines_of_dftracer_tell_span_and_count_in_their_unit() {
     check(&[EVENTS, UNIT].concat(), None, Some((40, 70)), Some(2), ns);
     check(UNIT, us, None, Some(0), ns);
     check("nonsense\n", us, None, Some(0), us);
-    // A start that is no instant is one that a query can ask for.
+    // A query can match a start that is not a whole number of nanoseconds.
     for odd in ["12.0005", "\"0.5\"", "18446744073709551615"] {
         let line = format!("{{\"name\":\"c\",\"ph\":\"X\",\"ts\":{odd},\"args\":{{}}}}\n");
         check(&[EVENTS, &line].concat(), ns, None, Some(3), ns);
