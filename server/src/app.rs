@@ -1,4 +1,4 @@
-//! The server from its start to its end.
+//! The server process, from start to shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,40 +23,40 @@ use crate::routes::{openapi_json, router};
 /// Why the server cannot run.
 #[derive(Debug, Error)]
 pub enum AppError {
-    /// The address cannot be taken.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}; choose another with --listen or http.listen")]
     Listen {
-        /// The address wanted.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Signals cannot be received, or the runtime cannot start.
     #[error("cannot set up the process: {0}")]
     Process(#[from] io::Error),
-    /// The data folder is not one that this server can use.
+    /// The data folder cannot be used by this server.
     #[error(transparent)]
     DataFolder(#[from] migrations::MigrationError),
-    /// What is kept of recordings cannot be taken up.
-    #[error("cannot take up the recordings: {0}")]
+    /// The stored recordings cannot be resumed.
+    #[error("cannot resume the recordings: {0}")]
     Recordings(#[from] recording::RecordingError),
-    /// The engine refused to start, or could not end well.
+    /// The engine refused to start or failed to shut down cleanly.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
-/// Threads for reads that have to wait for the disk; more would only queue in the kernel.
+/// Threads for reads that wait for the disk; more of them would only queue in the kernel.
 const BLOCKING_THREADS_MAX: usize = 64;
 
-/// Runs a server until it is told to end; `ready` is called once it answers, with the address it
-/// has.
+/// Runs a server until a signal stops it. Calls `ready` with the bound address once the server
+/// accepts requests.
 ///
-/// SIGTERM or SIGINT: no new connections, requests in flight end within `http.drain_seconds`,
-/// everything is committed. The same signal again: requests are cut off at once; what was
-/// acknowledged is durable all the same.
+/// On SIGTERM or SIGINT the server accepts no new connections, lets requests in flight finish
+/// within `http.drain_seconds`, and commits everything. A second signal aborts the remaining
+/// requests at once; acknowledged packets are durable in either case.
 ///
 /// # Errors
-/// When the server cannot start, or its last commit failed.
+/// When the server cannot start, or the last commit fails.
 pub fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppError> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Ok(threads @ 1..) = usize::try_from(config.runtime.threads) {
@@ -94,29 +94,29 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
         openapi_json().into(),
     );
     if let Err(error) = app.io_trace.take_up(early).await {
-        tracing::error!(%error, "an I/O trace was not taken up");
+        tracing::error!(%error, "cannot resume the I/O trace; the server runs without it");
     }
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     let jobs = Arc::clone(&app.jobs);
     let indexing = tokio::spawn(chunk_indexes::keep(app.index_maker(), stage_seen.clone()));
-    tracing::info!(%address, io = engine.io_name(), "serving");
+    tracing::info!(%address, io = engine.io_name(), "accepting requests");
     ready(address);
     serve(listener, gate, &http, stage_seen).await;
     jobs.end().await;
-    tracing::info!("no request is in flight any more; committing");
+    tracing::info!("all requests have finished; committing");
     recorder.shutdown().await;
     app.io_trace.shutdown().await;
-    // It ends by itself at the same stage; a panic of it is in the log already.
+    // The task ends by itself in this stage; a panic in it has already been logged.
     let _ = indexing.await;
     engine.shutdown().await?;
     signals.abort();
-    tracing::info!("ended");
+    tracing::info!("the server has shut down");
     Ok(())
 }
 
-/// Listens with room for a burst of connections; another server on the same port is an error, a
-/// closed one is not.
+/// Listens with a backlog for bursts of connections. SO_REUSEADDR allows a restart on a port with
+/// closed connections; a port that another server uses is an error.
 fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
     let failed = |source| AppError::Listen { address, source };
     let socket = match address {
@@ -129,7 +129,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
     socket.listen(1024).map_err(failed)
 }
 
-/// Moves the stage on with each signal to end.
+/// Advances the stage with every termination signal.
 fn forward_signals(stage: watch::Sender<Stage>) -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -144,7 +144,7 @@ fn forward_signals(stage: watch::Sender<Stage>) -> io::Result<impl Future<Output
                 Stage::Running => Stage::Draining,
                 Stage::Draining | Stage::Now => Stage::Now,
             };
-            tracing::info!(?next, "told to end");
+            tracing::info!(stage = ?next, "received a termination signal");
             stage.send_replace(next);
         }
     })

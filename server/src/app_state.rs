@@ -1,4 +1,4 @@
-//! What every handler can reach.
+//! The state shared by all request handlers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::provenance::Provenances;
 use crate::query::Queries;
 use crate::range::Buffers;
 
-/// Shared by all requests; nothing in it changes but counters and the stage.
+/// Shared by all requests; only the counters and the stage change.
 pub(crate) struct AppState {
     pub(crate) engine: Engine,
     pub(crate) config: Config,
@@ -34,7 +34,7 @@ pub(crate) struct AppState {
     pub(crate) queries: Queries,
     pub(crate) indexes: Arc<ChunkIndexes>,
     pub(crate) provenances: Provenances,
-    /// The description of the API, as JSON.
+    /// The OpenAPI document as JSON.
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
 }
@@ -82,7 +82,7 @@ impl AppState {
         })
     }
 
-    /// What makes the chunk indexes of this server's storages.
+    /// What is needed to build the chunk indexes of this server's storages.
     pub(crate) fn index_maker(&self) -> IndexMaker {
         IndexMaker {
             engine: self.engine.clone(),
@@ -92,7 +92,7 @@ impl AppState {
         }
     }
 
-    /// The server was told to end.
+    /// Whether the server is shutting down.
     pub(crate) fn is_draining(&self) -> bool {
         *self.stage.borrow() > Stage::Running
     }

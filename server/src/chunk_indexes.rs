@@ -1,9 +1,9 @@
-//! Chunk indexes beside data files: extended while a storage is written, completed once it is
+//! Chunk indexes next to data files: extended while a storage is written, completed after it is
 //! finalized.
 //!
-//! An index is derived: it is made here from what is durable, put into place whole, and made again
-//! when it is missing or does not belong to its file. So nothing is lost when the server ends in
-//! the middle; the next start goes on.
+//! An index is derived. It is built here from durable bytes, published atomically, and rebuilt when
+//! it is missing or does not match its data file. Nothing is lost when the server stops in between;
+//! the next start continues.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use crate::metrics::Metrics;
 use crate::open_files::OpenFiles;
 use crate::stored_leaves::stored_leaves;
 
-/// Between two looks at storages that nobody told of.
+/// Interval between scans for storages without complete indexes.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Which storages have all their indexes.
+/// Tracks which storages have complete indexes.
 pub(crate) struct ChunkIndexes {
-    /// Finalized storages that need no further look.
+    /// Finalized storages whose indexes are complete.
     complete: Mutex<HashSet<StorageId>>,
-    /// Storages of which an index was found to be damaged.
+    /// Storages with an index that was found to be damaged.
     damaged: Mutex<HashSet<StorageId>>,
     wake: Notify,
     options: LeafIndexOptions,
     growth_bytes_min: u64,
 }
 
-/// What it takes to make the indexes of storages.
+/// What is needed to build indexes.
 #[derive(Clone)]
 pub(crate) struct IndexMaker {
     pub(crate) engine: Engine,
@@ -49,7 +49,7 @@ pub(crate) struct IndexMaker {
     pub(crate) open_files: Arc<OpenFiles>,
 }
 
-/// Why the indexes of a storage are not complete.
+/// Why the indexes of a storage are incomplete.
 #[derive(Debug, thiserror::Error)]
 enum IndexError {
     #[error(transparent)]
@@ -58,7 +58,7 @@ enum IndexError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Sidecar(#[from] chunk_index::SidecarError),
-    #[error("the server is ending")]
+    #[error("the server is shutting down")]
     Ending,
 }
 
@@ -76,25 +76,25 @@ impl ChunkIndexes {
         }
     }
 
-    /// A part of an index is damaged: have the indexes of the storage made anew.
+    /// Rebuilds the indexes of a storage because part of one is damaged.
     pub(crate) fn make_anew(&self, id: StorageId) {
         self.damaged.lock().insert(id);
         self.look_at(id);
     }
 
-    /// A storage was finalized, or something is amiss with its indexes: look at it soon.
+    /// Checks the indexes of a storage soon: it was finalized, or an index is missing.
     pub(crate) fn look_at(&self, id: StorageId) {
         self.complete.lock().remove(&id);
         self.wake.notify_one();
     }
 }
 
-/// Keeps the indexes of all storages until the server ends.
+/// Maintains the indexes of all storages until the server stops.
 pub(crate) async fn keep(maker: IndexMaker, mut stage: watch::Receiver<Stage>) {
     let ending = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ending);
     let watching = async move {
-        // An error says that the sender is gone, which is the end as well.
+        // An error means that the sender is gone; the server is stopping then, too.
         let _ = stage.wait_for(|stage| *stage > Stage::Running).await;
         told.store(true, Ordering::Relaxed);
     };
@@ -136,17 +136,18 @@ async fn look_at_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
             }
             Ok(()) => {}
             Err(IndexError::Ending) => return,
-            // Deleted meanwhile.
+            // Deleted in the meantime.
             Err(IndexError::Storage(StorageError::StorageNotFound(_))) => {}
             Err(error) => {
-                tracing::warn!(storage = %id, %error, "chunk indexes are not complete");
+                tracing::warn!(storage = %id, %error, "cannot complete the chunk indexes of a storage; queries read the data instead; \
+                     the server will retry");
                 maker.metrics.queries.index_failures.inc();
             }
         }
     }
 }
 
-/// Brings the indexes of one storage up to date, leaf by leaf.
+/// Updates the indexes of one storage, leaf by leaf.
 async fn complete_storage(
     maker: &IndexMaker,
     id: StorageId,
@@ -164,7 +165,8 @@ async fn complete_storage(
         if is_final {
             uncovered > 0
         } else {
-            // The index is written whole, so it grows by a share of what it has.
+            // Every update rewrites the complete index, so an update waits until the data has grown
+            // by a fraction of what is indexed.
             uncovered >= growth_bytes_min.max((length - uncovered) / 4)
         }
     };
@@ -209,7 +211,7 @@ async fn index_leaf(
         .derived_files()
         .publish(id, name, bytes)
         .await?;
-    // A reader may hold the one that was there before.
+    // A reader may have cached the previous file.
     maker.open_files.forget(id);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Derived files that an archive brought: used when they belong to their data files, like those
-//! that were made here, and removed when they do not.
+//! Derived files of imported archives: used when they match their data files, like those built
+//! here, and removed otherwise.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use trace_kinds::has_events;
 use crate::provenance;
 use crate::stored_leaves::stored_leaves;
 
-/// A derived file that does not belong to its data file.
+/// A derived file that does not match its data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RejectedFile {
     pub(crate) name: FileName,
     pub(crate) reason: String,
 }
 
-/// Holds the derived files of an imported storage against its data files, and removes those that do
-/// not belong to them. A chunk index that is missing then is made again, like any other.
+/// Compares the derived files of an imported storage with its data files and removes those that do
+/// not match. A missing chunk index is then rebuilt like any other.
 ///
 /// # Errors
-/// When the storage is not there any more, or cannot be read.
+/// When the storage was deleted or cannot be read.
 pub(crate) async fn check_derived(
     engine: &Engine,
     id: StorageId,
@@ -39,7 +39,7 @@ pub(crate) async fn check_derived(
                 unfit.insert(FileName::ChunkIndex(leaf.leaf.leaf), reason);
             }
         }
-        // What cannot be read of a leaf is told by whoever reads it; its index is looked at again.
+        // A leaf that cannot be read is reported by its readers, which check the index again.
         if let Ok(set) = StorageSet::open(stored, None) {
             for (leaf, reason) in set.unused_indexes() {
                 unfit.insert(FileName::ChunkIndex(leaf), reason.to_owned());
@@ -56,7 +56,8 @@ pub(crate) async fn check_derived(
     let unfit = unfit.map_err(|_| StorageError::Stopping)?;
     let mut not_taken = Vec::new();
     for (name, reason) in unfit {
-        tracing::warn!(storage = %id, file = %name, %reason, "a file of an archive is not used");
+        tracing::warn!(storage = %id, file = %name, %reason, "a derived file of an imported archive does not match its data file; \
+             it was removed and will be rebuilt where possible");
         engine.derived_files().remove(id, name.clone()).await?;
         not_taken.push(RejectedFile { name, reason });
     }

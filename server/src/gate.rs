@@ -1,8 +1,8 @@
-//! The one place where every request passes, and every answer.
+//! The single entry point of requests and exit point of responses.
 //!
-//! What holds for all requests is decided here and nowhere else: the request id, refusing what HTTP
-//! forbids, catching panics, problem documents, counting, and the log of refusals. Authentication
-//! will stand here too, between `refusal` and `route`.
+//! What applies to all requests is implemented here and nowhere else: request ids, the rules of
+//! HTTP, panics, problem documents, metrics, and the log of failures. Authentication belongs here
+//! too, between `refusal` and `route`.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -24,10 +24,10 @@ use crate::problem::Problem;
 use crate::request_body::{BodyPace, RequestBody};
 use crate::request_id::RequestIds;
 
-/// Carries the id of a request, both ways.
+/// The id of a request, in requests and responses.
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Where requests enter the application; shared by all connections.
+/// The entry point of the application, shared by all connections.
 pub(crate) struct Gate {
     router: Router,
     metrics: Arc<Metrics>,
@@ -38,7 +38,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A gate before `router`.
+    /// A gate in front of `router`.
     pub(crate) fn new(
         router: Router,
         metrics: Arc<Metrics>,
@@ -63,8 +63,8 @@ impl Gate {
         &self.metrics
     }
 
-    /// Answers one request. `ambiguous` says that its head gave two lengths, so that its end is not
-    /// certain.
+    /// Answers one request. `ambiguous` means that its head gave two lengths, so that its end is
+    /// not certain.
     pub(crate) async fn pass(&self, request: Request<Incoming>, ambiguous: bool) -> Response {
         let started = Instant::now();
         let id = self.ids.id_of(request.headers());
@@ -83,20 +83,20 @@ impl Gate {
         if let Some(line) = line {
             let (status, request_id) = (response.status().as_u16(), id.to_str().unwrap_or(""));
             let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-            tracing::debug!(request_id, line, status, microseconds, "answered");
+            tracing::debug!(request_id, line, status, microseconds, "request answered");
         }
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
     }
 
-    /// Answers a request that is sound, inside a scope while I/O is traced.
+    /// Answers a valid request, within a scope while I/O is traced.
     async fn answer(
         &self,
         request: Request<Incoming>,
         group: RouteGroup,
         id: &HeaderValue,
     ) -> Response {
-        // Pinned here, so that nothing moves it again: it is some kilobytes.
+        // Pinned here because the future is several kilobytes and must not be moved again.
         let mut answer = pin!(self.route(request));
         if self.tracer.is_on() {
             self.scope(group, id).around(answer.as_mut()).await
@@ -105,7 +105,7 @@ impl Gate {
         }
     }
 
-    /// What the I/O of a request is done for.
+    /// The cause of the request's I/O.
     fn scope(&self, group: RouteGroup, id: &HeaderValue) -> Scope {
         let cause = match group {
             RouteGroup::Files => Cause::Range,
@@ -115,7 +115,7 @@ impl Gate {
         Scope::new(&self.tracer, cause, id.to_str().ok().map(Arc::from), 1)
     }
 
-    /// What HTTP itself forbids, whatever the route.
+    /// The problem of a request that HTTP forbids on any route.
     fn refusal(&self, request: &Request<Incoming>, ambiguous: bool) -> Option<Problem> {
         let malformed = |detail: &'static str, cause: &'static str, remedy: &'static str| {
             Problem::new(
@@ -131,7 +131,7 @@ impl Gate {
         if ambiguous {
             return Some(malformed(
                 "the request has both Content-Length and Transfer-Encoding",
-                "where it ends depends on which of the two one believes",
+                "the two fields can disagree about the end of the request",
                 "send only one of them",
             ));
         }
@@ -140,7 +140,7 @@ impl Gate {
         if hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11) {
             return Some(malformed(
                 "the request must have exactly one Host field",
-                "HTTP/1.1 demands it (RFC 9112 section 3.2)",
+                "HTTP/1.1 requires it (RFC 9112 section 3.2)",
                 "send one Host field",
             ));
         }
@@ -159,7 +159,7 @@ impl Gate {
                     "header_too_large",
                     "the request head is too large",
                 )
-                .cause(format!("it may have {} bytes", self.header_bytes_max))
+                .cause(format!("the limit is {} bytes", self.header_bytes_max))
                 .remedy("send fewer or shorter header fields")
                 .closing(),
             );
@@ -169,7 +169,7 @@ impl Gate {
 
     async fn route(&self, request: Request<Incoming>) -> Response {
         let request = request.map(|body| {
-            // Most requests have no body, and need no box for it.
+            // Most requests have no body and need no box for it.
             if http_body::Body::is_end_stream(&body) {
                 Body::empty()
             } else {
@@ -191,17 +191,17 @@ impl Gate {
                 Problem::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "internal_error",
-                    "the server made a mistake",
+                    "internal error",
                 )
                 .cause(what)
-                .remedy("report it with the request id; the server goes on serving")
+                .remedy("report it with the request id; other requests are not affected")
                 .into_response()
             }
         }
     }
 
-    /// Gives every refusal the shape of a problem document, also those the framework made, and logs
-    /// what the server is to blame for.
+    /// Turns every refusal into a problem document, including those of the framework, and logs
+    /// server errors.
     fn finish(&self, response: &mut Response, id: &HeaderValue) {
         let status = response.status();
         if !status.is_client_error() && !status.is_server_error() {
@@ -218,14 +218,19 @@ impl Gate {
         self.metrics.refused(problem.code());
         if problem.status().is_server_error() {
             let (code, what) = (problem.code(), problem.what());
-            tracing::error!(request_id = instance, code, what, "request failed");
+            tracing::error!(
+                request_id = instance,
+                code,
+                what,
+                "request failed with a server error"
+            );
         }
         problem.render(instance, response);
     }
 }
 
-/// The problem an answer of the framework stands for; none when a handler made the answer whole by
-/// itself.
+/// The problem for a response that the framework produced; `None` for complete responses of
+/// handlers.
 fn of_framework(response: &Response) -> Option<Problem> {
     let plain = response
         .headers()
@@ -236,23 +241,21 @@ fn of_framework(response: &Response) -> Option<Problem> {
     }
     let status = response.status();
     let problem = match status {
-        StatusCode::NOT_FOUND => Problem::new(status, "route_not_found", "there is nothing here")
-            .cause("no route has this path")
-            .remedy("GET /openapi.json names every path"),
-        StatusCode::METHOD_NOT_ALLOWED => Problem::new(
-            status,
-            "method_not_allowed",
-            "the path does not know this method",
-        )
-        .cause("the path is right, the method is not")
-        .remedy("use one of the methods in the Allow field"),
+        StatusCode::NOT_FOUND => Problem::new(status, "route_not_found", "route not found")
+            .cause("no route matches the path")
+            .remedy("GET /openapi.json lists all paths"),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Problem::new(status, "method_not_allowed", "method not allowed")
+                .cause("the path exists, but not for this method")
+                .remedy("use one of the methods in the Allow field")
+        }
         StatusCode::BAD_REQUEST => {
             Problem::new(status, "request_malformed", "the request is malformed")
-                .cause("its path, query or head cannot be read")
+                .cause("its path, query string or head cannot be parsed")
                 .remedy("GET /openapi.json describes every request")
         }
         _ => Problem::new(status, "request_refused", "the request was refused")
-            .cause("the server cannot serve it in this form")
+            .cause("the server cannot process it in this form")
             .remedy("GET /openapi.json describes every request"),
     };
     Some(problem)

@@ -1,8 +1,8 @@
-//! Long work that can be watched and cancelled: verification, export, import, copy.
+//! Long-running work that can be monitored and cancelled: verification, export, import, copy.
 //!
-//! A job lives as long as its [`Running`] handle. Whoever does the work holds the handle; dropping
-//! it without an outcome, as happens when a client goes away, cancels the work. The last outcomes
-//! are kept for those who ask later.
+//! A job lives as long as its [`JobHandle`], which is held by whoever does the work. Dropping the
+//! handle without an outcome, as happens when a client disconnects, cancels the work. The latest
+//! outcomes are retained for later requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use crate::clock;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
-/// Jobs that may run at once: each may hold a thread, open files and some buffers.
+/// Maximum number of running jobs: each may use a thread, open files and buffers.
 const RUNNING_MAX: usize = 32;
-/// Ended jobs that are remembered.
+/// Maximum number of ended jobs that are retained.
 const ENDED_MAX: usize = 256;
-/// `Retry-After` when too many run, seconds.
+/// `Retry-After` when too many jobs are running, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
 /// What a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobKind {
-    /// Reads everything again.
+    /// Verifies a storage.
     Verify,
-    /// Sends a storage as a ZIP archive.
+    /// Exports a storage as a ZIP archive.
     Export,
-    /// Takes a storage out of a ZIP archive.
+    /// Imports a storage from a ZIP archive.
     Import,
-    /// Writes packets of a storage into another.
+    /// Copies packets of a storage into another.
     Copy,
 }
 
@@ -55,41 +55,41 @@ impl JobKind {
     }
 }
 
-/// How a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum JobState {
-    /// At work.
+    /// In progress.
     Running,
-    /// Ended well.
+    /// Completed successfully.
     Done,
     /// Ended with a problem.
     Failed,
-    /// Told to stop, or nobody waited for it any more.
+    /// Cancelled by a client, or because its client disconnected.
     Cancelled,
 }
 
-/// A job as clients see it.
+/// A job as the API shows it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct JobDocument {
     /// UUIDv7.
     pub(crate) id: String,
     kind: JobKind,
     state: JobState,
-    /// The storage that is read, or that was made by an import.
+    /// The storage that is read, or that an import created.
     storage: Option<String>,
-    /// Bytes done so far.
+    /// Bytes processed so far.
     bytes_done: u64,
-    /// Bytes to be done; null while that is not known.
+    /// Bytes to process; null if unknown.
     bytes_total: Option<u64>,
     /// RFC 3339.
     started: String,
     /// RFC 3339.
     ended: Option<String>,
-    /// What the request would have answered, once DONE.
+    /// The response to the request, once DONE.
     #[schema(value_type = Object)]
     result: Option<Value>,
-    /// `status`, `code` and `detail` of the refusal, once FAILED.
+    /// `status`, `code` and `detail` of the problem, once FAILED.
     #[schema(value_type = Object)]
     problem: Option<Value>,
 }
@@ -131,7 +131,7 @@ pub(crate) struct Jobs {
     metrics: Arc<Metrics>,
 }
 
-/// A job at work.
+/// A running job.
 pub(crate) struct Running {
     jobs: Arc<Jobs>,
     id: Uuid,
@@ -150,7 +150,7 @@ impl Jobs {
         })
     }
 
-    /// Begins a job.
+    /// Starts a job.
     pub(crate) fn start(
         self: &Arc<Self>,
         kind: JobKind,
@@ -160,9 +160,9 @@ impl Jobs {
         if inner.running.len() >= RUNNING_MAX {
             return Err(
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "the server is busy")
-                    .detail(format!("{RUNNING_MAX} jobs are running already"))
+                    .detail(format!("{RUNNING_MAX} jobs are already running"))
                     .cause("each of them reads or writes as fast as the disk allows")
-                    .remedy("try again later; GET /api/v1/jobs shows them, DELETE cancels one")
+                    .remedy("retry later; GET /api/v1/jobs lists the jobs, DELETE cancels one")
                     .retry_after(RETRY_SECONDS),
             );
         }
@@ -202,7 +202,7 @@ impl Jobs {
         })
     }
 
-    /// All jobs that are remembered, those at work first, each by time of start.
+    /// All retained jobs: running ones first, each group by start time.
     pub(crate) fn all(&self) -> Vec<JobDocument> {
         let inner = self.inner.lock();
         let running = inner.running.values().map(Job::document);
@@ -219,7 +219,7 @@ impl Jobs {
         found.ok_or_else(not_found)
     }
 
-    /// Tells a job to stop; one that ended already stays as it is.
+    /// Requests cancellation of a job; a job that has ended is not changed.
     pub(crate) fn cancel(&self, id: Uuid) -> Result<JobDocument, Problem> {
         if let Some(job) = self.inner.lock().running.get(&id) {
             job.cancel();
@@ -227,14 +227,14 @@ impl Jobs {
         self.get(id)
     }
 
-    /// Does `work` although no request waits for it.
+    /// Runs `work` without a request that waits for it.
     pub(crate) fn detach(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(work);
     }
 
-    /// Cancels what no request waits for, and waits until it has stopped.
+    /// Cancels all running jobs and waits for those without a request.
     pub(crate) async fn end(&self) {
         self.inner.lock().running.values().for_each(Job::cancel);
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
@@ -291,17 +291,17 @@ struct Outcome {
 }
 
 impl Running {
-    /// Text of its id.
+    /// Its id as text.
     pub(crate) fn id(&self) -> String {
         self.id.to_string()
     }
 
-    /// How far it is.
+    /// Its progress.
     pub(crate) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
 
-    /// Resolves when it is told to stop.
+    /// Completes when the job is cancelled.
     pub(crate) async fn cancelled(&self) {
         let mut cancelled = self.cancelled.clone();
         if cancelled.wait_for(|told| *told).await.is_err() {
@@ -309,7 +309,7 @@ impl Running {
         }
     }
 
-    /// Ends it with what the request answers; passes that on.
+    /// Ends the job with the outcome of its request, and returns that outcome.
     pub(crate) fn end<T: Serialize>(
         mut self,
         storage: Option<String>,
@@ -366,9 +366,9 @@ impl Drop for Running {
 }
 
 fn not_found() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "job_not_found", "no such job")
-        .cause("the id was never given, or the job ended too long ago to be remembered")
-        .remedy("GET /api/v1/jobs lists all")
+    Problem::new(StatusCode::NOT_FOUND, "job_not_found", "job not found")
+        .cause("no job has this id, or it ended too long ago")
+        .remedy("GET /api/v1/jobs lists all jobs")
 }
 
 #[cfg(test)]

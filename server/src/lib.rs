@@ -1,20 +1,20 @@
 //! The Tracehold server: HTTP in front of the engine of `storage-core`.
 //!
-//! A request passes these rooms in order, and no other way:
+//! Every request passes these modules in order:
 //!
-//! | room | what is decided there |
+//! | module | responsibility |
 //! | --- | --- |
-//! | `connection` | accepting, limits in time and number, ambiguous framing |
-//! | `gate` | what holds for every request: id, HTTP's own rules, panics, problems, metrics, log |
-//! | `routes` | one file a noun: reads the request, asks the engine, shapes the answer |
-//! | `ingest` | bodies of packets: admission by bytes, decoding, cutting, facts |
-//! | `io_trace` | the trace of the server's own I/O: when it runs, and where it goes |
-//! | `query` | queries over storages, and their answers while they come |
+//! | `connection` | accepting, limits of time and number, ambiguous framing |
+//! | `gate` | what applies to every request: id, rules of HTTP, panics, problems, metrics, log |
+//! | `routes` | one file per noun: reads the request, calls the engine, builds the response |
+//! | `ingest` | bodies of packets: admission, decoding, splitting, facts |
+//! | `io_trace` | the trace of the server's I/O: starting, storing, stopping |
+//! | `query` | queries over storages, with streamed results |
 //! | `range` | byte ranges: one pure plan, and bodies of known length |
 //!
-//! `error` is the only mapping from errors of the engine to HTTP, `problem` the only shape of a
-//! refusal, `config` the only place of operating bounds. *Invariant:* no file is opened here; the
-//! engine hands out what may be read.
+//! `error` is the only mapping from errors to HTTP, `problem` the only form of a refusal, `config`
+//! the only place of limits. *Invariant:* the server opens no files; the engine hands out those
+//! that may be read.
 
 mod app;
 mod app_state;

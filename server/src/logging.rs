@@ -1,16 +1,16 @@
-//! The log: structured lines on standard error.
+//! Logging: structured lines on standard error.
 
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// A log that cannot be set up.
+/// The log cannot be set up.
 #[derive(Debug, Error)]
-#[error("setting log.level: {0:?} is no level or filter; use error, warn, info, debug or trace")]
+#[error("setting log.level: {0:?} is not a level or filter; use error, warn, info, debug or trace")]
 pub struct LogError(String);
 
-/// Sends the events of the whole process to standard error, as `log` says.
+/// Writes the events of the process to standard error, as `log` configures.
 pub fn start(log: &LogConfig) -> Result<(), LogError> {
     let filter = EnvFilter::try_new(&log.level).map_err(|_| LogError(log.level.clone()))?;
     let is_seen_by_people = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -1,4 +1,5 @@
-//! `traceholdd`: reads its configuration, serves, and ends with 0 when everything was committed.
+//! `traceholdd`: reads its configuration, serves requests, and exits with 0 if everything was
+//! committed.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -8,30 +9,30 @@ use std::process::ExitCode;
 use clap::Parser;
 use server::{Config, Overrides, run, start_logging};
 
-/// Buffers of a packet's size come and go with every request; the allocator of the C library gives
-/// such memory back to the kernel each time and faults it in again.
+/// Every request allocates and frees buffers of packet size. The allocator of the C library returns
+/// such memory to the kernel each time and faults it in again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Wrong use or configuration.
+/// Invalid usage or configuration.
 const EXIT_WRONG_USE: u8 = 2;
-/// The server could not start, or not end well.
+/// The server failed to start or to shut down cleanly.
 const EXIT_FAILED: u8 = 4;
 
-/// The Tracehold server: keeps performance traces and serves them by byte range.
+/// The Tracehold server: stores performance traces and serves them by byte range.
 #[derive(Debug, Parser)]
 #[command(name = "traceholdd", version)]
 struct Flags {
-    /// Settings, as TOML; see config/default.toml for all of them.
+    /// Configuration file (TOML); config/default.toml documents all settings.
     #[arg(long, value_name = "FILE", env = "TRACEHOLD_CONFIG")]
     config: Option<PathBuf>,
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free port.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Where everything is kept.
+    /// Folder of all data.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Print the settings in effect and end.
+    /// Print the effective settings and exit.
     #[arg(long)]
     print_config: bool,
 }
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The ready line, which programs wait for, and what to do next, for people.
+/// The ready line, which programs wait for, and the next steps for people.
 fn greeting(address: SocketAddr) -> String {
     let server = match address.port() {
         7117 => String::new(),
@@ -75,7 +76,7 @@ fn greeting(address: SocketAddr) -> String {
     )
 }
 
-/// Writes to standard output; who started the server may not listen, and that is no reason to end.
+/// Writes to standard output. A closed standard output is not a reason to exit.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     if out
@@ -83,13 +84,13 @@ fn say(text: &str) {
         .and_then(|()| out.flush())
         .is_err()
     {
-        tracing::debug!("nobody reads the standard output");
+        tracing::debug!("standard output is closed");
     }
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
     let mut log = std::io::stderr().lock();
-    // Nothing can be said when the standard error is closed; the exit code says it too.
+    // If standard error is closed, only the exit code reports the failure.
     writeln!(log, "traceholdd: {error}").unwrap_or(());
     ExitCode::from(code)
 }

@@ -1,7 +1,7 @@
 //! Files of finalized storages that stay open between requests.
 //!
-//! Such a file never changes, so a reader may be given the one that is open. Only deletion ends
-//! that; it is told by `forget`.
+//! These files never change, so all readers can share an open file until its storage is deleted;
+//! `forget` reports that.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use storage_format::StorageId;
 
 use crate::range::Resource;
 
-/// Files kept open; beyond it the one that was opened first is let go.
+/// Maximum number of files kept open; beyond it, the one opened first is closed.
 const OPEN_FILES_MAX: usize = 256;
 
 /// The open files.
 #[derive(Default)]
 pub(crate) struct OpenFiles {
     open: RwLock<Open>,
-    /// Deletions so far: a file that was opened before one of them is not kept after it.
+    /// Number of deletions: a file opened before a deletion is not added after it.
     deletions: AtomicU64,
 }
 
 #[derive(Default)]
 struct Open {
     files: HashMap<StorageId, HashMap<Box<str>, Arc<Resource>>>,
-    /// By time of opening.
+    /// In the order of opening.
     order: VecDeque<(StorageId, Box<str>)>,
 }
 
-/// The moment before a file was opened.
+/// A point in time before a file was opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
 impl OpenFiles {
-    /// The file, when it is open.
+    /// The file, if it is open.
     pub(crate) fn get(&self, id: StorageId, name: &str) -> Option<Arc<Resource>> {
         self.open.read().files.get(&id)?.get(name).cloned()
     }
 
-    /// To be taken before a file is opened, and shown to `keep`.
+    /// Call this before opening a file, and pass the result to `keep`.
     pub(crate) fn ticket(&self) -> Moment {
         Moment(self.deletions.load(Ordering::SeqCst))
     }
 
-    /// Keeps a file open, unless something was deleted since `before`.
+    /// Keeps a file open, unless a storage was deleted since `before`.
     pub(crate) fn keep(&self, before: Moment, id: StorageId, name: &str, file: &Arc<Resource>) {
         let mut open = self.open.write();
         if before.0 != self.deletions.load(Ordering::SeqCst) {
@@ -74,7 +74,7 @@ impl OpenFiles {
         }
     }
 
-    /// Lets go of every file of a storage that was deleted.
+    /// Closes all files of a storage that was deleted or changed.
     pub(crate) fn forget(&self, id: StorageId) {
         let mut open = self.open.write();
         self.deletions.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What a refused request is told: problem documents (RFC 9457) with a code programs can rely on.
+//! Refusals of requests: problem documents (RFC 9457) with stable codes.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,7 @@ use utoipa::ToSchema;
 /// Media type of a problem document.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// A refusal on its way out. The gate turns it into a document, because only the gate knows the id
-/// of the request.
+/// A refusal. The gate renders the document, because only the gate knows the request id.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem(Box<Parts>);
 
@@ -30,42 +29,41 @@ struct Parts {
     members: Map<String, Value>,
 }
 
-/// The document as clients read it.
+/// The document as clients receive it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProblemDocument<'a> {
     /// URN of the code.
     #[serde(rename = "type")]
     #[schema(rename = "type", value_type = String)]
     kind: String,
-    /// The same for every problem of this code.
+    /// Title, the same for every problem with this code.
     #[schema(value_type = String)]
     title: &'a str,
     /// HTTP status.
     status: u16,
-    /// Stable name of what is wrong.
+    /// Stable name of the problem.
     #[schema(value_type = String)]
     code: &'a str,
-    /// What is wrong with this very request.
+    /// What is wrong with this request.
     #[schema(value_type = String)]
     detail: &'a str,
-    /// Why it came to that.
+    /// Why this is a problem.
     #[schema(value_type = String)]
     cause: &'a str,
     /// What to do.
     #[schema(value_type = String)]
     remedy: &'a str,
-    /// Id of the request, as in `X-Request-Id` and the server's log.
+    /// Request id, as in `X-Request-Id` and in the server's log.
     #[schema(value_type = String)]
     instance: &'a str,
-    /// Further members of single codes, such as `receipts` or `expected_sequence`.
+    /// Additional members of some codes, such as `receipts` or `expected_sequence`.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     members: &'a Map<String, Value>,
 }
 
 impl Problem {
-    /// A refusal with `status`, a stable `code`, and a `title` that is the same for every use of
-    /// the code.
+    /// A refusal with `status`, a stable `code`, and the `title` that belongs to the code.
     pub(crate) fn new(status: StatusCode, code: &'static str, title: &'static str) -> Self {
         Self(Box::new(Parts {
             status,
@@ -80,13 +78,13 @@ impl Problem {
         }))
     }
 
-    /// What is wrong with this very request.
+    /// What is wrong with this request.
     pub(crate) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = detail.into();
         self
     }
 
-    /// Why it came to that.
+    /// Why this is a problem.
     pub(crate) fn cause(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
         self.0.cause = cause.into();
         self
@@ -104,14 +102,14 @@ impl Problem {
         self
     }
 
-    /// Ends the connection after the answer: where the next request begins cannot be known, or
-    /// should not be waited for.
+    /// Closes the connection after the response: the start of the next request is unknown, or the
+    /// server should not wait for it.
     pub(crate) fn closing(mut self) -> Self {
         self.0.closes = true;
         self
     }
 
-    /// Adds a member of its own to the document.
+    /// Adds a member to the document.
     pub(crate) fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.members.insert(name.to_owned(), value.into());
         self
@@ -127,18 +125,17 @@ impl Problem {
         self.0.status
     }
 
-    /// Stable name of what is wrong.
+    /// Stable name of the problem.
     pub(crate) fn code(&self) -> &'static str {
         self.0.code
     }
 
-    /// What is wrong with this very request, and why: for the log.
+    /// Detail and cause, for the log.
     pub(crate) fn what(&self) -> String {
         format!("{}: {}", self.0.detail, self.0.cause)
     }
 
-    /// Fills `response` with the document for request `instance`; header fields that are there
-    /// already stay.
+    /// Fills `response` with the document for request `instance`; other header fields are retained.
     pub(crate) fn render(&self, instance: &str, response: &mut Response) {
         let parts = &*self.0;
         let document = ProblemDocument {

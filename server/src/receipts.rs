@@ -1,4 +1,4 @@
-//! Receipts of packets, written as JSON while they come in: a batch has tens of thousands.
+//! Receipts of packets, written as JSON while they arrive: a batch has tens of thousands.
 
 use std::io::Write;
 use storage_format::StreamPosition;
@@ -11,19 +11,19 @@ use storage_core::{AcceptedPacket, Receipt};
 use storage_format::StorageId;
 use utoipa::ToSchema;
 
-/// What the server promises about one packet.
+/// The receipt of one packet.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptDocument {
     /// Producer epoch, as pushed.
     epoch: u64,
     /// Producer sequence, as pushed.
     sequence: u64,
-    /// Number of the packet in the storage; left out, as all below but `durable`, when the packet
-    /// was accepted only.
+    /// Number of the packet in the storage. This and all members below except `durable` are omitted
+    /// if the packet was only accepted.
     number: Option<u64>,
-    /// Every byte needed to find and read the packet survives a crash.
+    /// Everything needed to find and read the packet survives a crash.
     durable: bool,
-    /// The packet was there already; this is its first receipt again.
+    /// The packet was pushed before; this is its first receipt.
     duplicate: bool,
     /// Name of the data file.
     file: Option<String>,
@@ -31,22 +31,22 @@ pub(crate) struct ReceiptDocument {
     offset: Option<u64>,
     /// Bytes of the stored payload.
     size: Option<u64>,
-    /// The storage; where a recording chose it.
+    /// The storage, if a recording chose it.
     storage: Option<String>,
 }
 
-/// Answer to a push.
+/// Response to a push.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptsDocument {
     /// In the order of the packets.
     receipts: Vec<ReceiptDocument>,
 }
 
-/// Receipts so far, as the inside of a JSON list.
+/// The receipts so far, as elements of a JSON list.
 #[derive(Debug, Default)]
 pub(crate) struct Receipts {
     text: Vec<u8>,
-    /// Some packet is not durable yet.
+    /// Some packets are not durable yet.
     is_accepted_only: bool,
 }
 
@@ -54,7 +54,7 @@ impl Receipts {
     /// Adds the receipt of a packet.
     pub(crate) fn add(&mut self, receipt: &Receipt) {
         self.separate();
-        // All values are numbers, booleans or the digits of a leaf id: nothing needs escaping.
+        // All values are numbers, booleans or the digits of a leaf id, so nothing needs escaping.
         write!(
             self.text,
             "{{\"epoch\":{},\"sequence\":{},\"number\":{},\"durable\":true,\"duplicate\":{},\
@@ -70,15 +70,15 @@ impl Receipts {
         .expect("writing to memory does not fail");
     }
 
-    /// Adds the receipt of a packet that went through recordings, with the storage it is in.
+    /// Adds the receipt of a packet that passed through recordings, with its storage.
     pub(crate) fn add_for(&mut self, storage: StorageId, receipt: &Receipt) {
         self.add(receipt);
         self.text.truncate(self.text.len() - 1);
         write!(self.text, ",\"storage\":\"{storage}\"}}").expect("writing to memory does not fail");
     }
 
-    /// Adds the word for a packet of which nothing is promised: no recording wrote it, or a
-    /// measurement drops what it reads.
+    /// Adds the entry of a packet that is not stored: no recording accepted it, or a measurement
+    /// discards it.
     pub(crate) fn add_not_durable(&mut self, position: StreamPosition) {
         let StreamPosition { epoch, sequence } = position;
         self.separate();
@@ -89,7 +89,7 @@ impl Receipts {
         .expect("writing to memory does not fail");
     }
 
-    /// Adds the word for a packet whose agent did not want to wait.
+    /// Adds the entry of a packet whose agent does not wait.
     pub(crate) fn add_accepted(&mut self, packet: &AcceptedPacket) {
         let is_duplicate = packet.is_duplicate;
         let StreamPosition { epoch, sequence } = packet.position;
@@ -102,7 +102,7 @@ impl Receipts {
         .expect("writing to memory does not fail");
     }
 
-    /// The answer does not wait for the disk, as the agent asked.
+    /// Receipts that do not wait for the disk, as the agent requested.
     pub(crate) fn accepted_only() -> Self {
         Self {
             is_accepted_only: true,
@@ -121,7 +121,7 @@ impl Receipts {
     /// The receipts as a member of a problem document.
     pub(crate) fn into_value(self) -> Value {
         let list = [b"[", &self.text[..], b"]"].concat();
-        serde_json::from_slice(&list).expect("receipts are sound JSON")
+        serde_json::from_slice(&list).expect("receipts are valid JSON")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Request bodies that may not dawdle.
+//! Request bodies with a minimum rate.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,30 +14,30 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(crate) struct BodyPace {
     /// Longest pause.
     pub(crate) idle: Duration,
-    /// Slowest rate over the body's life, once `idle` has passed.
+    /// Minimum average rate, checked once `idle` has passed.
     pub(crate) bytes_per_second_min: u64,
 }
 
-/// A body that could not be read to its end.
+/// A body that could not be read completely.
 #[derive(Debug, Error)]
 pub(crate) enum BodyError {
     /// The client was too slow.
-    #[error("the body came too slowly: after {received} bytes nothing more within the limit")]
+    #[error("the body is too slow: nothing arrived within the limit after {received} bytes")]
     TooSlow {
-        /// Bytes that had arrived.
+        /// Bytes received.
         received: u64,
     },
-    /// The connection broke, or the framing of the body is wrong.
-    #[error("the body broke off after {received} bytes: {source}")]
+    /// The connection was closed, or the framing of the body is invalid.
+    #[error("the body ended after {received} bytes: {source}")]
     Broken {
-        /// Bytes that had arrived.
+        /// Bytes received.
         received: u64,
-        /// What the connection said.
+        /// The error of the connection.
         source: hyper::Error,
     },
 }
 
-/// A body with its pace watched. No timer is made while bytes keep coming.
+/// A body whose rate is monitored. No timer is created while bytes keep arriving.
 pub(crate) struct RequestBody<B> {
     inner: B,
     pace: BodyPace,
@@ -57,7 +57,7 @@ impl<B> RequestBody<B> {
         }
     }
 
-    /// The next frame must be here by then.
+    /// The time by which the next frame must arrive.
     fn deadline(&self) -> Instant {
         let earned = Duration::from_secs(self.received / self.pace.bytes_per_second_min.max(1));
         (Instant::now() + self.pace.idle).min(self.started + self.pace.idle + earned)

@@ -1,14 +1,14 @@
-//! Ids that tie an answer to the lines of the log.
+//! Request ids, which connect responses with log lines.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue};
 
-/// Longest id taken over from a client.
+/// Maximum length of an id from a client.
 const FOREIGN_ID_BYTES_MAX: usize = 64;
 
-/// Gives ids: a part that differs from run to run, and a counter.
+/// Generates ids from a random part, which differs in each run, and a counter.
 pub(crate) struct RequestIds {
     run: u64,
     next: AtomicU64,
@@ -24,8 +24,8 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    /// The client's own id where it sent a sound one (so that it can follow a request through
-    /// several servers), else a new one.
+    /// The id that the client sent if it is valid (so that a request can be followed through
+    /// several servers), otherwise a new one.
     pub(crate) fn id_of(&self, headers: &HeaderMap) -> HeaderValue {
         if let Some(foreign) = headers.get("x-request-id")
             && (1..=FOREIGN_ID_BYTES_MAX).contains(&foreign.len())
@@ -44,7 +44,7 @@ impl RequestIds {
     }
 }
 
-/// Writes the lowest digits of `value`.
+/// Writes the lowest hexadecimal digits of `value`.
 fn hex(mut value: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
         *digit = b"0123456789abcdef"[usize::from(value as u8 & 15)];

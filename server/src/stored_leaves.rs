@@ -1,4 +1,4 @@
-//! The leaves of storages with where their bytes are.
+//! The leaves of storages, with their files.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +12,7 @@ use storage_format::data_file::LeafPath;
 use storage_format::index_part::PacketEntry;
 use storage_format::{AgentId, Kind, StorageId};
 
-/// A file of a leaf as a reader of events sees it; the I/O trace is told of every read.
+/// A file of a leaf for readers of events; every read is recorded in the I/O trace.
 struct StoredFile(LeafFile);
 
 impl Fetch for StoredFile {
@@ -37,7 +37,7 @@ impl Fetch for StoredFile {
     }
 }
 
-/// What the tree of a storage says of the packets of a leaf.
+/// The packets of a leaf according to the index tree.
 struct StoredTimes(LeafPackets);
 
 impl PacketTimes for StoredTimes {
@@ -46,7 +46,7 @@ impl PacketTimes for StoredTimes {
     }
 }
 
-/// The leaves of a storage, as much of them as is durable now, to be read for `cause`.
+/// The leaves of a storage, up to what is durable now, to be read for `cause`.
 pub(crate) async fn stored_leaves(
     engine: &Engine,
     id: StorageId,
@@ -55,7 +55,7 @@ pub(crate) async fn stored_leaves(
     leaves_among(engine, id, cause, |_| true).await
 }
 
-/// As [`stored_leaves`], those with paths that are `wanted`.
+/// Like [`stored_leaves`], for leaves whose paths are `wanted`.
 pub(super) async fn leaves_among(
     engine: &Engine,
     id: StorageId,
@@ -75,7 +75,7 @@ pub(super) async fn leaves_among(
                 traces.insert(leaf.path.agent.clone(), Arc::clone(&trace));
                 trace
             }
-            // What other kinds are decoded with does not depend on metadata.
+            // Other kinds are decoded without metadata.
             _ => Arc::default(),
         };
         stored.push(stored_leaf((engine, cause), &found, leaf, trace));
@@ -83,7 +83,7 @@ pub(super) async fn leaves_among(
     Ok(stored)
 }
 
-/// Metadata may have many megabytes.
+/// Metadata can have many megabytes.
 async fn compile(metadata: Option<Vec<u8>>) -> Result<Arc<AgentTrace>, StorageError> {
     let compile = move || Arc::new(AgentTrace::new(metadata.as_deref()));
     tokio::task::spawn_blocking(compile)
@@ -102,7 +102,7 @@ fn stored_leaf(
         let fetch: Arc<dyn Fetch> = Arc::new(StoredFile(file));
         (fetch, length)
     });
-    // Open only while it is read: a query may be over very many leaves.
+    // Opened only while it is read: a query may use a large number of leaves.
     let data = StoredFile(engine.reading().leaf_file(leaf.data.clone(), false, cause));
     StoredLeaf {
         leaf: Leaf {

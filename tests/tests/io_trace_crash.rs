@@ -59,7 +59,7 @@ fn a_ring_is_read_up_to_where_a_crash_truncated_it() {
     assert_eq!(api.state(&trace), "OPEN");
     assert!(!ring.exists(), "it is in the storage now");
     assert!(
-        server.log().contains("a ring is cut here"),
+        server.log().contains("the end of a ring segment is torn"),
         "{}",
         server.log()
     );

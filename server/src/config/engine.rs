@@ -1,4 +1,4 @@
-//! The settings as the engine takes them.
+//! Conversion of the settings to the configuration of the engine and the recorder.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use storage_core::{DiskLow, EngineConfig, IoChoice};
 use super::settings::{Config, Io};
 
 impl Config {
-    /// The part of the settings that is the recorder's.
+    /// The settings of the recorder.
     pub(crate) fn recorder(&self) -> RecorderConfig {
         let recording = &self.recording;
         RecorderConfig {
@@ -19,7 +19,7 @@ impl Config {
         }
     }
 
-    /// The part of the settings that is the engine's.
+    /// The settings of the engine.
     pub(crate) fn engine(&self) -> EngineConfig {
         let storage = &self.storage;
         let mut engine = EngineConfig::new(&storage.data_dir);
@@ -61,8 +61,8 @@ fn size(value: u64) -> usize {
 mod tests {
     use super::Config;
 
-    /// Two places know the defaults: the engine, for whoever embeds it, and the settings, for
-    /// operators.
+    /// The defaults exist twice: in the engine, for programs that embed it, and in the settings,
+    /// for operators.
     #[test]
     fn default_settings_are_the_defaults_of_the_engine() {
         let settings = Config::default();

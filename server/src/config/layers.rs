@@ -1,4 +1,4 @@
-//! Where settings come from and which wins: built-in defaults, file, environment, flags.
+//! Sources of settings in order of precedence: built-in defaults, file, environment, flags.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use toml::{Table, Value};
 
 use super::settings::{Config, InvalidSetting};
 
-/// The defaults as operators read them.
+/// The documented defaults.
 const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
 
-/// Every variable of ours begins so.
+/// Prefix of all environment variables of the server.
 const ENV_PREFIX: &str = "TRACEHOLD_";
 
 /// Settings given on the command line.
@@ -26,47 +26,49 @@ pub struct Overrides {
     pub data_dir: Option<PathBuf>,
 }
 
-/// Settings the server cannot start with: where, what, and what to do.
+/// An invalid configuration: location, problem and remedy.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ConfigError {
     /// The file could not be read.
-    #[error("{file}: cannot read the configuration: {cause}; check the path given with --config")]
+    #[error(
+        "{file}: cannot read the configuration file: {cause}; check the path given with --config"
+    )]
     Unreadable {
-        /// Path as given.
+        /// The path as given.
         file: String,
-        /// Why.
+        /// The error of the operating system.
         cause: String,
     },
-    /// The file is not TOML, has a key nobody knows, or a value of a wrong type.
+    /// The file is not TOML, or has an unknown key or a value of the wrong type.
     #[error("{file}:{line}:{column}: {what}; {remedy}")]
     Malformed {
-        /// Path as given.
+        /// The path as given.
         file: String,
-        /// From 1.
+        /// Counted from 1.
         line: usize,
-        /// From 1, in bytes.
+        /// Counted from 1, in bytes.
         column: usize,
-        /// What is wrong.
+        /// What is invalid.
         what: String,
         /// What to do.
         remedy: &'static str,
     },
-    /// An environment variable names no setting, or its value does not fit.
+    /// An environment variable names no setting, or its value is invalid.
     #[error("environment variable {name}: {what}; {remedy}")]
     Environment {
-        /// The variable.
+        /// The name of the variable.
         name: String,
-        /// What is wrong.
+        /// What is invalid.
         what: String,
         /// What to do.
         remedy: String,
     },
-    /// Values that cannot work.
+    /// A setting whose value cannot work.
     #[error("setting {key} {what}; {remedy}")]
     Invalid {
         /// `section.key`
         key: &'static str,
-        /// What is wrong.
+        /// What is invalid.
         what: String,
         /// What to do.
         remedy: &'static str,
@@ -74,7 +76,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Puts the layers over one another; `env` is what the process was started with.
+    /// Merges the layers in order of precedence; `env` is the environment of the process.
     pub fn load(
         overrides: &Overrides,
         env: impl IntoIterator<Item = (String, String)>,
@@ -94,7 +96,8 @@ impl Config {
             set_from_env(&mut merged, &defaults, &name, &text)?;
         }
         let mut config = Config::deserialize(Value::Table(merged)).map_err(|error| {
-            // File layers were checked one by one, so only a variable can still be at fault.
+            // The layers of files were validated one by one, so only a variable can be invalid
+            // here.
             ConfigError::Environment {
                 name: format!("{ENV_PREFIX}*"),
                 what: error.message().to_owned(),
@@ -127,7 +130,7 @@ fn read(file: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// Parses one file alone, typed, so that an error names the place in that very file.
+/// Parses and validates one file on its own, so that errors have locations in that file.
 fn table_of(text: &str, file: &str) -> Result<Table, ConfigError> {
     let malformed = |error: &toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start).min(text.len());
@@ -138,7 +141,7 @@ fn table_of(text: &str, file: &str) -> Result<Table, ConfigError> {
             line: before.matches('\n').count() + 1,
             column: before.len() - line_start + 1,
             what: error.message().trim().to_owned(),
-            remedy: "every key and its meaning is in config/default.toml",
+            remedy: "config/default.toml documents all keys",
         }
     };
     toml::from_str::<Config>(text).map_err(|error| malformed(&error))?;
@@ -156,8 +159,8 @@ fn merge(under: &mut Table, over: Table) {
     }
 }
 
-/// `TRACEHOLD_HTTP_LISTEN` sets `listen` of `[http]`. A variable whose section is none of ours is
-/// not meant for the server (the command line client has its own, and service managers add some).
+/// `TRACEHOLD_HTTP_LISTEN` sets `listen` of `[http]`. A variable with an unknown section is
+/// ignored: it belongs to another program, such as the command line client or a service manager.
 fn set_from_env(
     merged: &mut Table,
     defaults: &Table,
@@ -179,7 +182,7 @@ fn set_from_env(
         return Err(ConfigError::Environment {
             name: name.to_owned(),
             what: format!("section [{section}] has no key {key}"),
-            remedy: format!("its keys are {}", keys.join(", ")),
+            remedy: format!("valid keys are {}", keys.join(", ")),
         });
     };
     let value = typed(example, text).ok_or_else(|| ConfigError::Environment {
@@ -199,7 +202,7 @@ fn set_from_env(
     Ok(())
 }
 
-/// Reads `text` as a value of the type `example` has.
+/// Parses `text` as a value of the type of `example`.
 fn typed(example: &Value, text: &str) -> Option<Value> {
     match example {
         Value::Integer(_) => text.parse().ok().map(Value::Integer),

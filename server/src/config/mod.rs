@@ -1,7 +1,7 @@
-//! Operating bounds of the server: every one named with its unit, in one place.
+//! The settings of the server; every limit is named with its unit.
 //!
-//! `config/default.toml` documents each setting for operators and is built in; a test proves it
-//! equal to the `Default`s here.
+//! `config/default.toml` documents each setting for operators and is compiled in; a test compares
+//! it with the `Default`s here.
 
 mod engine;
 mod layers;

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueryConfig {
-    /// Queries that run at once.
+    /// Maximum number of concurrent queries.
     pub concurrent_max: u32,
-    /// Threads of one query; 0 = one a core.
+    /// Threads per query; 0 = one per core.
     pub threads: u32,
-    /// Rows of one query that wait in memory for earlier ones before they are put aside in a file.
+    /// Bytes of rows that one query holds in memory to sort them; more rows spill to a file.
     pub waiting_bytes_max: u64,
-    /// Bytes of a row group of a Parquet answer, before they are compressed.
+    /// Uncompressed size of a row group in Parquet results.
     pub row_group_bytes_max: u64,
-    /// Longest answer that is sent over HTTP/1.0, whole and with its length; 0 = none.
+    /// Longest result sent over HTTP/1.0, buffered and with its length; 0 = none.
     pub whole_answer_bytes_max: u64,
-    /// Memory for Bloom filters that queries share.
+    /// Memory for Bloom filters, shared by all queries.
     pub filter_cache_bytes_max: u64,
-    /// Packet bytes of a chunk of a chunk index.
+    /// Packet bytes per chunk of a chunk index.
     pub chunk_bytes: u64,
-    /// Fields that are indexed besides those of each kind.
+    /// Fields to index in addition to those of each kind.
     pub index_fields: Vec<String>,
-    /// Bytes by which a data file grows before its chunk index is written again.
+    /// Growth of a data file after which its chunk index is updated.
     pub index_growth_bytes_min: u64,
 }
 
@@ -43,7 +43,7 @@ impl Default for QueryConfig {
 }
 
 impl QueryConfig {
-    /// The settings that cannot be 0.
+    /// The settings that must not be 0.
     pub(super) fn positive(&self) -> [(&'static str, u64); 3] {
         [
             ("query.concurrent_max", u64::from(self.concurrent_max)),

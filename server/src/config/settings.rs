@@ -9,7 +9,7 @@ use storage_format::limits::PACKET_BYTES_MAX;
 
 use super::query::QueryConfig;
 
-/// Everything the server can be told.
+/// All settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -19,19 +19,19 @@ pub struct Config {
     pub ingest: IngestConfig,
     /// The buffer and recordings.
     pub recording: RecordingConfig,
-    /// File bytes going out.
+    /// File bytes sent to readers.
     pub range: RangeConfig,
     /// Queries and chunk indexes.
     pub query: QueryConfig,
-    /// Where and how storages lie on disk.
+    /// Location and layout of storages on disk.
     pub storage: StorageConfig,
-    /// Tracing of our own I/O.
+    /// Tracing of the server's I/O.
     pub io_trace: IoTraceConfig,
     /// Threads.
     pub runtime: RuntimeConfig,
     /// Logging.
     pub log: LogConfig,
-    /// Switches that only measurements need.
+    /// Switches for measurements.
     pub bench: BenchConfig,
 }
 
@@ -39,27 +39,27 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Connections served at once.
+    /// Maximum number of connections.
     pub connections_max: u32,
-    /// Limit for a request head to arrive.
+    /// Time limit for the head of a request.
     pub header_read_seconds: u64,
-    /// Largest request head.
+    /// Maximum size of the head of a request.
     pub header_bytes_max: u32,
-    /// Most header fields of a request.
+    /// Maximum number of header fields.
     pub header_count_max: u32,
     /// Longest pause within a request body.
     pub body_idle_seconds: u64,
-    /// Slowest body, averaged over its life so far, after the first `body_idle_seconds`.
+    /// Minimum average rate of a body, checked after the first `body_idle_seconds`.
     pub body_bytes_per_second_min: u64,
-    /// Longest time without the client taking a byte of its answer.
+    /// Longest time in which a client reads nothing of a response.
     pub write_stall_seconds: u64,
-    /// Largest JSON request body.
+    /// Maximum size of a JSON request body.
     pub json_bytes_max: u64,
-    /// Largest trace metadata of an agent.
+    /// Maximum size of an agent's trace metadata.
     pub metadata_bytes_max: u64,
-    /// How long requests in flight may take to end after SIGTERM.
+    /// Time for requests in flight to finish after SIGTERM.
     pub drain_seconds: u64,
 }
 
@@ -107,15 +107,15 @@ impl HttpConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IngestConfig {
-    /// Largest packet.
+    /// Maximum size of a packet.
     pub packet_bytes_max: u64,
-    /// Largest decoded body of a request with many packets.
+    /// Maximum decoded size of a request body with many packets.
     pub request_bytes_max: u64,
     /// Packet bytes in memory over all requests.
     pub in_flight_bytes_max: u64,
-    /// Most packets in one request.
+    /// Maximum number of packets in a request.
     pub batch_packets_max: u32,
-    /// Largest window a zstd body may ask for.
+    /// Maximum zstd window of a request body.
     pub zstd_window_bytes_max: u64,
 }
 
@@ -135,13 +135,13 @@ impl Default for IngestConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordingConfig {
-    /// Memory of the buffer, which keeps the latest packets of all agents.
+    /// Memory of the buffer of the latest packets of all agents.
     pub buffer_bytes_max: u64,
-    /// Recordings that wait or record at once.
+    /// Maximum number of recordings that are scheduled or on.
     pub recordings_max: u32,
-    /// Memory of spans that wait for others of their trace, a recording.
+    /// Memory per recording for spans that wait for the rest of their trace.
     pub waiting_bytes_max: u64,
-    /// How long they wait after the last of them came.
+    /// Time for which these spans wait after the latest one arrived.
     pub waiting_milliseconds: u32,
 }
 
@@ -160,7 +160,7 @@ impl Default for RecordingConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RangeConfig {
-    /// Memory for file bytes on their way to readers.
+    /// Memory for file bytes sent to readers.
     pub buffer_bytes_max: u64,
 }
 
@@ -176,35 +176,35 @@ impl Default for RangeConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageConfig {
-    /// Root of everything on disk.
+    /// Root folder of all files.
     pub data_dir: PathBuf,
-    /// How the disk is written.
+    /// Interface for disk writes.
     pub io: Io,
-    /// Threads that compress and frame packets; 0 = one a core.
+    /// Threads that compress and frame packets; 0 = one per core.
     pub serializers: u32,
-    /// Level of zstd.
+    /// zstd compression level.
     pub zstd_level: i32,
-    /// Shortest time between two syncs of a data file.
+    /// Minimum time between two syncs of a data file.
     pub commit_window_microseconds: u64,
-    /// Data files open for writing at once.
+    /// Maximum number of data files open for writing.
     pub open_files_max: u32,
-    /// Largest extent by which a data file is extended ahead of writing; 0 turns it off.
+    /// Maximum size of an extent preallocated for a data file; 0 disables preallocation.
     pub preallocation_bytes_max: u64,
-    /// Packets in the live index of a storage before a part of it is written out.
+    /// Packets in the live index of a storage before an index part is written.
     pub live_index_packets_max: u64,
-    /// Bytes of data files no index part covers before one is written.
+    /// Bytes of data files not covered by an index part before one is written.
     pub uncovered_bytes_max: u64,
-    /// Length of a time bucket of the index; 0 puts a whole stream into one file.
+    /// Length of a time bucket of the index; 0 writes each stream into one file.
     pub time_bucket_seconds: u64,
-    /// Memory for index blocks of readers.
+    /// Memory for index blocks used by readers.
     pub index_cache_bytes_max: u64,
-    /// Most storages.
+    /// Maximum number of storages.
     pub storages_max: u64,
-    /// Ingest stops below this many free bytes,
+    /// Ingest stops when fewer bytes are free
     pub disk_stop_free_bytes: u64,
-    /// or below this share of the file system, whichever is more;
+    /// or a smaller percentage of the file system is free, whichever limit is higher,
     pub disk_stop_free_percent: u32,
-    /// and goes on above this share.
+    /// and resumes when a greater percentage is free.
     pub disk_resume_free_percent: u32,
 }
 
@@ -212,25 +212,25 @@ pub struct StorageConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IoTraceConfig {
-    /// Largest trace; also the limit of one that asks for none.
+    /// Maximum size of a trace, and the limit of a trace that does not set one.
     pub bytes_max: u64,
-    /// Largest trace of which the oldest part makes room for the latest (ring).
+    /// Maximum size of a trace that overwrites its oldest part (ring).
     pub ring_bytes_max: u64,
-    /// Whether the trace begins with the server, and so tells of its start.
+    /// Whether a trace starts with the server and so records its startup.
     pub at_start: TraceAtStart,
-    /// Operations in the buffer of a thread; more are dropped and counted.
+    /// Operations in the buffer of a thread; further ones are dropped and counted.
     pub thread_records_max: u32,
 }
 
-/// What is traced from the start of the server on.
+/// What is traced from the start of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceAtStart {
-    /// Nothing, until it is asked for.
+    /// Nothing, until a client requests a trace.
     Off,
     /// Everything, until the trace has `bytes_max` bytes.
     StopAtLimit,
-    /// Everything; the oldest part is given up beyond `ring_bytes_max` bytes.
+    /// Everything; the oldest part beyond `ring_bytes_max` bytes is overwritten.
     Ring,
 }
 
@@ -245,13 +245,13 @@ impl Default for IoTraceConfig {
     }
 }
 
-/// How the disk is written.
+/// Interface for disk writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Io {
-    /// io_uring where the kernel allows it, else blocking calls.
+    /// io_uring where the kernel allows it, otherwise blocking calls.
     Auto,
-    /// io_uring, or refuse to start.
+    /// io_uring, or fail to start.
     Uring,
     /// Blocking calls on threads.
     Blocking,
@@ -283,7 +283,7 @@ impl Default for StorageConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuntimeConfig {
-    /// Threads that serve requests; 0 = one a core.
+    /// Threads that serve requests; 0 = one per core.
     pub threads: u32,
 }
 
@@ -293,7 +293,7 @@ pub struct RuntimeConfig {
 pub struct LogConfig {
     /// A level or a filter.
     pub level: String,
-    /// Shape of a line.
+    /// Format of a line.
     pub format: LogFormat,
 }
 
@@ -306,13 +306,13 @@ impl Default for LogConfig {
     }
 }
 
-/// Shape of a log line.
+/// Format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// For programs: one JSON object a line.
+    /// For programs: one JSON object per line.
     Json,
 }
 
@@ -320,11 +320,11 @@ pub enum LogFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BenchConfig {
-    /// Read packet bodies and drop them.
+    /// Read packet bodies and discard them.
     pub discard: bool,
 }
 
-/// A value that cannot work, with the key it belongs to.
+/// A setting with an invalid value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidSetting {
     pub(super) key: &'static str,
@@ -333,14 +333,14 @@ pub(super) struct InvalidSetting {
 }
 
 impl Config {
-    /// The settings as a file that would bring them about.
+    /// The settings as a configuration file.
     pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(self).expect("settings of ours can be written as TOML")
+        toml::to_string_pretty(self).expect("settings can be written as TOML")
     }
 
-    /// The first setting that cannot work, alone or together with another.
+    /// The first setting that is invalid, by itself or in combination with another.
     pub(super) fn invalid(&self) -> Option<InvalidSetting> {
-        let zero = "give it a value of at least 1";
+        let zero = "set it to at least 1";
         let positive: [(&'static str, u64); 13] = [
             ("http.connections_max", u64::from(self.http.connections_max)),
             ("http.header_read_seconds", self.http.header_read_seconds),
@@ -380,23 +380,23 @@ impl Config {
             return Some(InvalidSetting {
                 key: "http.header_bytes_max",
                 what: format!(
-                    "is {}, less than any client needs",
+                    "is {}, too small for common clients",
                     self.http.header_bytes_max
                 ),
-                remedy: "give it at least 8192",
+                remedy: "set it to at least 8192",
             });
         }
         if self.ingest.packet_bytes_max > u64::from(PACKET_BYTES_MAX) {
             return Some(InvalidSetting {
                 key: "ingest.packet_bytes_max",
-                what: "is more than a packet of the storage format can hold".to_owned(),
-                remedy: "give it at most 268435456",
+                what: "exceeds the maximum packet size of the storage format".to_owned(),
+                remedy: "set it to at most 268435456",
             });
         }
         if self.ingest.in_flight_bytes_max < self.ingest.packet_bytes_max {
             return Some(InvalidSetting {
                 key: "ingest.in_flight_bytes_max",
-                what: "is less than ingest.packet_bytes_max: the largest packet could never enter"
+                what: "is less than ingest.packet_bytes_max, so the largest packet would never be admitted"
                     .to_owned(),
                 remedy: "raise it, or lower ingest.packet_bytes_max",
             });
@@ -409,8 +409,8 @@ impl Config {
         if disk_resume_free_percent < disk_stop_free_percent || disk_resume_free_percent > 100 {
             return Some(InvalidSetting {
                 key: "storage.disk_resume_free_percent",
-                what: "is less than storage.disk_stop_free_percent, or more than 100".to_owned(),
-                remedy: "ingest that stopped must be able to go on: give it a value between",
+                what: "is less than storage.disk_stop_free_percent or greater than 100".to_owned(),
+                remedy: "set it to a value between these, so that ingest can resume",
             });
         }
         None

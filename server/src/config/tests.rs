@@ -18,7 +18,7 @@ fn load(file: Option<&str>, env: &[(&str, &str)]) -> Result<Config, ConfigError>
     )
 }
 
-/// The error's text, with the temporary path cut down to the file's name.
+/// The error text, with the temporary path reduced to the file name.
 fn refusal(file: Option<&str>, env: &[(&str, &str)]) -> String {
     let text = load(file, env).unwrap_err().to_string();
     match text.find("t.toml") {

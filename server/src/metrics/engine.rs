@@ -1,4 +1,4 @@
-//! The engine's own counters, in the text format of Prometheus.
+//! The engine's counters, in the text format of Prometheus.
 
 use std::io::Write;
 
@@ -50,7 +50,7 @@ const METRICS: &[Metric] = metrics! {
     gauge droppable_bytes = droppable_bytes, "Bytes of packets that can be dropped now.";
 };
 
-/// Appends everything the engine counts.
+/// Appends all counters of the engine.
 pub(crate) fn render_engine(counters: &Counters, text: &mut Vec<u8>) {
     for Metric {
         name,

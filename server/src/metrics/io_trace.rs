@@ -1,36 +1,32 @@
-//! The trace of our own I/O, in the text format of Prometheus.
+//! The I/O trace, in the text format of Prometheus.
 
 use std::io::Write;
 
 use crate::io_trace::{State, Status};
 
-/// Appends what the trace that runs, or the last one, counts.
+/// Appends the counts of the current or last trace.
 pub(crate) fn render_io_trace(status: &Status, text: &mut Vec<u8>) {
     let is_running = u64::from(status.state == State::Running);
     for (name, help, value) in [
-        (
-            "running",
-            "1 while the server's own I/O is traced.",
-            is_running,
-        ),
+        ("running", "1 while the server's I/O is traced.", is_running),
         (
             "records",
-            "Operations recorded by the last I/O trace.",
+            "Operations recorded by the current or last I/O trace.",
             status.drained.recorded,
         ),
         (
             "dropped_records",
-            "Operations the last I/O trace had no room for.",
+            "Operations dropped because a buffer of the I/O trace was full.",
             status.drained.dropped_total(),
         ),
         (
             "overwritten_records",
-            "Operations the last I/O trace gave up for later ones.",
+            "Operations overwritten in the ring of the I/O trace.",
             status.overwritten,
         ),
         (
             "bytes",
-            "Bytes of packets of the last I/O trace.",
+            "Bytes of packets of the current or last I/O trace.",
             status.bytes,
         ),
     ] {

@@ -1,31 +1,35 @@
-//! What jobs count.
+//! Metrics of jobs.
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::maker::Maker;
 
-/// Counters of long work.
+/// Metrics of jobs.
 pub(crate) struct JobMetrics {
-    /// Jobs at work, by kind.
+    /// Running jobs, by kind.
     pub(crate) running: IntGaugeVec,
-    /// Jobs that ended, by kind and state.
+    /// Ended jobs, by kind and state.
     pub(crate) ended: IntCounterVec,
-    /// Bytes that ended jobs did, by kind.
+    /// Bytes processed by ended jobs, by kind.
     pub(crate) bytes: IntCounterVec,
 }
 
 impl JobMetrics {
     pub(super) fn new(maker: &Maker) -> Self {
         Self {
-            running: maker.gauges("tracehold_jobs_running", "Jobs at work.", &["kind"]),
+            running: maker.gauges(
+                "tracehold_jobs_running",
+                "Running jobs, by kind.",
+                &["kind"],
+            ),
             ended: maker.counters(
                 "tracehold_jobs_ended_total",
-                "Jobs that ended, by what became of them.",
+                "Ended jobs, by kind and final state.",
                 &["kind", "state"],
             ),
             bytes: maker.counters(
                 "tracehold_job_bytes_total",
-                "Bytes read or written by jobs that ended.",
+                "Bytes read or written by ended jobs.",
                 &["kind"],
             ),
         }

@@ -1,8 +1,8 @@
-//! Making metrics and registering them.
+//! Creation and registration of metrics.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// Ends the count of a thing in progress when dropped.
+/// Decrements a gauge of things in progress when dropped.
 pub(crate) struct InProgress(IntGauge);
 
 impl InProgress {
@@ -18,8 +18,7 @@ impl Drop for InProgress {
     }
 }
 
-/// Makes metrics and registers them; names and labels are constants of this file, so neither step
-/// can fail.
+/// Creates and registers metrics; all names and labels are constants, so neither step can fail.
 pub(super) struct Maker(pub(super) Registry);
 
 impl Maker {
@@ -27,10 +26,10 @@ impl Maker {
         &self,
         made: prometheus::Result<M>,
     ) -> M {
-        let metric = made.expect("metric names of this file are sound");
+        let metric = made.expect("metric names are valid");
         self.0
             .register(Box::new(metric.clone()))
-            .expect("metric names of this file are unique");
+            .expect("metric names are unique");
         metric
     }
 

@@ -1,7 +1,6 @@
-//! What the server counts, for Prometheus, in base units (bytes, seconds).
+//! Metrics for Prometheus, in base units (bytes, seconds).
 //!
-//! Hot paths touch only counters that were looked up once at the start; nothing here is hashed or
-//! locked a request.
+//! Hot paths use counters that are looked up once at startup; a request neither hashes nor locks.
 
 mod engine;
 mod io_trace;

@@ -1,75 +1,75 @@
-//! What queries and chunk indexes cost.
+//! Metrics of queries and chunk indexes.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge};
 use query_engine::Report;
 
 use super::maker::{InProgress, Maker};
 
-/// Counters of queries.
+/// Metrics of queries.
 pub(crate) struct QueryMetrics {
     running: IntGauge,
     finished: IntCounter,
-    /// Queries of which the client left.
+    /// Queries whose client disconnected.
     pub(crate) cancelled: IntCounter,
     chunks: IntCounterVec,
     events_decoded: IntCounter,
     events_matched: IntCounter,
     fetched_bytes: IntCounter,
-    /// Aggregates answered from the cache of their storage.
+    /// Aggregations answered with a cached result.
     pub(crate) cached: IntCounter,
-    /// Bytes of data files read for chunk indexes.
+    /// Bytes of data files read to build chunk indexes.
     pub(crate) indexed_bytes: IntCounter,
-    /// Storages whose chunk indexes could not be completed at once.
+    /// Failed attempts to complete the chunk indexes of a storage.
     pub(crate) index_failures: IntCounter,
 }
 
 impl QueryMetrics {
     pub(super) fn new(maker: &Maker) -> Self {
         Self {
-            running: maker.gauge("tracehold_queries_running", "Queries that run."),
-            finished: maker.counter("tracehold_queries_total", "Queries that ran to their end."),
+            running: maker.gauge("tracehold_queries_running", "Running queries."),
+            finished: maker.counter("tracehold_queries_total", "Finished queries."),
             cancelled: maker.counter(
                 "tracehold_queries_cancelled_total",
-                "Queries that were ended because their client was gone.",
+                "Queries cancelled because their client disconnected.",
             ),
             chunks: maker.counters(
                 "tracehold_query_chunks_total",
-                "Indexed chunks, by what became of them.",
+                "Indexed chunks of queries, by outcome.",
                 &["outcome"],
             ),
             events_decoded: maker.counter(
                 "tracehold_query_events_decoded_total",
-                "Events that queries decoded.",
+                "Events decoded by queries.",
             ),
             events_matched: maker.counter(
                 "tracehold_query_events_matched_total",
-                "Events that queries found.",
+                "Events matched by queries.",
             ),
             fetched_bytes: maker.counter(
                 "tracehold_query_fetched_bytes_total",
-                "Bytes of data files and chunk indexes that queries read.",
+                "Bytes of data files and chunk indexes read by queries.",
             ),
             cached: maker.counter(
                 "tracehold_query_cached_total",
-                "Aggregates answered from the cache of their storage.",
+                "Aggregations answered with a cached result.",
             ),
             indexed_bytes: maker.counter(
                 "tracehold_indexed_bytes_total",
-                "Bytes of data files read for chunk indexes.",
+                "Bytes of data files read to build chunk indexes.",
             ),
             index_failures: maker.counter(
                 "tracehold_index_failures_total",
-                "Looks at a storage whose chunk indexes could not be completed.",
+                "Failed attempts to complete the chunk indexes of a storage.",
             ),
         }
     }
 
-    /// A query began; it ends with what this gives.
+    /// Counts a query that begins; dropping the result counts its end.
     pub(crate) fn began(&self) -> InProgress {
         InProgress::new(&self.running)
     }
 
-    /// A query ran to its end.
+    /// Counts a query that finished.
     pub(crate) fn ended(&self, report: &Report) {
         self.finished.inc();
         let [statistics, dictionaries, filters] = report.ruled_out;

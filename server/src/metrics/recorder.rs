@@ -1,11 +1,11 @@
-//! What the buffer and the recordings count, in the text format of Prometheus.
+//! The counts of the buffer and the recordings, in the text format of Prometheus.
 
 use std::io::Write;
 
 use recording::{Recorder, RecordingCounts, RecordingState};
 
-/// Appends everything the recorder counts. Recordings are summed up: each one's own counts are in
-/// `GET /api/v1/recordings`.
+/// Appends the counts of the recorder, summed over recordings. `GET /api/v1/recordings` has those
+/// of each recording.
 pub(crate) fn render_recorder(recorder: &Recorder, text: &mut Vec<u8>) {
     let buffer = recorder.buffer_status();
     let recordings = recorder.recordings();
@@ -15,35 +15,39 @@ pub(crate) fn render_recorder(recorder: &Recorder, text: &mut Vec<u8>) {
     };
     for (name, help, value) in [
         ("buffer_packets", "Packets in the buffer.", buffer.packets),
-        ("buffer_bytes", "Memory of the buffer.", buffer.bytes),
+        (
+            "buffer_bytes",
+            "Bytes of packets in the buffer.",
+            buffer.bytes,
+        ),
         (
             "buffer_evicted_packets",
-            "Packets that had to leave the buffer since the start.",
+            "Packets evicted from the buffer since the start.",
             buffer.evicted,
         ),
         (
             "recordings_on",
-            "Recordings that record.",
+            "Recordings that are on.",
             in_state(RecordingState::On),
         ),
         (
             "recordings_scheduled",
-            "Recordings that wait.",
+            "Scheduled recordings.",
             in_state(RecordingState::Scheduled),
         ),
         (
             "recorded_packets",
-            "Packets that came to the recordings that are listed.",
+            "Packets received by the listed recordings.",
             sum(|counts| counts.packets),
         ),
         (
             "recorded_derived_packets",
-            "Packets of clones, spans, exceptions and aggregates of the recordings that are listed.",
+            "Derived packets of the listed recordings.",
             sum(|counts| counts.derived_packets),
         ),
         (
             "recorded_derived_refused_packets",
-            "Derived packets that their storage refused.",
+            "Derived packets refused by their storage.",
             sum(|counts| counts.derived_refused),
         ),
     ] {

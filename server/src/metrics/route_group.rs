@@ -1,13 +1,13 @@
-//! Routes as the metrics tell them apart: few, fixed, and known from the path alone.
+//! Groups of routes in metrics: few, fixed, and determined by the path alone.
 
 use http::Method;
 
-/// A group of routes that cost alike.
+/// A group of routes with similar cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteGroup {
     /// File bytes and single packets.
     Files,
-    /// Packets coming in.
+    /// Incoming packets.
     Packets,
     /// Everything else below `/storages`.
     Storages,
@@ -17,7 +17,7 @@ pub(crate) enum RouteGroup {
     Api,
     /// Health and metrics.
     Health,
-    /// Whatever remains.
+    /// Everything else.
     Other,
 }
 

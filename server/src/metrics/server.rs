@@ -1,4 +1,4 @@
-//! What the server itself counts.
+//! Metrics of the server itself.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const SECONDS: [f64; 14] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
 ];
 
-/// What became of a request for file bytes.
+/// The outcome of a request for file bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RangeOutcome {
     /// 200, all bytes.
@@ -49,13 +49,13 @@ impl RangeOutcome {
     ];
 }
 
-/// Counters of one route group.
+/// Metrics of one route group.
 struct OfGroup {
     by_class: [IntCounter; 5],
     seconds: Histogram,
 }
 
-/// All counters of the server itself; the engine has its own, which `routes::metrics` appends.
+/// All metrics of the server itself; `routes::metrics` appends those of the engine.
 pub(crate) struct Metrics {
     registry: Registry,
     groups: Vec<OfGroup>,
@@ -66,19 +66,19 @@ pub(crate) struct Metrics {
     panics: IntCounter,
     refusals: IntCounterVec,
     ranges: Vec<IntCounter>,
-    /// File bytes planned to be sent.
+    /// File bytes of planned responses.
     pub(crate) range_bytes: IntCounter,
-    /// Reads that were not in the page cache and went to the blocking pool.
+    /// Reads that missed the page cache and ran on the blocking pool.
     pub(crate) range_blocking_reads: IntCounter,
-    /// Reads that failed, or ended before the file's known length.
+    /// Reads that failed or ended before the expected length of the file.
     pub(crate) range_read_failures: IntCounter,
-    /// Memory for file bytes on their way out.
+    /// Memory for file bytes sent to readers.
     pub(crate) range_buffer_bytes: IntGauge,
-    /// Packets that arrived whole.
+    /// Completely received packets.
     pub(crate) ingest_packets: IntCounter,
-    /// Their bytes, decoded.
+    /// Their decoded bytes.
     pub(crate) ingest_bytes: IntCounter,
-    /// Long work.
+    /// Jobs.
     pub(crate) jobs: JobMetrics,
     /// Queries and chunk indexes.
     pub(crate) queries: QueryMetrics,
@@ -95,7 +95,7 @@ impl Default for Metrics {
         let seconds = maker.add(HistogramVec::new(
             HistogramOpts::new(
                 "tracehold_http_request_seconds",
-                "Time from the head of a request to the head of its answer.",
+                "Time from the head of a request to the head of its response.",
             )
             .buckets(SECONDS.to_vec()),
             &["route"],
@@ -109,7 +109,7 @@ impl Default for Metrics {
             .collect();
         let ranges = maker.counters(
             "tracehold_range_requests_total",
-            "Requests for file or packet bytes, by what became of them.",
+            "Requests for file or packet bytes, by outcome.",
             &["outcome"],
         );
         Self {
@@ -120,47 +120,47 @@ impl Default for Metrics {
                 .collect(),
             in_flight: maker.gauge(
                 "tracehold_http_requests_in_flight",
-                "Requests whose answer has not begun.",
+                "Requests whose response has not begun.",
             ),
             connections: maker.gauge("tracehold_http_connections", "Open connections."),
             connections_total: maker
                 .counter("tracehold_http_connections_total", "Connections accepted."),
             accept_failures: maker.counter(
                 "tracehold_http_accept_failures_total",
-                "Accepts that failed for lack of descriptors or memory.",
+                "Connections not accepted for lack of descriptors or memory.",
             ),
             panics: maker.counter(
                 "tracehold_http_panics_total",
-                "Panics caught while answering.",
+                "Panics caught in request handlers.",
             ),
             refusals: maker.counters(
                 "tracehold_http_refusals_total",
-                "Requests refused, by code of the problem.",
+                "Refused requests, by problem code.",
                 &["code"],
             ),
             range_bytes: maker.counter(
                 "tracehold_range_bytes_total",
-                "File and packet bytes asked for and planned to be sent.",
+                "File and packet bytes of planned responses.",
             ),
             range_blocking_reads: maker.counter(
                 "tracehold_range_blocking_reads_total",
-                "Reads not served from the page cache.",
+                "Reads that missed the page cache.",
             ),
             range_read_failures: maker.counter(
                 "tracehold_range_read_failures_total",
-                "Reads that failed or came short; their answers were cut off.",
+                "Reads that failed or were short; their responses were aborted.",
             ),
             range_buffer_bytes: maker.gauge(
                 "tracehold_range_buffer_bytes",
-                "Memory for file bytes on their way out.",
+                "Memory for file bytes being sent.",
             ),
             ingest_packets: maker.counter(
                 "tracehold_ingest_packets_total",
-                "Packets that arrived whole.",
+                "Completely received packets.",
             ),
             ingest_bytes: maker.counter(
                 "tracehold_ingest_bytes_total",
-                "Bytes of packets that arrived whole.",
+                "Bytes of completely received packets.",
             ),
             jobs: JobMetrics::new(&maker),
             queries: QueryMetrics::new(&maker),
@@ -211,7 +211,7 @@ impl Metrics {
         }
     }
 
-    /// Everything counted so far, in the text format of Prometheus.
+    /// All metrics in the text format of Prometheus.
     pub(crate) fn render(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(16 << 10);
         TextEncoder::new()

@@ -1,8 +1,8 @@
-//! Where copies of packets came from.
+//! Provenance of copied packets.
 //!
-//! A copy of a packet, whole or a part of it, came from where that packet came from. Where that is
-//! not known, it came from the packet: a stretch of the data file of the storage it was read from.
-//! What was derived of many packets came from no one stretch, and nothing is told of it.
+//! A copy of a packet, or of part of it, has the provenance of the original. If that is unknown,
+//! its source is the packet itself: a range of the data file that it was read from. A packet
+//! derived from several packets has no provenance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,14 @@ use tokio::sync::mpsc::Receiver;
 
 use super::{ProvenanceError, Provenances, Taker, known};
 
-/// Packets of which is told at once.
+/// Maximum number of packets recorded at once.
 const PACKETS_MAX: usize = 1 << 16;
 
 impl Provenances {
-    /// Keeps where the packets of a copy came from, as they come, until it ended. Gives how many
-    /// these are.
+    /// Records the provenance of copied packets until the copy ends; returns their number.
     ///
     /// # Errors
-    /// When a storage is not there any more, or cannot be read or written.
+    /// When a storage was deleted, or cannot be read or written.
     pub(crate) async fn keep_copies(
         &self,
         engine: &Engine,
@@ -59,7 +58,7 @@ impl Provenances {
     }
 }
 
-/// What is told of packets, by their leaf in the target.
+/// The provenance of copied packets, by their leaf in the target.
 fn told(
     packets: &[CopiedPacket],
     origins: &BTreeMap<LeafId, Provenance>,
@@ -104,7 +103,7 @@ fn told(
     told
 }
 
-/// The data file of a leaf, under the path at which it is served.
+/// The data file of a leaf, under its path in the API.
 fn data_file(storage: StorageId, leaf: &LeafInfo) -> Source {
     Source {
         path: format!("/storage/{storage}/{}", FileName::Data(leaf.leaf)),

@@ -1,10 +1,11 @@
-//! Where the packets of a storage came from: `.pidx` beside its data files.
+//! Provenance of packets: which byte range of which file each was cut from, in `.pidx` files next
+//! to the data files.
 //!
-//! Who cuts a file into packets knows the file, and tells it once the packets are kept. What is
-//! told is derived data: telling it again after it was deleted gives the same files again. The
-//! chunk of a segment is the number of the packet in the storage.
+//! A producer that cuts a file into packets reports their provenance after the packets are stored.
+//! Provenance is derived: reporting it again after a deletion recreates the same files. The chunk
+//! of a segment is the packet's number in the storage.
 //!
-//! Copies come from where the packets that they were copied from came from (`copies`).
+//! Copied packets inherit the provenance of their originals (`copies`).
 
 mod copies;
 
@@ -19,44 +20,44 @@ use storage_format::paths::FileName;
 use storage_format::{AgentId, LeafId, StorageId, StreamId};
 use tokio::sync::Mutex;
 
-/// Packets of a stream that are looked at together.
+/// Packets of a stream that are processed together.
 const PAGE: usize = 1000;
-/// A file of provenance that is longer is not read.
+/// Longer files of provenance are not read.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Lets one request at a time change what is known.
+/// Serializes the requests that change provenance.
 #[derive(Debug, Default)]
 pub(crate) struct Provenances(Mutex<()>);
 
-/// What a stretch of a file became.
+/// The range of a file that a packet was cut from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch {
     /// Sequence of the packet in its stream.
     pub(crate) sequence: u64,
-    /// Begin and length in the decoded content of the file.
+    /// Start and length in the decoded content of the file.
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    /// First line, from 0, and lines.
+    /// First line, from 0, and number of lines.
     pub(crate) first_line: u64,
     pub(crate) lines: u64,
 }
 
-/// What is told of the packets of a stream.
+/// The provenance that a producer reports for packets of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) agent: AgentId,
     pub(crate) stream: StreamId,
     pub(crate) epoch: u64,
     pub(crate) source: Source,
-    /// What the file was when it was told of before, and has grown since.
+    /// The identity of the file in earlier reports, if it has grown since.
     pub(crate) grown_from: Option<Identity>,
-    /// Number of a packet before which none of these is.
+    /// None of these packets has a smaller number.
     pub(crate) first_number: u64,
     /// Ordered by sequence.
     pub(crate) stretches: Vec<Stretch>,
 }
 
-/// Why it cannot be kept.
+/// Why provenance cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProvenanceError {
     #[error(transparent)]
@@ -66,10 +67,10 @@ pub(crate) enum ProvenanceError {
 }
 
 impl Provenances {
-    /// Keeps what is told of packets that are in the storage; gives how many these are.
+    /// Stores the reported provenance of packets that are in the storage; returns their number.
     ///
     /// # Errors
-    /// When the storage is not there, or cannot be written.
+    /// When the storage does not exist or cannot be written.
     pub(crate) async fn keep(
         &self,
         engine: &Engine,
@@ -108,8 +109,7 @@ impl Provenances {
         Ok(kept)
     }
 
-    /// Merges what is told into the files beside the data files. The caller is the only one who
-    /// does so at the moment.
+    /// Merges provenance into the files next to the data files. The caller holds the lock.
     async fn merge_into(
         &self,
         engine: &Engine,
@@ -144,7 +144,7 @@ impl Provenances {
 }
 
 impl Stretch {
-    /// The stretch as a packet with this number, of the first source.
+    /// The segment of a packet with this number, in the first source.
     fn segment(&self, number: u64) -> Segment {
         Segment {
             chunk: number,
@@ -172,11 +172,11 @@ impl Told {
     }
 }
 
-/// What is known of the leaves of packets; a file that is damaged or another leaf's is told in the
-/// log and not believed.
+/// The provenance of leaves, by id. A file that is damaged or belongs to another leaf is logged and
+/// ignored.
 ///
 /// # Errors
-/// When the storage is not there.
+/// When the storage does not exist.
 pub(crate) async fn known(
     engine: &Engine,
     id: StorageId,
@@ -195,7 +195,7 @@ pub(crate) async fn known(
     known.map_err(|_| StorageError::Stopping)
 }
 
-/// The files of provenance beside the data files, whether they are there or not.
+/// The paths of the provenance files next to the data files, whether they exist or not.
 async fn files(engine: &Engine, id: StorageId) -> Result<BTreeMap<LeafId, PathBuf>, StorageError> {
     let found = engine.reading().leaves(id).await?;
     let beside = |data: &Path, leaf| data.with_file_name(FileName::Provenance(leaf).to_string());
@@ -209,18 +209,18 @@ fn owner(id: StorageId, leaf: LeafId) -> String {
     format!("{id}/{leaf}")
 }
 
-/// What a file says; `None` where there is none, or it is not to be believed.
+/// The content of a file; `None` if it does not exist or is invalid.
 fn read(path: &Path, owner: &str) -> Option<Provenance> {
     match try_read(path, owner) {
         Ok(known) => known,
         Err(reason) => {
-            tracing::warn!(path = %path.display(), %reason, "provenance is not used");
+            tracing::warn!(path = %path.display(), %reason, "ignoring a provenance file; report the provenance again to recreate it");
             None
         }
     }
 }
 
-/// What a file says; `None` where there is none. An error says why it is not to be believed.
+/// The content of a file; `None` if it does not exist. The error says why it is invalid.
 fn try_read(path: &Path, owner: &str) -> Result<Option<Provenance>, String> {
     let length = match LocalFile::open(path).and_then(|file| file.file().metadata()) {
         Ok(metadata) => metadata.len(),
@@ -228,19 +228,19 @@ fn try_read(path: &Path, owner: &str) -> Result<Option<Provenance>, String> {
         Err(error) => return Err(error.to_string()),
     };
     if length > BYTES_MAX {
-        return Err("it is too long".to_owned());
+        return Err("the file is too long".to_owned());
     }
     let bytes = ClosedFile(path.to_owned()).fetch_one(0..length);
     let known = Provenance::read(&bytes.map_err(|error| error.to_string())?);
     match known {
         Ok(known) if known.owner == owner => Ok(Some(known)),
-        Ok(_) => Err("it is of another data file".to_owned()),
+        Ok(_) => Err("the file belongs to another data file".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Why the file beside the data file of a leaf is not to be believed, where there is one. Of a leaf
-/// that grows no more, every packet it tells of must be one of the leaf's.
+/// Why the provenance file of a leaf is invalid, if there is one. In a finalized leaf, all packets
+/// of the file must be in the leaf.
 pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
     let name = FileName::Provenance(leaf.leaf).to_string();
     let known = try_read(&leaf.data.with_file_name(name), &owner(id, leaf.leaf))?;
@@ -253,13 +253,14 @@ pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
         .first()
         .is_some_and(|first| *first < leaf.first_number);
     if is_before || packets.len() as u64 > leaf.totals.packets {
-        Err("it tells of packets that the data file does not have".to_owned())
+        Err("the file refers to packets that the data file does not have".to_owned())
     } else {
         Ok(())
     }
 }
 
-/// A file that was told of has grown: all that is known of it is of the longer one as well.
+/// Updates the identity of a source file that has grown, so that earlier segments refer to the
+/// longer file.
 fn grow(known: &mut Provenance, before: &Identity, source: &Source) {
     let is_it = |known: &&mut Source| known.path == source.path && known.identity == *before;
     if let Some(known) = known.sources.iter_mut().find(is_it) {
@@ -267,7 +268,7 @@ fn grow(known: &mut Provenance, before: &Identity, source: &Source) {
     }
 }
 
-/// Puts what is told of packets in the place of what was known of these.
+/// Replaces the segments of the reported packets.
 fn merge(known: &mut Provenance, told: &Provenance) {
     let is_told: BTreeSet<u64> = told.segments.iter().map(|segment| segment.chunk).collect();
     known
@@ -278,20 +279,20 @@ fn merge(known: &mut Provenance, told: &Provenance) {
         let segment = taker.take(known, told, *segment);
         known.segments.push(segment);
     }
-    // What is told of one packet keeps its order.
+    // A stable sort: the segments of one packet keep their order.
     known.segments.sort_by_key(|segment| segment.chunk);
 }
 
-/// Takes segments of one file of provenance over into another.
+/// Copies segments from one provenance file into another.
 #[derive(Debug, Default)]
 struct Taker {
-    /// Places of sources and groups there and here.
+    /// Indices of sources and groups in the source file, with those in the target.
     sources: HashMap<u32, u32>,
     groups: HashMap<u32, u32>,
 }
 
 impl Taker {
-    /// The segment as it has to stand in `into`, which knows its source and group then.
+    /// Converts a segment for `into`, adding its source and group if they are missing.
     fn take(&mut self, into: &mut Provenance, from: &Provenance, segment: Segment) -> Segment {
         let source = segment.source;
         let source = self
@@ -310,14 +311,14 @@ impl Taker {
     }
 }
 
-/// The place of an item in a list, which has it then.
+/// The index of an item in a list, to which it is added if it is missing.
 fn place_of<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) -> u32 {
     let place = list.iter().position(|known| known == item);
     let place = place.unwrap_or_else(|| {
         list.push(item.clone());
         list.len() - 1
     });
-    u32::try_from(place).expect("a file of provenance has far fewer sources")
+    u32::try_from(place).expect("a provenance file has far fewer sources")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Running a query, and its answer as it comes.
+//! Execution of a query, and its streamed result.
 
 use std::io;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::chunk_indexes::ChunkIndexes;
 use crate::metrics::Metrics;
 use crate::stored_leaves::stored_leaves;
 
-/// Bytes of rows that go out together.
+/// Bytes of rows that are sent together.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that wait for a client that is slower than the query.
+/// Maximum number of pieces that wait for a slow client.
 const PIECES_MAX: usize = 8;
 
-/// An answer whose first bytes are known.
+/// A result whose first bytes are known.
 pub(crate) struct Answer {
-    /// The first bytes, which may be all.
+    /// The first bytes, possibly all of them.
     pub(crate) first: Bytes,
-    /// How many events match, where all were found before the first bytes left.
+    /// The number of matching events, if it was known before the first bytes were sent.
     pub(crate) matched: Option<u64>,
-    /// What follows.
+    /// The remaining bytes.
     pub(crate) rest: Rows,
 }
 
-/// What follows of an answer, piece by piece. Dropping it ends the query.
+/// The remainder of a result, in pieces. Dropping it cancels the query.
 pub(crate) struct Rows {
     messages: mpsc::Receiver<Message>,
     is_over: bool,
@@ -52,14 +52,14 @@ impl Drop for Rows {
 }
 
 enum Message {
-    /// How many events match, in front of the first piece.
+    /// The number of matching events, sent before the first piece.
     Matched(u64),
     Piece(Bytes),
     Ended(Result<(), ReadError>),
 }
 
 impl Rows {
-    /// Nothing follows.
+    /// An empty remainder.
     fn over() -> Self {
         let (_, messages) = mpsc::channel(1);
         Self {
@@ -73,7 +73,7 @@ impl Rows {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// When the query failed on the way.
+    /// When the query failed.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, ReadError>> {
         if self.is_over {
             return None;
@@ -85,24 +85,24 @@ impl Rows {
         }
         self.is_over = !matches!(message, Some(Message::Piece(_)));
         match message {
-            // It stands in front of a piece, once.
+            // It is sent once, before a piece.
             Some(Message::Matched(_)) => None,
             Some(Message::Piece(piece)) => Some(Ok(piece)),
             Some(Message::Ended(Err(error))) => Some(Err(error)),
             Some(Message::Ended(Ok(()))) => None,
-            // The thread is gone without a word: it panicked, which is our own mistake.
+            // The thread ended without a message: it panicked.
             None => Some(Err(ReadError::Output(io::ErrorKind::BrokenPipe.into()))),
         }
     }
 }
 
 impl Queries {
-    /// Answers a question. Comes back with the first bytes, so that what is wrong with the
-    /// question is an error here.
+    /// Answers a question. Returns once the first bytes are known, so that an invalid question is
+    /// an error here.
     ///
     /// # Errors
-    /// When too many queries run, a storage is not there, the query is faulty, or nothing could be
-    /// read.
+    /// When too many queries are running, a storage does not exist, the query is invalid, or
+    /// nothing could be read.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
         let kept = kept_key(&self.engine, &question)?;
         if let Some((storage, key)) = &kept
@@ -124,7 +124,7 @@ impl Queries {
             leaves.extend(stored_leaves(&self.engine, *storage, Cause::Query).await?);
         }
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
-        // From here on the query ends when nobody waits for it any more.
+        // From here on, dropping the receiver cancels the query.
         let mut rest = Rows {
             messages: receiver,
             is_over: false,
@@ -161,8 +161,8 @@ impl Queries {
     }
 }
 
-/// Under which key the answer may be kept: aggregates of one storage that cannot change any more.
-/// What the answer depends on besides the packets is part of the key.
+/// The key under which the result may be cached: only aggregations over one finalized storage are.
+/// Everything that the result depends on besides the packets is part of the key.
 fn kept_key(
     engine: &Engine,
     question: &Question,
@@ -204,7 +204,7 @@ struct QueryTask {
 }
 
 impl QueryTask {
-    /// Runs, says how it ended, and keeps the answer under the key of `kept`.
+    /// Runs the query, sends its outcome, and caches the result under the key, if there is one.
     fn run_to_end(
         self,
         leaves: Vec<StoredLeaf>,
@@ -221,17 +221,17 @@ impl QueryTask {
             Ok(answer) => (Ok(()), answer),
             Err(error) => (Err(error), None),
         };
-        // Nobody may be there to hear it.
+        // The client may have disconnected.
         let _ = sender.blocking_send(Message::Ended(ended));
         if let Some(((storage, key), answer)) = kept.zip(answer) {
             let keep = engine.query_cache().put(storage, &key, &answer);
             if let Err(error) = handle.block_on(keep) {
-                tracing::warn!(%storage, %error, "an answer is not kept");
+                tracing::warn!(%storage, %error, "cannot cache the result of a query");
             }
         }
     }
 
-    /// Gives the whole answer where it may be kept.
+    /// Returns the complete result if it may be cached.
     fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<Option<Vec<u8>>, ReadError> {
         let _running = self.metrics.queries.began();
         let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
@@ -251,7 +251,8 @@ impl QueryTask {
         let faults = faults.chain(&left_out).chain(&unused);
         let faults: Vec<&String> = faults.chain(&report.damaged).collect();
         for fault in &faults {
-            tracing::warn!(%fault, "a query went past it");
+            tracing::warn!(%fault, "a query found damage or an unusable file; it skipped damaged data, and damaged \
+                 indexes will be rebuilt");
         }
         if self.question.explain {
             let notes: Vec<&String> = faults.into_iter().chain(&report.notes).collect();
@@ -268,7 +269,7 @@ impl QueryTask {
         Ok(self.out.kept.filter(|_| is_whole))
     }
 
-    /// Has the indexes made that finalized storages lack.
+    /// Requests the missing indexes of finalized storages.
     fn mend_indexes(&self, set: &StorageSet) {
         let lacks = |(leaf, uncovered): &(&query_engine::Leaf, u64)| {
             leaf.checksum.is_some() && *uncovered > 0
@@ -323,18 +324,18 @@ impl QueryTask {
     }
 }
 
-/// The last line of an explained answer.
+/// The last line of a result with an explanation.
 fn explanation(report: &Report, notes: &[&String]) -> String {
     let notes = serde_json::json!(notes);
     format!("{{\"explain\":{},\"notes\":{notes}}}\n", report.json())
 }
 
-/// Gathers bytes into pieces, and waits while the client is slower.
+/// Collects bytes into pieces, and waits while the client is slower.
 struct Out {
     sender: mpsc::Sender<Message>,
     piece: Vec<u8>,
     has_sent: bool,
-    /// All of the answer, while it is short enough to be kept.
+    /// The result so far, while it is short enough to be cached.
     kept: Option<Vec<u8>>,
 }
 
@@ -360,12 +361,12 @@ impl Out {
         }
         self.has_sent = true;
         let piece = Bytes::from(std::mem::take(&mut self.piece));
-        // The client is gone when nobody takes it.
+        // A closed channel means that the client has disconnected.
         let sent = self.sender.blocking_send(Message::Piece(piece));
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Sends what is left, behind the number of matches where nothing was sent yet.
+    /// Sends the remaining bytes, after the number of matches if nothing was sent yet.
     fn end(&mut self, matched: u64) -> io::Result<()> {
         if !self.has_sent {
             let sent = self.sender.blocking_send(Message::Matched(matched));
@@ -375,7 +376,7 @@ impl Out {
     }
 }
 
-/// The columns of rows; all fields for none.
+/// The columns of rows; all fields if none are named.
 pub(crate) fn columns(fields: Vec<String>) -> Columns {
     if fields.is_empty() {
         Columns::All

@@ -1,5 +1,5 @@
-//! Queries over storages: their leaves as sources of `query-engine`, run on a thread of their own,
-//! rows streamed as they are found.
+//! Queries over storages: their leaves are sources of `query-engine`, each query runs on its own
+//! thread, and rows are streamed as they are found.
 
 mod execution;
 mod queries;

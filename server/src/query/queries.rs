@@ -1,4 +1,4 @@
-//! What all queries share.
+//! State shared by all queries.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::config::QueryConfig;
 use crate::metrics::Metrics;
 use crate::stored_leaves::stored_leaves;
 
-/// What queries share.
+/// State shared by all queries.
 pub(crate) struct Queries {
     pub(super) engine: Engine,
     pub(super) metrics: Arc<Metrics>,
@@ -54,11 +54,11 @@ impl Queries {
         }
     }
 
-    /// The parts of the storage's data files in which the request may find events, and what times
-    /// in them rest on.
+    /// The ranges of the storage's data files that can contain matching events, and the time bases
+    /// of its leaves.
     ///
     /// # Errors
-    /// When the storage is not there, the query is faulty, or an index cannot be read.
+    /// When the storage does not exist, the query is invalid, or an index cannot be read.
     pub(crate) async fn candidates(
         &self,
         storage: StorageId,
@@ -75,7 +75,7 @@ impl Queries {
         Ok(found.map_err(|_| storage_core::StorageError::Stopping)??)
     }
 
-    /// Filters that queries share.
+    /// The Bloom filters shared by all queries.
     pub(crate) fn filter_cache(&self) -> Arc<FilterCache> {
         Arc::clone(&self.cache)
     }

@@ -1,11 +1,11 @@
-//! What is asked of storages, and why there may be no answer.
+//! Questions to storages, and why they cannot be answered.
 
 use query_engine::{ReadError, Request};
 use query_language::{FieldPath, QueryError};
 use row_formats::{Columns, Format};
 use storage_format::StorageId;
 
-/// How rows and groups are written.
+/// Format of rows and groups.
 #[derive(
     Debug,
     Clone,
@@ -19,7 +19,7 @@ use storage_format::StorageId;
 )]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RowsFormat {
-    /// A JSON object a line.
+    /// One JSON object per line.
     #[default]
     Ndjson,
     /// Comma-separated values with a header.
@@ -47,7 +47,7 @@ impl From<RowsFormat> for Format {
     }
 }
 
-/// What is asked of storages.
+/// A question to storages.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) storages: Vec<StorageId>,
@@ -57,19 +57,19 @@ pub(crate) struct Question {
     pub(crate) explain: bool,
 }
 
-/// What the answer is.
+/// The kind of result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ResultKind {
     /// The matching events.
     Rows(Columns),
-    /// Their number.
+    /// The number of matching events.
     Count,
-    /// What they add up to, by the values of a field.
+    /// Totals of the matching events, grouped by the values of a field.
     Groups(String),
 }
 
 impl ResultKind {
-    /// The fields that are named.
+    /// The named fields.
     pub(super) fn fields(&self) -> Vec<FieldPath> {
         match self {
             Self::Rows(columns) => columns.fields(),
@@ -79,19 +79,19 @@ impl ResultKind {
     }
 }
 
-/// Why a query has no answer.
+/// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
-    /// As many queries as may run are running.
-    #[error("{max} queries are running already")]
+    /// The maximum number of queries is running.
+    #[error("{max} queries are already running")]
     Busy {
-        /// How many may run.
+        /// The maximum.
         max: u32,
     },
     /// A storage cannot be read.
     #[error(transparent)]
     Storage(#[from] storage_core::StorageError),
-    /// The query is faulty, or something cannot be read.
+    /// The query is invalid, or a file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }

@@ -1,4 +1,4 @@
-//! What the times of packets rest on at present.
+//! The current time bases of packets.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use storage_format::{AgentId, Kind, LeafId, StorageId, TimeBasis};
 use super::question::AnswerError;
 use crate::stored_leaves::leaves_among;
 
-/// What the times in packets of those leaves of a storage rest on whose paths are `wanted`. Where
-/// their kind alone tells it, they are left out.
+/// The time bases of the leaves of a storage whose paths are `wanted`. Leaves whose kind determines
+/// the time basis are skipped.
 ///
 /// # Errors
-/// When the storage is not there, or cannot be read.
+/// When the storage does not exist or cannot be read.
 pub(crate) async fn time_bases(
     engine: &Engine,
     id: StorageId,
@@ -25,7 +25,7 @@ pub(crate) async fn time_bases(
     let is_dft = |path: &LeafPath| path.kind == Kind::Dft && wanted(path);
     let streams = leaves_among(engine, id, Cause::Query, is_dft).await?;
     if !streams.is_empty() {
-        // The unit of a stream stands in its chunk index, or in its first packets.
+        // The time unit of a stream is in its chunk index, or in its first packets.
         let read = move || StorageSet::open(streams, None).map(|set| set.time_bases().collect());
         let read = tokio::task::spawn_blocking(read).await;
         let units: Vec<_> = read.map_err(|_| StorageError::Stopping)??;
@@ -34,7 +34,7 @@ pub(crate) async fn time_bases(
     Ok(bases.into_iter().collect())
 }
 
-/// Those of leaves that are read with the trace metadata of their agent.
+/// The time bases of leaves that depend on the trace metadata of their agent.
 async fn of_metadata(
     engine: &Engine,
     id: StorageId,

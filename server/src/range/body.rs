@@ -1,4 +1,4 @@
-//! File bytes as the body of an answer, in pieces, of a length known from the start.
+//! File bytes as the body of a response, in pieces and of known length.
 
 use std::io;
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use super::file::RangeFile;
 use super::header::ByteRange;
 use super::send_queue::{STAND_IN_BYTES_MAX, SendQueue};
 
-/// A stretch of a body.
+/// A part of a body.
 #[derive(Debug)]
 pub(super) enum Stretch {
-    /// Text around parts.
+    /// Text around the parts of a multipart body.
     Text(Bytes),
     /// Bytes of the file.
     File(ByteRange),
@@ -33,30 +33,30 @@ impl Stretch {
     }
 }
 
-/// A body read from a file while it is sent. A read that fails, or a file that is shorter than
-/// promised, breaks the body off: the client sees that bytes are missing, and never wrong ones.
+/// A body that is read from a file while it is sent. A failed read, or a file that is shorter than
+/// expected, aborts the body: a client sees that bytes are missing, and never receives wrong ones.
 pub(super) struct FileBody {
     file: Arc<RangeFile>,
     stretches: std::vec::IntoIter<Stretch>,
-    /// File bytes of the current stretch that are still to be read.
+    /// File bytes of the current part that have yet to be read.
     current: Option<ByteRange>,
-    /// Bytes still to be sent.
+    /// Bytes that have yet to be sent.
     left: u64,
     waiting: Option<JoinHandle<io::Result<Buffer>>>,
     buffers: Arc<Buffers>,
-    /// Where the connection lets the kernel send file bytes.
+    /// The queue for file bytes that the kernel sends, if the connection has one.
     files: Option<Arc<SendQueue>>,
-    /// Whether the next piece was just seen to be sendable.
+    /// Whether the next piece is known to be sendable.
     is_at_hand: bool,
-    /// Whom the reads are done for; a body is read after its request was handled.
+    /// The scope of the reads; a body is read after its request was handled.
     scope: Option<Scope>,
 }
 
-/// From this length on, letting the kernel send costs less than copying.
+/// From this length, sending by the kernel costs less than copying.
 const SENDABLE_BYTES_MIN: u64 = 16 << 10;
 
-/// Whether the kernel can send the first piece of `range` without waiting for the disk: it is worth
-/// it, and its pages are in memory as far as a look at one in sixteen, and at the last, can tell.
+/// Whether the kernel should send the first piece of `range`: it is long enough, and its pages are
+/// in memory. The check samples one page in sixteen, and the last one.
 pub(super) fn is_sendable(file: &RangeFile, range: ByteRange) -> bool {
     const LOOK_EVERY: usize = 64 << 10;
     if range.length() < SENDABLE_BYTES_MIN {
@@ -91,7 +91,7 @@ impl FileBody {
         }
     }
 
-    /// Spares the look at the first piece, which [`is_sendable`] found to be at hand.
+    /// Skips the check of the first piece, which passed [`is_sendable`].
     pub(super) fn at_hand(self) -> Self {
         Self {
             is_at_hand: true,
@@ -99,7 +99,7 @@ impl FileBody {
         }
     }
 
-    /// Reads the next piece: at once when it is in memory, else on the blocking pool.
+    /// Reads the next piece: at once if it is in the page cache, otherwise on the blocking pool.
     fn read(&mut self, range: ByteRange, cx: &mut Context<'_>) -> Poll<io::Result<Buffer>> {
         let mut buffer = self.buffers.piece();
         let room = buffer.free().len();
@@ -162,7 +162,7 @@ impl FileBody {
             Ok(buffer) => buffer,
             Err(error) => {
                 self.buffers.metrics().range_read_failures.inc();
-                tracing::error!(%error, offset = range.first, "reading a file failed; answer cut");
+                tracing::error!(%error, offset = range.first, "cannot read a file; the response was aborted");
                 return Poll::Ready(Some(Err(error)));
             }
         };
@@ -170,7 +170,7 @@ impl FileBody {
         Poll::Ready(Some(Ok(buffer.into_bytes())))
     }
 
-    /// Leaves of the current stretch what lies behind the first `length` bytes of `range`.
+    /// Advances the current part past the first `length` bytes of `range`.
     fn go_on_behind(&mut self, range: ByteRange, length: usize) {
         let first = range.first + length as u64;
         let last = range.last;

@@ -1,8 +1,8 @@
-//! Memory for file bytes on their way to readers: reused, and bounded.
+//! Memory for file bytes sent to readers: reused and limited.
 //!
-//! A buffer is filled by a read and handed to hyper as it is, so the bytes are copied once, by the
-//! kernel. Buffers come back to a list of the thread that lets go of them; fresh memory would have
-//! to be zeroed and its pages faulted in for each answer.
+//! A buffer is filled by a read and passed to hyper as it is, so the kernel makes the only copy. A
+//! dropped buffer returns to a list of the dropping thread, because fresh memory would have to be
+//! zeroed and its pages faulted in for every response.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use bytes::Bytes;
 
 use crate::metrics::Metrics;
 
-/// Sizes of buffers: a piece when memory is short; a range of 64 KiB, also in sixteen parts; a
-/// piece of a long answer.
+/// Sizes of buffers: for a piece when memory is short; for a range of 64 KiB, also in sixteen
+/// parts; for a piece of a long response.
 pub(super) const SMALL: usize = 16 << 10;
 const MIDDLE: usize = 80 << 10;
 pub(super) const LARGE: usize = 288 << 10;
 
-/// Buffers of each size a thread keeps.
+/// Number of idle buffers of each size that a thread retains.
 const KEPT: [(usize, usize); 3] = [(SMALL, 16), (MIDDLE, 16), (LARGE, 4)];
 
 thread_local! {
     static IDLE: RefCell<[Vec<Box<[u8]>>; 3]> = const { RefCell::new([const { Vec::new() }; 3]) };
 }
 
-/// Hands out buffers, and knows how much is out.
+/// Hands out buffers and counts their bytes.
 pub(crate) struct Buffers {
     out_bytes: AtomicU64,
     out_bytes_max: u64,
@@ -33,7 +33,8 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers of at most `out_bytes_max` in all; beyond it only small ones are given.
+    /// Buffers of at most `out_bytes_max` bytes in total; beyond that only small ones are handed
+    /// out.
     pub(crate) fn new(out_bytes_max: u64, metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             out_bytes: AtomicU64::new(0),
@@ -47,8 +48,7 @@ impl Buffers {
         &self.metrics
     }
 
-    /// A buffer of at least `wanted` bytes; none when `wanted` is beyond `LARGE`, or memory is
-    /// short.
+    /// A buffer of at least `wanted` bytes; `None` if `wanted` exceeds `LARGE` or memory is short.
     pub(super) fn whole(self: &Arc<Self>, wanted: usize) -> Option<Buffer> {
         let class = KEPT.iter().position(|(size, _)| wanted <= *size)?;
         let size = KEPT[class].0 as u64;
@@ -63,9 +63,9 @@ impl Buffers {
         Some(self.take(class))
     }
 
-    /// A buffer for the next piece of a long answer: a large one, or a small one when memory is
-    /// short. A small one is always given, so that many slow readers make the others slower, never
-    /// stop them.
+    /// A buffer for the next piece of a long response: a large one, or a small one if memory is
+    /// short. A small one is always available, so many slow readers slow down the others but never
+    /// block them.
     pub(super) fn piece(self: &Arc<Self>) -> Buffer {
         self.whole(LARGE).unwrap_or_else(|| {
             self.out_bytes.fetch_add(SMALL as u64, Ordering::AcqRel);
@@ -89,7 +89,7 @@ impl Buffers {
     }
 }
 
-/// Some memory, its first `filled` bytes in use.
+/// A buffer whose first `filled` bytes are in use.
 pub(super) struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,
@@ -98,21 +98,21 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// What is not in use yet.
+    /// The unused part.
     pub(super) fn free(&mut self) -> &mut [u8] {
         &mut self.bytes[self.filled..]
     }
 
-    /// The next `count` bytes of `free` are in use from now on.
+    /// Marks the next `count` bytes of `free` as used.
     pub(super) fn advance(&mut self, count: usize) {
         self.filled += count;
         assert!(
             self.filled <= self.bytes.len(),
-            "a read brought more than there was room for"
+            "a read exceeded its buffer"
         );
     }
 
-    /// Nothing is in use any more.
+    /// Marks everything as unused.
     pub(super) fn clear(&mut self) {
         self.filled = 0;
     }
@@ -128,7 +128,7 @@ impl Buffer {
         self.advance(text.len());
     }
 
-    /// What is in use, without copying; the memory comes back when the last reader is done with it.
+    /// The used part, without a copy; the memory is returned when the last reader drops it.
     pub(super) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(self)
     }
@@ -149,7 +149,7 @@ impl Drop for Buffer {
             .range_buffer_bytes
             .sub(i64::try_from(size).unwrap_or(0));
         let bytes = std::mem::take(&mut self.bytes);
-        // On a thread that is ending the list may be gone already; then the memory is simply freed.
+        // The list may already be destroyed on a thread that is exiting; the memory is freed then.
         IDLE.try_with(|idle| {
             let mut idle = idle.borrow_mut();
             if idle[self.class].len() < kept {

@@ -1,5 +1,5 @@
-//! Conditional requests (RFC 9110 section 13): entity tags and dates against what the resource is
-//! now.
+//! Conditional requests (RFC 9110 section 13): comparison of entity tags and dates with the current
+//! state of the resource.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,19 +8,19 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
-/// What tells one version of a resource from the next.
+/// What distinguishes the versions of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Validators<'a> {
-    /// Strong entity tag with its quotes.
+    /// A strong entity tag, with quotes.
     pub(crate) etag: &'a [u8],
-    /// Last change, seconds since the epoch.
+    /// Time of the last change, in seconds since the epoch.
     pub(crate) modified: Option<u64>,
 }
 
-/// What the preconditions come to.
+/// The result of evaluating the preconditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Go on to `Range`.
+    /// Continue with `Range`.
     Proceed,
     /// 304
     NotModified,
@@ -28,8 +28,8 @@ pub(super) enum Verdict {
     Failed,
 }
 
-/// Evaluates all preconditions but `If-Range`, in the order of RFC 9110 section 13.2.2, for GET and
-/// HEAD.
+/// Evaluates all preconditions except `If-Range`, in the order of RFC 9110 section 13.2.2, for GET
+/// and HEAD.
 pub(super) fn verdict(headers: &HeaderMap, now: &Validators<'_>) -> Verdict {
     if headers.contains_key(IF_MATCH) {
         if !any_tag(headers, IF_MATCH, |tag| tag == b"*" || tag == now.etag) {
@@ -55,8 +55,8 @@ pub(super) fn verdict(headers: &HeaderMap, now: &Validators<'_>) -> Verdict {
     Verdict::Proceed
 }
 
-/// Whether `Range` counts: there is no `If-Range`, or it names exactly what the resource is now. A
-/// date is good enough only when it cannot hide a second change within its own second.
+/// Whether `Range` applies: there is no `If-Range`, or it matches the current state exactly. A date
+/// matches only if it cannot hide a second change within the same second.
 pub(super) fn range_counts(headers: &HeaderMap, now: &Validators<'_>, clock: u64) -> bool {
     let mut values = headers.get_all(IF_RANGE).iter();
     match (values.next(), values.next()) {
@@ -73,13 +73,13 @@ pub(super) fn range_counts(headers: &HeaderMap, now: &Validators<'_>, clock: u64
     }
 }
 
-/// A weak tag without its mark; weak comparison looks only at the rest.
+/// A tag without the mark of weakness, which weak comparison ignores.
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// Whether any element of a list of entity tags satisfies `fits`. A comma may stand inside the
-/// quotes of a tag.
+/// Whether any element of a list of entity tags satisfies `matches`. Tags may contain commas within
+/// their quotes.
 fn any_tag(headers: &HeaderMap, name: HeaderName, fits: impl Fn(&[u8]) -> bool) -> bool {
     headers.get_all(name).iter().any(|value| {
         let mut quoted = false;
@@ -93,7 +93,8 @@ fn any_tag(headers: &HeaderMap, name: HeaderName, fits: impl Fn(&[u8]) -> bool) 
     })
 }
 
-/// A date field that stands once and is a date; everything else is ignored, as section 13.1.3 says.
+/// A date field that occurs once and is valid; anything else is ignored, as section 13.1.3
+/// requires.
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -110,9 +111,9 @@ fn seconds(value: &HeaderValue) -> Option<u64> {
         .map(|since| since.as_secs())
 }
 
-/// Seconds since the epoch as the date of a header field.
+/// Seconds since the epoch as an HTTP date.
 pub(super) fn date_value(seconds: u64) -> Option<HeaderValue> {
-    // The formatter knows the years 1970 to 9999.
+    // The formatter supports the years 1970 to 9999.
     let latest = 253_402_300_799;
     let time: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds.min(latest));
     HeaderValue::try_from(httpdate::fmt_http_date(time)).ok()

@@ -1,8 +1,8 @@
-//! Reading a file without making other requests wait.
+//! File reads that do not block other requests.
 //!
-//! Most reads are of the page cache: those are done at once, in the request's own task. Where the
-//! kernel would have to wait for the disk it says so (`RWF_NOWAIT`), and the read goes to the
-//! blocking pool. Either is told to the I/O trace: the first as a hit of the page cache.
+//! Most reads hit the page cache and are made at once, in the task of the request. If the kernel
+//! would have to wait for the disk (`RWF_NOWAIT`), the read moves to the blocking pool. The I/O
+//! trace records both, the first kind as a page cache hit.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -21,27 +21,27 @@ pub(crate) struct RangeFile {
 }
 
 impl RangeFile {
-    /// A file, with its name in the I/O trace.
+    /// A file, with its tag for the I/O trace.
     pub(crate) fn new(file: Arc<File>, tag: FileTag) -> Self {
         Self { file, tag }
     }
 
-    /// A file that no trace tells of.
+    /// A file that is not traced.
     #[cfg(test)]
     pub(crate) fn untraced(file: File) -> Self {
         let tag = FileTag::new(&Arc::default(), "file", io_trace::FileClass::Other, None);
         Self::new(Arc::new(file), tag)
     }
 
-    /// Whether the byte at `offset` can be had without waiting for the disk.
+    /// Whether the byte at `offset` can be read without waiting for the disk.
     pub(super) fn is_at_hand(&self, offset: u64) -> bool {
         matches!(read_cached(&self.file, &mut [0], offset), Ok(1))
     }
 
-    /// Has the kernel send up to `length` bytes from `offset`; like a write, it may be fewer.
+    /// Lets the kernel send up to `length` bytes from `offset`; like a write, it may send fewer.
     pub(crate) fn send(&self, socket: impl AsFd, offset: u64, length: usize) -> io::Result<usize> {
         let started = self.tag.begin();
-        // The position of the file itself is shared with other readers, and stays where it is.
+        // The file position is shared with other readers and is not changed.
         let mut place = offset;
         let result = sendfile(socket, &self.file, Some(&mut place), length);
         let result = match result {
@@ -49,7 +49,7 @@ impl RangeFile {
             result => result.map_err(io::Error::from),
         };
         let would_block = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        // Waiting for the client is no I/O of ours.
+        // Waiting for the client is not I/O of the server.
         if !result.as_ref().is_err_and(would_block) {
             self.tag.end(started, Operation::Read, || Access {
                 offset: Some(offset),
@@ -63,12 +63,12 @@ impl RangeFile {
         result
     }
 
-    /// Reads what is at hand at `offset` into `room`; 0 when that is nothing.
+    /// Reads what is in the page cache at `offset` into `room`; returns 0 if nothing is.
     pub(super) fn read_cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let started = self.tag.begin();
         let asked = room.len() as u64;
         let result = read_cached(&self.file, room, offset);
-        // What is not in memory is read, and told, by `read_whole`.
+        // Bytes that are not in memory are read, and traced, by `read_whole`.
         if !matches!(result, Ok(0)) {
             self.tag.end(started, Operation::Read, || Access {
                 offset: Some(offset),
@@ -82,7 +82,7 @@ impl RangeFile {
         result
     }
 
-    /// Fills all of `room` from `offset`, waiting for the disk as long as it takes.
+    /// Fills `room` from `offset`, waiting for the disk if necessary.
     pub(super) fn read_whole(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
         let started = self.tag.begin();
         let asked = room.len() as u64;
@@ -106,7 +106,7 @@ fn read_cached(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
             Ok(0) => Err(ended_early()),
             Ok(count) => Ok(count),
             Err(Errno::INTR) => continue,
-            // Not in memory, or a file system that cannot tell.
+            // Not in memory, or the file system does not support the flag.
             Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(0),
             Err(error) => Err(error.into()),
         };
@@ -128,7 +128,7 @@ fn read_whole(file: &File, mut room: &mut [u8], mut offset: u64) -> io::Result<(
     Ok(())
 }
 
-/// The file is shorter than what was promised to the reader.
+/// The file is shorter than announced to the reader.
 fn ended_early() -> io::Error {
     io::Error::new(
         io::ErrorKind::UnexpectedEof,

@@ -1,44 +1,44 @@
-//! The `Range` field (RFC 9110 section 14.2): its text, and the bytes it asks for.
+//! The `Range` field (RFC 9110 section 14.2): parsing, and the requested bytes.
 
-/// Longest value looked at, and most ranges of one request: what is beyond is abuse, not reading.
+/// Maximum length of the field and maximum number of ranges; more is treated as abuse.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 const SPEC_COUNT_MAX: usize = 1024;
 
-/// Overlaps a reader may have by clumsiness (RFC 9110 section 17.15 speaks of more than two).
+/// Number of overlaps that are tolerated (RFC 9110 section 17.15 mentions more than two).
 const OVERLAP_COUNT_MAX: usize = 2;
 
-/// First and last byte, both included, as `Content-Range` writes them.
+/// First and last byte, both inclusive, as in `Content-Range`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     /// Offset of the first byte.
     pub(crate) first: u64,
-    /// Offset of the last byte; never before `first`.
+    /// Offset of the last byte; at least `first`.
     pub(crate) last: u64,
 }
 
 impl ByteRange {
-    /// Bytes in it; at least one.
+    /// Number of bytes; at least one.
     pub(crate) fn length(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
-/// What a `Range` field comes to for a resource of a known length.
+/// What a `Range` field requests of a resource of known length.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Not a set of byte ranges: as if the field were not there.
+    /// Not a valid set of byte ranges: the field is ignored.
     Nothing,
-    /// Sound, but no range lies within the resource.
+    /// Valid, but no range is within the resource.
     Unsatisfiable,
-    /// Sound, and made to cost much: too many ranges, overlaps, or more bytes than there are.
+    /// Valid, but expensive: too many ranges, overlaps, or more bytes than the resource has.
     Abuse,
-    /// All bytes, by a suffix of an empty resource.
+    /// All bytes, by a suffix range of an empty resource.
     Everything,
-    /// In request order; none overlaps another.
+    /// In the order of the request, without overlaps.
     Ranges(Vec<ByteRange>),
 }
 
-/// Reads `value` for a resource of `length` bytes.
+/// Parses `value` for a resource of `length` bytes.
 pub(super) fn asked(value: &[u8], length: u64) -> Asked {
     let value = value.trim_ascii();
     let Some(equals) = memchr::memchr(b'=', value) else {
@@ -63,7 +63,7 @@ pub(super) fn asked(value: &[u8], length: u64) -> Asked {
         };
         seen += 1;
         if seen > SPEC_COUNT_MAX {
-            // Keep reading: a malformed set is ignored however long it is.
+            // Continue parsing: a malformed set is ignored, whatever its length.
             continue;
         }
         everything |= length == 0 && matches!(spec, Spec::Suffix(wanted) if wanted > 0);
@@ -78,7 +78,7 @@ pub(super) fn asked(value: &[u8], length: u64) -> Asked {
     }
 }
 
-/// Optional white space around list elements is blanks and tabs only.
+/// Optional white space around list elements is spaces and tabs only.
 fn trim_blank(text: &[u8]) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = text
@@ -130,7 +130,7 @@ impl Spec {
     }
 }
 
-/// Any number of digits; what is too large for 64 bits is beyond every resource, so it saturates.
+/// Any number of digits. Values above 64 bits are beyond every resource, so the value saturates.
 fn number(digits: &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for &digit in digits {
@@ -144,8 +144,8 @@ fn number(digits: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Refuses abuse and joins what overlaps, keeping request order: a joined range stands where its
-/// first member stood.
+/// Detects abuse and merges overlapping ranges in the order of the request: a merged range takes
+/// the position of its first member.
 fn coalesced(mut ranges: Vec<ByteRange>, length: u64) -> Asked {
     if ranges.len() == 1 {
         return Asked::Ranges(ranges);
@@ -156,7 +156,7 @@ fn coalesced(mut ranges: Vec<ByteRange>, length: u64) -> Asked {
     if sum > length {
         return Asked::Abuse;
     }
-    // The usual reader asks in ascending order, each range beyond the last: nothing to sort.
+    // Most readers request ascending, disjoint ranges, which need no sorting.
     if !ranges.windows(2).all(|pair| pair[0].last < pair[1].first) {
         match joined(&ranges) {
             Some(joined) => ranges = joined,
@@ -173,9 +173,9 @@ fn coalesced(mut ranges: Vec<ByteRange>, length: u64) -> Asked {
     Asked::Ranges(ranges)
 }
 
-/// Joins overlapping ranges, in O(n log n). None when there are too many overlaps; a chain of
-/// ascending ranges whose ends overlap is a reader rounding its blocks, so a range that starts
-/// beyond the start of the one asked before it does not count.
+/// Merges overlapping ranges in O(n log n); `None` if there are too many overlaps. Ascending ranges
+/// whose ends overlap come from readers that round to blocks, so a range that starts after the
+/// start of the previously requested one does not count as an overlap.
 fn joined(ranges: &[ByteRange]) -> Option<Vec<ByteRange>> {
     let mut by_start: Vec<usize> = (0..ranges.len()).collect();
     by_start.sort_unstable_by_key(|&at| (ranges[at].first, at));

@@ -1,4 +1,4 @@
-//! Byte ranges: what RFC 9110 asks for, planned by one pure function and served without a task or a
+//! Byte ranges as defined by RFC 9110, planned by a pure function and served without a task or a
 //! lock.
 
 mod body;

@@ -1,4 +1,4 @@
-//! The shape of a `multipart/byteranges` body (RFC 9110 section 14.6).
+//! The format of a `multipart/byteranges` body (RFC 9110 section 14.6).
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -9,15 +9,16 @@ use http::HeaderValue;
 
 use super::header::ByteRange;
 
-/// Longest text before a part: delimiter, media type of at most 64 bytes, three numbers.
+/// Maximum length of the text before a part: delimiter, media type of at most 64 bytes, three
+/// numbers.
 pub(super) const PART_HEAD_BYTES_MAX: usize = 240;
 
-/// Keys of this run: a boundary must not be foreseen by who wrote the file.
+/// Random keys of this process: the author of a file must not be able to predict boundaries.
 static KEYS: LazyLock<(RandomState, RandomState)> =
     LazyLock::new(|| (RandomState::new(), RandomState::new()));
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Everything about a multipart body but the file's bytes.
+/// A multipart body without the bytes of the file.
 #[derive(Debug)]
 pub(super) struct Multipart {
     boundary: [u8; BOUNDARY_BYTES],
@@ -29,7 +30,7 @@ const BOUNDARY_BYTES: usize = 32;
 
 impl Multipart {
     pub(super) fn new(content_type: &'static str, complete_length: u64) -> Self {
-        assert!(content_type.len() <= 64, "media types of ours are short");
+        assert!(content_type.len() <= 64, "media types are short");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let halves = [KEYS.0.hash_one(number), KEYS.1.hash_one(number)];
         let mut boundary = [0; BOUNDARY_BYTES];
@@ -45,17 +46,17 @@ impl Multipart {
         }
     }
 
-    /// Value of the answer's `Content-Type`; the boundary needs no quotes.
+    /// The `Content-Type` of the response; the boundary needs no quotes.
     pub(super) fn media_type(&self) -> HeaderValue {
         let prefix = b"multipart/byteranges; boundary=";
         let mut text = Vec::with_capacity(prefix.len() + BOUNDARY_BYTES);
         text.extend_from_slice(prefix);
         text.extend_from_slice(&self.boundary);
         HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
-            .expect("hexadecimal digits are sound in a header field")
+            .expect("hexadecimal digits are valid in a header field")
     }
 
-    /// Writes what stands before a part; says how long it is. `text` has room for
+    /// Writes the text before a part and returns its length. `text` has space for
     /// `PART_HEAD_BYTES_MAX`.
     pub(super) fn part_head(&self, is_first: bool, range: ByteRange, text: &mut [u8]) -> usize {
         let mut left: &mut [u8] = text;
@@ -70,11 +71,11 @@ impl Multipart {
                     self.content_type, range.first, range.last, self.complete_length
                 )
             })
-            .expect("PART_HEAD_BYTES_MAX is room enough");
+            .expect("PART_HEAD_BYTES_MAX is large enough");
         room - left.len()
     }
 
-    /// What stands after the last part.
+    /// The text after the last part.
     pub(super) fn tail(&self) -> [u8; BOUNDARY_BYTES + 8] {
         let mut text = *b"\r\n--                                --\r\n";
         text[4..4 + BOUNDARY_BYTES].copy_from_slice(&self.boundary);

@@ -1,7 +1,7 @@
-//! What to answer to a request for the bytes of a resource, as a pure function: no file, no clock,
-//! no network.
+//! Plans the response to a request for the bytes of a resource, as a pure function: no file, no
+//! clock, no network.
 //!
-//! Sources: RFC 9110 sections 13 (conditional requests), 14 (ranges) and 15.3.7 (206); limits
+//! Sources: RFC 9110 sections 13 (conditional requests), 14 (ranges) and 15.3.7 (206); the limits
 //! against abuse follow section 17.15.
 
 use http::header::RANGE;
@@ -10,18 +10,18 @@ use http::{HeaderMap, Method};
 use super::conditions::{self, Validators, Verdict};
 use super::header::{Asked, ByteRange, asked};
 
-/// A resource this small is sent whole to a request that asks for too much; of a larger one,
-/// nothing.
+/// A resource of at most this size is sent completely in response to an excessive request; a larger
+/// one is not sent.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
 
-/// What to answer.
+/// The planned response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// 200 with everything.
+    /// 200 with all bytes.
     Whole,
     /// 206 with one range.
     Part(ByteRange),
-    /// 206 multipart, in this order; at least two.
+    /// 206 multipart, in this order; at least two ranges.
     Parts(Vec<ByteRange>),
     /// 304
     NotModified,
@@ -31,8 +31,8 @@ pub(crate) enum Plan {
     NotSatisfiable,
 }
 
-/// Plans the answer to `method` with `headers` for a resource of `length` bytes; `clock` is now, in
-/// seconds since the epoch.
+/// Plans the response to `method` with `headers` for a resource of `length` bytes; `clock` is the
+/// current time in seconds since the epoch.
 pub(crate) fn plan(
     method: &Method,
     headers: &HeaderMap,
@@ -46,7 +46,7 @@ pub(crate) fn plan(
         Verdict::Failed => return Plan::PreconditionFailed,
     }
     let mut values = headers.get_all(RANGE).iter();
-    // Only GET knows ranges, and the field may stand only once.
+    // Ranges apply to GET only, and the field must occur once.
     let (Some(value), None, true) = (values.next(), values.next(), method == Method::GET) else {
         return Plan::Whole;
     };

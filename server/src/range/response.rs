@@ -1,5 +1,4 @@
-//! From a plan to an answer: header fields, and a body that is one piece of memory whenever it is
-//! small.
+//! Builds the response of a plan: header fields, and a body that is a single buffer if it is small.
 
 use std::io;
 use std::sync::Arc;
@@ -25,26 +24,26 @@ use crate::clock;
 use crate::metrics::RangeOutcome;
 use crate::problem::Problem;
 
-/// Media type of everything served here: the bytes are the agent's or our own format, never a page
-/// to show.
+/// Media type of everything served here: the bytes are in a format of the agent or of Tracehold,
+/// and never a page to display.
 const OCTETS: &str = "application/octet-stream";
 
-/// Where the bytes are.
+/// The location of the bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
     /// A file, of which the first `length` bytes are served.
     File {
-        /// Open for reading.
+        /// Opened for reading.
         file: Arc<RangeFile>,
         /// Bytes served; the file may grow beyond them.
         length: u64,
     },
-    /// All of it, in memory.
+    /// All bytes, in memory.
     Memory(Bytes),
 }
 
-/// Something with bytes and a version. Its fields are ready to be sent, for the same file is asked
-/// for again and again.
+/// Bytes with a version. The header fields are prepared because the same files are requested
+/// repeatedly.
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
     content: Content,
@@ -54,16 +53,16 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// A resource with a strong entity tag `etag` (without quotes), changed last at `modified`
-    /// seconds since the epoch; `immutable` when it never changes again.
+    /// A resource with the strong entity tag `etag` (without quotes), last changed `modified`
+    /// seconds since the epoch; `immutable` if it never changes again.
     pub(crate) fn new(
         content: Content,
         etag: &str,
         modified: Option<u64>,
         immutable: bool,
     ) -> Self {
-        let etag = HeaderValue::try_from(format!("\"{etag}\""))
-            .expect("entity tags of ours are visible ASCII");
+        let etag =
+            HeaderValue::try_from(format!("\"{etag}\"")).expect("entity tags are visible ASCII");
         let modified = modified.and_then(|seconds| Some((seconds, date_value(seconds)?)));
         Self {
             content,
@@ -81,7 +80,7 @@ impl Resource {
     }
 }
 
-/// Answers GET or HEAD for `resource`, with conditions and ranges as `headers` ask.
+/// Responds to GET or HEAD for `resource`, applying the preconditions and ranges of `headers`.
 pub(crate) async fn respond(
     method: &Method,
     headers: &HeaderMap,
@@ -131,7 +130,7 @@ pub(crate) async fn respond(
     response
 }
 
-/// Fields every answer carries, with or without a body.
+/// Header fields of every response, with or without a body.
 fn describe(response: &mut Response, resource: &Resource) {
     let fresh = if resource.immutable {
         "public, max-age=31536000, immutable"
@@ -185,7 +184,7 @@ fn outcome(plan: &Plan) -> RangeOutcome {
 fn status_only(status: StatusCode) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    // Room for every field that follows, so that the map is laid out once.
+    // Space for all following fields, so that the map is allocated once.
     response.headers_mut().reserve(12);
     response
 }
@@ -194,10 +193,10 @@ fn precondition_failed() -> Response {
     Problem::new(
         StatusCode::PRECONDITION_FAILED,
         "precondition_failed",
-        "the resource is not what the request demands it to be",
+        "a precondition of the request failed",
     )
-    .cause("If-Match or If-Unmodified-Since does not hold")
-    .remedy("fetch the resource anew and use its ETag")
+    .cause("If-Match or If-Unmodified-Since does not match the resource")
+    .remedy("fetch the resource again and use its ETag")
     .into_response()
 }
 
@@ -205,12 +204,12 @@ fn not_satisfiable(length: u64) -> Response {
     let mut response = Problem::new(
         StatusCode::RANGE_NOT_SATISFIABLE,
         "range_not_satisfiable",
-        "none of the ranges can be served",
+        "the ranges cannot be served",
     )
     .cause(format!(
-        "the resource has {length} bytes; at most 1024 ranges, disjoint, are served"
+        "the resource has {length} bytes; at most 1024 disjoint ranges are served"
     ))
-    .remedy("ask for ranges within the resource that do not overlap")
+    .remedy("request ranges within the resource that do not overlap")
     .into_response();
     put(
         &mut response,
@@ -225,7 +224,7 @@ fn not_satisfiable(length: u64) -> Response {
     response
 }
 
-/// One stretch of the resource as the whole body.
+/// One range of the resource as the complete body.
 async fn one(
     status: StatusCode,
     resource: &Resource,
@@ -300,21 +299,20 @@ async fn several(
     response
 }
 
-/// Nothing was sent yet, so the failure can still be told.
+/// Nothing was sent yet, so the failure can be reported.
 fn unreadable(error: &io::Error, buffers: &Arc<Buffers>) -> Response {
     buffers.metrics().range_read_failures.inc();
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "file_unreadable",
-        "the bytes could not be read from the disk",
+        "the file cannot be read",
     )
     .cause(error.to_string())
-    .remedy("run verify on the storage; it names what is damaged")
+    .remedy("run verify on the storage; it lists what is damaged")
     .into_response()
 }
 
-/// A buffer for a whole body of up to `length` bytes, when the body is small enough to be read
-/// before it is sent.
+/// A buffer for a body of up to `length` bytes, if it is small enough to be read before it is sent.
 fn small(length: u64, buffers: &Arc<Buffers>) -> Option<Buffer> {
     usize::try_from(length)
         .ok()
@@ -355,15 +353,15 @@ fn stretches(multipart: &Multipart, ranges: &[ByteRange]) -> Vec<Stretch> {
     stretches
 }
 
-/// A whole body to be put into one buffer.
+/// A complete body to be read into one buffer.
 struct Fill {
     heads: Option<Multipart>,
     ranges: Vec<ByteRange>,
 }
 
 impl Fill {
-    /// Reads all ranges: from the page cache at once, or, as soon as one has to wait for the disk,
-    /// all on the blocking pool.
+    /// Reads all ranges from the page cache, or, if one has to wait for the disk, all of them on
+    /// the blocking pool.
     async fn read(self, file: &Arc<RangeFile>, mut buffer: Buffer) -> io::Result<Buffer> {
         let is_cached = self.lay_out(&mut buffer, |room, offset| {
             Ok(file.read_cached(room, offset)? == room.len())
@@ -386,8 +384,8 @@ impl Fill {
             .unwrap_or_else(|ended| Err(io::Error::other(ended)))
     }
 
-    /// Puts text and bytes one after another; `read` says whether it filled its room. False when it
-    /// once did not.
+    /// Writes text and file bytes in sequence; `read` returns whether it filled its buffer. Returns
+    /// false if it did not.
     fn lay_out(
         &self,
         buffer: &mut Buffer,
@@ -411,7 +409,7 @@ impl Fill {
     }
 }
 
-/// The body of an answer to HEAD: nothing, of a known length.
+/// The body of a response to HEAD: empty, with the length of the resource.
 struct Promised(u64);
 
 impl http_body::Body for Promised {

@@ -1,13 +1,12 @@
-//! File bytes that the kernel sends by itself (`sendfile`), without a copy through this process.
+//! File bytes that the kernel sends (`sendfile`) without a copy through this process.
 //!
-//! hyper only knows bodies of bytes in memory. So a body that has file bytes to send notes them in
-//! the queue of its connection, and hands hyper a *stand-in*: bytes of the same length out of one
-//! static piece of memory. hyper queues the slices of an answer without copying them, in the order
-//! in which bodies give them, so the stream below sees the stand-ins again, by their address, in
-//! the order of the queue, and sends the file bytes in their place. Whatever does not fit together
-//! ends the connection: a client may miss bytes, but it never gets wrong ones.
+//! hyper only supports bodies of bytes in memory. A body that has file bytes to send adds them to
+//! the queue of its connection and passes hyper a *stand-in*: a slice of the same length of a
+//! static buffer. hyper queues slices of a response without copying them, in the order of the body.
+//! The stream below recognizes stand-ins by their address and sends the queued file bytes instead.
+//! Any mismatch closes the connection: a client may miss bytes, but never receives wrong ones.
 //!
-//! The queue is offered to the requests of plain TCP connections only, as an extension.
+//! Requests on plain TCP connections find the queue in their extensions.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,31 +19,31 @@ use parking_lot::Mutex;
 
 use super::file::RangeFile;
 
-/// The longest stand-in.
+/// Maximum length of a stand-in.
 pub(super) const STAND_IN_BYTES_MAX: usize = 256 << 10;
 
-/// What stand-ins are slices of; never read.
+/// The buffer that stand-ins are slices of; never read.
 static STAND_IN: [u8; STAND_IN_BYTES_MAX] = [0; STAND_IN_BYTES_MAX];
 
-/// Bytes of a file that are to be sent.
+/// A range of a file to send.
 #[derive(Debug)]
 struct FileSlice {
     file: Arc<RangeFile>,
     offset: u64,
     left: usize,
-    /// Whom they are sent for.
+    /// The scope that the bytes are sent for.
     scope: Option<Scope>,
 }
 
-/// File bytes of one connection, in the order of its answers.
+/// The file bytes of one connection, in the order of its responses.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     slices: Mutex<VecDeque<FileSlice>>,
 }
 
 impl SendQueue {
-    /// Notes `length` bytes of `file` at `offset`, at most [`STAND_IN_BYTES_MAX`]; gives what
-    /// stands for them, which must go to the connection of this queue, unchanged and next.
+    /// Queues `length` bytes of `file` at `offset`, at most [`STAND_IN_BYTES_MAX`], and returns
+    /// their stand-in, which must be the next slice sent on this connection, unmodified.
     pub(crate) fn stand_in(
         &self,
         file: &Arc<RangeFile>,
@@ -62,13 +61,13 @@ impl SendQueue {
         Bytes::from_static(&STAND_IN[..left])
     }
 
-    /// Sends file bytes in place of `slice`, which is a stand-in or what is left of one. Like a
-    /// write, it may send a part only.
+    /// Sends file bytes for `slice`, a stand-in or the rest of one. Like a write, it may send only
+    /// part of them.
     pub(crate) fn send(&self, socket: impl AsFd, slice: &[u8]) -> io::Result<usize> {
         let mut slices = self.slices.lock();
         let Some(next) = slices.front_mut().filter(|next| next.left == slice.len()) else {
             return Err(io::Error::other(
-                "a stand-in does not belong to the next file bytes",
+                "a stand-in does not match the next file bytes",
             ));
         };
         let _inside = next.scope.clone().map(Scope::enter);
@@ -83,7 +82,7 @@ impl SendQueue {
     }
 }
 
-/// Whether `slice` stands for file bytes.
+/// Whether `slice` is a stand-in for file bytes.
 pub(crate) fn is_stand_in(slice: &[u8]) -> bool {
     STAND_IN.as_ptr_range().contains(&slice.as_ptr())
 }

@@ -1,4 +1,4 @@
-//! The published cases again, against files behind the real accept loop and gate.
+//! The published cases on files, through the real accept loop and gate.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use crate::connection::{Stage, serve};
 use crate::gate::Gate;
 use crate::metrics::Metrics;
 
-/// A folder of files to be served.
+/// A folder of files to serve.
 #[derive(Clone)]
 struct Folder {
     path: PathBuf,
@@ -56,7 +56,7 @@ async fn read(
     .await
 }
 
-/// Runs the published judge against `path`; gives its last line, which sums up.
+/// Runs the published checker with `arguments` and returns its output.
 fn judged(script: &Path, arguments: &[&str]) -> String {
     let output = Command::new("python3")
         .arg(script)

@@ -1,4 +1,4 @@
-//! The cases of `range_cases.json`, on the pure function.
+//! The cases of `range_cases.json`, run on the pure function.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn headers_of(case: &Value) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for field in case["request"]["headers"].as_array().unwrap() {
         let name = HeaderName::try_from(field[0].as_str().unwrap()).unwrap();
-        // hyper trims the blanks around a value, and so does this.
+        // hyper trims the white space around a value.
         let value = filled(field[1].as_str().unwrap());
         headers.append(name, HeaderValue::from_str(value.trim()).unwrap());
     }
@@ -53,7 +53,7 @@ fn covers(got: &[ByteRange], wanted: &[ByteRange]) -> bool {
     })
 }
 
-/// Whether `plan` is the answer `expected` describes.
+/// Whether `plan` is the response that `expected` describes.
 fn fits(plan: &Plan, expected: &Value) -> bool {
     let status = match plan {
         Plan::Whole => 200,
@@ -77,8 +77,8 @@ fn fits(plan: &Plan, expected: &Value) -> bool {
     }
 }
 
-/// Cases where the answer is one of the permitted alternatives, on purpose.
-/// `num-nginx-7529`: two suffixes that both mean everything are more bytes than there are.
+/// Cases where the response is one of the permitted alternatives, on purpose. `num-nginx-7529`: two
+/// suffixes that both mean everything request more bytes than there are.
 const PERMITTED: [&str; 1] = ["num-nginx-7529"];
 
 #[test]
@@ -97,7 +97,7 @@ fn every_published_case_gets_the_best_answer() {
         let method = case["request"]["method"].as_str().unwrap();
         let resource = &corpus["resources"][case["request"]["resource"].as_str().unwrap()];
         let (Some(length), "GET" | "HEAD") = (resource["size"].as_u64(), method) else {
-            // The router answers these before there is a resource.
+            // The router answers these without a resource.
             continue;
         };
         let method = Method::try_from(method).unwrap();
@@ -134,14 +134,14 @@ fn beyond_the_published_cases() {
         assert_eq!(got, wanted, "{fields:?} of {length}");
     };
     let part = |first, last| Plan::Part(ByteRange { first, last });
-    // The field twice is no range set.
+    // A repeated field is not a range set.
     check(
         &[("range", "bytes=0-1"), ("range", "bytes=3-4")],
         9,
         MODIFIED,
         Plan::Whole,
     );
-    // Abuse of a large resource gets nothing instead of everything.
+    // An excessive request for a large resource receives nothing instead of everything.
     check(
         &[("range", "bytes=0-,0-")],
         (1 << 20) + 1,
@@ -160,7 +160,7 @@ fn beyond_the_published_cases() {
     );
     let long = format!("bytes=0-0{}", ",".repeat(16 << 10));
     check(&[("range", &long)], 1 << 30, MODIFIED, Plan::NotSatisfiable);
-    // A date that is not a second old may hide another change.
+    // A date within the current second may hide another change.
     check(
         &[("range", "bytes=0-1"), ("if-range", &date(NOW))],
         9,
@@ -173,7 +173,7 @@ fn beyond_the_published_cases() {
         NOW - 1,
         part(0, 1),
     );
-    // Commas inside a tag; weak tags match weakly only.
+    // Commas inside a tag; weak tags match only weakly.
     check(
         &[("if-none-match", "\"a,b\", W/{etag}")],
         9,
@@ -188,13 +188,13 @@ fn beyond_the_published_cases() {
     );
     check(&[("if-match", "\"a,b\",{etag}")], 9, MODIFIED, Plan::Whole);
     check(&[("if-none-match", "*")], 9, MODIFIED, Plan::NotModified);
-    // Neighbours are one range; a tab is white space.
+    // Adjacent ranges are merged; a tab is white space.
     check(&[("range", "bytes=0-1,\t2-3")], 9, MODIFIED, part(0, 3));
 }
 
 proptest! {
-    /// Whatever is asked: planned ranges lie within the resource, are disjoint, and are no more
-    /// than it.
+    /// For any input, planned ranges are within the resource, disjoint, and no more than the
+    /// resource.
     #[test]
     fn plans_are_sound(
         value in prop_oneof!["bytes=[0-9, -]{0,60}", "[ -~]{0,60}"],
