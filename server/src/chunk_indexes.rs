@@ -139,8 +139,12 @@ async fn look_at_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
             // Deleted in the meantime.
             Err(IndexError::Storage(StorageError::StorageNotFound(_))) => {}
             Err(error) => {
-                tracing::warn!(storage = %id, %error, "cannot complete the chunk indexes of a storage; queries read the data instead; \
-                     the server will retry");
+                tracing::warn!(
+                    storage = %id,
+                    %error,
+                    "cannot complete the chunk indexes of a storage; queries read the data \
+                     instead; the server will retry"
+                );
                 maker.metrics.queries.index_failures.inc();
             }
         }

@@ -56,8 +56,13 @@ pub(crate) async fn check_derived(
     let unfit = unfit.map_err(|_| StorageError::Stopping)?;
     let mut not_taken = Vec::new();
     for (name, reason) in unfit {
-        tracing::warn!(storage = %id, file = %name, %reason, "a derived file of an imported archive does not match its data file; \
-             it was removed and will be rebuilt where possible");
+        tracing::warn!(
+            storage = %id,
+            file = %name,
+            %reason,
+            "a derived file of an imported archive does not match its data file; it was removed \
+             and will be rebuilt where possible"
+        );
         engine.derived_files().remove(id, name.clone()).await?;
         not_taken.push(RejectedFile { name, reason });
     }

@@ -396,7 +396,7 @@ impl Config {
         if self.ingest.in_flight_bytes_max < self.ingest.packet_bytes_max {
             return Some(InvalidSetting {
                 key: "ingest.in_flight_bytes_max",
-                what: "is less than ingest.packet_bytes_max, so the largest packet would never be admitted"
+                what: "is less than ingest.packet_bytes_max: the largest packet is never admitted"
                     .to_owned(),
                 remedy: "raise it, or lower ingest.packet_bytes_max",
             });

@@ -74,8 +74,11 @@ pub(crate) async fn serve(
             }
             Err(error) if is_exhaustion(&error) => {
                 gate.metrics().connections_refused();
-                tracing::warn!(%error, "cannot accept a connection: out of file descriptors or memory; retrying; \
-                     raise the limit of open files or lower http.connections_max");
+                tracing::warn!(
+                    %error,
+                    "cannot accept a connection: out of file descriptors or memory; retrying; \
+                     raise the limit of open files or lower http.connections_max"
+                );
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF_MAX);
             }

@@ -86,11 +86,19 @@ impl Collector {
         status.ended = Some(clock::now_ns());
         status.reason = Some(*ended.as_ref().unwrap_or(&Reason::Failed));
         if let Some(error) = ended.err().or(finalized.err()) {
-            tracing::error!(%error, storage = %id, "the I/O trace is incomplete; see its storage for what was recorded");
+            tracing::error!(
+                %error,
+                storage = %id,
+                "the I/O trace is incomplete; see its storage for what was recorded"
+            );
             status.error = Some(error.to_string());
         } else {
             let operations = status.drained.recorded;
-            tracing::info!(storage = %id, operations, "the I/O trace ended; its storage is finalized");
+            tracing::info!(
+                storage = %id,
+                operations,
+                "the I/O trace ended; its storage is finalized"
+            );
         }
     }
 

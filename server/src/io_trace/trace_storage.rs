@@ -126,7 +126,11 @@ impl TraceStorage {
             }
             if let Some(fault) = fault {
                 // A crash tears only the end of the last segment.
-                tracing::warn!(segment = %segment.display(), %fault, "the end of a ring segment is torn; the packets before it are recovered");
+                tracing::warn!(
+                    segment = %segment.display(),
+                    %fault,
+                    "the end of a ring segment is torn; the packets before it are recovered"
+                );
             }
         }
         Ok(packets)
@@ -141,11 +145,19 @@ pub(super) async fn take_up_rings(engine: &Engine) -> Result<(), IoTraceError> {
         match storage.take_ring().await {
             Ok(packets) => {
                 engine.rings().remove(id).await?;
-                tracing::info!(storage = %id, packets, "recovered the ring of an interrupted I/O trace");
+                tracing::info!(
+                    storage = %id,
+                    packets,
+                    "recovered the ring of an interrupted I/O trace"
+                );
             }
             // The ring is retained and recovered at the next start.
             Err(error) => {
-                tracing::error!(storage = %id, %error, "cannot recover the ring of an I/O trace; retrying at the next start")
+                tracing::error!(
+                    storage = %id,
+                    %error,
+                    "cannot recover the ring of an I/O trace; retrying at the next start"
+                )
             }
         }
     }

@@ -214,7 +214,11 @@ fn read(path: &Path, owner: &str) -> Option<Provenance> {
     match try_read(path, owner) {
         Ok(known) => known,
         Err(reason) => {
-            tracing::warn!(path = %path.display(), %reason, "ignoring a provenance file; report the provenance again to recreate it");
+            tracing::warn!(
+                path = %path.display(),
+                %reason,
+                "ignoring a provenance file; report the provenance again to recreate it"
+            );
             None
         }
     }

@@ -251,8 +251,11 @@ impl QueryTask {
         let faults = faults.chain(&left_out).chain(&unused);
         let faults: Vec<&String> = faults.chain(&report.damaged).collect();
         for fault in &faults {
-            tracing::warn!(%fault, "a query found damage or an unusable file; it skipped damaged data, and damaged \
-                 indexes will be rebuilt");
+            tracing::warn!(
+                %fault,
+                "a query found damage or an unusable file; it skipped damaged data, and damaged \
+                 indexes will be rebuilt"
+            );
         }
         if self.question.explain {
             let notes: Vec<&String> = faults.into_iter().chain(&report.notes).collect();

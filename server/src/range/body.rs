@@ -162,7 +162,11 @@ impl FileBody {
             Ok(buffer) => buffer,
             Err(error) => {
                 self.buffers.metrics().range_read_failures.inc();
-                tracing::error!(%error, offset = range.first, "cannot read a file; the response was aborted");
+                tracing::error!(
+                    %error,
+                    offset = range.first,
+                    "cannot read a file; the response was aborted"
+                );
                 return Poll::Ready(Some(Err(error)));
             }
         };

@@ -245,7 +245,11 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocum
             app.open_files.forget(id);
             let not_taken = not_taken.unwrap_or_else(|error| {
                 // The storage is imported; readers check again whether an index matches its file.
-                tracing::warn!(storage = %id, %error, "cannot check the derived files of an import");
+                tracing::warn!(
+                    storage = %id,
+                    %error,
+                    "cannot check the derived files of an import"
+                );
                 Vec::new()
             });
             let not_taken = not_taken.into_iter().map(|file| NotTakenDocument {

@@ -108,7 +108,7 @@ impl Wanted {
     request_body = StorageCopy,
     responses(
         (status = 200, body = StorageCopyDocument),
-        (status = 202, body = JobDocument, description = "In progress; request the state of the job"),
+        (status = 202, body = JobDocument, description = "In progress; see the job"),
         BadRequest, NotFound, Conflict,
     ),
 )]

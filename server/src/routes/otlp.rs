@@ -29,7 +29,7 @@ const RETRY_SECONDS: u64 = 1;
     post, path = "/v1/traces", tag = "packets",
     params(
         ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
-        ("Prefer" = Option<String>, Header, description = "respond-async: do not wait for the disk"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
     ),
     request_body(content(
         (Vec<u8> = "application/x-protobuf"),

@@ -31,7 +31,7 @@ const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
         ("Tracehold-Epoch" = Option<u64>, Header, description = "Of a single packet"),
         ("Tracehold-Sequence" = Option<u64>, Header, description = "Of a single packet"),
         ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
-        ("Prefer" = Option<String>, Header, description = "respond-async: do not wait for the disk"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
     ),
     request_body(content(
         (Vec<u8> = "application/octet-stream"),

@@ -117,7 +117,7 @@ impl QueryBody {
     post, path = "/storages/{id}/query", tag = "queries", params(("id" = String, Path)),
     request_body = QueryBody,
     responses(
-        (status = 200, description = "Rows as lines of JSON, or in `format`. Tracehold-Matched is the \
+        (status = 200, description = "Rows as NDJSON, or in `format`. Tracehold-Matched is the \
             number of matching events, if it is known before the response begins",
             body = String, content_type = "application/x-ndjson"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json",

@@ -359,14 +359,14 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
         ("Tracehold-Epoch" = Option<u64>, Header, description = "Of a single packet"),
         ("Tracehold-Sequence" = Option<u64>, Header, description = "Of a single packet"),
         ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
-        ("Prefer" = Option<String>, Header, description = "respond-async: do not wait for the disk"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
     ),
     request_body(content(
         (Vec<u8> = "application/octet-stream"),
         (Vec<u8> = "application/vnd.tracehold.packets"),
     )),
     responses(
-        (status = 200, body = ReceiptsDocument, description = "All packets are durable in the recordings that accept them"),
+        (status = 200, body = ReceiptsDocument, description = "Durable in every recording"),
         (status = 202, body = ReceiptsDocument, description = "Accepted, not durable yet"),
         BadRequest, NotFound, Conflict,
         PayloadTooLarge, UnsupportedMediaType, TooManyRequests, InsufficientStorage,

@@ -68,7 +68,7 @@ impl From<VerifyReport> for VerifyDocument {
     ),
     responses(
         (status = 200, body = VerifyDocument),
-        (status = 202, body = JobDocument, description = "In progress; request the state of the job"),
+        (status = 202, body = JobDocument, description = "In progress; see the job"),
         NotFound, Conflict,
     ),
 )]
