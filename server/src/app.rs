@@ -67,10 +67,13 @@ pub fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErro
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_name("serve")
         .build()?
-        .block_on(live(config, ready))
+        .block_on(serve_until_stopped(config, ready))
 }
 
-async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppError> {
+async fn serve_until_stopped(
+    config: Config,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), AppError> {
     let (stage, stage_seen) = watch::channel(Stage::Running);
     let signals = tokio::spawn(forward_signals(stage)?);
     let engine = config.engine();
@@ -93,13 +96,16 @@ async fn live(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppE
         stage_seen.clone(),
         openapi_json().into(),
     );
-    if let Err(error) = app.io_trace.take_up(early).await {
+    if let Err(error) = app.io_trace.resume(early).await {
         tracing::error!(%error, "cannot resume the I/O trace; the server runs without it");
     }
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     let jobs = Arc::clone(&app.jobs);
-    let indexing = tokio::spawn(chunk_indexes::keep(app.index_maker(), stage_seen.clone()));
+    let indexing = tokio::spawn(chunk_indexes::maintain(
+        app.index_maker(),
+        stage_seen.clone(),
+    ));
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
     ready(address);
     serve(listener, gate, &http, stage_seen).await;

@@ -27,7 +27,7 @@ use crate::open_files::OpenFiles;
 use crate::stored_leaves::stored_leaves;
 
 /// Interval between scans for storages without complete indexes.
-const PAUSE: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Tracks which storages have complete indexes.
 pub(crate) struct ChunkIndexes {
@@ -77,42 +77,42 @@ impl ChunkIndexes {
     }
 
     /// Rebuilds the indexes of a storage because part of one is damaged.
-    pub(crate) fn make_anew(&self, id: StorageId) {
+    pub(crate) fn rebuild(&self, id: StorageId) {
         self.damaged.lock().insert(id);
-        self.look_at(id);
+        self.check(id);
     }
 
     /// Checks the indexes of a storage soon: it was finalized, or an index is missing.
-    pub(crate) fn look_at(&self, id: StorageId) {
+    pub(crate) fn check(&self, id: StorageId) {
         self.complete.lock().remove(&id);
         self.wake.notify_one();
     }
 }
 
 /// Maintains the indexes of all storages until the server stops.
-pub(crate) async fn keep(maker: IndexMaker, mut stage: watch::Receiver<Stage>) {
+pub(crate) async fn maintain(maker: IndexMaker, mut stage: watch::Receiver<Stage>) {
     let ending = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&ending);
+    let stopping = Arc::clone(&ending);
     let watching = async move {
         // An error means that the sender is gone; the server is stopping then, too.
         let _ = stage.wait_for(|stage| *stage > Stage::Running).await;
-        told.store(true, Ordering::Relaxed);
+        stopping.store(true, Ordering::Relaxed);
     };
     tokio::pin!(watching);
     loop {
         tokio::select! {
             () = &mut watching => return,
-            () = look_at_all(&maker, &ending) => {}
+            () = check_all(&maker, &ending) => {}
         }
         tokio::select! {
             () = &mut watching => return,
             () = maker.indexes.wake.notified() => {}
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
     }
 }
 
-async fn look_at_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
+async fn check_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
     for storage in maker.engine.storages().list(&StorageFilter::default()) {
         let id = storage.id;
         let is_final = match storage.state {
@@ -178,10 +178,10 @@ async fn complete_storage(
         .leaves()
         .enumerate()
         .filter(|(_, (leaf, uncovered))| grown(leaf.length, *uncovered))
-        .map(|(place, (leaf, _))| (place, leaf.leaf))
+        .map(|(index, (leaf, _))| (index, leaf.leaf))
         .collect();
-    for (place, leaf) in wanted {
-        index_leaf(maker, &set, id, (place, leaf), ending).await?;
+    for (position, leaf) in wanted {
+        index_leaf(maker, &set, id, (position, leaf), ending).await?;
     }
     Ok(())
 }
@@ -190,13 +190,13 @@ async fn index_leaf(
     maker: &IndexMaker,
     set: &Arc<StorageSet>,
     id: StorageId,
-    (place, leaf): (usize, LeafId),
+    (position, leaf): (usize, LeafId),
     ending: &Arc<AtomicBool>,
 ) -> Result<(), IndexError> {
     let (set, indexing, ending) = (Arc::clone(set), maker.clone(), Arc::clone(ending));
     let indexed = blocking(move || {
-        let goes_on = || !ending.load(Ordering::Relaxed);
-        let indexed = set.index(place, &indexing.indexes.options, &goes_on);
+        let is_running = || !ending.load(Ordering::Relaxed);
+        let indexed = set.index(position, &indexing.indexes.options, &is_running);
         let Some(IndexedLeaf {
             index, read_bytes, ..
         }) = indexed?
@@ -216,7 +216,7 @@ async fn index_leaf(
         .publish(id, name, bytes)
         .await?;
     // A reader may have cached the previous file.
-    maker.open_files.forget(id);
+    maker.open_files.close(id);
     Ok(())
 }
 

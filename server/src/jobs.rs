@@ -132,7 +132,7 @@ pub(crate) struct Jobs {
 }
 
 /// A running job.
-pub(crate) struct Running {
+pub(crate) struct JobHandle {
     jobs: Arc<Jobs>,
     id: Uuid,
     kind: JobKind,
@@ -155,7 +155,7 @@ impl Jobs {
         self: &Arc<Self>,
         kind: JobKind,
         storage: Option<StorageId>,
-    ) -> Result<Running, Problem> {
+    ) -> Result<JobHandle, Problem> {
         let mut inner = self.inner.lock();
         if inner.running.len() >= RUNNING_MAX {
             return Err(
@@ -192,7 +192,7 @@ impl Jobs {
             .running
             .with_label_values(&[kind.name()])
             .inc();
-        Ok(Running {
+        Ok(JobHandle {
             jobs: Arc::clone(self),
             id,
             kind,
@@ -290,7 +290,7 @@ struct Outcome {
     problem: Option<Value>,
 }
 
-impl Running {
+impl JobHandle {
     /// Its id as text.
     pub(crate) fn id(&self) -> String {
         self.id.to_string()
@@ -304,7 +304,11 @@ impl Running {
     /// Completes when the job is cancelled.
     pub(crate) async fn cancelled(&self) {
         let mut cancelled = self.cancelled.clone();
-        if cancelled.wait_for(|told| *told).await.is_err() {
+        if cancelled
+            .wait_for(|is_cancelled| *is_cancelled)
+            .await
+            .is_err()
+        {
             std::future::pending::<()>().await;
         }
     }
@@ -316,7 +320,7 @@ impl Running {
         outcome: Result<T, Problem>,
     ) -> Result<T, Problem> {
         self.is_ended = true;
-        let (state, told) = match &outcome {
+        let (state, document) = match &outcome {
             Ok(result) => {
                 let result = serde_json::to_value(result).ok();
                 (
@@ -349,12 +353,12 @@ impl Running {
                 )
             }
         };
-        self.jobs.ended(self.id, self.kind, state, told);
+        self.jobs.ended(self.id, self.kind, state, document);
         outcome
     }
 }
 
-impl Drop for Running {
+impl Drop for JobHandle {
     fn drop(&mut self) {
         if !self.is_ended {
             self.progress.cancel();
@@ -376,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_are_bounded_and_remembered() {
+    fn jobs_are_limited_and_retained() {
         let jobs = Jobs::new(Arc::new(Metrics::default()));
         let running: Vec<_> = (0..RUNNING_MAX)
             .map(|_| jobs.start(JobKind::Verify, None).unwrap())
@@ -412,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_that_is_cancelled_is_told_so() {
+    async fn a_cancelled_job_notices_it() {
         let jobs = Jobs::new(Arc::new(Metrics::default()));
         let job = jobs.start(JobKind::Import, None).unwrap();
         assert_eq!(jobs.cancel(job.id).unwrap().state, JobState::Running);

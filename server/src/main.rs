@@ -15,7 +15,7 @@ use server::{Config, Overrides, run, start_logging};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Invalid usage or configuration.
-const EXIT_WRONG_USE: u8 = 2;
+const EXIT_USAGE: u8 = 2;
 /// The server failed to start or to shut down cleanly.
 const EXIT_FAILED: u8 = 4;
 
@@ -46,16 +46,16 @@ fn main() -> ExitCode {
     };
     let config = match Config::load(&overrides, std::env::vars()) {
         Ok(config) => config,
-        Err(error) => return fail(&error, EXIT_WRONG_USE),
+        Err(error) => return fail(&error, EXIT_USAGE),
     };
     if flags.print_config {
-        say(&config.to_toml());
+        print(&config.to_toml());
         return ExitCode::SUCCESS;
     }
     if let Err(error) = start_logging(&config.log) {
-        return fail(&error, EXIT_WRONG_USE);
+        return fail(&error, EXIT_USAGE);
     }
-    match run(config, |address| say(&greeting(address))) {
+    match run(config, |address| print(&greeting(address))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, EXIT_FAILED),
     }
@@ -77,7 +77,7 @@ fn greeting(address: SocketAddr) -> String {
 }
 
 /// Writes to standard output. A closed standard output is not a reason to exit.
-fn say(text: &str) {
+fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     if out
         .write_all(text.as_bytes())

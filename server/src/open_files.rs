@@ -1,7 +1,7 @@
 //! Files of finalized storages that stay open between requests.
 //!
 //! These files never change, so all readers can share an open file until its storage is deleted;
-//! `forget` reports that.
+//! `close` reports that.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Open {
 
 /// A point in time before a file was opened.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Ticket(u64);
 
 impl OpenFiles {
     /// The file, if it is open.
@@ -40,13 +40,13 @@ impl OpenFiles {
         self.open.read().files.get(&id)?.get(name).cloned()
     }
 
-    /// Call this before opening a file, and pass the result to `keep`.
-    pub(crate) fn ticket(&self) -> Moment {
-        Moment(self.deletions.load(Ordering::SeqCst))
+    /// Call this before opening a file, and pass the result to `insert`.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.deletions.load(Ordering::SeqCst))
     }
 
     /// Keeps a file open, unless a storage was deleted since `before`.
-    pub(crate) fn keep(&self, before: Moment, id: StorageId, name: &str, file: &Arc<Resource>) {
+    pub(crate) fn insert(&self, before: Ticket, id: StorageId, name: &str, file: &Arc<Resource>) {
         let mut open = self.open.write();
         if before.0 != self.deletions.load(Ordering::SeqCst) {
             return;
@@ -75,7 +75,7 @@ impl OpenFiles {
     }
 
     /// Closes all files of a storage that was deleted or changed.
-    pub(crate) fn forget(&self, id: StorageId) {
+    pub(crate) fn close(&self, id: StorageId) {
         let mut open = self.open.write();
         self.deletions.fetch_add(1, Ordering::SeqCst);
         open.files.remove(&id);
@@ -93,26 +93,23 @@ mod tests {
     use crate::range::{Content, Resource};
 
     #[test]
-    fn files_are_kept_up_to_the_bound_and_forgotten_with_their_storage() {
-        let served = OpenFiles::default();
+    fn files_stay_open_up_to_the_limit_and_until_their_storage_is_deleted() {
+        let open = OpenFiles::default();
         let content = Content::Memory(bytes::Bytes::new());
         let file = Arc::new(Resource::new(content, "x", None, true));
         let (one, other) = (StorageId::new(1, [1; 10]), StorageId::new(2, [2; 10]));
-        served.keep(served.ticket(), one, "a", &file);
+        open.insert(open.ticket(), one, "a", &file);
         for number in 0..OPEN_FILES_MAX {
-            served.keep(served.ticket(), other, &number.to_string(), &file);
-            served.keep(served.ticket(), other, &number.to_string(), &file);
+            open.insert(open.ticket(), other, &number.to_string(), &file);
+            open.insert(open.ticket(), other, &number.to_string(), &file);
         }
-        assert!(
-            served.get(one, "a").is_none(),
-            "the first file is still open"
-        );
-        assert!(served.get(other, "0").is_some());
-        let before = served.ticket();
-        served.forget(other);
-        assert!(served.get(other, "0").is_none());
-        served.keep(before, other, "0", &file);
-        assert!(served.get(other, "0").is_none(), "a deleted file was kept");
-        assert!(served.open.read().order.is_empty());
+        assert!(open.get(one, "a").is_none(), "the first file is still open");
+        assert!(open.get(other, "0").is_some());
+        let before = open.ticket();
+        open.close(other);
+        assert!(open.get(other, "0").is_none());
+        open.insert(before, other, "0", &file);
+        assert!(open.get(other, "0").is_none(), "a deleted file was kept");
+        assert!(open.open.read().order.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderMap, HeaderValue};
 
 /// Maximum length of an id from a client.
-const FOREIGN_ID_BYTES_MAX: usize = 64;
+const CLIENT_ID_BYTES_MAX: usize = 64;
 
 /// Generates ids from a random part, which differs in each run, and a counter.
 pub(crate) struct RequestIds {
@@ -27,14 +27,14 @@ impl RequestIds {
     /// The id that the client sent if it is valid (so that a request can be followed through
     /// several servers), otherwise a new one.
     pub(crate) fn id_of(&self, headers: &HeaderMap) -> HeaderValue {
-        if let Some(foreign) = headers.get("x-request-id")
-            && (1..=FOREIGN_ID_BYTES_MAX).contains(&foreign.len())
-            && foreign
+        if let Some(client_id) = headers.get("x-request-id")
+            && (1..=CLIENT_ID_BYTES_MAX).contains(&client_id.len())
+            && client_id
                 .as_bytes()
                 .iter()
                 .all(|&b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         {
-            return foreign.clone();
+            return client_id.clone();
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = [b'-'; 21];
@@ -59,7 +59,7 @@ mod tests {
     use super::RequestIds;
 
     #[test]
-    fn ids_differ_and_sound_foreign_ones_are_kept() {
+    fn ids_differ_and_valid_client_ids_are_used() {
         let ids = RequestIds::default();
         let mut headers = HeaderMap::new();
         let (first, second) = (ids.id_of(&headers), ids.id_of(&headers));
@@ -68,14 +68,14 @@ mod tests {
             second.to_str().unwrap().ends_with("-000000000001"),
             "{second:?}"
         );
-        for (foreign, kept) in [
+        for (client_id, is_used) in [
             ("ab-1.C_d", true),
             ("", false),
             ("a b", false),
             ("a\"b", false),
         ] {
-            headers.insert("x-request-id", HeaderValue::from_str(foreign).unwrap());
-            assert_eq!(ids.id_of(&headers) == foreign, kept, "{foreign:?}");
+            headers.insert("x-request-id", HeaderValue::from_str(client_id).unwrap());
+            assert_eq!(ids.id_of(&headers) == client_id, is_used, "{client_id:?}");
         }
         headers.insert(
             "x-request-id",

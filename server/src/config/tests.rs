@@ -67,7 +67,7 @@ fn later_layers_win() {
 }
 
 #[test]
-fn variables_of_others_are_left_alone() {
+fn variables_of_other_programs_are_ignored() {
     let env = [
         ("TRACEHOLD_SERVER", "http://x"),
         ("TRACEHOLD_TOKEN", "t"),
@@ -77,7 +77,7 @@ fn variables_of_others_are_left_alone() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_place_and_remedy() {
+fn invalid_settings_are_refused_with_location_and_remedy() {
     let check = |file: Option<&str>, env: &[(&str, &str)], wanted: &[&str]| {
         let text = refusal(file, env);
         for part in wanted {

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::framing::Verdict;
+use super::framing::AmbiguityFlag;
 use super::stream::GuardedStream;
 use crate::config::HttpConfig;
 use crate::gate::Gate;
@@ -154,15 +154,15 @@ async fn connection(
         return;
     }
     let _open = gate.metrics().connection_opened();
-    let verdict = Arc::new(Verdict::default());
+    let flag = Arc::new(AmbiguityFlag::default());
     let files = Arc::new(SendQueue::default());
-    let (watched, sent) = (Arc::clone(&verdict), Arc::clone(&files));
+    let (watched, sent) = (Arc::clone(&flag), Arc::clone(&files));
     let stream = GuardedStream::new(stream, watched, sent, write_stall);
     let requests = AtomicU64::new(0);
     let service = service_fn(|mut request: hyper::Request<_>| {
         request.extensions_mut().insert(Arc::clone(&files));
         let index = requests.fetch_add(1, Ordering::Relaxed);
-        let ambiguous = verdict.is_ambiguous(index);
+        let ambiguous = flag.is_ambiguous(index);
         let gate = Arc::clone(&gate);
         async move { Ok::<_, std::convert::Infallible>(gate.pass(request, ambiguous).await) }
     });

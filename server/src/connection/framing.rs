@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const NONE: u64 = u64::MAX;
 
 /// Longer lines are truncated; no relevant field has a name or value this long.
-const LINE_KEPT_MAX: usize = 128;
+const LINE_BYTES_MAX: usize = 128;
 
 /// The result of the inspection, shared with the request side of the connection.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct AmbiguityFlag {
     first_ambiguous: AtomicU64,
 }
 
-impl Default for Verdict {
+impl Default for AmbiguityFlag {
     fn default() -> Self {
         Self {
             first_ambiguous: AtomicU64::new(NONE),
@@ -29,7 +29,7 @@ impl Default for Verdict {
     }
 }
 
-impl Verdict {
+impl AmbiguityFlag {
     /// Whether request `index` of the connection (from 0) is unsafe: its head or an earlier one
     /// gave two lengths.
     pub(super) fn is_ambiguous(&self, index: u64) -> bool {
@@ -53,7 +53,7 @@ enum State {
     /// Trailer fields after the last chunk.
     Trailer,
     /// The input was malformed; the rest of the connection is not inspected.
-    Blind,
+    Stopped,
 }
 
 /// The inspection of one connection.
@@ -88,10 +88,10 @@ impl Framing {
     }
 
     /// Inspects the next bytes of the connection.
-    pub(super) fn observe(&mut self, mut bytes: &[u8], verdict: &Verdict) {
+    pub(super) fn observe(&mut self, mut bytes: &[u8], flag: &AmbiguityFlag) {
         while !bytes.is_empty() {
             match self.state {
-                State::Blind => return,
+                State::Stopped => return,
                 State::Body(left) => {
                     let taken = take(&mut bytes, left);
                     self.state = match left - taken {
@@ -107,41 +107,42 @@ impl Framing {
                     };
                 }
                 State::Head | State::ChunkSize | State::ChunkEnd | State::Trailer => {
-                    self.line_of(&mut bytes, verdict);
+                    self.read_line(&mut bytes, flag);
                 }
             }
         }
     }
 
     /// Consumes bytes up to a line end and processes the line once it is complete.
-    fn line_of(&mut self, bytes: &mut &[u8], verdict: &Verdict) {
+    fn read_line(&mut self, bytes: &mut &[u8], flag: &AmbiguityFlag) {
         let Some(end) = memchr::memchr(b'\n', bytes) else {
-            self.keep(bytes);
+            self.buffer(bytes);
             *bytes = &[];
             return;
         };
         let (piece, rest) = bytes.split_at(end);
         *bytes = rest.get(1..).unwrap_or_default();
         if self.line.is_empty() {
-            self.whole_line(piece.strip_suffix(b"\r").unwrap_or(piece), verdict);
+            self.complete_line(piece.strip_suffix(b"\r").unwrap_or(piece), flag);
         } else {
-            self.keep(piece);
+            self.buffer(piece);
             let line = std::mem::take(&mut self.line);
-            self.whole_line(line.strip_suffix(b"\r").unwrap_or(&line), verdict);
+            self.complete_line(line.strip_suffix(b"\r").unwrap_or(&line), flag);
             self.line = line;
             self.line.clear();
         }
     }
 
-    fn keep(&mut self, piece: &[u8]) {
-        let room = LINE_KEPT_MAX.saturating_sub(self.line.len());
-        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+    fn buffer(&mut self, piece: &[u8]) {
+        let space = LINE_BYTES_MAX.saturating_sub(self.line.len());
+        self.line
+            .extend_from_slice(&piece[..piece.len().min(space)]);
     }
 
-    fn whole_line(&mut self, line: &[u8], verdict: &Verdict) {
+    fn complete_line(&mut self, line: &[u8], flag: &AmbiguityFlag) {
         match self.state {
             State::Head if line.is_empty() && self.at_request_line => {}
-            State::Head if line.is_empty() => self.head_ends(verdict),
+            State::Head if line.is_empty() => self.head_ends(flag),
             State::Head if self.at_request_line => self.at_request_line = false,
             State::Head => self.field(line),
             State::ChunkSize => {
@@ -149,13 +150,13 @@ impl Framing {
                 self.state = match digits.and_then(|digits| number(digits, 16)) {
                     Some(0) => State::Trailer,
                     Some(size) => State::ChunkData(size),
-                    None => State::Blind,
+                    None => State::Stopped,
                 };
             }
             State::ChunkEnd if line.is_empty() => self.state = State::ChunkSize,
-            State::ChunkEnd => self.state = State::Blind,
+            State::ChunkEnd => self.state = State::Stopped,
             State::Trailer if line.is_empty() => self.next_head(),
-            State::Trailer | State::Body(_) | State::ChunkData(_) | State::Blind => {}
+            State::Trailer | State::Body(_) | State::ChunkData(_) | State::Stopped => {}
         }
     }
 
@@ -167,18 +168,16 @@ impl Framing {
         if name.eq_ignore_ascii_case(b"content-length") {
             self.content_length = number(value[1..].trim_ascii(), 10);
             if self.content_length.is_none() {
-                self.state = State::Blind;
+                self.state = State::Stopped;
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.transfer_encoding = true;
         }
     }
 
-    fn head_ends(&mut self, verdict: &Verdict) {
+    fn head_ends(&mut self, flag: &AmbiguityFlag) {
         if self.transfer_encoding && self.content_length.is_some() {
-            verdict
-                .first_ambiguous
-                .fetch_min(self.heads, Ordering::AcqRel);
+            flag.first_ambiguous.fetch_min(self.heads, Ordering::AcqRel);
         }
         self.heads += 1;
         let body = match (self.transfer_encoding, self.content_length) {
@@ -217,16 +216,16 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Framing, State, Verdict};
+    use super::{AmbiguityFlag, Framing, State};
 
     /// Which of the first four requests are refused, for any split of the input.
     fn check(stream: &str, wanted: [bool; 4], within: bool) {
         for piece in [1, 2, 3, 7, 64, 100_000] {
-            let (mut framing, verdict) = (Framing::default(), Verdict::default());
+            let (mut framing, flag) = (Framing::default(), AmbiguityFlag::default());
             for bytes in stream.as_bytes().chunks(piece) {
-                framing.observe(bytes, &verdict);
+                framing.observe(bytes, &flag);
             }
-            let got = [0, 1, 2, 3].map(|index| verdict.is_ambiguous(index));
+            let got = [0, 1, 2, 3].map(|index| flag.is_ambiguous(index));
             assert_eq!(got, wanted, "{stream:?} in pieces of {piece}");
             assert_eq!(
                 framing.is_within_request(),
@@ -240,7 +239,7 @@ mod tests {
     const BOTH: &str = "POST / HTTP/1.1\r\ncontent-LENGTH: 6\r\nTransfer-encoding: chunked\r\n\r\n";
 
     #[test]
-    fn a_head_with_both_lengths_is_told() {
+    fn a_head_with_both_lengths_is_detected() {
         let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
                        3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n";
         let lying = "POST / HTTP/1.1\r\nContent-Length: 27\r\n\r\nContent-Length: 1\r\n\r\nTransf";
@@ -265,29 +264,29 @@ mod tests {
     }
 
     #[test]
-    fn malformed_streams_blind_it() {
+    fn malformed_input_stops_the_inspection() {
         for stream in [
             "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n",
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
         ] {
-            let (mut framing, verdict) = (Framing::default(), Verdict::default());
-            framing.observe(stream.as_bytes(), &verdict);
-            framing.observe(BOTH.as_bytes(), &verdict);
-            assert_eq!(framing.state, State::Blind, "{stream:?}");
-            assert!(!verdict.is_ambiguous(9), "{stream:?}");
+            let (mut framing, flag) = (Framing::default(), AmbiguityFlag::default());
+            framing.observe(stream.as_bytes(), &flag);
+            framing.observe(BOTH.as_bytes(), &flag);
+            assert_eq!(framing.state, State::Stopped, "{stream:?}");
+            assert!(!flag.is_ambiguous(9), "{stream:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(
+        fn any_bytes_are_handled(
             pieces in proptest::collection::vec("[a-fTC0-9:;\r\n +-]{0,40}", 0..20),
         ) {
-            let (mut framing, verdict) = (Framing::default(), Verdict::default());
+            let (mut framing, flag) = (Framing::default(), AmbiguityFlag::default());
             for piece in &pieces {
-                framing.observe(piece.as_bytes(), &verdict);
-                prop_assert!(framing.line.len() <= super::LINE_KEPT_MAX);
+                framing.observe(piece.as_bytes(), &flag);
+                prop_assert!(framing.line.len() <= super::LINE_BYTES_MAX);
             }
         }
     }

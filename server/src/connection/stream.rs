@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::framing::{Framing, Verdict};
+use super::framing::{AmbiguityFlag, Framing};
 use crate::range::{SendQueue, is_stand_in};
 
 /// How long, and how many bytes, to read from a client that still sends after the response that
@@ -25,12 +25,12 @@ const LINGER_BYTES_MAX: usize = 2 << 30;
 pub(super) struct GuardedStream {
     inner: TcpStream,
     framing: Framing,
-    verdict: Arc<Verdict>,
+    flag: Arc<AmbiguityFlag>,
     files: Arc<SendQueue>,
     write_stall: Duration,
     /// Reused between stalls: a connection creates at most one timer.
     timer: Option<Pin<Box<Sleep>>>,
-    timer_runs: bool,
+    is_timer_running: bool,
     linger: Option<Linger>,
 }
 
@@ -42,31 +42,31 @@ struct Linger {
 impl GuardedStream {
     pub(super) fn new(
         inner: TcpStream,
-        verdict: Arc<Verdict>,
+        flag: Arc<AmbiguityFlag>,
         files: Arc<SendQueue>,
         write_stall: Duration,
     ) -> Self {
         Self {
             inner,
             framing: Framing::default(),
-            verdict,
+            flag,
             files,
             write_stall,
             timer: None,
-            timer_runs: false,
+            is_timer_running: false,
             linger: None,
         }
     }
 
     /// Ready when `limit` has passed since the timer was started.
     fn poll_timer(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.timer_runs {
+        if !self.is_timer_running {
             let deadline = Instant::now() + limit;
             match &mut self.timer {
                 Some(timer) => timer.as_mut().reset(deadline),
                 None => self.timer = Some(Box::pin(sleep_until(deadline))),
             }
-            self.timer_runs = true;
+            self.is_timer_running = true;
         }
         match &mut self.timer {
             Some(timer) => timer.as_mut().poll(cx),
@@ -119,7 +119,7 @@ impl GuardedStream {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.timer_runs = false;
+            self.is_timer_running = false;
             return outcome;
         }
         ready!(self.poll_timer(self.write_stall, cx));
@@ -159,7 +159,7 @@ impl AsyncRead for GuardedStream {
         let read = ready!(Pin::new(&mut this.inner).poll_read(cx, buffer));
         this.framing.observe(
             buffer.filled().get(before..).unwrap_or_default(),
-            &this.verdict,
+            &this.flag,
         );
         Poll::Ready(read)
     }
@@ -198,7 +198,7 @@ impl AsyncWrite for GuardedStream {
             if !self.framing.is_within_request() {
                 return Poll::Ready(Ok(()));
             }
-            self.timer_runs = false;
+            self.is_timer_running = false;
             self.linger = Some(Linger {
                 scratch: vec![0; 16 << 10].into(),
                 left: LINGER_BYTES_MAX,

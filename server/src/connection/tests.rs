@@ -118,7 +118,7 @@ fn quick() -> HttpConfig {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_http_forbids_is_refused_and_the_connection_closed() {
+async fn invalid_http_is_refused_and_the_connection_closed() {
     let server = Server::start(quick()).await;
     let large = format!(
         "GET / HTTP/1.1\r\nHost: x\r\nx: {}\r\n\r\n",
@@ -171,7 +171,7 @@ async fn what_http_forbids_is_refused_and_the_connection_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refusals_are_problems_and_the_connection_goes_on() {
+async fn refusals_are_problems_and_the_connection_stays_open() {
     let server = Server::start(quick()).await;
     let last = "POST /length HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: mine\r\n\
                 Content-Length: 3\r\n\r\nabc";
@@ -216,7 +216,7 @@ async fn refusals_are_problems_and_the_connection_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn draining_answers_what_is_in_flight_and_drops_what_is_idle() {
+async fn draining_answers_requests_in_flight_and_drops_idle_connections() {
     let server = Server::start(HttpConfig::default()).await;
     let idle = TcpStream::connect(server.address).await.unwrap();
     let mut busy = TcpStream::connect(server.address).await.unwrap();
@@ -245,7 +245,7 @@ async fn draining_answers_what_is_in_flight_and_drops_what_is_idle() {
 /// Pipelined responses are adjacent: the file bytes sent by the kernel must be exactly between the
 /// bytes that hyper writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pipelined_ranges_of_any_length_hold_the_right_bytes() {
+async fn pipelined_ranges_of_any_length_have_the_right_bytes() {
     let server = Server::start(HttpConfig::default()).await;
     let wanted = file_bytes();
     let lengths = [
@@ -274,16 +274,16 @@ async fn pipelined_ranges_of_any_length_hold_the_right_bytes() {
     requests.push_str("GET /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (mut from, mut to) = stream.into_split();
-    let asking = tokio::spawn(async move { to.write_all(requests.as_bytes()).await.map(|()| to) });
+    let sending = tokio::spawn(async move { to.write_all(requests.as_bytes()).await.map(|()| to) });
     let mut answers = Vec::new();
     from.read_to_end(&mut answers).await.unwrap();
-    drop(asking.await.unwrap().unwrap());
+    drop(sending.await.unwrap().unwrap());
     let mut rest = answers.as_slice();
     for range in ranges.into_iter().chain(Some(0..FILE_BYTES)) {
         let end = memchr::memmem::find(rest, b"\r\n\r\n").unwrap() + 4;
-        let (body, behind) = rest[end..].split_at(range.len());
+        let (body, after) = rest[end..].split_at(range.len());
         assert!(body == &wanted[range.clone()], "{range:?} came back wrong");
-        rest = behind;
+        rest = after;
     }
     assert!(rest.is_empty());
 }
@@ -291,7 +291,7 @@ async fn pipelined_ranges_of_any_length_hold_the_right_bytes() {
 /// Missing bytes of a file are neither invented nor taken from elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "a test serves its own file")]
-async fn a_body_breaks_off_where_its_file_ends() {
+async fn a_body_is_aborted_where_its_file_ends() {
     let file = NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![7; 300_000]).unwrap();
     let content = Content::File {

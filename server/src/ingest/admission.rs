@@ -20,7 +20,7 @@ impl Reservation {
     ///
     /// # Errors
     /// [`StorageError::Busy`] when they are not available now.
-    pub(super) fn take_now(budget: &ByteBudget, bytes: u64) -> Result<Self, StorageError> {
+    pub(super) fn try_new(budget: &ByteBudget, bytes: u64) -> Result<Self, StorageError> {
         Ok(Self::of(budget, budget.try_acquire(bytes)?))
     }
 
@@ -28,7 +28,7 @@ impl Reservation {
     ///
     /// # Errors
     /// [`StorageError::Busy`] when the turn does not come in time.
-    pub(super) async fn take(
+    pub(super) async fn wait_for(
         budget: &ByteBudget,
         agent: &str,
         bytes: u64,

@@ -19,7 +19,7 @@ pub(super) struct BodyReader {
     /// Encoded bytes not decoded yet.
     encoded: Bytes,
     /// The decoder may hold decoded bytes that did not fit into the last piece.
-    holds_back: bool,
+    has_more_output: bool,
     decoded_bytes: u64,
     decoded_bytes_max: u64,
     /// What the body contains, for the error about its size.
@@ -48,7 +48,7 @@ impl BodyReader {
             body,
             decoder,
             encoded: Bytes::new(),
-            holds_back: false,
+            has_more_output: false,
             decoded_bytes: 0,
             decoded_bytes_max,
             what,
@@ -80,7 +80,7 @@ impl BodyReader {
                     Some(piece) => piece,
                 },
                 Some(decoder) => {
-                    if self.encoded.is_empty() && !self.holds_back {
+                    if self.encoded.is_empty() && !self.has_more_output {
                         match frame(&mut self.body).await? {
                             None => return finish(decoder).map(|()| None),
                             Some(encoded) => self.encoded = encoded,
@@ -91,7 +91,7 @@ impl BodyReader {
                     let used = self.encoded.len() - input.len();
                     let is_stuck = used == 0 && piece.is_empty() && !self.encoded.is_empty();
                     self.encoded.advance(used);
-                    self.holds_back = Decoder::may_have_more(&piece);
+                    self.has_more_output = Decoder::may_have_more(&piece);
                     if is_stuck {
                         return Err(IngestError::damaged("the decoder makes no progress"));
                     }
@@ -115,7 +115,10 @@ impl BodyReader {
 
     /// Reads the complete body into one buffer. The reservation starts at `reserved_bytes` and
     /// grows with a body whose length is unknown.
-    pub(super) async fn whole(mut self, reservation: &mut Reservation) -> Result<Bytes, Problem> {
+    pub(super) async fn read_all(
+        mut self,
+        reservation: &mut Reservation,
+    ) -> Result<Bytes, Problem> {
         let known = self.known_length().unwrap_or(0);
         let Some(first) = self.next().await? else {
             return Ok(Bytes::new());
@@ -130,19 +133,20 @@ impl BodyReader {
                 .into()),
             };
         }
-        let mut whole = BytesMut::with_capacity(usize::try_from(reservation.left()).unwrap_or(0));
+        let mut complete =
+            BytesMut::with_capacity(usize::try_from(reservation.left()).unwrap_or(0));
         let mut piece = Some(first);
         while let Some(bytes) = piece {
-            let lacking = (whole.len() + bytes.len()).saturating_sub(whole.capacity());
+            let lacking = (complete.len() + bytes.len()).saturating_sub(complete.capacity());
             if lacking > 0 {
-                let growth = lacking.max(whole.capacity()).max(GROWTH_BYTES_MIN);
+                let growth = lacking.max(complete.capacity()).max(GROWTH_BYTES_MIN);
                 reservation.grow(growth as u64)?;
-                whole.reserve(whole.capacity() - whole.len() + growth);
+                complete.reserve(complete.capacity() - complete.len() + growth);
             }
-            whole.extend_from_slice(&bytes);
+            complete.extend_from_slice(&bytes);
             piece = self.next().await?;
         }
-        Ok(whole.freeze())
+        Ok(complete.freeze())
     }
 }
 

@@ -73,7 +73,7 @@ impl FactsReaders {
         FactsReader {
             reading,
             memory,
-            home: self,
+            readers: self,
             target: target.clone(),
         }
     }
@@ -101,7 +101,7 @@ impl KindReader {
 pub(super) struct FactsReader<'a> {
     reading: KindReader,
     memory: Option<StreamState>,
-    home: &'a FactsReaders,
+    readers: &'a FactsReaders,
     target: Target,
 }
 
@@ -156,7 +156,7 @@ impl FactsReader<'_> {
 impl Drop for FactsReader<'_> {
     fn drop(&mut self) {
         let Some(memory) = self.memory else { return };
-        let mut streams = self.home.streams.lock();
+        let mut streams = self.readers.streams.lock();
         if streams.len() >= STREAMS_MAX {
             streams.clear();
         }

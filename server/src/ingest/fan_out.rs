@@ -94,21 +94,22 @@ impl Pusher {
             self.limits.packet_bytes_max,
             u64::from(self.limits.batch_packets_max),
         );
-        let taken = async {
+        let submitted = async {
             while let Some(header) = records.head().await? {
-                let reservation = self.room_for(&mut fan, u64::from(header.length)).await?;
+                let reservation = self.reserve_for(&mut fan, u64::from(header.length)).await?;
                 let payload = records.payload(&header).await?;
                 self.arrived(1, payload.len() as u64);
                 let position = header.position;
-                let told = facts.of(position, &payload);
-                fan.note_unit(facts.unit());
+                let packet_facts = facts.of(position, &payload);
+                fan.set_unit(facts.unit());
                 let now = storage_core::clock::now_ns();
-                fan.take(position, payload, told, now, reservation).await?;
+                fan.submit(position, payload, packet_facts, now, reservation)
+                    .await?;
             }
             Ok(())
         };
-        let taken = taken.await;
-        fan.end(taken).await
+        let submitted = submitted.await;
+        fan.finish(submitted).await
     }
 
     async fn fan_out_one(
@@ -121,31 +122,33 @@ impl Pusher {
         let budget = self.engine.budget();
         let agent = fan.agent.as_str();
         let mut reservation =
-            Reservation::take(budget, agent, body_reader.reserved_bytes()).await?;
-        let payload = body_reader.whole(&mut reservation).await?;
+            Reservation::wait_for(budget, agent, body_reader.reserved_bytes()).await?;
+        let payload = body_reader.read_all(&mut reservation).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
         self.arrived(1, payload.len() as u64);
-        let told = facts.of(position, &payload);
-        fan.note_unit(facts.unit());
+        let packet_facts = facts.of(position, &payload);
+        fan.set_unit(facts.unit());
         let now = storage_core::clock::now_ns();
-        let taken = fan.take(position, payload, told, now, reservation).await;
-        fan.end(taken).await
+        let submitted = fan
+            .submit(position, payload, packet_facts, now, reservation)
+            .await;
+        fan.finish(submitted).await
     }
 
     /// Reserves memory for a packet: free memory, or what earlier packets of this request return.
-    async fn room_for(&self, fan: &mut FanOut<'_>, bytes: u64) -> Result<Reservation, Problem> {
+    async fn reserve_for(&self, fan: &mut FanOut<'_>, bytes: u64) -> Result<Reservation, Problem> {
         let budget = self.engine.budget();
         loop {
-            match Reservation::take_now(budget, bytes) {
+            match Reservation::try_new(budget, bytes) {
                 Err(StorageError::Busy { .. }) if !fan.waiting.is_empty() => {
-                    fan.settle_one().await?;
+                    fan.finish_oldest().await?;
                 }
                 Err(StorageError::Busy { .. }) => {
-                    return Ok(Reservation::take(budget, fan.agent.as_str(), bytes).await?);
+                    return Ok(Reservation::wait_for(budget, fan.agent.as_str(), bytes).await?);
                 }
-                taken => return Ok(taken?),
+                submitted => return Ok(submitted?),
             }
         }
     }
@@ -153,7 +156,7 @@ impl Pusher {
 
 impl FanOut<'_> {
     /// Sets the time unit of the packet, as far as the stream has declared it.
-    fn note_unit(&mut self, unit: Option<TimeUnit>) {
+    fn set_unit(&mut self, unit: Option<TimeUnit>) {
         let unit = unit.unwrap_or_default();
         if unit != self.context.unit {
             self.context = Arc::new(StreamContext {
@@ -163,7 +166,7 @@ impl FanOut<'_> {
         }
     }
 
-    async fn take(
+    async fn submit(
         &mut self,
         position: StreamPosition,
         payload: Bytes,
@@ -185,13 +188,13 @@ impl FanOut<'_> {
         let recorded = self.recorder.push(packet, permit, self.waits).await?;
         self.waiting.push_back(Waiting { position, recorded });
         if self.waiting.len() > WAITING_MAX {
-            self.settle_one().await?;
+            self.finish_oldest().await?;
         }
         Ok(())
     }
 
     /// Waits for the receipts of the oldest packet.
-    async fn settle_one(&mut self) -> Result<(), Problem> {
+    async fn finish_oldest(&mut self) -> Result<(), Problem> {
         let Some(Waiting { position, recorded }) = self.waiting.pop_front() else {
             return Ok(());
         };
@@ -232,12 +235,12 @@ impl FanOut<'_> {
     }
 
     /// Waits for all submitted packets and returns the first error.
-    async fn end(mut self, taken: Result<(), Problem>) -> Result<Receipts, Problem> {
-        let mut settled = Ok(());
+    async fn finish(mut self, submitted: Result<(), Problem>) -> Result<Receipts, Problem> {
+        let mut finished = Ok(());
         while !self.waiting.is_empty() {
-            settled = settled.and(self.settle_one().await);
+            finished = finished.and(self.finish_oldest().await);
         }
-        match settled.and(taken) {
+        match finished.and(submitted) {
             Ok(()) => Ok(self.receipts),
             Err(problem) => Err(problem.member("receipts", self.receipts.into_value())),
         }

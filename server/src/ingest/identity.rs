@@ -32,7 +32,7 @@ pub(super) fn agent_of(identity: &Identity) -> AgentSpec {
     let is_ambiguous = !namespace.is_empty() && (namespace.contains('.') || name.contains('.'));
     let id = match joined.parse::<AgentId>() {
         Ok(id) if !is_ambiguous => id,
-        _ => told_apart(&joined, identity),
+        _ => disambiguated(&joined, identity),
     };
     let texts = [
         ("service.namespace", namespace),
@@ -52,11 +52,11 @@ pub(super) fn agent_of(identity: &Identity) -> AgentSpec {
     }
 }
 
-fn told_apart(joined: &str, identity: &Identity) -> AgentId {
-    let whole = [&identity.namespace, "\0", &identity.name].concat();
-    let ending = format!("-{:08x}", crc32c(whole.as_bytes()));
-    let is_sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let replaced = joined.chars().map(|c| if is_sound(c) { c } else { '_' });
+fn disambiguated(joined: &str, identity: &Identity) -> AgentId {
+    let complete = [&identity.namespace, "\0", &identity.name].concat();
+    let ending = format!("-{:08x}", crc32c(complete.as_bytes()));
+    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let replaced = joined.chars().map(|c| if is_valid(c) { c } else { '_' });
     let mut id: String = replaced.take(ID_BYTES_MAX - ending.len() - 1).collect();
     if !id.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
         id.insert(0, '_');

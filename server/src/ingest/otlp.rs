@@ -109,7 +109,7 @@ impl TraceRequests {
     /// Accepts the body of one request. When this returns, every recording that accepts the spans
     /// has made them durable, unless the sender does not wait for that (`Prefer: respond-async`).
     /// Spans that no recording accepts are in the buffer.
-    pub(crate) async fn take(
+    pub(crate) async fn accept(
         &self,
         encoding: OtlpEncoding,
         headers: &HeaderMap,
@@ -123,16 +123,17 @@ impl TraceRequests {
         // The agents are known only after the body has been read, so all senders of spans share one
         // queue.
         let mut reservation =
-            Reservation::take(self.engine.budget(), SENDERS, body_reader.reserved_bytes()).await?;
-        let body = body_reader.whole(&mut reservation).await?;
+            Reservation::wait_for(self.engine.budget(), SENDERS, body_reader.reserved_bytes())
+                .await?;
+        let body = body_reader.read_all(&mut reservation).await?;
         let (parts, outcome) = self.read(encoding, body, &mut reservation).await?;
         let (mut permit, _held) = reservation.into_permit();
         let count = parts.len() as u64;
         for part in parts {
             let bytes = part.payload.len() as u64;
             self.metrics.ingest_bytes.inc_by(bytes);
-            let own = permit.split(bytes);
-            self.take_part(part, own, waits).await?;
+            let part_permit = permit.split(bytes);
+            self.record_part(part, part_permit, waits).await?;
         }
         self.metrics.ingest_packets.inc_by(count);
         Ok(outcome)
@@ -156,10 +157,10 @@ impl TraceRequests {
                 OtlpEncoding::Json => ratio + 1,
                 OtlpEncoding::Protobuf => 1,
             };
-            let own = body.len() as u64;
+            let length = body.len() as u64;
             // If that exceeds the limit, the request gets all of the limit.
-            let rest = self.limits.in_flight_bytes_max.saturating_sub(2 * own);
-            let more = rest.min(own * copies as u64);
+            let rest = self.limits.in_flight_bytes_max.saturating_sub(2 * length);
+            let more = rest.min(length * copies as u64);
             reservation.grow(more)?;
             let body = body.clone();
             let read = match body.len() {
@@ -180,8 +181,13 @@ impl TraceRequests {
         }
     }
 
-    async fn take_part(&self, part: Part, permit: BytePermit, waits: bool) -> Result<(), Problem> {
-        self.make_known(&part.agent).await?;
+    async fn record_part(
+        &self,
+        part: Part,
+        permit: BytePermit,
+        waits: bool,
+    ) -> Result<(), Problem> {
+        self.ensure_registered(&part.agent).await?;
         let packet = Packet {
             agent: part.agent.id,
             stream: self.stream.clone(),
@@ -207,7 +213,7 @@ impl TraceRequests {
 
     /// Registers an agent that is unknown and declares the stream of its requests. Agents that are
     /// already registered are not changed.
-    async fn make_known(&self, agent: &AgentSpec) -> Result<(), StorageError> {
+    async fn ensure_registered(&self, agent: &AgentSpec) -> Result<(), StorageError> {
         if self.known.lock().contains(&agent.id) {
             return Ok(());
         }
@@ -256,18 +262,18 @@ fn read(
             "the encoding of the body is not the one in Content-Type".to_owned(),
         ));
     }
-    let wrong = |error: DecodeError| IngestError::Request(error.to_string());
+    let invalid = |error: DecodeError| IngestError::Request(error.to_string());
     let request = match encoding {
         OtlpEncoding::Protobuf => Cow::Borrowed(&body[..]),
-        OtlpEncoding::Json => match to_protobuf_within(&body, ratio).map_err(wrong)? {
+        OtlpEncoding::Json => match to_protobuf_within(&body, ratio).map_err(invalid)? {
             Some(request) => Cow::Owned(request),
             None => return Ok(None),
         },
     };
-    let resources = check(&request).map_err(wrong)?;
+    let resources = check(&request).map_err(invalid)?;
     let rejected = resources.iter().map(|part| part.invalid).sum();
     let agents = by_agent(resources);
-    let is_whole = agents.len() == 1 && rejected == 0;
+    let is_single = agents.len() == 1 && rejected == 0;
     let mut parts = Vec::with_capacity(agents.len());
     for (agent, resources) in agents {
         let spans: u64 = resources.iter().map(|part| part.spans - part.invalid).sum();
@@ -276,7 +282,7 @@ fn read(
         }
         let spanned = resources.iter().filter_map(|part| part.time_span);
         let time_span = spanned.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let payload = if is_whole {
+        let payload = if is_single {
             body.clone()
         } else {
             part_of(&request, &body, encoding, &resources)
@@ -377,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_and_bad_spans_are_told_apart() {
+    fn spans_are_split_by_agent_and_validity() {
         let body = Bytes::from_static(JSON.as_bytes());
         let protobuf = Bytes::from(to_protobuf(JSON.trim_start().as_bytes()).unwrap());
         for (encoding, body) in [
@@ -386,7 +392,7 @@ mod tests {
         ] {
             let (parts, outcome) = read(encoding, body).unwrap();
             assert_eq!(outcome.rejected, 1);
-            let told: Vec<_> = (parts.iter())
+            let found: Vec<_> = (parts.iter())
                 .map(|part| {
                     (
                         part.agent.id.as_str(),
@@ -399,12 +405,12 @@ mod tests {
                 ("a", vec!["x".to_owned(), "z".to_owned()], Some(2)),
                 ("b", vec!["y".to_owned()], Some(1)),
             ];
-            assert_eq!(told, wanted);
+            assert_eq!(found, wanted);
         }
     }
 
     #[test]
-    fn a_request_of_one_agent_is_kept_as_it_came() {
+    fn a_request_of_one_agent_is_stored_as_sent() {
         let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[
             {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174"}]}]}]}"#;
         let (parts, outcome) =
@@ -419,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_requests_are_refused() {
         for (encoding, body) in [
             (OtlpEncoding::Json, "{"),
             (OtlpEncoding::Json, "  "),
@@ -441,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_nothing_take_no_more_memory_than_they_may() {
+    fn lists_of_empty_objects_are_limited_in_memory() {
         let empty = vec!["{}"; 100_000].join(",");
         let spans = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{empty}]}}]}}]}}"#);
         for ratio in [JSON_RATIO_USUAL, JSON_MEMORY_RATIO] {

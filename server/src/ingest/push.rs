@@ -116,8 +116,9 @@ impl Pusher {
     ) -> Result<Receipts, Problem> {
         let budget = self.engine.budget();
         let mut reservation =
-            Reservation::take(budget, target.agent.as_str(), body_reader.reserved_bytes()).await?;
-        let payload = body_reader.whole(&mut reservation).await?;
+            Reservation::wait_for(budget, target.agent.as_str(), body_reader.reserved_bytes())
+                .await?;
+        let payload = body_reader.read_all(&mut reservation).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
@@ -142,13 +143,13 @@ impl Pusher {
         };
         if waits {
             let pending = self.engine.ingest().submit(target.storage, push).await?;
-            settle(pending.await, &mut receipts)?;
+            add_receipts(pending.await, &mut receipts)?;
         } else {
             let accepted = self
                 .engine
                 .ingest()
                 .submit_droppable(target.storage, push, false)?;
-            accept(accepted, &mut receipts)?;
+            add_accepted(accepted, &mut receipts)?;
         }
         Ok(receipts)
     }
@@ -181,11 +182,11 @@ impl Pusher {
                 Receipts::accepted_only()
             },
         };
-        let taken = batch.take_all().await;
+        let read = batch.read_records().await;
         // Packets that arrived before an error are submitted and remain stored.
         let submitted = batch.submit().await;
-        let settled = batch.settle_all().await;
-        match settled.and(submitted).and(taken) {
+        let finished = batch.finish_groups().await;
+        match finished.and(submitted).and(read) {
             Ok(()) => Ok(batch.receipts),
             Err(problem) => Err(problem.member("receipts", batch.receipts.into_value())),
         }
@@ -216,10 +217,10 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     /// Reads records until the end of the body or the first error.
-    async fn take_all(&mut self) -> Result<(), Problem> {
+    async fn read_records(&mut self) -> Result<(), Problem> {
         while let Some(header) = self.records.head().await? {
             let length = u64::from(header.length);
-            self.make_room(length).await?;
+            self.reserve_for(length).await?;
             let payload = self.records.payload(&header).await?;
             self.group_bytes += length;
             let position = header.position;
@@ -233,7 +234,7 @@ impl Batch<'_> {
             });
             let is_full = self.group_bytes >= GROUP_BYTES || self.group.len() >= GROUP_PACKETS_MAX;
             // While the next record is in transit, the disk can write these.
-            if is_full || !self.records.is_at_hand() {
+            if is_full || !self.records.is_buffered() {
                 self.submit().await?;
             }
         }
@@ -242,7 +243,7 @@ impl Batch<'_> {
 
     /// Reserves memory for one more packet of the group: from this request's reservation, from free
     /// memory, from packets of this request that complete, and at last from other requests.
-    async fn make_room(&mut self, bytes: u64) -> Result<(), Problem> {
+    async fn reserve_for(&mut self, bytes: u64) -> Result<(), Problem> {
         if self
             .reservation
             .as_ref()
@@ -255,18 +256,18 @@ impl Batch<'_> {
         let budget = self.pusher.engine.budget();
         let wanted = bytes.max(GROUP_BYTES);
         loop {
-            match Reservation::take_now(budget, wanted)
-                .or_else(|_| Reservation::take_now(budget, bytes))
+            match Reservation::try_new(budget, wanted)
+                .or_else(|_| Reservation::try_new(budget, bytes))
             {
                 Ok(reservation) => {
                     self.reservation = Some(reservation);
                     return Ok(());
                 }
                 Err(StorageError::Busy { .. }) => match self.waiting.pop_front() {
-                    Some(pending) => self.settle_one(pending).await?,
+                    Some(pending) => self.finish_group(pending).await?,
                     None => {
                         let agent = self.target.agent.as_str();
-                        self.reservation = Some(Reservation::take(budget, agent, bytes).await?);
+                        self.reservation = Some(Reservation::wait_for(budget, agent, bytes).await?);
                         return Ok(());
                     }
                 },
@@ -298,33 +299,33 @@ impl Batch<'_> {
         let (engine, storage) = (&self.pusher.engine, self.target.storage);
         if !self.waits {
             let accepted = engine.ingest().submit_droppable(storage, push, false)?;
-            return accept(accepted, &mut self.receipts);
+            return add_accepted(accepted, &mut self.receipts);
         }
         let pending = engine.ingest().submit(storage, push).await?;
         self.waiting.push_back(pending);
         if self.waiting.len() > GROUPS_WAITING_MAX
             && let Some(pending) = self.waiting.pop_front()
         {
-            self.settle_one(pending).await?;
+            self.finish_group(pending).await?;
         }
         Ok(())
     }
 
-    async fn settle_one(&mut self, pending: PendingPush) -> Result<(), Problem> {
-        settle(pending.await, &mut self.receipts)
+    async fn finish_group(&mut self, pending: PendingPush) -> Result<(), Problem> {
+        add_receipts(pending.await, &mut self.receipts)
     }
 
     /// Waits for everything that was submitted, up to the first refusal.
-    async fn settle_all(&mut self) -> Result<(), Problem> {
+    async fn finish_groups(&mut self) -> Result<(), Problem> {
         while let Some(pending) = self.waiting.pop_front() {
-            self.settle_one(pending).await?;
+            self.finish_group(pending).await?;
         }
         Ok(())
     }
 }
 
 /// Adds the receipts of a group; the first refused packet ends the request.
-fn settle(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> {
+fn add_receipts(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> {
     for receipt in &outcome.receipts {
         receipts.add(receipt);
     }
@@ -335,7 +336,7 @@ fn settle(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> 
 }
 
 /// Adds the accepted packets; the first refused packet ends the request.
-fn accept(accepted: Accepted, receipts: &mut Receipts) -> Result<(), Problem> {
+fn add_accepted(accepted: Accepted, receipts: &mut Receipts) -> Result<(), Problem> {
     for packet in &accepted.packets {
         receipts.add_accepted(packet);
     }

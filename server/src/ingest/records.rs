@@ -37,10 +37,10 @@ impl Records {
         if self.pending.len() >= RECORD_HEADER_BYTES {
             head.copy_from_slice(&self.pending.split_to(RECORD_HEADER_BYTES));
         } else {
-            match self.gather(&mut head).await? {
+            match self.fill(&mut head).await? {
                 0 => return Ok(None),
                 RECORD_HEADER_BYTES => {}
-                _ => return Err(self.wrong("the body ends within the header of a record")),
+                _ => return Err(self.invalid("the body ends within the header of a record")),
             }
         }
         if self.index == self.packets_max {
@@ -57,7 +57,7 @@ impl Records {
         }
         match RecordHeader::decode(&head) {
             Ok(header) => Ok(Some(header)),
-            Err(error) => Err(self.wrong(&error.to_string())),
+            Err(error) => Err(self.invalid(&error.to_string())),
         }
     }
 
@@ -69,13 +69,13 @@ impl Records {
             self.pending.split_to(length)
         } else {
             let mut payload = BytesMut::zeroed(length);
-            if self.gather(&mut payload).await? < length {
-                return Err(self.wrong("the body ends within a packet"));
+            if self.fill(&mut payload).await? < length {
+                return Err(self.invalid("the body ends within a packet"));
             }
             payload.freeze()
         };
         if crc32c(&payload) != header.checksum {
-            return Err(self.wrong("the checksum of the packet does not match"));
+            return Err(self.invalid("the checksum of the packet does not match"));
         }
         self.index += 1;
         self.offset += (RECORD_HEADER_BYTES + length) as u64;
@@ -84,7 +84,7 @@ impl Records {
 
     /// Whether the next record is complete in memory, so that reading it does not wait for the
     /// client.
-    pub(super) fn is_at_hand(&self) -> bool {
+    pub(super) fn is_buffered(&self) -> bool {
         let length = self
             .pending
             .first_chunk()
@@ -95,14 +95,14 @@ impl Records {
         })
     }
 
-    /// Fills `room` from pending bytes and the body; returns the number of bytes read.
-    async fn gather(&mut self, room: &mut [u8]) -> Result<usize, IngestError> {
+    /// Fills `buffer` from pending bytes and the body; returns the number of bytes read.
+    async fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, IngestError> {
         let mut filled = 0;
         loop {
-            let count = self.pending.len().min(room.len() - filled);
-            room[filled..filled + count].copy_from_slice(&self.pending.split_to(count));
+            let count = self.pending.len().min(buffer.len() - filled);
+            buffer[filled..filled + count].copy_from_slice(&self.pending.split_to(count));
             filled += count;
-            if filled == room.len() {
+            if filled == buffer.len() {
                 return Ok(filled);
             }
             match self.body_reader.next().await? {
@@ -112,7 +112,7 @@ impl Records {
         }
     }
 
-    fn wrong(&self, what: &str) -> IngestError {
+    fn invalid(&self, what: &str) -> IngestError {
         IngestError::Record {
             index: self.index,
             offset: self.offset,

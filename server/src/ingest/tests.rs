@@ -64,7 +64,7 @@ fn decode(encoding: ContentEncoding, body: Body, max: u64) -> Result<Vec<u8>, In
 }
 
 #[test]
-fn encodings_are_undone_whatever_the_pieces() {
+fn encodings_are_decoded_from_any_pieces() {
     for length in [0, 1, 1000, 65_535, 65_536, 65_537, 300_000] {
         let plain = sample(length);
         // Members and frames may be concatenated.
@@ -91,7 +91,7 @@ fn encodings_are_undone_whatever_the_pieces() {
 }
 
 #[test]
-fn what_ends_early_or_is_too_much_is_refused() {
+fn truncated_and_oversized_bodies_are_refused() {
     let plain = sample(100_000);
     for (encoding, encoded) in [
         (ContentEncoding::Gzip, gzip(&plain)),
@@ -136,7 +136,7 @@ fn a_window_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn content_encoding_is_read() {
+fn content_encoding_is_parsed() {
     let check = |values: &[&str], wanted: Option<ContentEncoding>| {
         let mut headers = HeaderMap::new();
         for value in values {
@@ -166,7 +166,7 @@ fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 #[test]
-fn the_head_of_a_push_is_read() {
+fn header_fields_of_a_push_are_parsed() {
     let check = |fields: &[(&'static str, &str)], wanted: Option<(u64, u64)>| {
         let wanted = wanted.map(|(epoch, sequence)| StreamPosition::new(epoch, sequence));
         assert_eq!(position(&headers(fields)).ok(), wanted, "{fields:?}");
@@ -242,7 +242,7 @@ fn cut(body: Body, packet_max: u64, count_max: u64) -> (Vec<Packet>, Option<Inge
 }
 
 #[test]
-fn batches_are_cut_whatever_the_pieces() {
+fn batches_are_split_from_any_pieces() {
     let packets: Vec<Packet> = (0..20)
         .map(|at| (7, at, sample(1 + at as usize * 211)))
         .collect();
@@ -257,25 +257,25 @@ fn batches_are_cut_whatever_the_pieces() {
 }
 
 #[test]
-fn what_is_wrong_with_a_batch_is_told_with_its_place() {
+fn errors_of_a_batch_name_their_location() {
     let good = record(1, 0, b"packet");
     let check = |tail: &[u8], wanted: &str| {
         let body = [&good[..], tail].concat();
         let (found, wrong) = cut(Body::from(body), 100, 2);
         assert_eq!(found.len(), 1, "{wanted}");
-        let told = wrong.unwrap().to_string();
-        assert!(told.contains(wanted), "{told:?} lacks {wanted:?}");
+        let text = wrong.unwrap().to_string();
+        assert!(text.contains(wanted), "{text:?} lacks {wanted:?}");
     };
     check(
         &good[..5],
-        "record 1 at byte 30 of the decoded body: the body ends within the head",
+        "record 1 at byte 30 of the decoded body: the body ends within the header",
     );
     check(&good[..29], "the body ends within a packet");
     let mut damaged = good.clone();
     damaged[24] ^= 1;
     check(
         &damaged,
-        "record 1 at byte 30 of the decoded body: the checksum does not fit",
+        "record 1 at byte 30 of the decoded body: the checksum of the packet does not match",
     );
     check(
         &record(1, 1, &[1; 101]),
@@ -299,7 +299,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_bytes_are_survived(
+    fn any_bytes_are_handled(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         piece in 1_usize..50,
     ) {

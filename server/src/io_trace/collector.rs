@@ -54,13 +54,13 @@ impl Collector {
         let mut ticks = interval(DRAIN_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ended = loop {
-            let told = tokio::select! {
+            let reason = tokio::select! {
                 biased;
                 // The handle that could stop it was dropped together with the server.
                 reason = &mut stopped => Some(reason.unwrap_or(Reason::Shutdown)),
                 _ = ticks.tick() => None,
             };
-            if let Some(reason) = told {
+            if let Some(reason) = reason {
                 break Ok(reason);
             }
             match self.collect().await {
@@ -105,7 +105,7 @@ impl Collector {
     /// Drains the buffers once; returns the reason if the trace is to end.
     async fn collect(&mut self) -> Result<Option<Reason>, StorageError> {
         let mut packets = std::mem::take(&mut self.early);
-        packets.append(&mut self.drainer.gather(false));
+        packets.append(&mut self.drainer.drain(false));
         self.status.lock().drained = self.drainer.drained();
         for packet in packets {
             if self.emit(packet).await? {
@@ -123,7 +123,7 @@ impl Collector {
             // The first packet describes the start of the trace and is never overwritten.
             self.push(packet).await?;
         } else {
-            self.keep(packet, before).await?;
+            self.append_to_ring(packet, before).await?;
         }
         self.count(length);
         let bytes = before + length;
@@ -133,30 +133,30 @@ impl Collector {
     }
 
     /// Appends a packet to the ring; `pushed` bytes are in the storage when the ring begins.
-    async fn keep(&mut self, packet: Encoded, pushed: u64) -> Result<(), StorageError> {
+    async fn append_to_ring(&mut self, packet: Encoded, pushed: u64) -> Result<(), StorageError> {
         let id = self.storage.id();
         let ring = match self.ring.take() {
             Some(ring) => ring,
             None => {
-                let room = self.bytes_max.saturating_sub(pushed);
-                self.engine.rings().begin(id, room).await?
+                let space = self.bytes_max.saturating_sub(pushed);
+                self.engine.rings().begin(id, space).await?
             }
         };
         let facts = facts(&packet);
-        let kept = self.engine.rings().append(ring, packet.bytes, facts).await;
-        let (ring, given_up) = kept?;
+        let appended = self.engine.rings().append(ring, packet.bytes, facts).await;
+        let (ring, overwritten) = appended?;
         self.ring = Some(ring);
         let mut status = self.status.lock();
-        status.bytes -= given_up.bytes;
-        status.packets -= given_up.blocks;
-        status.overwritten += given_up.events;
+        status.bytes -= overwritten.bytes;
+        status.packets -= overwritten.blocks;
+        status.overwritten += overwritten.events;
         Ok(())
     }
 
     /// Writes the remaining packets and a record of how the trace ended.
     async fn finish(&mut self, reason: Reason) -> Result<(), StorageError> {
         let mut packets = std::mem::take(&mut self.early);
-        packets.append(&mut self.drainer.gather(true));
+        packets.append(&mut self.drainer.drain(true));
         self.status.lock().drained = self.drainer.drained();
         if reason != Reason::Limit {
             for packet in packets {
@@ -164,7 +164,7 @@ impl Collector {
             }
         }
         if self.ring.take().is_some() {
-            self.storage.take_ring().await?;
+            self.storage.recover_ring().await?;
         }
         let overwritten = self.status.lock().overwritten;
         let packet = self.drainer.end(reason.name(), overwritten);

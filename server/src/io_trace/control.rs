@@ -12,7 +12,7 @@ use super::drain::{Drainer, EarlyTrace};
 use super::error::IoTraceError;
 use super::request::{NAME, TraceRequest, bytes_max};
 use super::status::{Mode, Reason, State, Status};
-use super::trace_storage::{TraceStorage, take_up_rings};
+use super::trace_storage::{TraceStorage, recover_rings};
 use crate::clock;
 use crate::config::IoTraceConfig;
 
@@ -22,10 +22,10 @@ pub(crate) struct IoTracing {
     config: IoTraceConfig,
     status: Arc<parking_lot::Mutex<Status>>,
     /// Locked while a trace is started or stopped.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<RunningTrace>>,
 }
 
-struct Running {
+struct RunningTrace {
     stop: oneshot::Sender<Reason>,
     collecting: JoinHandle<()>,
 }
@@ -65,8 +65,8 @@ impl IoTracing {
         for storage in &request.storages {
             self.engine.storages().get(*storage)?;
         }
-        let made = TraceStorage::make(&self.engine, &request.name).await?;
-        let storage = made.id();
+        let trace_storage = TraceStorage::create(&self.engine, &request.name).await?;
+        let storage = trace_storage.id();
         let mut settings = request.settings;
         settings.storages = request.storages.iter().map(|id| *id.as_bytes()).collect();
         settings.own_storage = Some(*storage.as_bytes());
@@ -90,7 +90,7 @@ impl IoTracing {
             .map_err(|error| IoTraceError::Invalid {
                 problem: error.to_string(),
             })?;
-        *running = Some(self.collect(request.mode, &begin, made, (drainer, Vec::new())));
+        *running = Some(self.collect(request.mode, &begin, trace_storage, (drainer, Vec::new())));
         Ok(self.status())
     }
 
@@ -99,10 +99,10 @@ impl IoTracing {
         &self,
         mode: Mode,
         begin: &Begin,
-        made: TraceStorage,
-        gathered: (Drainer, Vec<Encoded>),
-    ) -> Running {
-        let (storage, bytes_max) = (made.id(), begin.bytes_max);
+        trace_storage: TraceStorage,
+        drained: (Drainer, Vec<Encoded>),
+    ) -> RunningTraceTrace {
+        let (storage, bytes_max) = (trace_storage.id(), begin.bytes_max);
         *self.status.lock() = Status {
             state: State::Running,
             storage: Some(storage),
@@ -111,11 +111,16 @@ impl IoTracing {
             started: Some(begin.anchor.wall),
             ..Status::default()
         };
-        let collector = Collector::new(&self.engine, made, gathered, Arc::clone(&self.status));
+        let collector = Collector::new(
+            &self.engine,
+            trace_storage,
+            drained,
+            Arc::clone(&self.status),
+        );
         let (stop, stopped) = oneshot::channel();
         let collecting = tokio::spawn(collector.run(stopped));
         tracing::info!(%storage, mode = mode.name(), bytes_max, "started an I/O trace");
-        Running { stop, collecting }
+        RunningTrace { stop, collecting }
     }
 
     /// Recovers the rings of a killed server, and creates the storage of a trace that started
@@ -123,24 +128,24 @@ impl IoTracing {
     ///
     /// # Errors
     /// When either cannot be written.
-    pub(crate) async fn take_up(&self, early: Option<EarlyTrace>) -> Result<(), IoTraceError> {
-        take_up_rings(&self.engine).await?;
+    pub(crate) async fn resume(&self, early: Option<EarlyTrace>) -> Result<(), IoTraceError> {
+        recover_rings(&self.engine).await?;
         let Some((begin, mode, mut drainer, packets)) = (match early {
-            Some(early) => early.hand_over().await,
+            Some(early) => early.stop().await,
             None => None,
         }) else {
             return Ok(());
         };
         let mut running = self.running.lock().await;
-        let made = match TraceStorage::make(&self.engine, NAME).await {
-            Ok(made) => made,
+        let trace_storage = match TraceStorage::create(&self.engine, NAME).await {
+            Ok(trace_storage) => trace_storage,
             Err(error) => {
                 self.engine.tracer().stop();
                 return Err(error);
             }
         };
-        drainer.leave_out(*made.id().as_bytes());
-        *running = Some(self.collect(mode, &begin, made, (drainer, packets)));
+        drainer.skip_storage(*trace_storage.id().as_bytes());
+        *running = Some(self.collect(mode, &begin, trace_storage, (drainer, packets)));
         Ok(())
     }
 
@@ -165,7 +170,7 @@ impl IoTracing {
     async fn end(&self, reason: Reason) -> Result<Status, IoTraceError> {
         let mut running = self.running.lock().await;
         let was_running = self.status.lock().state == State::Running;
-        let Some(Running { stop, collecting }) = running.take() else {
+        let Some(RunningTrace { stop, collecting }) = running.take() else {
             return Err(IoTraceError::Off);
         };
         // A collector that ended by itself no longer listens.

@@ -32,9 +32,9 @@ pub(super) struct Drainer {
     packet_bytes: usize,
     last_packet: Instant,
     /// The storage of the trace, if it was created while the trace was running.
-    own: Option<[u8; 16]>,
+    trace_storage: Option<[u8; 16]>,
     /// Records of that storage, which were skipped.
-    left_out: u64,
+    skipped: u64,
     drained: Drained,
     /// The last drained records, kept to reuse their memory.
     records: Records,
@@ -48,23 +48,23 @@ impl Drainer {
             encoder: Encoder::new(begin),
             packet_bytes,
             last_packet: Instant::now(),
-            own: None,
-            left_out: 0,
+            trace_storage: None,
+            skipped: 0,
             drained: Drained::default(),
             records: Records::default(),
         }
     }
 
     /// Skips operations of the trace's own storage from now on.
-    pub(super) fn leave_out(&mut self, own: [u8; 16]) {
-        self.tracer.leave_out(own);
-        self.own = Some(own);
+    pub(super) fn skip_storage(&mut self, storage: [u8; 16]) {
+        self.tracer.leave_out(storage);
+        self.trace_storage = Some(storage);
     }
 
     /// Operations recorded and dropped so far.
     pub(super) fn drained(&self) -> Drained {
         Drained {
-            recorded: self.drained.recorded - self.left_out,
+            recorded: self.drained.recorded - self.skipped,
             ..self.drained
         }
     }
@@ -75,14 +75,14 @@ impl Drainer {
     }
 
     /// Drains the buffers; returns the packets that are full or old, or everything if `is_last`.
-    pub(super) fn gather(&mut self, is_last: bool) -> Vec<Encoded> {
+    pub(super) fn drain(&mut self, is_last: bool) -> Vec<Encoded> {
         let mut records = std::mem::take(&mut self.records);
         self.drained = self.tracer.drain(&mut records);
         let mut packets = Vec::new();
         for record in records.iter() {
             let storage = record.file.storage();
-            if storage.is_some() && storage == self.own {
-                self.left_out += 1;
+            if storage.is_some() && storage == self.trace_storage {
+                self.skipped += 1;
                 continue;
             }
             self.encoder.put(&record);
@@ -166,7 +166,7 @@ impl EarlyTrace {
     }
 
     /// Stops the task and returns what it drained, to be continued by the collector.
-    pub(super) async fn hand_over(self) -> Option<(Begin, Mode, Drainer, Vec<Encoded>)> {
+    pub(super) async fn stop(self) -> Option<(Begin, Mode, Drainer, Vec<Encoded>)> {
         // The task ends only when it is told to.
         let _ = self.stop.send(());
         let (drainer, packets) = self.draining.await.ok()?;
@@ -188,12 +188,12 @@ async fn drain_early(
             _ = ticks.tick() => {}
         }
         if bytes < EARLY_BYTES_MAX {
-            let gathered = drainer.gather(false);
-            bytes += gathered
+            let drained = drainer.drain(false);
+            bytes += drained
                 .iter()
                 .map(|packet| packet.bytes.len())
                 .sum::<usize>();
-            packets.extend(gathered);
+            packets.extend(drained);
         }
     }
 }

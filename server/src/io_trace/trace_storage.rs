@@ -35,7 +35,7 @@ pub(super) struct TraceStorage {
 
 impl TraceStorage {
     /// Registers the server as an agent and creates an open storage.
-    pub(super) async fn make(engine: &Engine, name: &str) -> Result<Self, IoTraceError> {
+    pub(super) async fn create(engine: &Engine, name: &str) -> Result<Self, IoTraceError> {
         let agent: AgentId = AGENT.parse()?;
         let spec = AgentSpec {
             id: agent.clone(),
@@ -116,11 +116,11 @@ impl TraceStorage {
 
     /// Pushes the packets of the ring after the first packet. Packets that were pushed before are
     /// recognized by their sequence. Returns the number of packets.
-    pub(super) async fn take_ring(&mut self) -> Result<u64, StorageError> {
+    pub(super) async fn recover_ring(&mut self) -> Result<u64, StorageError> {
         let mut packets = 0;
         for segment in self.engine.rings().segments(self.id).await? {
-            let (kept, fault) = self.engine.rings().packets(segment.clone()).await?;
-            for packet in kept {
+            let (packets_of_segment, fault) = self.engine.rings().packets(segment.clone()).await?;
+            for packet in packets_of_segment {
                 self.push(packet.payload, packet.facts).await?;
                 packets += 1;
             }
@@ -138,11 +138,11 @@ impl TraceStorage {
 }
 
 /// Moves the rings of a killed server into their storages, which stay open.
-pub(super) async fn take_up_rings(engine: &Engine) -> Result<(), IoTraceError> {
+pub(super) async fn recover_rings(engine: &Engine) -> Result<(), IoTraceError> {
     for id in engine.rings().all().await? {
         // The first packet describes the start of the trace and was never in the ring.
         let mut storage = TraceStorage::of(engine, id, 1)?;
-        match storage.take_ring().await {
+        match storage.recover_ring().await {
             Ok(packets) => {
                 engine.rings().remove(id).await?;
                 tracing::info!(

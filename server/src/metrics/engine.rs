@@ -124,7 +124,7 @@ mod tests {
     use super::render_engine;
 
     #[test]
-    fn counters_and_histograms_are_whole() {
+    fn counters_and_histograms_are_complete() {
         let mut text = Vec::new();
         render_engine(&Counters::default(), &mut text);
         let text = String::from_utf8(text).unwrap();

@@ -50,7 +50,7 @@ impl RangeOutcome {
 }
 
 /// Metrics of one route group.
-struct OfGroup {
+struct GroupMetrics {
     by_class: [IntCounter; 5],
     seconds: Histogram,
 }
@@ -58,7 +58,7 @@ struct OfGroup {
 /// All metrics of the server itself; `routes::metrics` appends those of the engine.
 pub(crate) struct Metrics {
     registry: Registry,
-    groups: Vec<OfGroup>,
+    groups: Vec<GroupMetrics>,
     in_flight: IntGauge,
     connections: IntGauge,
     connections_total: IntCounter,
@@ -102,7 +102,7 @@ impl Default for Metrics {
         ));
         let groups = RouteGroup::ALL
             .iter()
-            .map(|group| OfGroup {
+            .map(|group| GroupMetrics {
                 by_class: CLASSES.map(|class| requests.with_label_values(&[group.name(), class])),
                 seconds: seconds.with_label_values(&[group.name()]),
             })
@@ -230,7 +230,7 @@ mod tests {
     use super::{Metrics, RangeOutcome, RouteGroup};
 
     #[test]
-    fn what_happened_is_counted_in_base_units() {
+    fn events_are_counted_in_base_units() {
         let metrics = Metrics::default();
         let in_flight = metrics.request_began(RouteGroup::Files);
         metrics.request_ended(RouteGroup::Files, StatusCode::OK, Duration::from_millis(2));

@@ -12,7 +12,7 @@ use storage_format::paths::FileName;
 use storage_format::{LeafId, StorageId};
 use tokio::sync::mpsc::Receiver;
 
-use super::{ProvenanceError, Provenances, Taker, known};
+use super::{ProvenanceError, Provenances, SegmentImporter, load};
 
 /// Maximum number of packets recorded at once.
 const PACKETS_MAX: usize = 1 << 16;
@@ -22,13 +22,13 @@ impl Provenances {
     ///
     /// # Errors
     /// When a storage was deleted, or cannot be read or written.
-    pub(crate) async fn keep_copies(
+    pub(crate) async fn store_copies(
         &self,
         engine: &Engine,
         (source, target): (StorageId, StorageId),
         mut copied: Receiver<CopiedPacket>,
     ) -> Result<u64, ProvenanceError> {
-        let mut kept = 0;
+        let mut stored = 0;
         loop {
             let mut packets = Vec::new();
             while packets.len() < PACKETS_MAX {
@@ -38,13 +38,13 @@ impl Provenances {
                 }
             }
             if packets.is_empty() {
-                return Ok(kept);
+                return Ok(stored);
             }
-            kept += packets.len() as u64;
+            stored += packets.len() as u64;
             let _one_at_a_time = self.0.lock().await;
             let read = packets.iter().map(|packet| packet.from.descriptor.leaf());
             let read: BTreeSet<LeafId> = read.collect();
-            let origins = known(engine, source, read.iter().copied()).await?;
+            let origins = load(engine, source, read.iter().copied()).await?;
             let leaves = engine.reading().leaves(source).await?;
             let leaves = leaves
                 .leaves
@@ -52,33 +52,33 @@ impl Provenances {
                 .filter(|leaf| read.contains(&leaf.leaf));
             let files = leaves.map(|leaf| (leaf.leaf, data_file(source, leaf)));
             let files: BTreeMap<LeafId, Source> = files.collect();
-            let told = told(&packets, &origins, &files);
-            self.merge_into(engine, target, told, None).await?;
+            let of_leaves = provenance_of(&packets, &origins, &files);
+            self.merge_into(engine, target, of_leaves, None).await?;
         }
     }
 }
 
 /// The provenance of copied packets, by their leaf in the target.
-fn told(
+fn provenance_of(
     packets: &[CopiedPacket],
     origins: &BTreeMap<LeafId, Provenance>,
     files: &BTreeMap<LeafId, Source>,
 ) -> BTreeMap<LeafId, Provenance> {
-    let mut told: BTreeMap<LeafId, Provenance> = BTreeMap::new();
-    let mut takers: BTreeMap<(LeafId, LeafId), Taker> = BTreeMap::new();
+    let mut of_leaves: BTreeMap<LeafId, Provenance> = BTreeMap::new();
+    let mut importers: BTreeMap<(LeafId, LeafId), SegmentImporter> = BTreeMap::new();
     for packet in packets {
         let read = packet.from.descriptor.leaf();
-        let into = told.entry(packet.leaf).or_default();
+        let into = of_leaves.entry(packet.leaf).or_default();
         let origin = origins.get(&read);
         let known = origin.map(|origin| (origin, origin.of_chunk(packet.from.number)));
         match known {
             Some((origin, segments)) if !segments.is_empty() => {
-                let taker = takers.entry((read, packet.leaf)).or_default();
+                let importer = importers.entry((read, packet.leaf)).or_default();
                 for segment in segments {
-                    let taken = taker.take(into, origin, *segment);
+                    let imported = importer.take(into, origin, *segment);
                     into.segments.push(Segment {
                         chunk: packet.number,
-                        ..taken
+                        ..imported
                     });
                 }
             }
@@ -86,7 +86,7 @@ fn told(
                 let Some(file) = files.get(&read) else {
                     continue;
                 };
-                let source = super::place_of(&mut into.sources, file);
+                let source = super::index_of(&mut into.sources, file);
                 into.segments.push(Segment {
                     chunk: packet.number,
                     source,
@@ -100,7 +100,7 @@ fn told(
             }
         }
     }
-    told
+    of_leaves
 }
 
 /// The data file of a leaf, under its path in the API.

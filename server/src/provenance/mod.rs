@@ -31,7 +31,7 @@ pub(crate) struct Provenances(Mutex<()>);
 
 /// The range of a file that a packet was cut from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct PacketRange {
     /// Sequence of the packet in its stream.
     pub(crate) sequence: u64,
     /// Start and length in the decoded content of the file.
@@ -44,7 +44,7 @@ pub(crate) struct Stretch {
 
 /// The provenance that a producer reports for packets of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ReportedProvenance {
     pub(crate) agent: AgentId,
     pub(crate) stream: StreamId,
     pub(crate) epoch: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Told {
     /// None of these packets has a smaller number.
     pub(crate) first_number: u64,
     /// Ordered by sequence.
-    pub(crate) stretches: Vec<Stretch>,
+    pub(crate) ranges: Vec<PacketRange>,
 }
 
 /// Why provenance cannot be stored.
@@ -71,29 +71,29 @@ impl Provenances {
     ///
     /// # Errors
     /// When the storage does not exist or cannot be written.
-    pub(crate) async fn keep(
+    pub(crate) async fn store(
         &self,
         engine: &Engine,
         id: StorageId,
-        told: &Told,
+        reported: &ReportedProvenance,
     ) -> Result<u64, ProvenanceError> {
         let _one_at_a_time = self.0.lock().await;
         let mut of_leaves: BTreeMap<LeafId, Provenance> = BTreeMap::new();
         let mut selection = Selection {
-            agent: Some(told.agent.clone()),
-            stream: Some(told.stream.clone()),
-            after: told.first_number.checked_sub(1),
+            agent: Some(reported.agent.clone()),
+            stream: Some(reported.stream.clone()),
+            after: reported.first_number.checked_sub(1),
             limit: PAGE,
             ..Selection::default()
         };
-        let mut kept = 0;
+        let mut stored = 0;
         loop {
             let page = engine.reading().descriptors(id, selection.clone()).await?;
             for packet in page.items {
-                if let Some(stretch) = told.of_packet(&packet) {
-                    kept += 1;
+                if let Some(range) = reported.of_packet(&packet) {
+                    stored += 1;
                     let of_leaf = of_leaves.entry(packet.descriptor.leaf()).or_default();
-                    of_leaf.segments.push(stretch.segment(packet.entry.number));
+                    of_leaf.segments.push(range.segment(packet.entry.number));
                 }
             }
             match page.next {
@@ -102,11 +102,11 @@ impl Provenances {
             }
         }
         for of_leaf in of_leaves.values_mut() {
-            of_leaf.sources = vec![told.source.clone()];
+            of_leaf.sources = vec![reported.source.clone()];
         }
-        self.merge_into(engine, id, of_leaves, told.grown_from)
+        self.merge_into(engine, id, of_leaves, reported.grown_from)
             .await?;
-        Ok(kept)
+        Ok(stored)
     }
 
     /// Merges provenance into the files next to the data files. The caller holds the lock.
@@ -118,17 +118,17 @@ impl Provenances {
         grown_from: Option<Identity>,
     ) -> Result<(), ProvenanceError> {
         let files = files(engine, id).await?;
-        for (leaf, told) in of_leaves {
+        for (leaf, reported) in of_leaves {
             let Some(path) = files.get(&leaf).cloned() else {
                 continue;
             };
             let write = move || {
                 let mut known = read(&path, &owner(id, leaf)).unwrap_or_default();
                 known.owner = owner(id, leaf);
-                if let (Some(before), [source]) = (&grown_from, &told.sources[..]) {
+                if let (Some(before), [source]) = (&grown_from, &reported.sources[..]) {
                     grow(&mut known, before, source);
                 }
-                merge(&mut known, &told);
+                merge(&mut known, &reported);
                 known.encode()
             };
             let bytes = tokio::task::spawn_blocking(write).await;
@@ -143,7 +143,7 @@ impl Provenances {
     }
 }
 
-impl Stretch {
+impl PacketRange {
     /// The segment of a packet with this number, in the first source.
     fn segment(&self, number: u64) -> Segment {
         Segment {
@@ -159,16 +159,16 @@ impl Stretch {
     }
 }
 
-impl Told {
-    fn of_packet(&self, packet: &PacketInfo) -> Option<Stretch> {
+impl ReportedProvenance {
+    fn of_packet(&self, packet: &PacketInfo) -> Option<PacketRange> {
         if packet.entry.position.epoch != self.epoch {
             return None;
         }
         let sequence = packet.entry.position.sequence;
-        let place = self
-            .stretches
-            .binary_search_by_key(&sequence, |stretch| stretch.sequence);
-        self.stretches.get(place.ok()?).copied()
+        let index = self
+            .ranges
+            .binary_search_by_key(&sequence, |range| range.sequence);
+        self.ranges.get(index.ok()?).copied()
     }
 }
 
@@ -177,7 +177,7 @@ impl Told {
 ///
 /// # Errors
 /// When the storage does not exist.
-pub(crate) async fn known(
+pub(crate) async fn load(
     engine: &Engine,
     id: StorageId,
     leaves: impl Iterator<Item = LeafId>,
@@ -198,10 +198,10 @@ pub(crate) async fn known(
 /// The paths of the provenance files next to the data files, whether they exist or not.
 async fn files(engine: &Engine, id: StorageId) -> Result<BTreeMap<LeafId, PathBuf>, StorageError> {
     let found = engine.reading().leaves(id).await?;
-    let beside = |data: &Path, leaf| data.with_file_name(FileName::Provenance(leaf).to_string());
+    let path_of = |data: &Path, leaf| data.with_file_name(FileName::Provenance(leaf).to_string());
     let leaves = found.leaves.iter();
     Ok(leaves
-        .map(|leaf| (leaf.leaf, beside(&leaf.data, leaf.leaf)))
+        .map(|leaf| (leaf.leaf, path_of(&leaf.data, leaf.leaf)))
         .collect())
 }
 
@@ -273,14 +273,18 @@ fn grow(known: &mut Provenance, before: &Identity, source: &Source) {
 }
 
 /// Replaces the segments of the reported packets.
-fn merge(known: &mut Provenance, told: &Provenance) {
-    let is_told: BTreeSet<u64> = told.segments.iter().map(|segment| segment.chunk).collect();
+fn merge(known: &mut Provenance, reported: &Provenance) {
+    let is_reported: BTreeSet<u64> = reported
+        .segments
+        .iter()
+        .map(|segment| segment.chunk)
+        .collect();
     known
         .segments
-        .retain(|segment| !is_told.contains(&segment.chunk));
-    let mut taker = Taker::default();
-    for segment in &told.segments {
-        let segment = taker.take(known, told, *segment);
+        .retain(|segment| !is_reported.contains(&segment.chunk));
+    let mut importer = SegmentImporter::default();
+    for segment in &reported.segments {
+        let segment = importer.take(known, reported, *segment);
         known.segments.push(segment);
     }
     // A stable sort: the segments of one packet keep their order.
@@ -289,23 +293,23 @@ fn merge(known: &mut Provenance, told: &Provenance) {
 
 /// Copies segments from one provenance file into another.
 #[derive(Debug, Default)]
-struct Taker {
+struct SegmentImporter {
     /// Indices of sources and groups in the source file, with those in the target.
     sources: HashMap<u32, u32>,
     groups: HashMap<u32, u32>,
 }
 
-impl Taker {
+impl SegmentImporter {
     /// Converts a segment for `into`, adding its source and group if they are missing.
     fn take(&mut self, into: &mut Provenance, from: &Provenance, segment: Segment) -> Segment {
         let source = segment.source;
         let source = self
             .sources
             .entry(source)
-            .or_insert_with(|| place_of(&mut into.sources, &from.sources[source as usize]));
+            .or_insert_with(|| index_of(&mut into.sources, &from.sources[source as usize]));
         let group = segment.group.map(|group| {
-            let place = self.groups.entry(group);
-            *place.or_insert_with(|| place_of(&mut into.groups, &from.groups[group as usize]))
+            let index = self.groups.entry(group);
+            *index.or_insert_with(|| index_of(&mut into.groups, &from.groups[group as usize]))
         });
         Segment {
             source: *source,
@@ -316,13 +320,13 @@ impl Taker {
 }
 
 /// The index of an item in a list, to which it is added if it is missing.
-fn place_of<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) -> u32 {
-    let place = list.iter().position(|known| known == item);
-    let place = place.unwrap_or_else(|| {
+fn index_of<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) -> u32 {
+    let index = list.iter().position(|known| known == item);
+    let index = index.unwrap_or_else(|| {
         list.push(item.clone());
         list.len() - 1
     });
-    u32::try_from(place).expect("a provenance file has far fewer sources")
+    u32::try_from(index).expect("a provenance file has far fewer sources")
 }
 
 #[cfg(test)]
@@ -340,8 +344,8 @@ mod tests {
         }
     }
 
-    fn stretch(sequence: u64) -> Stretch {
-        Stretch {
+    fn range(sequence: u64) -> PacketRange {
+        PacketRange {
             sequence,
             offset: sequence * 10,
             length: 10,
@@ -350,10 +354,8 @@ mod tests {
         }
     }
 
-    fn told(path: &str, packets: &[(u64, Stretch)]) -> Provenance {
-        let segments = packets
-            .iter()
-            .map(|(number, stretch)| stretch.segment(*number));
+    fn reported(path: &str, packets: &[(u64, PacketRange)]) -> Provenance {
+        let segments = packets.iter().map(|(number, range)| range.segment(*number));
         Provenance {
             sources: vec![source(path)],
             segments: segments.collect(),
@@ -364,9 +366,9 @@ mod tests {
     #[test]
     fn a_file_that_grew_is_one_file() {
         let mut known = Provenance::default();
-        let short = told("a", &[(3, stretch(0))]);
+        let short = reported("a", &[(3, range(0))]);
         merge(&mut known, &short);
-        let mut long = told("a", &[(4, stretch(1))]);
+        let mut long = reported("a", &[(4, range(1))]);
         long.sources[0].identity.length = 99;
         let grown = |known: &Provenance, before: &Identity| {
             let mut known = known.clone();
@@ -387,21 +389,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_again_takes_the_place_of_what_was_known() {
+    fn a_repeated_report_replaces_the_earlier_one() {
         let mut known = Provenance::default();
-        merge(&mut known, &told("a", &[(3, stretch(0)), (5, stretch(1))]));
-        merge(&mut known, &told("b", &[(4, stretch(0))]));
+        merge(&mut known, &reported("a", &[(3, range(0)), (5, range(1))]));
+        merge(&mut known, &reported("b", &[(4, range(0))]));
         let before = known.clone();
-        merge(&mut known, &told("a", &[(3, stretch(0)), (5, stretch(1))]));
+        merge(&mut known, &reported("a", &[(3, range(0)), (5, range(1))]));
         assert_eq!(known, before);
         let of = |known: &Provenance, chunk| known.of_chunk(chunk)[0].source;
         assert_eq!((of(&known, 3), of(&known, 4), of(&known, 5)), (0, 1, 0));
-        merge(&mut known, &told("c", &[(4, stretch(7))]));
+        merge(&mut known, &reported("c", &[(4, range(7))]));
         assert_eq!((of(&known, 4), known.segments.len()), (2, 3));
     }
 
     #[test]
-    fn damaged_and_foreign_files_are_not_believed() {
+    fn damaged_and_misplaced_files_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.pidx");
         let write = |bytes: &[u8]| {
@@ -413,7 +415,7 @@ mod tests {
             owner: "own".to_owned(),
             ..Provenance::default()
         };
-        merge(&mut known, &told("a", &[(0, stretch(0))]));
+        merge(&mut known, &reported("a", &[(0, range(0))]));
         let bytes = known.encode().unwrap();
         write(&bytes);
         assert_eq!(read(&path, "own"), Some(known));

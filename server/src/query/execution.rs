@@ -40,7 +40,7 @@ pub(crate) struct Answer {
 /// The remainder of a result, in pieces. Dropping it cancels the query.
 pub(crate) struct Rows {
     messages: mpsc::Receiver<Message>,
-    is_over: bool,
+    is_finished: bool,
     matched: Option<u64>,
     cancel: Cancel,
 }
@@ -60,11 +60,11 @@ enum Message {
 
 impl Rows {
     /// An empty remainder.
-    fn over() -> Self {
+    fn empty() -> Self {
         let (_, messages) = mpsc::channel(1);
         Self {
             messages,
-            is_over: true,
+            is_finished: true,
             matched: None,
             cancel: Cancel::default(),
         }
@@ -75,7 +75,7 @@ impl Rows {
     /// # Errors
     /// When the query failed.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, ReadError>> {
-        if self.is_over {
+        if self.is_finished {
             return None;
         }
         let mut message = self.messages.recv().await;
@@ -83,7 +83,7 @@ impl Rows {
             self.matched = Some(matched);
             message = self.messages.recv().await;
         }
-        self.is_over = !matches!(message, Some(Message::Piece(_)));
+        self.is_finished = !matches!(message, Some(Message::Piece(_)));
         match message {
             // It is sent once, before a piece.
             Some(Message::Matched(_)) => None,
@@ -104,15 +104,15 @@ impl Queries {
     /// When too many queries are running, a storage does not exist, the query is invalid, or
     /// nothing could be read.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
-        let kept = kept_key(&self.engine, &question)?;
-        if let Some((storage, key)) = &kept
+        let key = cache_key(&self.engine, &question)?;
+        if let Some((storage, key)) = &key
             && let Some(first) = self.engine.query_cache().get(*storage, key).await?
         {
             self.metrics.queries.cached.inc();
             return Ok(Answer {
                 first,
                 matched: None,
-                rest: Rows::over(),
+                rest: Rows::empty(),
             });
         }
         let permit = Arc::clone(&self.permits).try_acquire_owned();
@@ -127,7 +127,7 @@ impl Queries {
         // From here on, dropping the receiver cancels the query.
         let mut rest = Rows {
             messages: receiver,
-            is_over: false,
+            is_finished: false,
             matched: None,
             cancel: question.request.cancel.clone(),
         };
@@ -138,16 +138,16 @@ impl Queries {
             indexes: Arc::clone(&self.indexes),
             cache: self.filter_cache(),
             limits: self.limits,
-            out: Out {
+            out: PieceWriter {
                 sender: sender.clone(),
                 piece: Vec::new(),
                 has_sent: false,
-                kept: kept.is_some().then(Vec::new),
+                cacheable: key.is_some().then(Vec::new),
             },
             _permit: permit,
         };
         let handle = Handle::current();
-        tokio::task::spawn_blocking(move || task.run_to_end(leaves, &sender, kept, &handle));
+        tokio::task::spawn_blocking(move || task.run_to_end(leaves, &sender, key, &handle));
         let first = match rest.next().await {
             None => Bytes::new(),
             Some(piece) => piece?,
@@ -163,7 +163,7 @@ impl Queries {
 
 /// The key under which the result may be cached: only aggregations over one finalized storage are.
 /// Everything that the result depends on besides the packets is part of the key.
-fn kept_key(
+fn cache_key(
     engine: &Engine,
     question: &Question,
 ) -> Result<Option<(StorageId, String)>, StorageError> {
@@ -199,7 +199,7 @@ struct QueryTask {
     question: Question,
     cache: Arc<chunk_index::FilterCache>,
     limits: Limits,
-    out: Out,
+    out: PieceWriter,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -209,7 +209,7 @@ impl QueryTask {
         self,
         leaves: Vec<StoredLeaf>,
         sender: &mpsc::Sender<Message>,
-        kept: Option<(StorageId, String)>,
+        key: Option<(StorageId, String)>,
         handle: &Handle,
     ) {
         let (engine, metrics) = (self.engine.clone(), Arc::clone(&self.metrics));
@@ -223,9 +223,9 @@ impl QueryTask {
         };
         // The client may have disconnected.
         let _ = sender.blocking_send(Message::Ended(ended));
-        if let Some(((storage, key), answer)) = kept.zip(answer) {
-            let keep = engine.query_cache().put(storage, &key, &answer);
-            if let Err(error) = handle.block_on(keep) {
+        if let Some(((storage, key), answer)) = key.zip(answer) {
+            let store = engine.query_cache().put(storage, &key, &answer);
+            if let Err(error) = handle.block_on(store) {
                 tracing::warn!(%storage, %error, "cannot cache the result of a query");
             }
         }
@@ -236,7 +236,7 @@ impl QueryTask {
         let _running = self.metrics.queries.began();
         let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
         let left_out = set.left_out().to_vec();
-        self.mend_indexes(&set);
+        self.request_missing_indexes(&set);
         let fields = self.question.result.fields();
         let sources = set.sources(&self.question.request, &fields)?;
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
@@ -245,7 +245,7 @@ impl QueryTask {
         if !report.damaged.is_empty() {
             let indexes = &self.indexes;
             let storages = &self.question.storages;
-            storages.iter().for_each(|id| indexes.make_anew(*id));
+            storages.iter().for_each(|id| indexes.rebuild(*id));
         }
         let faults = report.counters.faults.iter();
         let faults = faults.chain(&left_out).chain(&unused);
@@ -269,16 +269,16 @@ impl QueryTask {
         }
         self.out.end(report.matched).map_err(ReadError::Output)?;
         let is_whole = report.counters.faults.is_empty();
-        Ok(self.out.kept.filter(|_| is_whole))
+        Ok(self.out.cacheable.filter(|_| is_whole))
     }
 
     /// Requests the missing indexes of finalized storages.
-    fn mend_indexes(&self, set: &StorageSet) {
+    fn request_missing_indexes(&self, set: &StorageSet) {
         let lacks = |(leaf, uncovered): &(&query_engine::Leaf, u64)| {
             leaf.checksum.is_some() && *uncovered > 0
         };
         for (leaf, _) in set.leaves().filter(lacks) {
-            self.indexes.look_at(leaf.storage);
+            self.indexes.check(leaf.storage);
         }
     }
 
@@ -334,21 +334,21 @@ fn explanation(report: &Report, notes: &[&String]) -> String {
 }
 
 /// Collects bytes into pieces, and waits while the client is slower.
-struct Out {
+struct PieceWriter {
     sender: mpsc::Sender<Message>,
     piece: Vec<u8>,
     has_sent: bool,
     /// The result so far, while it is short enough to be cached.
-    kept: Option<Vec<u8>>,
+    cacheable: Option<Vec<u8>>,
 }
 
-impl Out {
+impl PieceWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.piece.extend_from_slice(bytes);
-        if let Some(kept) = &mut self.kept {
-            kept.extend_from_slice(bytes);
-            if kept.len() > CACHED_BYTES_MAX {
-                self.kept = None;
+        if let Some(result) = &mut self.cacheable {
+            result.extend_from_slice(bytes);
+            if result.len() > CACHED_BYTES_MAX {
+                self.cacheable = None;
             }
         }
         if self.piece.len() >= PIECE_BYTES {

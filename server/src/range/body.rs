@@ -17,14 +17,14 @@ use super::send_queue::{STAND_IN_BYTES_MAX, SendQueue};
 
 /// A part of a body.
 #[derive(Debug)]
-pub(super) enum Stretch {
+pub(super) enum BodyPart {
     /// Text around the parts of a multipart body.
     Text(Bytes),
     /// Bytes of the file.
     File(ByteRange),
 }
 
-impl Stretch {
+impl BodyPart {
     fn length(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
@@ -37,7 +37,7 @@ impl Stretch {
 /// expected, aborts the body: a client sees that bytes are missing, and never receives wrong ones.
 pub(super) struct FileBody {
     file: Arc<RangeFile>,
-    stretches: std::vec::IntoIter<Stretch>,
+    parts: std::vec::IntoIter<BodyPart>,
     /// File bytes of the current part that have yet to be read.
     current: Option<ByteRange>,
     /// Bytes that have yet to be sent.
@@ -47,7 +47,7 @@ pub(super) struct FileBody {
     /// The queue for file bytes that the kernel sends, if the connection has one.
     files: Option<Arc<SendQueue>>,
     /// Whether the next piece is known to be sendable.
-    is_at_hand: bool,
+    is_checked: bool,
     /// The scope of the reads; a body is read after its request was handled.
     scope: Option<Scope>,
 }
@@ -58,43 +58,43 @@ const SENDABLE_BYTES_MIN: u64 = 16 << 10;
 /// Whether the kernel should send the first piece of `range`: it is long enough, and its pages are
 /// in memory. The check samples one page in sixteen, and the last one.
 pub(super) fn is_sendable(file: &RangeFile, range: ByteRange) -> bool {
-    const LOOK_EVERY: usize = 64 << 10;
+    const SAMPLE_BYTES: usize = 64 << 10;
     if range.length() < SENDABLE_BYTES_MIN {
         return false;
     }
     let last = range
         .last
         .min(range.first + (STAND_IN_BYTES_MAX as u64 - 1));
-    let is_at_hand = |at| file.is_at_hand(at);
-    (range.first..last).step_by(LOOK_EVERY).all(is_at_hand) && is_at_hand(last)
+    let is_cached = |at| file.is_cached(at);
+    (range.first..last).step_by(SAMPLE_BYTES).all(is_cached) && is_cached(last)
 }
 
 impl FileBody {
     pub(super) fn new(
         file: Arc<RangeFile>,
-        stretches: Vec<Stretch>,
+        parts: Vec<BodyPart>,
         buffers: Arc<Buffers>,
         files: Option<&Arc<SendQueue>>,
     ) -> Self {
-        let left = stretches.iter().map(Stretch::length).sum();
-        let stretches = stretches.into_iter();
+        let left = parts.iter().map(BodyPart::length).sum();
+        let parts = parts.into_iter();
         Self {
             file,
-            stretches,
+            parts,
             current: None,
             left,
             waiting: None,
             buffers,
             files: files.cloned(),
-            is_at_hand: false,
+            is_checked: false,
             scope: io_trace::current(),
         }
     }
 
     /// Skips the check of the first piece, which passed [`is_sendable`].
-    pub(super) fn at_hand(self) -> Self {
+    pub(super) fn checked(self) -> Self {
         Self {
-            is_at_hand: true,
+            is_checked: true,
             ..self
         }
     }
@@ -102,8 +102,8 @@ impl FileBody {
     /// Reads the next piece: at once if it is in the page cache, otherwise on the blocking pool.
     fn read(&mut self, range: ByteRange, cx: &mut Context<'_>) -> Poll<io::Result<Buffer>> {
         let mut buffer = self.buffers.piece();
-        let room = buffer.free().len();
-        let wanted = usize::try_from(range.length()).map_or(room, |length| length.min(room));
+        let space = buffer.free().len();
+        let wanted = usize::try_from(range.length()).map_or(space, |length| length.min(space));
         let _inside = self.scope.clone().map(Scope::enter);
         let count = self
             .file
@@ -136,10 +136,10 @@ impl FileBody {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let range = match self.current {
             Some(range) => range,
-            None => match self.stretches.next() {
+            None => match self.parts.next() {
                 None => return Poll::Ready(None),
-                Some(Stretch::Text(text)) => return Poll::Ready(Some(Ok(text))),
-                Some(Stretch::File(range)) => {
+                Some(BodyPart::Text(text)) => return Poll::Ready(Some(Ok(text))),
+                Some(BodyPart::File(range)) => {
                     self.current = Some(range);
                     range
                 }
@@ -147,11 +147,11 @@ impl FileBody {
         };
         if self.waiting.is_none()
             && let Some(files) = &self.files
-            && (std::mem::take(&mut self.is_at_hand) || is_sendable(&self.file, range))
+            && (std::mem::take(&mut self.is_checked) || is_sendable(&self.file, range))
         {
             let length = usize::try_from(range.length()).unwrap_or(usize::MAX);
             let piece = files.stand_in(&self.file, range.first, length, &self.scope);
-            self.go_on_behind(range, piece.len());
+            self.advance(range, piece.len());
             return Poll::Ready(Some(Ok(piece)));
         }
         let buffer = match self.waiting {
@@ -170,12 +170,12 @@ impl FileBody {
                 return Poll::Ready(Some(Err(error)));
             }
         };
-        self.go_on_behind(range, buffer.as_ref().len());
+        self.advance(range, buffer.as_ref().len());
         Poll::Ready(Some(Ok(buffer.into_bytes())))
     }
 
     /// Advances the current part past the first `length` bytes of `range`.
-    fn go_on_behind(&mut self, range: ByteRange, length: usize) {
+    fn advance(&mut self, range: ByteRange, length: usize) {
         let first = range.first + length as u64;
         let last = range.last;
         self.current = (first <= last).then_some(ByteRange { first, last });

@@ -19,7 +19,7 @@ const MIDDLE: usize = 80 << 10;
 pub(super) const LARGE: usize = 288 << 10;
 
 /// Number of idle buffers of each size that a thread retains.
-const KEPT: [(usize, usize); 3] = [(SMALL, 16), (MIDDLE, 16), (LARGE, 4)];
+const CLASSES: [(usize, usize); 3] = [(SMALL, 16), (MIDDLE, 16), (LARGE, 4)];
 
 thread_local! {
     static IDLE: RefCell<[Vec<Box<[u8]>>; 3]> = const { RefCell::new([const { Vec::new() }; 3]) };
@@ -50,12 +50,12 @@ impl Buffers {
 
     /// A buffer of at least `wanted` bytes; `None` if `wanted` exceeds `LARGE` or memory is short.
     pub(super) fn whole(self: &Arc<Self>, wanted: usize) -> Option<Buffer> {
-        let class = KEPT.iter().position(|(size, _)| wanted <= *size)?;
-        let size = KEPT[class].0 as u64;
+        let class = CLASSES.iter().position(|(size, _)| wanted <= *size)?;
+        let size = CLASSES[class].0 as u64;
         if size > SMALL as u64 {
-            let room = |out: u64| Some(out + size).filter(|out| *out <= self.out_bytes_max);
+            let within_limit = |out: u64| Some(out + size).filter(|out| *out <= self.out_bytes_max);
             self.out_bytes
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, room)
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, within_limit)
                 .ok()?;
         } else {
             self.out_bytes.fetch_add(size, Ordering::AcqRel);
@@ -74,7 +74,7 @@ impl Buffers {
     }
 
     fn take(self: &Arc<Self>, class: usize) -> Buffer {
-        let (size, _) = KEPT[class];
+        let (size, _) = CLASSES[class];
         self.metrics
             .range_buffer_bytes
             .add(i64::try_from(size).unwrap_or(0));
@@ -84,7 +84,7 @@ impl Buffers {
             bytes,
             filled: 0,
             class,
-            home: Arc::clone(self),
+            pool: Arc::clone(self),
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,
     class: usize,
-    home: Arc<Buffers>,
+    pool: Arc<Buffers>,
 }
 
 impl Buffer {
@@ -119,7 +119,7 @@ impl Buffer {
 
     /// The server's counters.
     pub(super) fn metrics(&self) -> &Metrics {
-        self.home.metrics()
+        self.pool.metrics()
     }
 
     /// Appends `text`.
@@ -142,9 +142,9 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let (size, kept) = KEPT[self.class];
-        self.home.out_bytes.fetch_sub(size as u64, Ordering::AcqRel);
-        self.home
+        let (size, idle_max) = CLASSES[self.class];
+        self.pool.out_bytes.fetch_sub(size as u64, Ordering::AcqRel);
+        self.pool
             .metrics
             .range_buffer_bytes
             .sub(i64::try_from(size).unwrap_or(0));
@@ -152,7 +152,7 @@ impl Drop for Buffer {
         // The list may already be destroyed on a thread that is exiting; the memory is freed then.
         IDLE.try_with(|idle| {
             let mut idle = idle.borrow_mut();
-            if idle[self.class].len() < kept {
+            if idle[self.class].len() < idle_max {
                 idle[self.class].push(bytes);
             }
         })
@@ -168,7 +168,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn memory_is_bounded_and_comes_back() {
+    fn memory_is_limited_and_returned() {
         let buffers = Buffers::new((2 * LARGE + SMALL) as u64, Arc::new(Metrics::default()));
         let (first, second) = (buffers.whole(LARGE).unwrap(), buffers.piece());
         assert!(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_filled_goes_out() {
+    fn only_filled_bytes_are_sent() {
         let buffers = Buffers::new(1 << 20, Arc::new(Metrics::default()));
         for round in ["first", "2nd"] {
             let mut buffer = buffers.whole(100).unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct Validators<'a> {
 
 /// The result of evaluating the preconditions.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Preconditions {
     /// Continue with `Range`.
     Proceed,
     /// 304
@@ -30,34 +30,34 @@ pub(super) enum Verdict {
 
 /// Evaluates all preconditions except `If-Range`, in the order of RFC 9110 section 13.2.2, for GET
 /// and HEAD.
-pub(super) fn verdict(headers: &HeaderMap, now: &Validators<'_>) -> Verdict {
+pub(super) fn evaluate(headers: &HeaderMap, now: &Validators<'_>) -> Preconditions {
     if headers.contains_key(IF_MATCH) {
         if !any_tag(headers, IF_MATCH, |tag| tag == b"*" || tag == now.etag) {
-            return Verdict::Failed;
+            return Preconditions::Failed;
         }
     } else if let (Some(limit), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), now.modified)
         && modified > limit
     {
-        return Verdict::Failed;
+        return Preconditions::Failed;
     }
     if headers.contains_key(IF_NONE_MATCH) {
-        let own = opaque(now.etag);
+        let current = opaque(now.etag);
         if any_tag(headers, IF_NONE_MATCH, |tag| {
-            tag == b"*" || opaque(tag) == own
+            tag == b"*" || opaque(tag) == current
         }) {
-            return Verdict::NotModified;
+            return Preconditions::NotModified;
         }
     } else if let (Some(limit), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), now.modified)
         && modified <= limit
     {
-        return Verdict::NotModified;
+        return Preconditions::NotModified;
     }
-    Verdict::Proceed
+    Preconditions::Proceed
 }
 
 /// Whether `Range` applies: there is no `If-Range`, or it matches the current state exactly. A date
 /// matches only if it cannot hide a second change within the same second.
-pub(super) fn range_counts(headers: &HeaderMap, now: &Validators<'_>, clock: u64) -> bool {
+pub(super) fn range_applies(headers: &HeaderMap, now: &Validators<'_>, clock: u64) -> bool {
     let mut values = headers.get_all(IF_RANGE).iter();
     match (values.next(), values.next()) {
         (None, _) => true,
@@ -80,7 +80,7 @@ fn opaque(tag: &[u8]) -> &[u8] {
 
 /// Whether any element of a list of entity tags satisfies `matches`. Tags may contain commas within
 /// their quotes.
-fn any_tag(headers: &HeaderMap, name: HeaderName, fits: impl Fn(&[u8]) -> bool) -> bool {
+fn any_tag(headers: &HeaderMap, name: HeaderName, matches: impl Fn(&[u8]) -> bool) -> bool {
     headers.get_all(name).iter().any(|value| {
         let mut quoted = false;
         value
@@ -89,7 +89,7 @@ fn any_tag(headers: &HeaderMap, name: HeaderName, fits: impl Fn(&[u8]) -> bool) 
                 quoted ^= byte == b'"';
                 byte == b',' && !quoted
             })
-            .any(|tag| fits(tag.trim_ascii()))
+            .any(|tag| matches(tag.trim_ascii()))
     })
 }
 

@@ -34,7 +34,7 @@ impl RangeFile {
     }
 
     /// Whether the byte at `offset` can be read without waiting for the disk.
-    pub(super) fn is_at_hand(&self, offset: u64) -> bool {
+    pub(super) fn is_cached(&self, offset: u64) -> bool {
         matches!(read_cached(&self.file, &mut [0], offset), Ok(1))
     }
 
@@ -42,8 +42,8 @@ impl RangeFile {
     pub(crate) fn send(&self, socket: impl AsFd, offset: u64, length: usize) -> io::Result<usize> {
         let started = self.tag.begin();
         // The file position is shared with other readers and is not changed.
-        let mut place = offset;
-        let result = sendfile(socket, &self.file, Some(&mut place), length);
+        let mut position = offset;
+        let result = sendfile(socket, &self.file, Some(&mut position), length);
         let result = match result {
             Ok(0) => Err(ended_early()),
             result => result.map_err(io::Error::from),
@@ -63,11 +63,11 @@ impl RangeFile {
         result
     }
 
-    /// Reads what is in the page cache at `offset` into `room`; returns 0 if nothing is.
-    pub(super) fn read_cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
+    /// Reads what is in the page cache at `offset` into `buffer`; returns 0 if nothing is.
+    pub(super) fn read_cached(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let started = self.tag.begin();
-        let asked = room.len() as u64;
-        let result = read_cached(&self.file, room, offset);
+        let asked = buffer.len() as u64;
+        let result = read_cached(&self.file, buffer, offset);
         // Bytes that are not in memory are read, and traced, by `read_whole`.
         if !matches!(result, Ok(0)) {
             self.tag.end(started, Operation::Read, || Access {
@@ -82,11 +82,11 @@ impl RangeFile {
         result
     }
 
-    /// Fills `room` from `offset`, waiting for the disk if necessary.
-    pub(super) fn read_whole(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
+    /// Fills `buffer` from `offset`, waiting for the disk if necessary.
+    pub(super) fn read_whole(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let started = self.tag.begin();
-        let asked = room.len() as u64;
-        let result = read_whole(&self.file, room, offset);
+        let asked = buffer.len() as u64;
+        let result = read_whole(&self.file, buffer, offset);
         self.tag.end(started, Operation::Read, || Access {
             offset: Some(offset),
             asked,
@@ -99,9 +99,9 @@ impl RangeFile {
     }
 }
 
-fn read_cached(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
+fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
-        let mut slices = [IoSliceMut::new(room)];
+        let mut slices = [IoSliceMut::new(buffer)];
         return match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
             Ok(0) => Err(ended_early()),
             Ok(count) => Ok(count),
@@ -113,12 +113,12 @@ fn read_cached(file: &File, room: &mut [u8], offset: u64) -> io::Result<usize> {
     }
 }
 
-fn read_whole(file: &File, mut room: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !room.is_empty() {
-        match pread(file, &mut *room, offset) {
+fn read_whole(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match pread(file, &mut *buffer, offset) {
             Ok(0) => return Err(ended_early()),
             Ok(count) => {
-                room = &mut room[count..];
+                buffer = &mut buffer[count..];
                 offset += count as u64;
             }
             Err(Errno::INTR) => {}

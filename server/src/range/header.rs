@@ -25,13 +25,13 @@ impl ByteRange {
 
 /// What a `Range` field requests of a resource of known length.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestedRanges {
     /// Not a valid set of byte ranges: the field is ignored.
-    Nothing,
+    Ignored,
     /// Valid, but no range is within the resource.
     Unsatisfiable,
     /// Valid, but expensive: too many ranges, overlaps, or more bytes than the resource has.
-    Abuse,
+    Excessive,
     /// All bytes, by a suffix range of an empty resource.
     Everything,
     /// In the order of the request, without overlaps.
@@ -39,17 +39,17 @@ pub(super) enum Asked {
 }
 
 /// Parses `value` for a resource of `length` bytes.
-pub(super) fn asked(value: &[u8], length: u64) -> Asked {
+pub(super) fn requested(value: &[u8], length: u64) -> RequestedRanges {
     let value = value.trim_ascii();
     let Some(equals) = memchr::memchr(b'=', value) else {
-        return Asked::Nothing;
+        return RequestedRanges::Ignored;
     };
     let (unit, set) = value.split_at(equals);
     if !unit.eq_ignore_ascii_case(b"bytes") {
-        return Asked::Nothing;
+        return RequestedRanges::Ignored;
     }
     if value.len() > VALUE_BYTES_MAX {
-        return Asked::Abuse;
+        return RequestedRanges::Excessive;
     }
     let mut seen = 0_usize;
     let mut everything = false;
@@ -59,7 +59,7 @@ pub(super) fn asked(value: &[u8], length: u64) -> Asked {
             continue;
         }
         let Some(spec) = Spec::parse(spec) else {
-            return Asked::Nothing;
+            return RequestedRanges::Ignored;
         };
         seen += 1;
         if seen > SPEC_COUNT_MAX {
@@ -70,11 +70,11 @@ pub(super) fn asked(value: &[u8], length: u64) -> Asked {
         ranges.extend(spec.within(length));
     }
     match (seen, ranges.is_empty()) {
-        (0, _) => Asked::Nothing,
-        (SPEC_COUNT_MAX.., _) if seen > SPEC_COUNT_MAX => Asked::Abuse,
-        _ if everything => Asked::Everything,
-        (_, true) => Asked::Unsatisfiable,
-        (_, false) => coalesced(ranges, length),
+        (0, _) => RequestedRanges::Ignored,
+        (SPEC_COUNT_MAX.., _) if seen > SPEC_COUNT_MAX => RequestedRanges::Excessive,
+        _ if everything => RequestedRanges::Everything,
+        (_, true) => RequestedRanges::Unsatisfiable,
+        (_, false) => merge(ranges, length),
     }
 }
 
@@ -146,21 +146,21 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// Detects abuse and merges overlapping ranges in the order of the request: a merged range takes
 /// the position of its first member.
-fn coalesced(mut ranges: Vec<ByteRange>, length: u64) -> Asked {
+fn merge(mut ranges: Vec<ByteRange>, length: u64) -> RequestedRanges {
     if ranges.len() == 1 {
-        return Asked::Ranges(ranges);
+        return RequestedRanges::Ranges(ranges);
     }
     let sum = ranges
         .iter()
         .fold(0_u64, |sum, range| sum.saturating_add(range.length()));
     if sum > length {
-        return Asked::Abuse;
+        return RequestedRanges::Excessive;
     }
     // Most readers request ascending, disjoint ranges, which need no sorting.
     if !ranges.windows(2).all(|pair| pair[0].last < pair[1].first) {
-        match joined(&ranges) {
-            Some(joined) => ranges = joined,
-            None => return Asked::Abuse,
+        match merged(&ranges) {
+            Some(merged) => ranges = merged,
+            None => return RequestedRanges::Excessive,
         }
     }
     ranges.dedup_by(|next, before| {
@@ -170,13 +170,13 @@ fn coalesced(mut ranges: Vec<ByteRange>, length: u64) -> Asked {
         }
         touches
     });
-    Asked::Ranges(ranges)
+    RequestedRanges::Ranges(ranges)
 }
 
 /// Merges overlapping ranges in O(n log n); `None` if there are too many overlaps. Ascending ranges
 /// whose ends overlap come from readers that round to blocks, so a range that starts after the
 /// start of the previously requested one does not count as an overlap.
-fn joined(ranges: &[ByteRange]) -> Option<Vec<ByteRange>> {
+fn merged(ranges: &[ByteRange]) -> Option<Vec<ByteRange>> {
     let mut by_start: Vec<usize> = (0..ranges.len()).collect();
     by_start.sort_unstable_by_key(|&at| (ranges[at].first, at));
     let mut overlaps = 0;

@@ -7,8 +7,8 @@
 use http::header::RANGE;
 use http::{HeaderMap, Method};
 
-use super::conditions::{self, Validators, Verdict};
-use super::header::{Asked, ByteRange, asked};
+use super::conditions::{self, Preconditions, Validators};
+use super::header::{ByteRange, RequestedRanges, requested};
 
 /// A resource of at most this size is sent completely in response to an excessive request; a larger
 /// one is not sent.
@@ -40,25 +40,25 @@ pub(crate) fn plan(
     validators: &Validators<'_>,
     clock: u64,
 ) -> Plan {
-    match conditions::verdict(headers, validators) {
-        Verdict::Proceed => {}
-        Verdict::NotModified => return Plan::NotModified,
-        Verdict::Failed => return Plan::PreconditionFailed,
+    match conditions::evaluate(headers, validators) {
+        Preconditions::Proceed => {}
+        Preconditions::NotModified => return Plan::NotModified,
+        Preconditions::Failed => return Plan::PreconditionFailed,
     }
     let mut values = headers.get_all(RANGE).iter();
     // Ranges apply to GET only, and the field must occur once.
     let (Some(value), None, true) = (values.next(), values.next(), method == Method::GET) else {
         return Plan::Whole;
     };
-    if !conditions::range_counts(headers, validators, clock) {
+    if !conditions::range_applies(headers, validators, clock) {
         return Plan::Whole;
     }
-    match asked(value.as_bytes(), length) {
-        Asked::Nothing | Asked::Everything => Plan::Whole,
-        Asked::Unsatisfiable => Plan::NotSatisfiable,
-        Asked::Abuse if length <= SMALL_BYTES_MAX => Plan::Whole,
-        Asked::Abuse => Plan::NotSatisfiable,
-        Asked::Ranges(ranges) => match *ranges {
+    match requested(value.as_bytes(), length) {
+        RequestedRanges::Ignored | RequestedRanges::Everything => Plan::Whole,
+        RequestedRanges::Unsatisfiable => Plan::NotSatisfiable,
+        RequestedRanges::Excessive if length <= SMALL_BYTES_MAX => Plan::Whole,
+        RequestedRanges::Excessive => Plan::NotSatisfiable,
+        RequestedRanges::Ranges(ranges) => match *ranges {
             [one] => Plan::Part(one),
             _ => Plan::Parts(ranges),
         },

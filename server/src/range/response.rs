@@ -11,7 +11,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::body::{FileBody, Stretch, is_sendable};
+use super::body::{BodyPart, FileBody, is_sendable};
 use super::buffers::{Buffer, Buffers, LARGE};
 use super::conditions::Validators;
 use super::conditions::date_value;
@@ -102,18 +102,18 @@ pub(crate) async fn respond(
         Plan::PreconditionFailed => precondition_failed(),
         Plan::NotSatisfiable => not_satisfiable(length),
         Plan::Whole if method == Method::HEAD => {
-            status_only(StatusCode::OK).map(|_| Body::new(Promised(length)))
+            status_only(StatusCode::OK).map(|_| Body::new(HeadBody(length)))
         }
         Plan::Whole => match length.checked_sub(1) {
             None => status_only(StatusCode::OK),
             Some(last) => {
                 let whole = ByteRange { first: 0, last };
-                one(StatusCode::OK, resource, whole, buffers, files).await
+                single(StatusCode::OK, resource, whole, buffers, files).await
             }
         },
         Plan::Part(range) => {
             let partial = StatusCode::PARTIAL_CONTENT;
-            let mut response = one(partial, resource, range, buffers, files).await;
+            let mut response = single(partial, resource, range, buffers, files).await;
             let text = format!("bytes {}-{}/{length}", range.first, range.last);
             put(
                 &mut response,
@@ -122,7 +122,7 @@ pub(crate) async fn respond(
             );
             response
         }
-        Plan::Parts(ranges) => several(resource, &ranges, length, buffers, files).await,
+        Plan::Parts(ranges) => multiple(resource, &ranges, length, buffers, files).await,
     };
     if !response.status().is_client_error() && !response.status().is_server_error() {
         describe(&mut response, resource);
@@ -132,7 +132,7 @@ pub(crate) async fn respond(
 
 /// Header fields of every response, with or without a body.
 fn describe(response: &mut Response, resource: &Resource) {
-    let fresh = if resource.immutable {
+    let caching = if resource.immutable {
         "public, max-age=31536000, immutable"
     } else {
         "no-cache"
@@ -146,7 +146,7 @@ fn describe(response: &mut Response, resource: &Resource) {
     put(
         response,
         CACHE_CONTROL,
-        Some(HeaderValue::from_static(fresh)),
+        Some(HeaderValue::from_static(caching)),
     );
     put(
         response,
@@ -225,7 +225,7 @@ fn not_satisfiable(length: u64) -> Response {
 }
 
 /// One range of the resource as the complete body.
-async fn one(
+async fn single(
     status: StatusCode,
     resource: &Resource,
     range: ByteRange,
@@ -236,25 +236,25 @@ async fn one(
     let body = match &resource.content {
         Content::Memory(bytes) => Body::from(slice(bytes, range)),
         Content::File { file, .. } if files.is_some() && is_sendable(file, range) => {
-            let stretches = vec![Stretch::File(range)];
+            let parts = vec![BodyPart::File(range)];
             let (file, buffers) = (Arc::clone(file), Arc::clone(buffers));
-            Body::new(FileBody::new(file, stretches, buffers, files).at_hand())
+            Body::new(FileBody::new(file, parts, buffers, files).checked())
         }
         Content::File { file, .. } => match small(range.length(), buffers) {
             Some(buffer) => {
-                let fill = Fill {
+                let body = BufferedBody {
                     heads: None,
                     ranges: vec![range],
                 };
-                match fill.read(file, buffer).await {
+                match body.read(file, buffer).await {
                     Ok(buffer) => Body::from(buffer.into_bytes()),
                     Err(error) => return unreadable(&error, buffers),
                 }
             }
             None => {
-                let stretches = vec![Stretch::File(range)];
+                let parts = vec![BodyPart::File(range)];
                 let buffers = Arc::clone(buffers);
-                Body::new(FileBody::new(Arc::clone(file), stretches, buffers, files))
+                Body::new(FileBody::new(Arc::clone(file), parts, buffers, files))
             }
         },
     };
@@ -262,7 +262,7 @@ async fn one(
 }
 
 /// A multipart body.
-async fn several(
+async fn multiple(
     resource: &Resource,
     ranges: &[ByteRange],
     length: u64,
@@ -278,19 +278,19 @@ async fn several(
         Content::Memory(bytes) => Body::from(in_memory(&multipart, bytes, ranges)),
         Content::File { file, .. } => match small(sum + around, buffers) {
             Some(buffer) => {
-                let fill = Fill {
+                let body = BufferedBody {
                     heads: Some(multipart),
                     ranges: ranges.to_vec(),
                 };
-                match fill.read(file, buffer).await {
+                match body.read(file, buffer).await {
                     Ok(buffer) => Body::from(buffer.into_bytes()),
                     Err(error) => return unreadable(&error, buffers),
                 }
             }
             None => {
-                let stretches = stretches(&multipart, ranges);
+                let parts = body_parts(&multipart, ranges);
                 let buffers = Arc::clone(buffers);
-                Body::new(FileBody::new(Arc::clone(file), stretches, buffers, files))
+                Body::new(FileBody::new(Arc::clone(file), parts, buffers, files))
             }
         },
     };
@@ -341,30 +341,30 @@ fn in_memory(multipart: &Multipart, bytes: &Bytes, ranges: &[ByteRange]) -> Vec<
     body
 }
 
-fn stretches(multipart: &Multipart, ranges: &[ByteRange]) -> Vec<Stretch> {
-    let mut stretches = Vec::with_capacity(2 * ranges.len() + 1);
+fn body_parts(multipart: &Multipart, ranges: &[ByteRange]) -> Vec<BodyPart> {
+    let mut parts = Vec::with_capacity(2 * ranges.len() + 1);
     let mut head = [0; PART_HEAD_BYTES_MAX];
     for (at, range) in ranges.iter().enumerate() {
         let count = multipart.part_head(at == 0, *range, &mut head);
-        stretches.push(Stretch::Text(Bytes::copy_from_slice(&head[..count])));
-        stretches.push(Stretch::File(*range));
+        parts.push(BodyPart::Text(Bytes::copy_from_slice(&head[..count])));
+        parts.push(BodyPart::File(*range));
     }
-    stretches.push(Stretch::Text(Bytes::copy_from_slice(&multipart.tail())));
-    stretches
+    parts.push(BodyPart::Text(Bytes::copy_from_slice(&multipart.tail())));
+    parts
 }
 
 /// A complete body to be read into one buffer.
-struct Fill {
+struct BufferedBody {
     heads: Option<Multipart>,
     ranges: Vec<ByteRange>,
 }
 
-impl Fill {
+impl BufferedBody {
     /// Reads all ranges from the page cache, or, if one has to wait for the disk, all of them on
     /// the blocking pool.
     async fn read(self, file: &Arc<RangeFile>, mut buffer: Buffer) -> io::Result<Buffer> {
-        let is_cached = self.lay_out(&mut buffer, |room, offset| {
-            Ok(file.read_cached(room, offset)? == room.len())
+        let is_cached = self.fill(&mut buffer, |buffer, offset| {
+            Ok(file.read_cached(buffer, offset)? == buffer.len())
         })?;
         if is_cached {
             return Ok(buffer);
@@ -375,8 +375,8 @@ impl Fill {
         let read = tokio::task::spawn_blocking(move || {
             let _inside = scope.map(io_trace::Scope::enter);
             buffer.clear();
-            self.lay_out(&mut buffer, |room, offset| {
-                file.read_whole(room, offset).map(|()| true)
+            self.fill(&mut buffer, |buffer, offset| {
+                file.read_whole(buffer, offset).map(|()| true)
             })?;
             Ok(buffer)
         });
@@ -386,7 +386,7 @@ impl Fill {
 
     /// Writes text and file bytes in sequence; `read` returns whether it filled its buffer. Returns
     /// false if it did not.
-    fn lay_out(
+    fn fill(
         &self,
         buffer: &mut Buffer,
         mut read: impl FnMut(&mut [u8], u64) -> io::Result<bool>,
@@ -410,9 +410,9 @@ impl Fill {
 }
 
 /// The body of a response to HEAD: empty, with the length of the resource.
-struct Promised(u64);
+struct HeadBody(u64);
 
-impl http_body::Body for Promised {
+impl http_body::Body for HeadBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test sends its own file")]
-    fn file_bytes_take_the_place_of_their_stand_ins() {
+    fn file_bytes_replace_their_stand_ins() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, b"0123456789").unwrap();

@@ -57,7 +57,7 @@ async fn read(
 }
 
 /// Runs the published checker with `arguments` and returns its output.
-fn judged(script: &Path, arguments: &[&str]) -> String {
+fn check_with(script: &Path, arguments: &[&str]) -> String {
     let output = Command::new("python3")
         .arg(script)
         .args(arguments)
@@ -72,7 +72,7 @@ fn judged(script: &Path, arguments: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_published_judge_finds_no_fault() {
+async fn the_published_checker_finds_no_fault() {
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
     if !corpora.exists() {
         println!("skipped: ../shared/corpora is not here");
@@ -84,7 +84,7 @@ async fn the_published_judge_finds_no_fault() {
     }
     let script = corpora.join("http/run_range_cases.py");
     let files = tempfile::tempdir().unwrap();
-    judged(&script, &["--make-files", files.path().to_str().unwrap()]);
+    check_with(&script, &["--make-files", files.path().to_str().unwrap()]);
 
     let http = HttpConfig::default();
     let metrics = Arc::new(Metrics::default());
@@ -100,11 +100,14 @@ async fn the_published_judge_finds_no_fault() {
     let (stage, seen) = watch::channel(Stage::Running);
     let server = tokio::spawn(async move { serve(listener, gate, &http, seen).await });
 
-    let told = tokio::task::spawn_blocking(move || judged(&script, &["--base", &base]));
-    let told = told.await.unwrap();
+    let output = tokio::task::spawn_blocking(move || check_with(&script, &["--base", &base]));
+    let output = output.await.unwrap();
     stage.send_replace(Stage::Now);
     server.await.unwrap();
-    let summary = told.lines().last().unwrap_or_default();
-    assert!(!told.contains("FAIL") && !summary.contains("INV"), "{told}");
-    assert!(summary.contains("best=149 ok=1 of 150"), "{told}");
+    let summary = output.lines().last().unwrap_or_default();
+    assert!(
+        !output.contains("FAIL") && !summary.contains("INV"),
+        "{output}"
+    );
+    assert!(summary.contains("best=149 ok=1 of 150"), "{output}");
 }

@@ -121,12 +121,12 @@ pub(super) async fn register(
     body: Body,
 ) -> Result<Json<AgentDocument>, Problem> {
     let id: AgentId = agent.parse()?;
-    let told: AgentRegistration = read_json(&app, &headers, body).await?;
+    let request: AgentRegistration = read_json(&app, &headers, body).await?;
     let spec = AgentSpec {
-        name: told.name.unwrap_or_else(|| id.to_string()),
+        name: request.name.unwrap_or_else(|| id.to_string()),
         id,
-        host: told.host,
-        attributes: told.attributes,
+        host: request.host,
+        attributes: request.attributes,
     };
     let agent = app.engine.agents().register(spec).await?;
     Ok(Json(AgentDocument::from(&*agent)))
@@ -141,11 +141,11 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     uri: Uri,
 ) -> Result<Json<Page<AgentDocument>>, Problem> {
-    let asked: AgentsQuery = query(&uri)?;
+    let parameters: AgentsQuery = query(&uri)?;
     let agents = app.engine.agents().all();
-    let after = asked.cursor.as_deref().unwrap_or("");
+    let after = parameters.cursor.as_deref().unwrap_or("");
     let rest = agents.iter().filter(|agent| agent.spec.id.as_str() > after);
-    let limit = limit_of(asked.limit)?;
+    let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
         rest.map(|agent| AgentDocument::from(&**agent)),
         limit,
@@ -226,19 +226,25 @@ pub(super) async fn declare_stream(
     body: Body,
 ) -> Result<Json<StreamDocument>, Problem> {
     let (agent, id): (AgentId, StreamId) = (agent.parse()?, stream.parse()?);
-    let told: StreamDeclaration = read_json(&app, &headers, body).await?;
+    let request: StreamDeclaration = read_json(&app, &headers, body).await?;
     let spec = StreamSpec {
         id,
-        kind: word(&told.kind)?,
-        leaf_type: told.leaf.as_deref().map_or(Ok(LeafType::Array), word)?,
-        codec: told.codec.as_deref().map_or(Ok(Codec::Zstd), word)?,
+        kind: parse_name(&request.kind)?,
+        leaf_type: request
+            .leaf
+            .as_deref()
+            .map_or(Ok(LeafType::Array), parse_name)?,
+        codec: request
+            .codec
+            .as_deref()
+            .map_or(Ok(Codec::Zstd), parse_name)?,
     };
     let stream: StreamSpec = app.engine.agents().declare_stream(&agent, spec).await?;
     Ok(Json(StreamDocument::from(&stream)))
 }
 
 /// Parses the name of a kind, a leaf type or a codec.
-pub(super) fn word<W: std::str::FromStr<Err = storage_format::UnknownName>>(
+pub(super) fn parse_name<W: std::str::FromStr<Err = storage_format::UnknownName>>(
     text: &str,
 ) -> Result<W, Problem> {
     text.parse().map_err(|error: storage_format::UnknownName| {

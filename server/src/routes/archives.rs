@@ -26,7 +26,7 @@ use super::storages::StorageDocument;
 use crate::app_state::AppState;
 use crate::derived_files::check_derived;
 use crate::ingest::IngestError;
-use crate::jobs::{JobKind, Running};
+use crate::jobs::{JobHandle, JobKind};
 use crate::problem::Problem;
 
 /// Maximum number of pieces of an archive that wait for the disk.
@@ -89,7 +89,7 @@ enum Exporting {
 /// An archive as the body of a response.
 struct ExportBody {
     export: Exporting,
-    job: Option<Running>,
+    job: Option<JobHandle>,
 }
 
 impl ExportBody {
@@ -135,7 +135,7 @@ impl http_body::Body for ExportBody {
             }
             Some(Err(error)) => {
                 tracing::error!(%error, "an export was aborted; the archive is incomplete");
-                let told = match &error {
+                let imported = match &error {
                     StorageError::Cancelled => StorageError::Cancelled.into(),
                     other => Problem::new(
                         StatusCode::INTERNAL_SERVER_ERROR,
@@ -144,7 +144,7 @@ impl http_body::Body for ExportBody {
                     )
                     .detail(other.to_string()),
                 };
-                self.end(Err(told));
+                self.end(Err(imported));
                 Poll::Ready(Some(Err(error)))
             }
         }
@@ -200,7 +200,10 @@ pub(super) async fn import(
     let job = app.jobs.start(JobKind::Import, None)?;
     let field = job_field(&job);
     let imported = take(&app, &job, body).await;
-    let id = imported.as_ref().ok().map(|told| told.storage.id.clone());
+    let id = imported
+        .as_ref()
+        .ok()
+        .map(|imported| imported.storage.id.clone());
     let imported = job.end(id, imported)?;
     let location = format!("/api/v1/storages/{}", imported.storage.id);
     let location = HeaderValue::try_from(location).ok();
@@ -212,7 +215,7 @@ pub(super) async fn import(
     Ok(response)
 }
 
-async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocument, Problem> {
+async fn take(app: &AppState, job: &JobHandle, body: Body) -> Result<ImportedDocument, Problem> {
     let length = http_body::Body::size_hint(&body).exact();
     let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
     let source = Pieces {
@@ -241,8 +244,8 @@ async fn take(app: &AppState, job: &Running, body: Body) -> Result<ImportedDocum
             let id = info.id;
             let not_taken = check_derived(&app.engine, id).await;
             // Missing indexes are built now.
-            app.indexes.look_at(id);
-            app.open_files.forget(id);
+            app.indexes.check(id);
+            app.open_files.close(id);
             let not_taken = not_taken.unwrap_or_else(|error| {
                 // The storage is imported; readers check again whether an index matches its file.
                 tracing::warn!(

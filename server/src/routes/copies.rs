@@ -22,7 +22,7 @@ use super::page::malformed;
 use super::refusals::{BadRequest, Conflict, NotFound};
 use crate::app_state::AppState;
 use crate::ingest::prefers_async;
-use crate::jobs::{JobDocument, JobKind, Running};
+use crate::jobs::{JobDocument, JobHandle, JobKind};
 use crate::problem::Problem;
 use crate::query::time_bases;
 
@@ -71,7 +71,7 @@ pub(super) struct StorageCopyDocument {
 }
 
 /// A copy to carry out.
-struct Wanted {
+struct CopyPlan {
     source: StorageId,
     /// `None`: a new storage with this name.
     target: Option<StorageId>,
@@ -82,14 +82,14 @@ struct Wanted {
     auto_finalize: bool,
 }
 
-impl Wanted {
+impl CopyPlan {
     /// Whether the selection depends on the times of packets.
-    fn looks_at_times(&self) -> bool {
+    fn depends_on_times(&self) -> bool {
         let selection = &self.selection;
-        selection.from.is_some() || selection.to.is_some() || self.goes_through_a_chain()
+        selection.from.is_some() || selection.to.is_some() || self.has_chain()
     }
 
-    fn goes_through_a_chain(&self) -> bool {
+    fn has_chain(&self) -> bool {
         self.query.is_some() || self.processors.is_some()
     }
 }
@@ -120,77 +120,81 @@ pub(super) async fn copy(
 ) -> Result<Response, Problem> {
     let source: StorageId = id.parse()?;
     let info = app.engine.storages().get(source)?;
-    let told: StorageCopy = read_json(&app, &headers, body).await?;
-    let kinds = told.kinds.iter().map(|kind| {
+    let request: StorageCopy = read_json(&app, &headers, body).await?;
+    let kinds = request.kinds.iter().map(|kind| {
         kind.parse::<Kind>()
             .map_err(|error| malformed(format!("kinds: {error}")))
     });
     let instant =
         |name: &str, text: Option<&String>| text.map(|text| instant::parse(text, name)).transpose();
-    let wanted = Wanted {
+    let plan = CopyPlan {
         source,
-        target: told.storage,
-        name: told.name.unwrap_or(info.name),
+        target: request.storage,
+        name: request.name.unwrap_or(info.name),
         selection: CopySelection {
             kinds: kinds.collect::<Result<_, _>>()?,
-            from: instant("from", told.from.as_ref())?,
-            to: instant("to", told.to.as_ref())?,
-            agents: told.agents.into_iter().collect(),
-            streams: told.streams.into_iter().collect(),
+            from: instant("from", request.from.as_ref())?,
+            to: instant("to", request.to.as_ref())?,
+            agents: request.agents.into_iter().collect(),
+            streams: request.streams.into_iter().collect(),
             // Set when the copy begins.
             bases: LeafBases::default(),
         },
-        query: told.query,
-        processors: told.processors,
-        auto_finalize: told.auto_finalize,
+        query: request.query,
+        processors: request.processors,
+        auto_finalize: request.auto_finalize,
     };
-    let processors = wanted.processors.clone().unwrap_or_else(saver);
-    check_copy(wanted.query.as_ref(), &processors).map_err(RecordingError::from)?;
+    let processors = plan.processors.clone().unwrap_or_else(saver_chain);
+    check_copy(plan.query.as_ref(), &processors).map_err(RecordingError::from)?;
     let job = app.jobs.start(JobKind::Copy, Some(source))?;
     if prefers_async(&headers) {
         let accepted = accepted(&app, &job)?;
         let work = Arc::clone(&app);
         app.jobs.detach(async move {
             // The job stores the outcome.
-            let _ = run(&work, wanted, job).await;
+            let _ = run(&work, plan, job).await;
         });
         return Ok(accepted);
     }
     let field = job_field(&job);
-    let mut response = Json(run(&app, wanted, job).await?).into_response();
+    let mut response = Json(run(&app, plan, job).await?).into_response();
     response.headers_mut().extend([field]);
     Ok(response)
 }
 
-async fn run(app: &AppState, wanted: Wanted, job: Running) -> Result<StorageCopyDocument, Problem> {
-    let copied = fill(app, wanted, &job).await;
+async fn run(
+    app: &AppState,
+    plan: CopyPlan,
+    job: JobHandle,
+) -> Result<StorageCopyDocument, Problem> {
+    let copied = fill(app, plan, &job).await;
     job.end(None, copied)
 }
 
 async fn fill(
     app: &AppState,
-    mut wanted: Wanted,
-    job: &Running,
+    mut plan: CopyPlan,
+    job: &JobHandle,
 ) -> Result<StorageCopyDocument, Problem> {
     let engine = &app.engine;
-    if wanted.looks_at_times() {
-        let selection = &wanted.selection;
+    if plan.depends_on_times() {
+        let selection = &plan.selection;
         let takes = |path: &LeafPath| selection.takes_stream(&path.agent, &path.stream, path.kind);
-        wanted.selection.bases = time_bases(engine, wanted.source, takes).await?;
+        plan.selection.bases = time_bases(engine, plan.source, takes).await?;
     }
-    let target = match wanted.target {
+    let target = match plan.target {
         Some(target) => target,
         None => {
             let new = NewStorage {
-                name: wanted.name.clone(),
+                name: plan.name.clone(),
                 ..NewStorage::default()
             };
             let (made, _) = engine.storages().create(new).await?;
             engine.storages().open(made.id).await?.id
         }
     };
-    let (is_made, is_finalized) = (wanted.target.is_none(), wanted.auto_finalize);
-    let copied = match run_copy(app, wanted, target, job).await {
+    let (is_made, is_finalized) = (plan.target.is_none(), plan.auto_finalize);
+    let copied = match run_copy(app, plan, target, job).await {
         Ok(copied) if is_finalized => {
             let finalized = engine.storages().finalize(target).await;
             finalized.map(|_| copied).map_err(RecordingError::from)
@@ -213,42 +217,42 @@ async fn fill(
     }
 }
 
-fn saver() -> Vec<ProcessorConfig> {
+fn saver_chain() -> Vec<ProcessorConfig> {
     vec![ProcessorConfig::Saver { kinds: None }]
 }
 
 /// Copies packets, unchanged or through a chain, and records their provenance.
 async fn run_copy(
     app: &AppState,
-    wanted: Wanted,
+    plan: CopyPlan,
     target: StorageId,
-    job: &Running,
+    job: &JobHandle,
 ) -> Result<CopyReport, RecordingError> {
     let (listener, copied) = mpsc::channel(COPIED_WAITING_MAX);
-    let storages = (wanted.source, target);
-    let copy = copy_packets(app, wanted, target, job, listener);
-    let keep = app.provenances.keep_copies(&app.engine, storages, copied);
-    let (copied, kept) = tokio::join!(copy, keep);
-    if let Err(error) = kept {
+    let storages = (plan.source, target);
+    let copy = copy_packets(app, plan, target, job, listener);
+    let store = app.provenances.store_copies(&app.engine, storages, copied);
+    let (copied, stored) = tokio::join!(copy, store);
+    if let Err(error) = stored {
         // The packets are stored, and provenance is derived.
         tracing::warn!(storage = %target, %error, "cannot store the provenance of a copy");
     }
     // A reader may have cached the previous file.
-    app.open_files.forget(target);
+    app.open_files.close(target);
     copied
 }
 
 async fn copy_packets(
     app: &AppState,
-    wanted: Wanted,
+    plan: CopyPlan,
     target: StorageId,
-    job: &Running,
+    job: &JobHandle,
     listener: CopyListener,
 ) -> Result<CopyReport, RecordingError> {
     let progress = job.progress();
     let listener = Some(listener);
-    if !wanted.goes_through_a_chain() {
-        let (source, selection) = (wanted.source, &wanted.selection);
+    if !plan.has_chain() {
+        let (source, selection) = (plan.source, &plan.selection);
         let copied = app
             .engine
             .transfer()
@@ -256,11 +260,11 @@ async fn copy_packets(
         return Ok(copied.await?);
     }
     let spec = StorageCopySpec {
-        source: wanted.source,
+        source: plan.source,
         target,
-        selection: wanted.selection,
-        query: wanted.query,
-        processors: wanted.processors.unwrap_or_else(saver),
+        selection: plan.selection,
+        query: plan.query,
+        processors: plan.processors.unwrap_or_else(saver_chain),
     };
     let copied = app.recorder.copy_storage(&spec, &progress, listener);
     copied.await

@@ -14,7 +14,7 @@ use storage_format::StorageId;
 use storage_format::data_file::LeafPath;
 use utoipa::{IntoParams, ToSchema};
 
-use super::agents::word;
+use super::agents::parse_name;
 use super::instant;
 use super::page::{Page, limit_of, malformed, query};
 use super::provenance::ProvenanceDocument;
@@ -99,16 +99,16 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page<DescriptorDocument>>, Problem> {
     let id: StorageId = id.parse()?;
-    let asked: DescriptorsQuery = query(&uri)?;
-    let limit = limit_of(asked.limit)?;
+    let parameters: DescriptorsQuery = query(&uri)?;
+    let limit = limit_of(parameters.limit)?;
     let selection = Selection {
-        agent: asked.agent.map(|agent| agent.parse()).transpose()?,
-        stream: asked.stream.map(|stream| stream.parse()).transpose()?,
-        kind: asked.kind.as_deref().map(word).transpose()?,
-        from: time(asked.from, "from")?,
-        to: time(asked.to, "to")?,
+        agent: parameters.agent.map(|agent| agent.parse()).transpose()?,
+        stream: parameters.stream.map(|stream| stream.parse()).transpose()?,
+        kind: parameters.kind.as_deref().map(parse_name).transpose()?,
+        from: time(parameters.from, "from")?,
+        to: time(parameters.to, "to")?,
         bases: LeafBases::default(),
-        after: asked
+        after: parameters
             .cursor
             .map(|cursor| {
                 cursor
@@ -118,13 +118,13 @@ pub(super) async fn list(
             .transpose()?,
         limit,
     };
-    let (found, bases) = match asked.query {
-        None => left_by_tree(&app, id, selection).await?,
-        Some(query) => left_by_query(&app, id, selection, &query).await?,
+    let (found, bases) = match parameters.query {
+        None => candidates_of_tree(&app, id, selection).await?,
+        Some(query) => candidates_of_query(&app, id, selection, &query).await?,
     };
-    let known = if asked.provenance {
+    let known = if parameters.provenance {
         let leaves = found.items.iter().map(|packet| packet.descriptor.leaf());
-        provenance::known(&app.engine, id, leaves).await?
+        provenance::load(&app.engine, id, leaves).await?
     } else {
         BTreeMap::new()
     };
@@ -146,7 +146,7 @@ pub(super) async fn list(
 type Found = (storage_core::Page<PacketInfo>, LeafBases);
 
 /// A page of the packets that the index tree cannot rule out.
-async fn left_by_tree(
+async fn candidates_of_tree(
     app: &AppState,
     id: StorageId,
     mut selection: Selection,
@@ -168,7 +168,7 @@ async fn left_by_tree(
 }
 
 /// A page of the packets that neither the index tree nor the chunk indexes can rule out.
-async fn left_by_query(
+async fn candidates_of_query(
     app: &AppState,
     id: StorageId,
     mut selection: Selection,

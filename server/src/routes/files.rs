@@ -133,7 +133,7 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
     };
     let resource = Arc::new(Resource::new(content, &etag, modified, immutable));
     if served.role != FileRole::Storage {
-        app.open_files.keep(ticket, id, name, &resource);
+        app.open_files.insert(ticket, id, name, &resource);
     }
     Ok(resource)
 }

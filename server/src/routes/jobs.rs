@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::page::Page;
 use super::refusals::NotFound;
 use crate::app_state::AppState;
-use crate::jobs::{JobDocument, Running};
+use crate::jobs::{JobDocument, JobHandle};
 use crate::problem::Problem;
 
 /// The job of a request.
@@ -73,13 +73,13 @@ fn job_id(text: &str) -> Result<Uuid, Problem> {
 }
 
 /// The header field that names a job.
-pub(super) fn job_field(job: &Running) -> (HeaderName, HeaderValue) {
+pub(super) fn job_field(job: &JobHandle) -> (HeaderName, HeaderValue) {
     let value = HeaderValue::try_from(job.id()).expect("ids of jobs are visible ASCII");
     (TRACEHOLD_JOB, value)
 }
 
 /// 202: the job continues, and `Location` is where to request its state.
-pub(super) fn accepted(app: &AppState, job: &Running) -> Result<Response, Problem> {
+pub(super) fn accepted(app: &AppState, job: &JobHandle) -> Result<Response, Problem> {
     let id = job.id();
     let document = app.jobs.get(job_id(&id)?)?;
     let mut response = (StatusCode::ACCEPTED, Json(document)).into_response();

@@ -175,23 +175,25 @@ pub(super) struct LabelRemoval {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct LabelForgetting {
+pub(super) struct LabelDeletion {
     /// `true`: remove it from all storages first. Otherwise it cannot be deleted while a storage
     /// has it.
     remove: Option<bool>,
 }
 
 /// Converts labels from JSON to the texts that the engine uses.
-pub(super) fn texts(labels: BTreeMap<String, Value>) -> Result<BTreeMap<String, String>, Problem> {
+pub(super) fn to_texts(
+    labels: BTreeMap<String, Value>,
+) -> Result<BTreeMap<String, String>, Problem> {
     let labels = labels.into_iter().map(|(name, value)| {
-        let texts = value_texts(value)?;
+        let to_texts = value_texts(value)?;
         Ok((name, texts.join(&VALUE_SEPARATOR.to_string())))
     });
     labels.collect()
 }
 
 /// Converts labels to JSON: a text, or a list if there are several values.
-pub(super) fn shown(labels: BTreeMap<String, String>) -> BTreeMap<String, Value> {
+pub(super) fn to_json(labels: BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let labels = labels.into_iter().map(|(name, text)| {
         let mut values = text.split(VALUE_SEPARATOR).map(Value::from);
         let value = if text.contains(VALUE_SEPARATOR) {
@@ -214,19 +216,19 @@ fn value_texts(value: Value) -> Result<Vec<String>, Problem> {
             return Ok(nested?.into_iter().flatten().collect());
         }
         Value::Null | Value::Object(_) => {
-            return Err(unkept(
+            return Err(invalid_value(
                 "must be a string, a number, a boolean, or a list of them",
             ));
         }
     };
     if text.contains(VALUE_SEPARATOR) {
-        Err(unkept("must not have control characters"))
+        Err(invalid_value("must not have control characters"))
     } else {
         Ok(vec![text])
     }
 }
 
-fn unkept(problem: &str) -> Problem {
+fn invalid_value(problem: &str) -> Problem {
     Problem::from(StorageError::Invalid {
         what: "the value of a label",
         problem: problem.to_owned(),
@@ -276,19 +278,21 @@ pub(super) async fn declare_type(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<LabelTypeDocument>, Problem> {
-    let told: LabelTypeDeclaration = read_json(&app, &headers, body).await?;
+    let request: LabelTypeDeclaration = read_json(&app, &headers, body).await?;
     let known = app
         .engine
         .labels()
         .get_type(&name)
         .ok()
         .map(|known| known.label_type);
-    let value_type = told
+    let value_type = request
         .value_type
         .or(known.as_ref().map(|known| known.value_type));
     let value_type = value_type.unwrap_or(ValueType::String);
-    let several = told.several.or(known.as_ref().map(|known| known.several));
-    let values = match told.values {
+    let several = request
+        .several
+        .or(known.as_ref().map(|known| known.several));
+    let values = match request.values {
         Some(values) => value_texts(Value::Array(values))?,
         None => {
             let kept = known.into_iter().flat_map(|known| known.values);
@@ -310,18 +314,18 @@ pub(super) async fn declare_type(
 /// Deletes a label type.
 #[utoipa::path(
     delete, path = "/label-types/{name}", tag = "labels",
-    params(("name" = String, Path), LabelForgetting),
+    params(("name" = String, Path), LabelDeletion),
     responses(
         (status = 204, description = "Deleted"),
         NotFound, Conflict,
     ),
 )]
-pub(super) async fn forget_type(
+pub(super) async fn delete_type(
     State(app): State<Arc<AppState>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
-    let LabelForgetting { remove } = query(&uri)?;
+    let LabelDeletion { remove } = query(&uri)?;
     let removes = remove.unwrap_or(false);
     app.engine.labels().forget(&name, None, removes).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -330,18 +334,18 @@ pub(super) async fn forget_type(
 /// Deletes a value of a label type.
 #[utoipa::path(
     delete, path = "/label-types/{name}/values/{value}", tag = "labels",
-    params(("name" = String, Path), ("value" = String, Path), LabelForgetting),
+    params(("name" = String, Path), ("value" = String, Path), LabelDeletion),
     responses(
         (status = 204, description = "Deleted"),
         NotFound, Conflict,
     ),
 )]
-pub(super) async fn forget_value(
+pub(super) async fn delete_value(
     State(app): State<Arc<AppState>>,
     Path((name, value)): Path<(String, String)>,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
-    let LabelForgetting { remove } = query(&uri)?;
+    let LabelDeletion { remove } = query(&uri)?;
     let removes = remove.unwrap_or(false);
     app.engine
         .labels()
@@ -390,11 +394,11 @@ pub(super) async fn add(
 ) -> Result<Json<Page<LabelDocument>>, Problem> {
     let id: StorageId = id.parse()?;
     app.engine.storages().get(id)?;
-    let told: LabelTold = read_json(&app, &headers, body).await?;
-    let values = value_texts(told.value)?;
+    let request: LabelTold = read_json(&app, &headers, body).await?;
+    let values = value_texts(request.value)?;
     app.engine
         .labels()
-        .set(id, &told.name, &values, true)
+        .set(id, &request.name, &values, true)
         .await?;
     labels(&app, id)
 }
@@ -417,8 +421,8 @@ pub(super) async fn set(
 ) -> Result<Json<Page<LabelDocument>>, Problem> {
     let id: StorageId = id.parse()?;
     app.engine.storages().get(id)?;
-    let told: LabelValues = read_json(&app, &headers, body).await?;
-    let values = value_texts(told.value)?;
+    let request: LabelValues = read_json(&app, &headers, body).await?;
+    let values = value_texts(request.value)?;
     app.engine.labels().set(id, &name, &values, false).await?;
     labels(&app, id)
 }

@@ -120,14 +120,14 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(
             labels::show_type,
             labels::declare_type,
-            labels::forget_type
+            labels::delete_type
         ))
-        .routes(routes!(labels::forget_value))
+        .routes(routes!(labels::delete_value))
         .routes(routes!(labels::list, labels::add))
         .routes(routes!(labels::set, labels::remove))
         .routes(routes!(packets::push, packets::next_sequence))
         .routes(routes!(packets::read))
-        .routes(routes!(provenance::keep))
+        .routes(routes!(provenance::store))
         .routes(routes!(recordings::push, recordings::next_sequence))
         .routes(routes!(recordings::show, recordings::stop))
         .routes(routes!(recordings::copy_buffer))

@@ -58,9 +58,9 @@ pub(super) async fn traces(
         .cause("Content-Type is neither application/x-protobuf nor application/json")
         .remedy("use the OTLP exporter over HTTP, with protobuf or JSON"));
     };
-    match app.traces.take(encoding, &head.headers, body).await {
-        Ok(taken) => {
-            let mut response = success(encoding, taken);
+    match app.traces.accept(encoding, &head.headers, body).await {
+        Ok(outcome) => {
+            let mut response = success(encoding, outcome);
             if prefers_async(&head.headers) {
                 // OTLP does not define 202.
                 let applied = HeaderValue::from_static("respond-async");
@@ -83,8 +83,8 @@ fn respond(encoding: OtlpEncoding, status: StatusCode, body: Vec<u8>) -> Respons
     (status, [(header::CONTENT_TYPE, media_type)], body).into_response()
 }
 
-fn success(encoding: OtlpEncoding, taken: ExportOutcome) -> Response {
-    let body = match (encoding, taken.rejected) {
+fn success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Response {
+    let body = match (encoding, outcome.rejected) {
         (OtlpEncoding::Protobuf, 0) => Vec::new(),
         (OtlpEncoding::Json, 0) => b"{}".to_vec(),
         (OtlpEncoding::Protobuf, rejected) => {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_may_be_sent_again_says_so() {
+    async fn only_retryable_refusals_request_a_retry() {
         let storage = storage_format::StorageId::from_bytes([1; 16]);
         let low = StorageError::DiskLow {
             free_bytes: 1,

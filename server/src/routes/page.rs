@@ -35,8 +35,8 @@ impl<T> Page<T> {
 }
 
 /// The number of items in a page.
-pub(super) fn limit_of(asked: Option<usize>) -> Result<usize, Problem> {
-    match asked {
+pub(super) fn limit_of(parameters: Option<usize>) -> Result<usize, Problem> {
+    match parameters {
         None => Ok(LIMIT_DEFAULT),
         Some(limit @ 1..=LIMIT_MAX) => Ok(limit),
         Some(_) => Err(malformed(format!("limit must be 1 to {LIMIT_MAX}"))),
@@ -45,9 +45,9 @@ pub(super) fn limit_of(asked: Option<usize>) -> Result<usize, Problem> {
 
 /// Parses a query string. Unknown parameters are refused, because they would be ignored.
 pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
-    let asked: Result<Query<T>, _> = Query::try_from_uri(uri);
-    asked
-        .map(|Query(asked)| asked)
+    let parameters: Result<Query<T>, _> = Query::try_from_uri(uri);
+    parameters
+        .map(|Query(parameters)| parameters)
         .map_err(|error| malformed(error.body_text()))
 }
 

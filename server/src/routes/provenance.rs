@@ -16,7 +16,7 @@ use super::page::malformed;
 use super::refusals::{BadRequest, InsufficientStorage, NotFound, PayloadTooLarge};
 use crate::app_state::AppState;
 use crate::problem::Problem;
-use crate::provenance::{ProvenanceError, Stretch, Told};
+use crate::provenance::{PacketRange, ProvenanceError, ReportedProvenance};
 
 /// Maximum length of a path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
@@ -99,30 +99,30 @@ impl ProvenanceDocument {
 }
 
 impl ProvenanceBody {
-    fn told(self, agent: &str, stream: &str) -> Result<Told, Problem> {
+    fn report(self, agent: &str, stream: &str) -> Result<ReportedProvenance, Problem> {
         if self.path.len() > PATH_BYTES_MAX {
             return Err(malformed(format!("path exceeds {PATH_BYTES_MAX} bytes")));
         }
-        let stretch = |[sequence, offset, length, first_line, lines]: [u64; 5]| Stretch {
+        let range = |[sequence, offset, length, first_line, lines]: [u64; 5]| PacketRange {
             sequence,
             offset,
             length,
             first_line,
             lines,
         };
-        let stretches: Vec<Stretch> = self.packets.into_iter().map(stretch).collect();
-        let ordered = |pair: &[Stretch]| pair[0].sequence < pair[1].sequence;
-        if !stretches.windows(2).all(ordered) {
+        let ranges: Vec<PacketRange> = self.packets.into_iter().map(range).collect();
+        let ordered = |pair: &[PacketRange]| pair[0].sequence < pair[1].sequence;
+        if !ranges.windows(2).all(ordered) {
             return Err(malformed("packets must be ordered by sequence".to_owned()));
         }
-        let ends = |stretch: &Stretch| {
-            let bytes = stretch.offset.checked_add(stretch.length);
-            bytes.and(stretch.first_line.checked_add(stretch.lines))
+        let ends = |range: &PacketRange| {
+            let bytes = range.offset.checked_add(range.length);
+            bytes.and(range.first_line.checked_add(range.lines))
         };
-        if stretches.iter().any(|stretch| ends(stretch).is_none()) {
+        if ranges.iter().any(|range| ends(range).is_none()) {
             return Err(malformed("the end of a packet exceeds 64 bits".to_owned()));
         }
-        Ok(Told {
+        Ok(ReportedProvenance {
             agent: agent.parse()?,
             stream: stream.parse()?,
             epoch: self.epoch,
@@ -140,7 +140,7 @@ impl ProvenanceBody {
                 checksum: Some(u64::from(before.checksum)),
             }),
             first_number: self.first_number,
-            stretches,
+            ranges,
         })
     }
 }
@@ -156,7 +156,7 @@ impl ProvenanceBody {
         BadRequest, NotFound, PayloadTooLarge, InsufficientStorage,
     ),
 )]
-pub(super) async fn keep(
+pub(super) async fn store(
     State(app): State<Arc<AppState>>,
     Path((id, agent, stream)): Path<(String, String, String)>,
     headers: HeaderMap,
@@ -164,10 +164,10 @@ pub(super) async fn keep(
 ) -> Result<Json<KeptDocument>, Problem> {
     let id: StorageId = id.parse()?;
     let body: ProvenanceBody = read_json(&app, &headers, body).await?;
-    let told = body.told(&agent, &stream)?;
-    let packets = app.provenances.keep(&app.engine, id, &told).await?;
+    let report = body.report(&agent, &stream)?;
+    let packets = app.provenances.store(&app.engine, id, &report).await?;
     // A reader may have cached the previous file.
-    app.open_files.forget(id);
+    app.open_files.close(id);
     Ok(Json(KeptDocument { packets }))
 }
 

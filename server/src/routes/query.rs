@@ -135,13 +135,13 @@ pub(super) async fn of_storage(
     body: Body,
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
-    let asked: QueryBody = read_json(&app, &headers, body).await?;
-    if asked.storages.is_some() {
+    let request: QueryBody = read_json(&app, &headers, body).await?;
+    if request.storages.is_some() {
         return Err(malformed(
             "storages is only valid in POST /api/v1/query; the path names the storage".to_owned(),
         ));
     }
-    answer(&app, asked.question(vec![id])?, version).await
+    answer(&app, request.question(vec![id])?, version).await
 }
 
 /// Finds events of many storages.
@@ -162,9 +162,9 @@ pub(super) async fn of_many(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut asked: QueryBody = read_json(&app, &headers, body).await?;
-    let storages = named_storages(&app, asked.storages.take())?;
-    answer(&app, asked.question(storages)?, version).await
+    let mut request: QueryBody = read_json(&app, &headers, body).await?;
+    let storages = named_storages(&app, request.storages.take())?;
+    answer(&app, request.question(storages)?, version).await
 }
 
 /// The storages with these ids or names, without duplicates, ordered by id.
@@ -220,7 +220,7 @@ async fn answer(
             Sending::next,
         ))
     } else {
-        Body::from(whole(answered, app.config.query.whole_answer_bytes_max).await?)
+        Body::from(buffered(answered, app.config.query.whole_answer_bytes_max).await?)
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -234,12 +234,12 @@ async fn answer(
 
 /// Buffers a complete result for HTTP/1.0, which has no chunked encoding: without a length, a
 /// truncated response cannot be told from a complete one.
-async fn whole(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem> {
+async fn buffered(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem> {
     let mut body = BytesMut::from(&answered.first[..]);
     loop {
         if body.len() as u64 > bytes_max {
             // Dropping the rest cancels the query.
-            return Err(too_long_for_old(bytes_max));
+            return Err(too_long_for_http_1_0(bytes_max));
         }
         match answered.rest.next().await {
             None => return Ok(body.freeze()),
@@ -251,7 +251,7 @@ async fn whole(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem> {
     }
 }
 
-fn too_long_for_old(bytes_max: u64) -> Problem {
+fn too_long_for_http_1_0(bytes_max: u64) -> Problem {
     Problem::new(
         http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
         "http_version_not_supported",
@@ -274,7 +274,7 @@ fn too_long_for_old(bytes_max: u64) -> Problem {
 enum Sending {
     First(Bytes, Rows),
     Rest(Rows),
-    Over,
+    Finished,
 }
 
 impl Sending {
@@ -282,13 +282,13 @@ impl Sending {
         let mut rows = match self {
             Self::First(first, rows) => return Some((Ok(first), Self::Rest(rows))),
             Self::Rest(rows) => rows,
-            Self::Over => return None,
+            Self::Finished => return None,
         };
         match rows.next().await? {
             Ok(piece) => Some((Ok(piece), Self::Rest(rows))),
             Err(error) => {
                 tracing::error!(%error, "a query failed; its response was aborted");
-                Some((Err(std::io::Error::other(error)), Self::Over))
+                Some((Err(std::io::Error::other(error)), Self::Finished))
             }
         }
     }

@@ -123,10 +123,10 @@ pub(super) struct RecordingsQuery {
 /// The given storage, or a new one.
 async fn storage_for(
     app: &AppState,
-    told: Option<StorageId>,
+    request: Option<StorageId>,
     name: Option<String>,
 ) -> Result<StorageId, Problem> {
-    match (told, name) {
+    match (request, name) {
         (Some(storage), None) => Ok(storage),
         (None, name) => {
             let new = NewStorage {
@@ -159,19 +159,19 @@ pub(super) async fn start(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let told: RecordingStart = read_json(&app, &headers, body).await?;
+    let request: RecordingStart = read_json(&app, &headers, body).await?;
     let mut spec = RecordingSpec {
-        storage: told.storage.unwrap_or(StorageId::from_bytes([0; 16])),
-        agents: told.agents,
-        processors: told.processors,
-        delay_seconds: told.delay_seconds,
-        duration_seconds: told.duration_seconds,
-        auto_finalize: told.auto_finalize,
-        trigger: told.trigger,
+        storage: request.storage.unwrap_or(StorageId::from_bytes([0; 16])),
+        agents: request.agents,
+        processors: request.processors,
+        delay_seconds: request.delay_seconds,
+        duration_seconds: request.duration_seconds,
+        auto_finalize: request.auto_finalize,
+        trigger: request.trigger,
     };
     // Validated before a storage is created for it.
     spec.check().map_err(RecordingError::from)?;
-    spec.storage = storage_for(&app, told.storage, told.name).await?;
+    spec.storage = storage_for(&app, request.storage, request.name).await?;
     let info = app.recorder.record(spec).await?;
     let location = HeaderValue::try_from(format!("/api/v1/recordings/{}", info.id)).ok();
     let document = Json(RecordingDocument::from(info));
@@ -191,9 +191,9 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     uri: Uri,
 ) -> Result<Json<Page<RecordingDocument>>, Problem> {
-    let asked: RecordingsQuery = query(&uri)?;
-    let limit = limit_of(asked.limit)?;
-    let after = asked.cursor.unwrap_or_default();
+    let parameters: RecordingsQuery = query(&uri)?;
+    let limit = limit_of(parameters.limit)?;
+    let after = parameters.cursor.unwrap_or_default();
     let all = app
         .recorder
         .recordings()
@@ -301,20 +301,20 @@ pub(super) async fn copy_buffer(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<CopyDocument>, Problem> {
-    let told: BufferCopy = read_json(&app, &headers, body).await?;
+    let request: BufferCopy = read_json(&app, &headers, body).await?;
     let mut spec = CopySpec {
-        storage: told.storage.unwrap_or(StorageId::from_bytes([0; 16])),
-        agents: told.agents,
-        from: told.from,
-        to: told.to,
-        query: told.query,
-        processors: told
+        storage: request.storage.unwrap_or(StorageId::from_bytes([0; 16])),
+        agents: request.agents,
+        from: request.from,
+        to: request.to,
+        query: request.query,
+        processors: request
             .processors
             .unwrap_or_else(|| vec![ProcessorConfig::Saver { kinds: None }]),
-        auto_finalize: told.auto_finalize,
+        auto_finalize: request.auto_finalize,
     };
     spec.check().map_err(RecordingError::from)?;
-    spec.storage = storage_for(&app, told.storage, told.name).await?;
+    spec.storage = storage_for(&app, request.storage, request.name).await?;
     let storage = spec.storage.to_string();
     let copied = app.recorder.copy_buffer(spec).await?;
     Ok(Json(CopyDocument { storage, copied }))

@@ -19,7 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::instant::rfc3339;
 use super::json::read_json;
-use super::labels::{repeated, shown, texts};
+use super::labels::{repeated, to_json, to_texts};
 use super::page::{Page, limit_of, malformed};
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound};
 use crate::app_state::AppState;
@@ -93,7 +93,7 @@ impl From<StorageInfo> for StorageDocument {
             name: info.name,
             description: info.description,
             state: info.state,
-            labels: shown(info.labels),
+            labels: to_json(info.labels),
             bytes: info.totals.raw_bytes,
             stored_bytes: info.totals.stored_bytes,
             packets: info.totals.packets,
@@ -149,18 +149,18 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
-    let told: StorageCreation = read_json(&app, &headers, body).await?;
+    let request: StorageCreation = read_json(&app, &headers, body).await?;
     let new = NewStorage {
-        name: told.name,
-        description: told.description,
-        labels: texts(told.labels)?,
+        name: request.name,
+        description: request.description,
+        labels: to_texts(request.labels)?,
         idempotency_key: key,
     };
     let (info, created) = app.engine.storages().create(new).await?;
     // This includes an earlier attempt with the same key that was interrupted between the two
     // steps.
     let info = match info.state {
-        StorageState::Created if told.open => app.engine.storages().open(info.id).await?,
+        StorageState::Created if request.open => app.engine.storages().open(info.id).await?,
         _ => info,
     };
     let status = match created {
@@ -200,22 +200,22 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     uri: Uri,
 ) -> Result<Json<Page<StorageDocument>>, Problem> {
-    let asked = storages_query(&uri)?;
-    let state = asked
+    let parameters = storages_query(&uri)?;
+    let state = parameters
         .state
         .map(|state| {
             serde_json::from_value(serde_json::Value::String(state.to_ascii_uppercase()))
                 .map_err(|error| malformed(format!("state: {error}")))
         })
         .transpose()?;
-    let after = asked
+    let after = parameters
         .cursor
         .map(|cursor| cursor.parse::<StorageId>())
         .transpose()?;
     let filter = StorageFilter {
         state,
-        name: asked.name,
-        labels: asked
+        name: parameters.name,
+        labels: parameters
             .label
             .iter()
             .flatten()
@@ -226,7 +226,7 @@ pub(super) async fn list(
     let rest = storages
         .into_iter()
         .filter(|info| after.is_none_or(|after| info.id > after));
-    let limit = limit_of(asked.limit)?;
+    let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
         rest.map(StorageDocument::from),
         limit,
@@ -237,7 +237,7 @@ pub(super) async fn list(
 fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
     let (label, mut single) = repeated(uri, "label")?;
     let limit = single.remove("limit").map(|limit| limit.parse());
-    let asked = StoragesQuery {
+    let parameters = StoragesQuery {
         state: single.remove("state"),
         label: Some(label),
         name: single.remove("name"),
@@ -248,7 +248,7 @@ fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
     };
     match single.into_keys().next() {
         Some(unknown) => Err(malformed(format!("unknown parameter `{unknown}`"))),
-        None => Ok(asked),
+        None => Ok(parameters),
     }
 }
 
@@ -283,11 +283,11 @@ pub(super) async fn change(
     body: Body,
 ) -> Result<Json<StorageDocument>, Problem> {
     let id: StorageId = id.parse()?;
-    let told: StorageChange = read_json(&app, &headers, body).await?;
+    let request: StorageChange = read_json(&app, &headers, body).await?;
     let patch = StoragePatch {
-        name: told.name,
-        description: told.description,
-        labels: told.labels.map(texts).transpose()?,
+        name: request.name,
+        description: request.description,
+        labels: request.labels.map(to_texts).transpose()?,
     };
     Ok(Json(app.engine.storages().update(id, patch).await?.into()))
 }
@@ -306,7 +306,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let id: StorageId = id.parse()?;
     app.engine.storages().delete(id).await?;
-    app.open_files.forget(id);
+    app.open_files.close(id);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -339,7 +339,7 @@ pub(super) async fn finalize(
 ) -> Result<Json<StorageDocument>, Problem> {
     let id: StorageId = id.parse()?;
     let finalized = app.engine.storages().finalize(id).await?;
-    app.indexes.look_at(id);
+    app.indexes.check(id);
     Ok(Json(finalized.into()))
 }
 

@@ -75,7 +75,7 @@ fn described() -> BTreeSet<(String, String)> {
         for (method, operation) in item.as_object().unwrap() {
             assert!(
                 operation["responses"].is_object(),
-                "{method} {path} tells no answers"
+                "{method} {path} describes no responses"
             );
             found.insert((method.clone(), path.clone()));
         }
@@ -117,7 +117,7 @@ async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine
 }
 
 #[tokio::test]
-async fn pages_are_compressed_for_those_who_ask() {
+async fn pages_are_compressed_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let (router, engine) = served(folder.path()).await;
     for (accepts, encoding) in [

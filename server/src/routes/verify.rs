@@ -15,7 +15,7 @@ use super::jobs::{accepted, job_field};
 use super::refusals::{Conflict, NotFound};
 use crate::app_state::AppState;
 use crate::ingest::prefers_async;
-use crate::jobs::{JobDocument, JobKind, Running};
+use crate::jobs::{JobDocument, JobHandle, JobKind};
 use crate::problem::Problem;
 
 /// The result of a verification.
@@ -96,7 +96,7 @@ pub(super) async fn verify(
     Ok(response)
 }
 
-async fn run(app: &AppState, id: StorageId, job: Running) -> Result<VerifyDocument, Problem> {
+async fn run(app: &AppState, id: StorageId, job: JobHandle) -> Result<VerifyDocument, Problem> {
     let verified = match app.engine.reading().verify(id, job.progress()).await {
         Ok(report) if report.is_cancelled => Err(StorageError::Cancelled.into()),
         Ok(report) => Ok(report.into()),

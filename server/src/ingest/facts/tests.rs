@@ -22,17 +22,17 @@ fn lttng_plan() -> Plan {
 }
 
 #[test]
-fn packets_of_lttng_tell_span_count_and_losses() {
+fn packets_of_lttng_have_time_span_count_and_losses() {
     let plan = lttng_plan();
     let stream = data("lttng/uid/0/64-bit/chan_1");
     // Offsets from LTTng's index of this stream.
     let cuts = [0, 16_384, 32_768, 49_152, 61_440];
     let mut before = Some(0);
-    let mut told = Vec::new();
+    let mut all = Vec::new();
     for cut in cuts.windows(2) {
         let (facts, discarded) = ctf_facts(&plan, &stream[cut[0]..cut[1]], before);
         before = discarded;
-        told.push(facts);
+        all.push(facts);
     }
     let mut reader = EventReader::new(&plan, &stream);
     let mut events = 0;
@@ -43,23 +43,23 @@ fn packets_of_lttng_tell_span_count_and_losses() {
     }
     assert_eq!(events, 800);
     assert_eq!(
-        told.iter().filter_map(|facts| facts.events).sum::<u32>(),
+        all.iter().filter_map(|facts| facts.events).sum::<u32>(),
         events
     );
     // The clock of the trace counts nanoseconds, so time spans are as long as in the index.
     let lengths = [4_242_409, 98_606, 41_131, 203_010_677];
-    for (facts, length) in told.iter().zip(lengths) {
+    for (facts, length) in all.iter().zip(lengths) {
         let (begin, end) = facts.time_span.unwrap();
         assert_eq!((end - begin, facts.lost), (length, Some(0)));
     }
     assert!(
-        told.windows(2)
+        all.windows(2)
             .all(|pair| pair[0].time_span < pair[1].time_span)
     );
 }
 
 #[test]
-fn losses_need_the_packet_before() {
+fn losses_need_the_preceding_packet() {
     let plan = lttng_plan();
     let packet = data("lttng/uid/0/64-bit/chan_0");
     for (before, lost) in [(Some(0), Some(0)), (None, None), (Some(7), None)] {
@@ -68,7 +68,7 @@ fn losses_need_the_packet_before() {
 }
 
 #[test]
-fn a_packet_that_cannot_be_read_has_no_facts() {
+fn an_invalid_packet_has_no_facts() {
     let plan = lttng_plan();
     let packet = data("lttng/uid/0/64-bit/chan_1");
     for damaged in [&packet[..1000], &packet[1..5000], b"x"] {
@@ -83,7 +83,7 @@ fn a_packet_that_cannot_be_read_has_no_facts() {
 }
 
 #[test]
-fn records_of_rocksdb_tell_span_and_count() {
+fn records_of_rocksdb_have_time_span_and_count() {
     let fields = SpanFields::default();
     for (kind, name, events) in [
         (TraceKind::Io, "io_small.trace", 557),
@@ -103,7 +103,7 @@ fn records_of_rocksdb_tell_span_and_count() {
 }
 
 #[test]
-fn lines_of_dftracer_tell_span_and_count_in_their_unit() {
+fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
     const UNIT: &str =
         "{\"name\":\"CM\",\"ph\":4,\"args\":{\"name\":\"time_metric\",\"value\":\"NS\"}}\n";
     const EVENTS: &str = "{\"name\":\"a\",\"ph\":\"X\",\"ts\":50,\"dur\":7,\"args\":{}}\n\

@@ -54,7 +54,7 @@ fn covers(got: &[ByteRange], wanted: &[ByteRange]) -> bool {
 }
 
 /// Whether `plan` is the response that `expected` describes.
-fn fits(plan: &Plan, expected: &Value) -> bool {
+fn matches_expected(plan: &Plan, expected: &Value) -> bool {
     let status = match plan {
         Plan::Whole => 200,
         Plan::Part(_) | Plan::Parts(_) => 206,
@@ -83,7 +83,7 @@ const PERMITTED: [&str; 1] = ["num-nginx-7529"];
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test reads its cases")]
-fn every_published_case_gets_the_best_answer() {
+fn every_published_case_gets_the_best_response() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
     if !folder.exists() {
         println!("skipped: ../shared/corpora is not here");
@@ -106,10 +106,11 @@ fn every_published_case_gets_the_best_answer() {
             modified: Some(MODIFIED),
         };
         let got = plan(&method, &headers_of(case), length, &validators, NOW);
-        let best = fits(&got, &case["best"]);
+        let best = matches_expected(&got, &case["best"]);
         let allowed = case["also_allowed"].as_array().unwrap();
         assert!(
-            best || (PERMITTED.contains(&id) && allowed.iter().any(|each| fits(&got, each))),
+            best || (PERMITTED.contains(&id)
+                && allowed.iter().any(|each| matches_expected(&got, each))),
             "{id}: {got:?}, wanted {}",
             case["best"]
         );
@@ -196,7 +197,7 @@ proptest! {
     /// For any input, planned ranges are within the resource, disjoint, and no more than the
     /// resource.
     #[test]
-    fn plans_are_sound(
+    fn plans_are_valid(
         value in prop_oneof!["bytes=[0-9, -]{0,60}", "[ -~]{0,60}"],
         length in prop_oneof![0_u64..60, Just(u64::MAX)],
     ) {
