@@ -1,11 +1,11 @@
-# Builds traceholdd and tracehold, and keeps only them.
+# Builds traceholdd and tracehold; the image contains only these programs.
 #
 #   docker build -t tracehold .
 #   docker run --rm -p 127.0.0.1:7117:7117 -v tracehold:/var/lib/tracehold \
 #     --security-opt seccomp=deploy/seccomp.json tracehold
 #
-# Without the seccomp profile the server runs too: Docker's own profile refuses io_uring, and then
-# traceholdd writes by blocking calls.
+# The seccomp profile is optional: Docker's default profile blocks io_uring, and traceholdd then uses
+# blocking calls for writes.
 
 FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update \
@@ -14,8 +14,8 @@ RUN apt-get update \
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package server --package client \
-    && install -D --target-directory=/out target/release/traceholdd target/release/tracehold
+    cargo build --profile dist --locked --package server --package client \
+    && install -D --target-directory=/out target/dist/traceholdd target/dist/tracehold
 
 FROM debian:bookworm-slim
 RUN useradd --system --uid 7117 --home-dir /var/lib/tracehold --create-home tracehold
@@ -23,8 +23,8 @@ COPY --from=build /out/ /usr/local/bin/
 USER tracehold
 VOLUME /var/lib/tracehold
 EXPOSE 7117
-# A container is reached from outside of it, so it listens on every address of its own network;
-# which of the host's addresses leads there is decided by `-p`.
+# Inside the container the server listens on all addresses; `-p` decides which address of the host is
+# published.
 ENV TRACEHOLD_HTTP_LISTEN=0.0.0.0:7117 TRACEHOLD_STORAGE_DATA_DIR=/var/lib/tracehold
 # SIGTERM drains and commits; give it longer than http.drain_seconds before SIGKILL.
 STOPSIGNAL SIGTERM
