@@ -101,7 +101,7 @@ impl IoTracing {
         begin: &Begin,
         trace_storage: TraceStorage,
         drained: (Drainer, Vec<Encoded>),
-    ) -> RunningTraceTrace {
+    ) -> RunningTrace {
         let (storage, bytes_max) = (trace_storage.id(), begin.bytes_max);
         *self.status.lock() = Status {
             state: State::Running,

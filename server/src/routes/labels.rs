@@ -186,7 +186,7 @@ pub(super) fn to_texts(
     labels: BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>, Problem> {
     let labels = labels.into_iter().map(|(name, value)| {
-        let to_texts = value_texts(value)?;
+        let texts = value_texts(value)?;
         Ok((name, texts.join(&VALUE_SEPARATOR.to_string())))
     });
     labels.collect()
@@ -320,7 +320,7 @@ pub(super) async fn declare_type(
         NotFound, Conflict,
     ),
 )]
-pub(super) async fn delete_type(
+pub(super) async fn forget_type(
     State(app): State<Arc<AppState>>,
     Path(name): Path<String>,
     uri: Uri,
@@ -340,7 +340,7 @@ pub(super) async fn delete_type(
         NotFound, Conflict,
     ),
 )]
-pub(super) async fn delete_value(
+pub(super) async fn forget_value(
     State(app): State<Arc<AppState>>,
     Path((name, value)): Path<(String, String)>,
     uri: Uri,

@@ -120,9 +120,9 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(
             labels::show_type,
             labels::declare_type,
-            labels::delete_type
+            labels::forget_type
         ))
-        .routes(routes!(labels::delete_value))
+        .routes(routes!(labels::forget_value))
         .routes(routes!(labels::list, labels::add))
         .routes(routes!(labels::set, labels::remove))
         .routes(routes!(packets::push, packets::next_sequence))

@@ -149,6 +149,7 @@ impl ProvenanceBody {
 /// changes nothing.
 #[utoipa::path(
     put, path = "/storages/{id}/agents/{agent}/streams/{stream}/provenance", tag = "packets",
+    operation_id = "keep",
     params(("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path)),
     request_body = ProvenanceBody,
     responses(
