@@ -13,9 +13,9 @@ use trace_kinds::{Decoded, Event};
 const FIELDS: &[&str] = &["name", "ts", "dur", "pid", "fhash", "fname", "a.b", "level"];
 
 /// Computes a checksum of all values that it receives.
-struct Look<'t>(&'t FieldTable, DefaultHasher);
+struct Checksum<'t>(&'t FieldTable, DefaultHasher);
 
-impl DftVisitor for Look<'_> {
+impl DftVisitor for Checksum<'_> {
     fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
         for (id, _) in self.0.iter() {
             format!("{:?}", event.field(id)).hash(&mut self.1);
@@ -40,17 +40,17 @@ fn walk<'p>(fields: &[&str], pieces: impl Iterator<Item = &'p [u8]>) -> (Decoded
         table.insert(&FieldPath::new(field));
     }
     let decoder = DftDecoder::new(&table, Names::default(), TimeUnit::Microsecond);
-    let mut look = Look(&table, DefaultHasher::new());
+    let mut checksum = Checksum(&table, DefaultHasher::new());
     let mut decoded = Decoded::default();
     for piece in pieces {
-        decoded += decoder.walk(piece, &mut look);
+        decoded += decoder.walk(piece, &mut checksum);
     }
-    (decoded, look.1.finish())
+    (decoded, checksum.1.finish())
 }
 
 fuzz_target!(|packet: &[u8]| {
-    let (whole, said) = walk(FIELDS, [packet].into_iter());
-    assert_eq!(whole, walk(&[], [packet].into_iter()).0);
+    let (count, checksum_of_text) = walk(FIELDS, [packet].into_iter());
+    assert_eq!(count, walk(&[], [packet].into_iter()).0);
     let lines = packet.split_inclusive(|byte| *byte == b'\n');
-    assert_eq!((whole, said), walk(FIELDS, lines));
+    assert_eq!((count, checksum_of_text), walk(FIELDS, lines));
 });

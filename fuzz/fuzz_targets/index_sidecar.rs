@@ -12,7 +12,7 @@ fuzz_target!(|input: &[u8]| {
     match door % 12 {
         0 => {
             if let Ok(index) = Sidecar::read(bytes) {
-                let written = index.encode().expect("what was read is loaded whole");
+                let written = index.encode().expect("a decoded index is complete");
                 assert_eq!(Sidecar::read(&written).as_ref(), Ok(&index));
             }
         }

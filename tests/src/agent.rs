@@ -46,7 +46,7 @@ impl Receipt {
         };
         let receipts = answer["receipts"]
             .as_array()
-            .expect("a push answers receipts");
+            .expect("a response to a push contains receipts");
         let receipt = |receipt: &Value| Self {
             epoch: number(receipt, "epoch"),
             sequence: number(receipt, "sequence"),

@@ -27,7 +27,7 @@ impl Problem {
     /// If the response is not a problem document, or lacks one of its fields.
     pub fn of(response: &Response) -> Self {
         let brief = response.brief();
-        assert!(response.status >= 400, "no refusal: {brief}");
+        assert!(response.status >= 400, "not a refusal: {brief}");
         let kind = response.header("content-type").unwrap_or_default();
         assert!(
             kind.starts_with("application/problem+json"),

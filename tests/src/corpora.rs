@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The folder of real traces, or `None` in a fresh clone: the reason is printed and the test is
 /// skipped. If the folder exists, a missing file is a failure.
 pub fn corpora() -> Option<PathBuf> {
-    beside("corpora")
+    shared("corpora")
 }
 
 /// Small traces that are always available: one of every kind of file.
@@ -22,17 +22,17 @@ pub fn small_traces() -> Vec<PathBuf> {
 
 /// The folder of checking programs that come with the real traces.
 pub fn tools() -> Option<PathBuf> {
-    beside("tools")
+    shared("tools")
 }
 
-#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
-fn beside(name: &str) -> Option<PathBuf> {
+#[expect(clippy::print_stdout, reason = "a skipped test reports it")]
+fn shared(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../shared")
         .join(name);
     if folder.is_dir() {
         return Some(folder);
     }
-    println!("skipped: ../shared/{name} is not here");
+    println!("skipped: ../shared/{name} does not exist");
     None
 }

@@ -176,7 +176,7 @@ impl Connection {
         if status == 100 {
             Ok(())
         } else {
-            Err(broken("the body is not wanted"))
+            Err(malformed("the body is not wanted"))
         }
     }
 
@@ -216,8 +216,8 @@ impl Connection {
             Some(length) => {
                 let length = length
                     .parse()
-                    .map_err(|_| broken("content-length is no number"))?;
-                self.take(length)
+                    .map_err(|_| malformed("content-length is not a number"))?;
+                self.consume(length)
             }
             None => {
                 let mut body = self.buffer.split_off(self.begin);
@@ -234,10 +234,11 @@ impl Connection {
             let line = String::from_utf8_lossy(&self.buffer[self.begin..line_end - 2]).into_owned();
             self.begin = line_end;
             let size = line.split(';').next().unwrap_or_default().trim();
-            let size = usize::from_str_radix(size, 16).map_err(|_| broken("odd chunk size"))?;
-            let chunk = self.take(size)?;
-            if self.take(2)? != b"\r\n" {
-                return Err(broken("no line end behind a chunk"));
+            let size =
+                usize::from_str_radix(size, 16).map_err(|_| malformed("malformed chunk size"))?;
+            let chunk = self.consume(size)?;
+            if self.consume(2)? != b"\r\n" {
+                return Err(malformed("no line end after a chunk"));
             }
             if size == 0 {
                 return Ok(body);
@@ -247,7 +248,7 @@ impl Connection {
     }
 
     /// Consumes exactly this many bytes.
-    fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+    fn consume(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let buffered = (self.buffer.len() - self.begin).min(length);
         let mut bytes = Vec::with_capacity(length);
         bytes.extend_from_slice(&self.buffer[self.begin..self.begin + buffered]);
@@ -285,14 +286,14 @@ impl Connection {
     }
 }
 
-fn broken(what: &'static str) -> io::Error {
+fn malformed(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 type Head = (u16, Vec<(String, String)>);
 
 fn parse_head(head: &[u8]) -> io::Result<Head> {
-    let text = std::str::from_utf8(head).map_err(|_| broken("a head that is no text"))?;
+    let text = std::str::from_utf8(head).map_err(|_| malformed("the head is not text"))?;
     let mut lines = text.split("\r\n");
     let status = lines
         .next()
@@ -301,11 +302,11 @@ fn parse_head(head: &[u8]) -> io::Result<Head> {
                 .or(line.strip_prefix("HTTP/1.0 "))
         })
         .and_then(|rest| rest.get(..3)?.parse().ok())
-        .ok_or_else(|| broken("no status line"))?;
+        .ok_or_else(|| malformed("no status line"))?;
     let headers = lines.filter(|line| !line.is_empty()).map(|line| {
         let (name, value) = line
             .split_once(':')
-            .ok_or_else(|| broken("a header without colon"))?;
+            .ok_or_else(|| malformed("a header without colon"))?;
         Ok((name.to_ascii_lowercase(), value.trim().to_owned()))
     });
     Ok((status, headers.collect::<io::Result<_>>()?))

@@ -122,7 +122,9 @@ impl Load {
             let spawn = |stream: Stream| scope.spawn(move || stream.run(self, begin));
             let threads: Vec<_> = streams.into_iter().map(spawn).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, StreamReport>| {
-                thread.join().expect("the reason stands above")
+                thread
+                    .join()
+                    .expect("a panic of the thread is printed above")
             };
             threads.into_iter().map(join).collect()
         });
@@ -146,7 +148,7 @@ impl Load {
         let name = format!("load-{number}");
         let agent = Agent::declare(&mut api, &self.storage, "load", &name, self.codec);
         let next = agent.next_sequence(&mut api);
-        let number = u64::try_from(number).expect("few streams");
+        let number = u64::try_from(number).expect("the number of streams is small");
         Stream::new(self, &agent, number, next)
     }
 }
@@ -193,7 +195,7 @@ impl Stream {
             bodies[0].bytes.len(),
             agent.epoch,
         );
-        let number = usize::try_from(number).expect("few streams");
+        let number = usize::try_from(number).expect("the number of streams is small");
         Self {
             number,
             head: head.into_bytes(),
@@ -234,16 +236,18 @@ impl Stream {
         let Pace::PerSecond(rate) = load.pace else {
             return begin;
         };
-        let streams = f64::from(u32::try_from(load.streams).expect("few streams"));
-        let own = f64::from(u32::try_from(self.number).expect("few streams"));
+        let streams =
+            f64::from(u32::try_from(load.streams).expect("the number of streams is small"));
+        let index = f64::from(u32::try_from(self.number).expect("the number of streams is small"));
         let interval = streams / rate;
-        begin + Duration::from_secs_f64(interval * (f64::from(turn) + own / streams))
+        begin + Duration::from_secs_f64(interval * (f64::from(turn) + index / streams))
     }
 
     fn push(&mut self, line: &mut Line) -> (u64, u64) {
         let mut head = self.head.clone();
         if !self.is_batch {
-            write!(head, "tracehold-sequence: {}\r\n", self.next).expect("a vector takes all");
+            write!(head, "tracehold-sequence: {}\r\n", self.next)
+                .expect("writing to a vector does not fail");
         }
         head.extend_from_slice(b"\r\n");
         let turn = usize::try_from(self.next % PAYLOAD_COUNT).expect("a small number");
@@ -253,7 +257,7 @@ impl Stream {
             .exchange(&head, &body.bytes)
             .expect("the server answers");
         if status != 200 {
-            panic!("a push was answered with {status}: {}", line.answer_text());
+            panic!("a push got the response {status}: {}", line.answer_text());
         }
         self.next += body.packets;
         (body.packets, body.payload_bytes)
@@ -329,8 +333,8 @@ impl Line {
             IoSlice::advance_slices(&mut rest, count);
         }
         self.filled = 0;
-        let mut whole = None;
-        while whole.is_none_or(|whole| self.filled < whole) {
+        let mut complete = None;
+        while complete.is_none_or(|complete| self.filled < complete) {
             if self.filled == self.buffer.len() {
                 self.buffer.resize(self.filled * 2, 0);
             }
@@ -339,7 +343,7 @@ impl Line {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             self.filled += count;
-            whole = whole.or_else(|| answer_length(&self.buffer[..self.filled]));
+            complete = complete.or_else(|| answer_length(&self.buffer[..self.filled]));
         }
         let status = std::str::from_utf8(&self.buffer[9..12]).ok();
         status

@@ -281,7 +281,10 @@ impl Run {
 
     fn open(&mut self, place: &str) {
         let Some(id) = self.any() else { return };
-        let stored = self.storages.get_mut(&id).expect("it was taken from there");
+        let stored = self
+            .storages
+            .get_mut(&id)
+            .expect("the storage was selected from this map");
         let expected = match stored.state {
             State::Created | State::Open | State::Recording => Ok(()),
             State::Finalized => Err("storage_state_conflict"),
@@ -295,7 +298,10 @@ impl Run {
 
     fn finalize(&mut self, place: &str) {
         let Some(id) = self.any() else { return };
-        let stored = self.storages.get_mut(&id).expect("it was taken from there");
+        let stored = self
+            .storages
+            .get_mut(&id)
+            .expect("the storage was selected from this map");
         let expected = match stored.state {
             State::Created | State::Open | State::Recording => Ok(()),
             State::Finalized => Err("storage_state_conflict"),
@@ -310,7 +316,10 @@ impl Run {
         let Some(id) = self.any() else { return };
         let number = self.random.below(4);
         let path = format!("/storages/{id}/labels");
-        let stored = self.storages.get_mut(&id).expect("it was taken from there");
+        let stored = self
+            .storages
+            .get_mut(&id)
+            .expect("the storage was selected from this map");
         let labels = &mut stored.labels;
         let value = number.to_string();
         match self.random.below(4) {
@@ -349,7 +358,7 @@ impl Run {
         self.call(place, "rename", ("PATCH", &path, Some(&body)), Ok(()));
         self.storages
             .get_mut(&id)
-            .expect("it was taken from there")
+            .expect("the storage was selected from this map")
             .name = name;
     }
 
@@ -410,7 +419,7 @@ impl Run {
             let epoch = head
                 .header("tracehold-epoch")
                 .and_then(|text| text.parse::<u64>().ok());
-            to.next[stream] = (epoch.expect("HEAD tells the epoch") + 1, 0);
+            to.next[stream] = (epoch.expect("HEAD returns the epoch") + 1, 0);
         }
         assert_eq!(shown["packets"], json!(copied), "{place}: {shown}");
         if finalizes {
@@ -487,7 +496,7 @@ impl Run {
             _ => {
                 self.server.terminate();
                 let status = self.server.wait(END_LIMIT);
-                assert!(status.success(), "the server ended with {status}");
+                assert!(status.success(), "the server exited with {status}");
             }
         }
         self.server.restart();
@@ -529,15 +538,15 @@ impl Run {
             assert_eq!(shown["labels"], Value::Object(labels.collect()), "{place}");
             let packets = stored.packets.iter().map(Vec::len).sum::<usize>();
             assert_eq!(shown["packets"], json!(packets), "{place}");
-            assert_eq!(held(&mut self.api, id), stored.packets, "{place}");
+            assert_eq!(stored_packets(&mut self.api, id), stored.packets, "{place}");
         }
         self.compare_recordings(place);
     }
 }
 
 /// The packets in a storage, by stream, in order.
-fn held(api: &mut Api, id: &str) -> [Vec<Vec<u8>>; STREAMS.len()] {
-    let mut held: [Vec<Vec<u8>>; STREAMS.len()] = Default::default();
+fn stored_packets(api: &mut Api, id: &str) -> [Vec<Vec<u8>>; STREAMS.len()] {
+    let mut stored_packets: [Vec<Vec<u8>>; STREAMS.len()] = Default::default();
     let mut path = format!("/storages/{id}/descriptors?limit=1000");
     loop {
         let page = api.done("GET", &path, None);
@@ -547,11 +556,11 @@ fn held(api: &mut Api, id: &str) -> [Vec<Vec<u8>>; STREAMS.len()] {
                 .position(|(name, _)| item["stream"] == json!(name));
             let stream = stream.expect("only known streams are pushed to");
             let number = item["number"].as_u64().expect("a packet has a number");
-            held[stream].push(api.packet(id, number));
+            stored_packets[stream].push(api.packet(id, number));
         }
         match page["next"].as_str() {
             Some(next) => path = format!("/storages/{id}/descriptors?limit=1000&cursor={next}"),
-            None => return held,
+            None => return stored_packets,
         }
     }
 }

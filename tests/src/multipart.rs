@@ -25,13 +25,13 @@ pub fn parts(response: &Response) -> Vec<Part> {
     }
     let kind = response
         .header("content-type")
-        .expect("a 206 says its type");
+        .expect("a 206 has a content type");
     let boundary = kind
         .split_once("boundary=")
         .expect("a multipart names its boundary")
         .1;
     let mark = format!("--{}", boundary.trim_matches('"'));
-    let mut rest = behind(&response.body, mark.as_bytes());
+    let mut rest = after(&response.body, mark.as_bytes());
     let mut parts = Vec::new();
     while rest.starts_with(b"\r\n") {
         let head_end = position(rest, b"\r\n\r\n").expect("a part has a head") + 4;
@@ -41,7 +41,7 @@ pub fn parts(response: &Response) -> Vec<Part> {
             .filter_map(|line| line.split_once(':'))
             .find(|(name, _)| name.eq_ignore_ascii_case("content-range"))
             .map(|(_, value)| content_range(value.trim()))
-            .expect("a part says its range");
+            .expect("a part has a range");
         // The length is known, so bytes that look like the boundary cannot end a part early.
         let length = usize::try_from(range.end - range.start).expect("a part fits into memory");
         let bytes = rest[head_end..][..length].to_vec();
@@ -54,7 +54,7 @@ pub fn parts(response: &Response) -> Vec<Part> {
     parts
 }
 
-fn behind<'a>(bytes: &'a [u8], mark: &[u8]) -> &'a [u8] {
+fn after<'a>(bytes: &'a [u8], mark: &[u8]) -> &'a [u8] {
     let at = position(bytes, mark).expect("a multipart begins with its boundary");
     &bytes[at + mark.len()..]
 }
@@ -69,7 +69,7 @@ fn content_range(value: &str) -> std::ops::Range<u64> {
         .and_then(|rest| rest.split_once('/'))
         .and_then(|(range, _)| range.split_once('-'))
         .and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<u64>().ok()?)));
-    let (first, last) = numbers.unwrap_or_else(|| panic!("odd content-range {value:?}"));
+    let (first, last) = numbers.unwrap_or_else(|| panic!("malformed content-range {value:?}"));
     first..last + 1
 }
 

@@ -35,13 +35,13 @@ pub fn tables_python() -> Option<PathBuf> {
 ///
 /// # Panics
 /// In CI.
-#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
+#[expect(clippy::print_stdout, reason = "a skipped test reports it")]
 pub fn without(peer: &str) {
     assert!(
         std::env::var_os("CI").is_none(),
-        "{peer} is not here; `cargo xtask test` brings it"
+        "{peer} is not installed; `cargo xtask test` installs it"
     );
-    println!("skipped: {peer} is not here; `cargo xtask test` brings it");
+    println!("skipped: {peer} is not installed; `cargo xtask test` installs it");
 }
 
 /// Python with the packages of a peer. If they are not installed, the reason is printed and `None`
@@ -108,11 +108,11 @@ fn build() -> PathBuf {
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .status()
         .expect("cargo runs");
-    assert!(status.success(), "the programs under test do not build");
+    assert!(status.success(), "the programs under test cannot be built");
     // Test programs are in `target/debug/deps`.
-    let own = std::env::current_exe().expect("a running program has a path");
-    let deps = own.parent().expect("a program lies in a folder");
+    let this = std::env::current_exe().expect("a running program has a path");
+    let deps = this.parent().expect("a program is in a folder");
     deps.parent()
-        .expect("cargo's folders lie in its target folder")
+        .expect("cargo's folders are in its target folder")
         .to_owned()
 }

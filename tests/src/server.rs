@@ -167,7 +167,7 @@ impl Server {
             .args(["-TERM", &pid])
             .status()
             .expect("kill runs");
-        assert!(status.success(), "the server is gone already");
+        assert!(status.success(), "the server has already exited");
     }
 
     /// Waits until it has exited.
@@ -209,14 +209,17 @@ impl Server {
     /// Restarts it on the same folder with other settings. It must have exited before.
     pub fn restart_with(&mut self, settings: &Settings) {
         let ended = self.child.try_wait().expect("a child can be waited for");
-        assert!(ended.is_some(), "end the server before it is started again");
+        assert!(
+            ended.is_some(),
+            "the server must exit before it is restarted"
+        );
         *self = Self::start(&self.folder(), settings);
     }
 
     fn folder(&self) -> PathBuf {
         self.data
             .parent()
-            .expect("the data folder lies in the test's")
+            .expect("the data folder is inside the test's folder")
             .to_owned()
     }
 }
@@ -264,7 +267,7 @@ fn command(folder: &Path, settings: &Settings) -> Command {
 
 /// The address in the ready line, or `None` if the output ends before it.
 fn ready_address(child: &mut Child) -> Option<SocketAddr> {
-    let output = child.stdout.take().expect("the pipe was asked for");
+    let output = child.stdout.take().expect("standard output is a pipe");
     let (sender, receiver) = mpsc::sync_channel(1);
     // The thread lives as long as the server, so that the pipe never fills up.
     thread::spawn(move || {

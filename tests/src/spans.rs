@@ -151,13 +151,13 @@ impl SpanBatch {
         for at in 0..spans {
             let mut span = written(at);
             let trace = (at / TRACE_SPANS) as u64;
-            let own = (at % TRACE_SPANS) as u64 + 1;
+            let marker = (at % TRACE_SPANS) as u64 + 1;
             // A number that occurs nowhere else in the body, so that the id can be found.
             let mark = [0xee_u8; 8];
             let id = [&mark[..], &trace.to_be_bytes()[..]].concat();
-            let parent = (own / 2).to_be_bytes();
-            let parent = if own == 1 { &[][..] } else { &parent[..] };
-            span.ids(&id, &own.to_be_bytes(), parent);
+            let parent = (marker / 2).to_be_bytes();
+            let parent = if marker == 1 { &[][..] } else { &parent[..] };
+            span.ids(&id, &marker.to_be_bytes(), parent);
             let begin = i64::try_from(BEGIN).unwrap_or(0);
             builder.add_written((&sources.0, &sources.1), span, (begin, begin));
         }
@@ -175,7 +175,10 @@ impl SpanBatch {
     }
 
     /// The next request.
-    #[expect(clippy::should_implement_trait, reason = "it lends what it changes")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the result borrows from the generator"
+    )]
     pub fn next(&mut self) -> &[u8] {
         for (place, trace) in &self.places {
             let mixed = (self.next + trace).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -25,7 +25,7 @@ fn filled(server: &Server, folder: &Path, lines: u64) -> String {
     storage
 }
 
-fn beside(server: &Server, storage: &str, ending: &str) -> PathBuf {
+fn derived_file(server: &Server, storage: &str, ending: &str) -> PathBuf {
     let files = server.api().files(storage);
     let data = files.iter().find(|file| file.1 == "data").unwrap();
     let folder = server.data().join("storages").join(storage);
@@ -38,7 +38,7 @@ fn descriptors(api: &mut Api, storage: &str) -> Vec<Value> {
     page["items"].as_array().unwrap().clone()
 }
 
-fn asked(server: &Server, storage: &str) -> Vec<String> {
+fn query_results(server: &Server, storage: &str) -> Vec<String> {
     answers(&["--server", &server.url(), "--storage", storage], QUERY)
 }
 
@@ -49,13 +49,13 @@ fn an_imported_storage_needs_no_new_index() {
     let there = Server::start(&folder.path().join("there"), &settings());
     let storage = filled(&here, folder.path(), 3_000);
     let archive = export(&mut here.api(), &storage);
-    let told = imported(&there, &archive);
-    assert!(told["not_taken"].is_null(), "{told}");
+    let report = imported(&there, &archive);
+    assert!(report["not_taken"].is_null(), "{report}");
     let (mut one, mut other) = (here.api(), there.api());
     assert_eq!(one.files(&storage), other.files(&storage));
     let inode = |server| {
         let of = |ending| {
-            fs::metadata(beside(server, &storage, ending))
+            fs::metadata(derived_file(server, &storage, ending))
                 .unwrap()
                 .ino()
         };
@@ -65,7 +65,10 @@ fn an_imported_storage_needs_no_new_index() {
     let known = descriptors(&mut one, &storage);
     assert!(known.len() > 3 && known.iter().all(|packet| packet["provenance"].is_object()));
     assert_eq!(descriptors(&mut other, &storage), known);
-    assert_eq!(asked(&there, &storage), asked(&here, &storage));
+    assert_eq!(
+        query_results(&there, &storage),
+        query_results(&here, &storage)
+    );
     // The indexer works through storages in order: once a later storage has its index, it has
     // visited this one.
     let second = filled(&there, folder.path(), 500);
@@ -110,10 +113,10 @@ fn derived_files_of_archives_are_checked_and_rebuilt() {
     let storage = filled(&here, folder.path(), 3_000);
     let other = filled(&here, folder.path(), 700);
     fs::write(path("whole.zip"), export(&mut here.api(), &storage)).unwrap();
-    let read = |of: &str, ending| fs::read(beside(&here, of, ending)).unwrap();
+    let read = |of: &str, ending| fs::read(derived_file(&here, of, ending)).unwrap();
     let (index, provenance) = (read(&storage, "idx"), read(&storage, "pidx"));
     let (expected, known) = (
-        asked(&here, &storage),
+        query_results(&here, &storage),
         descriptors(&mut here.api(), &storage),
     );
     let flipped = |bytes: &[u8], place: usize| {
@@ -164,20 +167,20 @@ fn derived_files_of_archives_are_checked_and_rebuilt() {
             return;
         };
         assert!(output.status.success(), "{output:?}");
-        let told = imported(&there, &fs::read(path("case.zip")).unwrap());
-        let not_taken = told["not_taken"].as_array().cloned().unwrap_or_default();
-        let unfit = match case {
+        let report = imported(&there, &fs::read(path("case.zip")).unwrap());
+        let not_taken = report["not_taken"].as_array().cloned().unwrap_or_default();
+        let rejected = match case {
             "none" | "damaged within" => 0,
             _ => 2,
         };
-        assert_eq!(not_taken.len(), unfit, "{case}: {told}");
+        assert_eq!(not_taken.len(), rejected, "{case}: {report}");
         for file in &not_taken {
             assert!(
                 !file["reason"].as_str().unwrap().is_empty(),
-                "{case}: {told}"
+                "{case}: {report}"
             );
         }
-        assert_eq!(asked(&there, &storage), expected, "{case}");
+        assert_eq!(query_results(&there, &storage), expected, "{case}");
         let found = descriptors(&mut there.api(), &storage);
         match case {
             "damaged within" => assert_eq!(found, known),
@@ -188,13 +191,13 @@ fn derived_files_of_archives_are_checked_and_rebuilt() {
         }
         // A file that was rejected is rebuilt with the same content.
         let begin = Instant::now();
-        let made = || fs::read(beside(&there, &storage, "idx")).ok();
+        let made = || fs::read(derived_file(&there, &storage, "idx")).ok();
         while made().as_deref() != Some(&index[..]) {
             let waited = begin.elapsed();
             assert!(waited < Duration::from_secs(60), "{case}: {}", there.log());
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(asked(&there, &storage), expected, "{case}");
+        assert_eq!(query_results(&there, &storage), expected, "{case}");
         let path = format!("/storages/{storage}");
         there.api().done("DELETE", &path, None);
     }

@@ -39,7 +39,7 @@ pub(crate) fn export(api: &mut Api, storage: &str) -> Vec<u8> {
     assert_eq!(
         length,
         Some(response.body.len().to_string()),
-        "its length is told"
+        "the response has a length"
     );
     response.body
 }
@@ -252,12 +252,12 @@ fn foreign_archives_are_imported_and_hostile_ones_leave_nothing() {
         let Some(bytes) = repacked(folder.path(), &archive, how) else {
             return;
         };
-        let told = imported(&there, &bytes);
-        let not_taken = told["not_taken"].as_array().map_or(0, Vec::len);
+        let report = imported(&there, &bytes);
+        let not_taken = report["not_taken"].as_array().map_or(0, Vec::len);
         assert_eq!(
             not_taken,
             if how.starts_with("derived") { 2 } else { 0 },
-            "{told}"
+            "{report}"
         );
         check_same(&mut api, &mut there.api(), &storage);
         there
@@ -290,10 +290,10 @@ fn foreign_archives_are_imported_and_hostile_ones_leave_nothing() {
         assert!(detail.contains(reason), "{how}: {detail}");
         assert_eq!(names(&there), [] as [String; 0], "{how} left something");
     }
-    let whole = fs::read(&archive).unwrap();
+    let complete = fs::read(&archive).unwrap();
     for bytes in [
-        &whole[..whole.len() / 2],
-        &whole[..whole.len() - 1],
+        &complete[..complete.len() / 2],
+        &complete[..complete.len() - 1],
         b"no archive",
         b"",
     ] {
@@ -413,7 +413,7 @@ fn an_export_reports_progress_and_can_be_cancelled() {
     api.done("DELETE", &format!("/jobs/{job}"), None);
     assert!(
         reader.read_response(false).is_err(),
-        "a part passes as the whole"
+        "a truncated archive looks complete"
     );
     let shown = loop {
         let shown = api.done("GET", &format!("/jobs/{job}"), None);

@@ -125,9 +125,9 @@ fn a_copy_applies_a_query_and_processors() {
     // Part of the spans, unchanged.
     let (code, copied) = run(&["--query", "name == 'look'", "--name", "looks", "--finalize"]);
     assert_eq!((code, &copied["packets"]), (Some(0), &json!(5)), "{copied}");
-    let looks = name(&copied);
-    assert_eq!(names(&mut api, &looks, "traces"), ["look"; 5]);
-    assert!(api.verify(&looks).is_empty());
+    let copy_name = name(&copied);
+    assert_eq!(names(&mut api, &copy_name, "traces"), ["look"; 5]);
+    assert!(api.verify(&copy_name).is_empty());
 
     // Spans derived for some of the agents; a trace is assembled from several packets.
     let chain = file.to_str().unwrap();
@@ -163,16 +163,16 @@ fn a_copy_that_is_cancelled_leaves_nothing() {
     let before = api.done("GET", "/storages", None);
     for chain in [None, Some(saver())] {
         // A request occupies the entire capacity, and its body does not arrive: the copy waits.
-        let mut holder = server.connect();
+        let mut blocker = server.connect();
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: a\r\ncontent-type: application/octet-stream\r\n\
              tracehold-epoch: 1\r\ntracehold-sequence: 5\r\ncontent-length: 65536\r\n\r\nx",
             agent.path()
         );
-        holder.write(&[head.as_bytes()]).unwrap();
+        blocker.write(&[head.as_bytes()]).unwrap();
         let begin = Instant::now();
         while api.metric("tracehold_storage_in_flight_bytes") < 65536.0 {
-            assert!(begin.elapsed() < LIMIT, "the room is never taken");
+            assert!(begin.elapsed() < LIMIT, "the capacity is never occupied");
         }
         let body = match chain {
             None => json!({}),
@@ -202,7 +202,7 @@ fn a_copy_that_is_cancelled_leaves_nothing() {
         }
         // Waiting for capacity is not counted as a refusal.
         assert_eq!(api.metric("tracehold_storage_refused_busy_total"), 0.0);
-        drop(holder);
+        drop(blocker);
         while api.metric("tracehold_storage_in_flight_bytes") > 0.0 {
             assert!(begin.elapsed() < LIMIT, "the room is never given back");
         }

@@ -57,7 +57,7 @@ fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
     let storage = api.create_storage("low");
     let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
     let first = agent.next_sequence(&mut api);
-    let kept = agent.push(&mut api, first, &payload(1, 1, 100_000));
+    let stored = agent.push(&mut api, first, &payload(1, 1, 100_000));
 
     let push_next = |api: &mut Api| {
         let next = agent.next_sequence(api);
@@ -77,7 +77,7 @@ fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
         refusal.brief()
     );
     assert_eq!(
-        api.packet(&storage, kept.number),
+        api.packet(&storage, stored.number),
         payload(1, 1, 100_000),
         "reads go on"
     );
@@ -95,11 +95,11 @@ fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
     }
 
     fs::remove_file(&filler).unwrap();
-    let taken = poll(|| {
+    let accepted = poll(|| {
         let response = push_next(&mut api);
         (response.status == 200).then_some(response)
     });
-    assert!(taken.json()["receipts"][0]["durable"].as_bool().unwrap());
+    assert!(accepted.json()["receipts"][0]["durable"].as_bool().unwrap());
     api.finalize(&storage);
     assert!(api.verify(&storage).is_empty());
 }

@@ -93,9 +93,13 @@ fn check_counts(api: &mut Api, storage: &str, accepted: u64) {
     );
     assert_eq!(number(&of_stream["next_sequence"]), accepted);
     let found = stored(api, storage, accepted);
-    let kept = &found["async"];
-    assert!(kept.is_sorted(), "{kept:?}");
-    assert_eq!(kept.len() as u64 + dropped, accepted, "{kept:?}");
+    let stored_sequences = &found["async"];
+    assert!(stored_sequences.is_sorted(), "{stored_sequences:?}");
+    assert_eq!(
+        stored_sequences.len() as u64 + dropped,
+        accepted,
+        "{stored_sequences:?}"
+    );
     let durable = &found["durable"];
     assert!(durable.iter().copied().eq(0..durable.len() as u64));
 }
@@ -124,8 +128,10 @@ fn droppable_packets_give_way_and_are_counted() {
     assert_eq!(durable.status, 200, "{}", durable.brief());
     check_counts(&mut api, &storage, accepted + 1);
     // Dropped packets can no longer be sent, and the producer gets the expected sequence.
-    let kept = &stored(&mut api, &storage, accepted)["async"];
-    let missing = (0..accepted).find(|at| !kept.contains(at)).unwrap();
+    let stored_sequences = &stored(&mut api, &storage, accepted)["async"];
+    let missing = (0..accepted)
+        .find(|at| !stored_sequences.contains(at))
+        .unwrap();
     let late = push(&mut api, &path[0], 1, missing, true);
     assert_eq!(late.status, 409, "{}", late.brief());
     assert_eq!(late.json()["code"], "packet_left_out");

@@ -42,7 +42,7 @@ impl Pusher {
     }
 
     /// Sends the head of the next push.
-    fn stand_in_line(&mut self) {
+    fn wait_in_line(&mut self) {
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/octet-stream\r\n\
              tracehold-epoch: 1\r\ntracehold-sequence: {}\r\nexpect: 100-continue\r\n\
@@ -69,7 +69,7 @@ impl Pusher {
         }
         assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
         self.stream = server_stream(self.server);
-        self.stand_in_line();
+        self.wait_in_line();
         false
     }
 
@@ -103,10 +103,10 @@ fn let_in(api: &mut Api, pushers: &mut [Pusher]) -> usize {
     let begin = Instant::now();
     let mut inside = None;
     loop {
-        for (place, pusher) in pushers.iter_mut().enumerate() {
-            if Some(place) != inside && pusher.is_let_in() {
+        for (index, pusher) in pushers.iter_mut().enumerate() {
+            if Some(index) != inside && pusher.is_let_in() {
                 assert_eq!(inside, None, "there is room for one");
-                inside = Some(place);
+                inside = Some(index);
             }
         }
         let waiting = api.metric("tracehold_storage_waiting_for_room") as usize;
@@ -139,11 +139,11 @@ fn an_agent_with_one_request_gets_its_share() {
         let agent = Agent::declare(&mut api, &storage, agent, &stream, "none");
         pushers.push(Pusher::new(&server, &agent, name));
     }
-    pushers.iter_mut().for_each(Pusher::stand_in_line);
+    pushers.iter_mut().for_each(Pusher::wait_in_line);
     for _ in 0..ROUNDS {
         let inside = let_in(&mut api, &mut pushers);
         pushers[inside].finish();
-        pushers[inside].stand_in_line();
+        pushers[inside].wait_in_line();
     }
     let of_one = pushers[MANY as usize].acknowledged;
     let of_many: usize = pushers[..MANY as usize]

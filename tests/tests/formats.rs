@@ -12,8 +12,8 @@ use serde_json::Value;
 const QUERIES: &[&str] = &["", "dur > 10us", "name == 'nosuch'"];
 
 /// The standard output of a query, and whether anything matched.
-fn ask(place: &[&str], more: &[&str]) -> (Vec<u8>, bool) {
-    let words = [&["query"], place, more].concat();
+fn query_output(source: &[&str], more: &[&str]) -> (Vec<u8>, bool) {
+    let words = [&["query"], source, more].concat();
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     let output = run_tracehold(&words);
     let code = output.status.code().unwrap();
@@ -50,8 +50,8 @@ impl Readers<'_> {
     }
 
     /// Runs the query in every format and compares the results with the JSON lines.
-    fn check(&self, place: &[&str], query: &str) {
-        let (lines, found) = ask(place, &[query, "--format", "ndjson"]);
+    fn check(&self, source: &[&str], query: &str) {
+        let (lines, found) = query_output(source, &[query, "--format", "ndjson"]);
         let rows: Vec<Value> = String::from_utf8(lines)
             .unwrap()
             .lines()
@@ -64,29 +64,33 @@ impl Readers<'_> {
         let times = rows.iter().filter_map(|row| row["ts"].as_i64());
         let sum: i64 = rows.iter().filter_map(|row| row["dur"].as_i64()).sum();
         let answers = ["parquet", "arrow", "perfetto"].map(|format| {
-            let (bytes, also_found) = ask(place, &[query, "--format", format]);
-            assert_eq!(also_found, found, "{place:?} {format}: {query}");
+            let (bytes, also_found) = query_output(source, &[query, "--format", format]);
+            assert_eq!(also_found, found, "{source:?} {format}: {query}");
             (format, bytes)
         });
-        for (told, (format, _)) in self.read(&answers).iter().zip(&answers) {
-            let what = format!("{place:?} {format} {query}: {told}");
-            assert_eq!(told["count"].as_u64().unwrap(), rows.len() as u64, "{what}");
-            assert_eq!(told["dur_sum"].as_i64().unwrap_or(0), sum, "{what}");
-            assert_eq!(told["first"].as_i64(), times.clone().min(), "{what}");
-            assert_eq!(told["last"].as_i64(), times.clone().max(), "{what}");
-            let told_names: BTreeMap<&str, u64> = told["names"]
+        for (found, (format, _)) in self.read(&answers).iter().zip(&answers) {
+            let what = format!("{source:?} {format} {query}: {found}");
+            assert_eq!(
+                found["count"].as_u64().unwrap(),
+                rows.len() as u64,
+                "{what}"
+            );
+            assert_eq!(found["dur_sum"].as_i64().unwrap_or(0), sum, "{what}");
+            assert_eq!(found["first"].as_i64(), times.clone().min(), "{what}");
+            assert_eq!(found["last"].as_i64(), times.clone().max(), "{what}");
+            let found_names: BTreeMap<&str, u64> = found["names"]
                 .as_object()
                 .unwrap()
                 .iter()
                 .map(|(name, count)| (name.as_str(), count.as_u64().unwrap()))
                 .collect();
-            assert_eq!(told_names, names, "{what}");
-            assert_ne!(told["ordered"], false, "{what}");
+            assert_eq!(found_names, names, "{what}");
+            assert_ne!(found["ordered"], false, "{what}");
         }
     }
 
-    fn check_groups(&self, place: &[&str], field: &str) {
-        let (lines, _) = ask(place, &["", "--group-by", field, "--format", "ndjson"]);
+    fn check_groups(&self, source: &[&str], field: &str) {
+        let (lines, _) = query_output(source, &["", "--group-by", field, "--format", "ndjson"]);
         let text = String::from_utf8(lines).unwrap();
         let mut expected = BTreeMap::new();
         for line in text.lines() {
@@ -99,15 +103,15 @@ impl Readers<'_> {
             expected.insert(value, (row["count"].clone(), row["dur_sum"].clone()));
         }
         let answers = ["parquet", "arrow"].map(|format| {
-            let (bytes, _) = ask(place, &["", "--group-by", field, "--format", format]);
+            let (bytes, _) = query_output(source, &["", "--group-by", field, "--format", format]);
             (format, bytes)
         });
-        for (told, (format, _)) in self.read(&answers).iter().zip(&answers) {
-            let groups = told["groups"].as_object().unwrap().iter();
+        for (found, (format, _)) in self.read(&answers).iter().zip(&answers) {
+            let groups = found["groups"].as_object().unwrap().iter();
             let groups: BTreeMap<String, (Value, Value)> = groups
                 .map(|(value, sums)| (value.clone(), (sums[0].clone(), sums[1].clone())))
                 .collect();
-            assert_eq!(groups, expected, "{place:?} {format} by {field}");
+            assert_eq!(groups, expected, "{source:?} {format} by {field}");
         }
     }
 }
@@ -155,14 +159,14 @@ fn column_types_follow_the_values() {
         folder: folder.path(),
     };
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/trace-0-of-1.pfw.gz");
-    let place = [trace.to_str().unwrap()];
+    let source = [trace.to_str().unwrap()];
     let answers = ["parquet", "arrow"].map(|format| {
         let fields = "ts,dur,name,pid,args.ret,fname";
         let words = ["exists(ret)", "--fields", fields, "--format", format];
-        (format, ask(&place, &words).0)
+        (format, query_output(&source, &words).0)
     });
-    for (told, (format, _)) in readers.read(&answers).iter().zip(&answers) {
-        let columns = &told["columns"];
+    for (found, (format, _)) in readers.read(&answers).iter().zip(&answers) {
+        let columns = &found["columns"];
         for (column, kind) in [
             ("ts", "BIGINT"),
             ("dur", "BIGINT"),

@@ -122,14 +122,14 @@ fn the_io_trace_is_a_trace_like_any_other() {
         ("read", "data", "query"),
         ("read", "data", "verify"),
     ] {
-        let wanted = [
+        let expected = [
             ("/name", json!(name)),
             ("/cat", json!(class)),
             ("/args/cause", json!(cause)),
             ("/args/storage", of_storage.clone()),
         ];
         assert!(
-            !having(&events, &wanted).is_empty(),
+            !having(&events, &expected).is_empty(),
             "no {name} of {class} for {cause}"
         );
     }
@@ -144,8 +144,11 @@ fn the_io_trace_is_a_trace_like_any_other() {
     // Whether it was in the page cache depends on how the file was written.
     assert!(range[0]["args"]["is_cache_hit"].is_boolean());
     assert_eq!(range[0]["args"]["cause"], "range");
-    let own = [("/args/storage", json!(trace))];
-    assert!(having(&events, &own).is_empty(), "the trace traced itself");
+    let trace_io = [("/args/storage", json!(trace))];
+    assert!(
+        having(&events, &trace_io).is_empty(),
+        "the trace traced itself"
+    );
 
     read_by_babeltrace(&exported, recorded);
     analyzed(&server, &trace, &exported, &storage);
@@ -220,9 +223,9 @@ fn a_trace_stops_at_its_limit_and_a_ring_keeps_the_latest() {
         "{ended}"
     );
     let mut api = server.api();
-    let kept = api.storage(ended["storage"].as_str().unwrap())["events"].clone();
-    let kept = kept.as_u64().unwrap() + ended["overwritten"].as_u64().unwrap();
-    assert_eq!(Some(kept), ended["recorded"].as_u64());
+    let stored = api.storage(ended["storage"].as_str().unwrap())["events"].clone();
+    let stored = stored.as_u64().unwrap() + ended["overwritten"].as_u64().unwrap();
+    assert_eq!(Some(stored), ended["recorded"].as_u64());
 
     let limited = json!({"bytes_max": 2 << 20, "operations": {"open": 0}});
     api.done("POST", "/io-trace/start", Some(&limited));
@@ -269,8 +272,8 @@ fn a_trace_truncated_by_a_crash_is_read_to_its_last_packet() {
     assert_eq!(code, 0, "{err}");
     let read = decoded(&exported);
     assert!(read.len() as u64 >= events, "{} of {events}", read.len());
-    let whole = std::fs::read(exported.join("stream")).unwrap();
-    std::fs::write(exported.join("stream"), &whole[..whole.len() - 5]).unwrap();
+    let complete = std::fs::read(exported.join("stream")).unwrap();
+    std::fs::write(exported.join("stream"), &complete[..complete.len() - 5]).unwrap();
     let stream = exported.join("stream").display().to_string();
     let output = run_tracehold(&["decode".to_owned(), stream]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

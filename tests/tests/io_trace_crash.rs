@@ -52,8 +52,8 @@ fn a_ring_is_read_up_to_where_a_crash_truncated_it() {
         .map(|name| name.path())
         .max();
     let last = last.unwrap();
-    let whole = std::fs::read(&last).unwrap();
-    std::fs::write(&last, [&whole[..], &whole[..100]].concat()).unwrap();
+    let complete = std::fs::read(&last).unwrap();
+    std::fs::write(&last, [&complete[..], &complete[..100]].concat()).unwrap();
     server.restart();
     let mut api = server.api();
     assert_eq!(api.state(&trace), "OPEN");
@@ -133,7 +133,10 @@ fn a_trace_that_starts_with_the_server_contains_recovery() {
                 "{mode}: no {name} of {class} for {cause}"
             );
         }
-        let own = [("/args/storage", json!(trace))];
-        assert!(having(&events, &own).is_empty(), "the trace traced itself");
+        let trace_io = [("/args/storage", json!(trace))];
+        assert!(
+            having(&events, &trace_io).is_empty(),
+            "the trace traced itself"
+        );
     }
 }

@@ -95,9 +95,9 @@ fn the_trace_contains_blocks_of_every_cache() {
         let mut connection = server.connect();
         assert_eq!(count(&mut connection, &storage, "query-1", &query), 1);
         // The first result is cached next to the storage and used for the second query.
-        let kept = || server.data().join("storages").join(&storage).join("cache");
-        wait_until("the answer is kept", || {
-            std::fs::read_dir(kept()).is_ok_and(|names| {
+        let cache = || server.data().join("storages").join(&storage).join("cache");
+        wait_until("the result is cached", || {
+            std::fs::read_dir(cache()).is_ok_and(|names| {
                 names
                     .flatten()
                     .any(|name| name.path().extension().is_some_and(|e| e == "cached"))
@@ -115,7 +115,7 @@ fn the_trace_contains_blocks_of_every_cache() {
         let found = having(&events, &all);
         found.into_iter().cloned().collect::<Vec<Value>>()
     };
-    let look_up = |request: &str, block: &str, hit: bool| {
+    let has_lookup = |request: &str, block: &str, hit: bool| {
         let members = [
             ("/name", json!("lookup")),
             ("/args/block_type", json!(block)),
@@ -125,9 +125,9 @@ fn the_trace_contains_blocks_of_every_cache() {
         ];
         of(request, &members)
     };
-    let filters = look_up("query-1", "filter", false);
+    let filters = has_lookup("query-1", "filter", false);
     assert!(!filters.is_empty(), "the first query loads filters");
-    assert!(look_up("query-1", "filter", true).is_empty());
+    assert!(has_lookup("query-1", "filter", true).is_empty());
     for filter in &filters {
         assert!(
             filter["args"]["block_size"].as_u64() > Some(1000),
@@ -138,10 +138,10 @@ fn the_trace_contains_blocks_of_every_cache() {
         assert_ne!(filter["args"]["leaf"], 0);
     }
     assert!(
-        !look_up("query-3", "filter", true).is_empty(),
-        "they are kept for the next"
+        !has_lookup("query-3", "filter", true).is_empty(),
+        "they are cached for the next query"
     );
-    assert!(look_up("query-3", "filter", false).is_empty());
+    assert!(has_lookup("query-3", "filter", false).is_empty());
     let read = |request: &str, class: &str| {
         of(request, &[("/name", json!("read")), ("/cat", json!(class))])
     };
@@ -157,14 +157,14 @@ fn the_trace_contains_blocks_of_every_cache() {
     );
     assert!(!read("query-1", "chunk_index").is_empty());
     let known = |block: &str| {
-        look_up("query-1", block, true).len() + look_up("query-1", block, false).len()
+        has_lookup("query-1", block, true).len() + has_lookup("query-1", block, false).len()
     };
     assert!(known("dictionary") > 0 && known("index") > 0);
-    assert_eq!(look_up("query-1", "answer", false).len(), 1);
-    assert_eq!(look_up("query-2", "answer", true).len(), 1);
+    assert_eq!(has_lookup("query-1", "answer", false).len(), 1);
+    assert_eq!(has_lookup("query-2", "answer", true).len(), 1);
     assert!(
         read("query-2", "data").is_empty(),
-        "a kept answer reads no events"
+        "a cached result reads no events"
     );
     let index_part = [
         ("/name", json!("lookup")),
@@ -201,18 +201,18 @@ fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
             .collect();
         let expected = having(events, &members).len() as u64;
         assert!(expected > 0, "{query}");
-        for place in [&["--storage", trace][..], &[&exported], &[&stream]] {
-            let ask = [&["query"], place, &[query, "--count", "--json"]].concat();
-            let (code, out, err) = tracehold(server, &ask);
-            assert_eq!(code, 0, "{ask:?}: {err}");
+        for source in [&["--storage", trace][..], &[&exported], &[&stream]] {
+            let query = [&["query"], source, &[query, "--count", "--json"]].concat();
+            let (code, out, err) = tracehold(server, &query);
+            assert_eq!(code, 0, "{query:?}: {err}");
             let counted: Value = serde_json::from_str(&out).unwrap();
-            assert_eq!(counted["count"].as_u64(), Some(expected), "{ask:?}");
+            assert_eq!(counted["count"].as_u64(), Some(expected), "{query:?}");
         }
     }
     // A truncated stream is read up to the last complete packet.
-    let whole = std::fs::read(&stream).unwrap();
+    let complete = std::fs::read(&stream).unwrap();
     let torn = folder.join("torn");
-    std::fs::write(&torn, &whole[..whole.len() - 5]).unwrap();
+    std::fs::write(&torn, &complete[..complete.len() - 5]).unwrap();
     let torn = torn.display().to_string();
     let (_, out, err) = tracehold(server, &["query", &torn, "", "--count", "--json"]);
     let counted: Value = serde_json::from_str(&out).unwrap();
@@ -221,7 +221,7 @@ fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
         Some(events.len() as u64),
         "{err}"
     );
-    assert!(err.contains("torn"), "what is cut is told: {err}");
+    assert!(err.contains("torn"), "the truncation is reported: {err}");
 }
 
 /// What an operator does with the trace: tables, files, a timeline, and export for other programs.
@@ -451,9 +451,12 @@ fn selected_operations_are_recorded_and_drops_counted() {
 
     let sampled = json!({"storages": [wanted], "operations": {"read": 10}});
     let (_, to) = trace(&server, &sampled);
-    let kept = having(&decoded(&to), &reads).len() as u64;
+    let recorded = having(&decoded(&to), &reads).len() as u64;
     // Each thread counts separately and records its first one.
-    assert!((known / 10..known / 2).contains(&kept), "{kept} of {known}");
+    assert!(
+        (known / 10..known / 2).contains(&recorded),
+        "{recorded} of {known}"
+    );
 
     let stretches = json!({"storages": [wanted], "blocks_one_in": 1_000_000});
     let (_, to) = trace(&server, &stretches);
@@ -477,10 +480,10 @@ fn selected_operations_are_recorded_and_drops_counted() {
     let stream = to.join("stream").display().to_string();
     let (code, text, err) = tracehold_alone(&["decode", &stream]);
     assert_eq!(code, 0, "{err}");
-    let told = format!("{} dropped", full["dropped"]);
+    let message = format!("{} dropped", full["dropped"]);
     assert!(
-        text.lines().last().unwrap().contains(&told),
-        "{told}: {text}"
+        text.lines().last().unwrap().contains(&message),
+        "{message}: {text}"
     );
 }
 

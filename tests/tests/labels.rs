@@ -117,8 +117,8 @@ fn types_and_values_are_managed() {
     let shown = api.done("PUT", "/label-types/release", Some(&declared));
     assert_eq!(shown["values"][0]["value"], "2026-11-21T00:00:00Z");
     for value in ["2026-01-01", "2026-02-01T00:00:00Z", "2026-01-01"] {
-        let told = json!({ "type": "release", "value": value });
-        api.done("POST", &path, Some(&told));
+        let label = json!({ "type": "release", "value": value });
+        api.done("POST", &path, Some(&label));
     }
     let both = json!(["2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"]);
     assert_eq!(label(&mut api, &storage, "release"), both);
@@ -184,8 +184,8 @@ fn types_and_values_are_managed() {
     );
     api.done("DELETE", "/label-types/release?remove=true", None);
     assert_eq!(label(&mut api, &storage, "release"), Value::Null);
-    let gone = refused(&mut api, "GET", "/label-types/release", None);
-    assert_eq!(gone, (404, "label_not_found".into()));
+    let missing = refused(&mut api, "GET", "/label-types/release", None);
+    assert_eq!(missing, (404, "label_not_found".into()));
     // A new value replaces the old one if the type allows only one.
     for value in ["red", "green"] {
         api.done(

@@ -1,9 +1,16 @@
 //! The end-to-end suite: the real programs on real input, and on every kind of failure.
 //!
 //! One binary, one module per promise. What the modules share is in the library (`tests/src`).
+#![deny(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless,
+    clippy::match_bool
+)]
 #![allow(
     clippy::unwrap_used,
-    reason = "a test ends at the first thing that is not as it must be"
+    reason = "a test fails at the first unexpected result"
 )]
 
 mod ambiguous_requests;

@@ -91,9 +91,9 @@ fn a_hundred_agents_record_into_three_storages() {
             let count = counts.entry((agent.clone(), stream.clone())).or_default();
             let stream: u64 = stream[1..].parse().unwrap();
             let agent: u64 = agent["agent-".len()..].parse().unwrap();
-            let wanted = harness::payload(agent * 4 + stream, *count, PACKET_BYTES);
+            let expected = harness::payload(agent * 4 + stream, *count, PACKET_BYTES);
             if number % 16 == 0 {
-                assert_eq!(api.packet(storage, *number), wanted);
+                assert_eq!(api.packet(storage, *number), expected);
             }
             *count += 1;
         }

@@ -52,7 +52,7 @@ fn leaves(mount: &Path) -> Leaves {
     for entry in fs::read_dir(mount).unwrap() {
         let path = entry.unwrap().path();
         let ending = path.extension().unwrap_or_default().to_str().unwrap();
-        assert_ne!(ending, "itdata", "a mount holds no data");
+        assert_ne!(ending, "itdata", "a mount contains no data");
         if ending != "index" {
             continue;
         }
@@ -83,8 +83,8 @@ fn leaves(mount: &Path) -> Leaves {
 
 fn cut(parts: &[harness::Part], offset: u64, size: u32) -> &[u8] {
     let end = offset + u64::from(size);
-    let holds = |part: &&harness::Part| part.range.start <= offset && end <= part.range.end;
-    let part = parts.iter().find(holds).unwrap();
+    let contains = |part: &&harness::Part| part.range.start <= offset && end <= part.range.end;
+    let part = parts.iter().find(contains).unwrap();
     let begin = usize::try_from(offset - part.range.start).unwrap();
     &part.bytes[begin..][..usize::try_from(size).unwrap()]
 }

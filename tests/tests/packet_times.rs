@@ -40,15 +40,15 @@ fn packet(cycles: u64) -> Vec<u8> {
 }
 
 fn declare(api: &mut Api, storage: &str, kind: &str) -> Agent {
-    let told = json!({ "name": "node", "host": "h" });
-    api.done("PUT", "/agents/node", Some(&told));
+    let agent = json!({ "name": "node", "host": "h" });
+    api.done("PUT", "/agents/node", Some(&agent));
     let path = "/agents/node/streams/s";
     api.done("PUT", path, Some(&json!({ "kind": kind, "codec": "none" })));
     Agent::new(storage, "node", "s")
 }
 
-fn descriptors(api: &mut Api, storage: &str, asked: &str) -> Vec<Value> {
-    let path = format!("/storages/{storage}/descriptors?{asked}");
+fn descriptors(api: &mut Api, storage: &str, query: &str) -> Vec<Value> {
+    let path = format!("/storages/{storage}/descriptors?{query}");
     let page = api.done("GET", &path, None);
     page["items"].as_array().unwrap().clone()
 }
@@ -62,8 +62,8 @@ fn within(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> Vec<u64> {
         numbers.collect()
     };
     let plain = numbers(descriptors(api, storage, &window));
-    let asked = format!("{window}&query=exists(ts)");
-    assert_eq!(numbers(descriptors(api, storage, &asked)), plain);
+    let with_query = format!("{window}&query=exists(ts)");
+    assert_eq!(numbers(descriptors(api, storage, &with_query)), plain);
     plain
 }
 
@@ -98,9 +98,10 @@ fn times_from_replaced_metadata_are_not_used() {
     assert_eq!(within(&mut api, &storage, (1_003, 1_005)), all);
     assert_eq!(count(&mut api, &storage, (1_003, 1_005)), 2);
     assert_eq!(count(&mut api, &storage, (3, 5)), 0);
-    let told = descriptors(&mut api, &storage, "limit=100");
+    let shown = descriptors(&mut api, &storage, "limit=100");
     assert!(
-        told.iter()
+        shown
+            .iter()
             .all(|item| item["begin"].is_null() && item["end"].is_null())
     );
 
@@ -156,10 +157,10 @@ fn check_mount(server: &Server, storage: &str, folder: &Path) {
             fs::remove_file(path).unwrap();
         }
     }
-    let ask = |from: i64, to: i64| {
+    let query = |from: i64, to: i64| {
         let (from, to) = ((from * SECOND).to_string(), (to * SECOND).to_string());
         let folder = mounted.to_str().unwrap();
-        let asked = [
+        let with_query = [
             "query",
             "--dir",
             folder,
@@ -167,17 +168,17 @@ fn check_mount(server: &Server, storage: &str, folder: &Path) {
             "--explain",
             "exists(ts)",
         ];
-        let (code, out, errors) = run(&[&asked[..], &["--from", &from, "--to", &to]].concat());
+        let (code, out, errors) = run(&[&with_query[..], &["--from", &from, "--to", &to]].concat());
         assert_eq!(code, 0, "{errors}");
         (out, errors)
     };
-    let told =
+    let shown =
         "runs of packets without a chunk index: 12, ruled out by the times of their packets: 3";
     for (window, events) in [((1_009, 1_010), "1"), ((1_003, 1_005), "2")] {
-        let (out, errors) = ask(window.0, window.1);
+        let (out, errors) = query(window.0, window.1);
         assert!(out.contains(events), "{out}");
         if events == "1" {
-            assert!(format!("{out}{errors}").contains(told), "{out}{errors}");
+            assert!(format!("{out}{errors}").contains(shown), "{out}{errors}");
         }
     }
 }
@@ -213,8 +214,8 @@ fn a_unit_declared_late_applies_to_all_packets() {
     assert_eq!(count(&mut api, &storage, (0, 1)), 2);
     assert_eq!(within(&mut api, &storage, (3, 4)), [0, 1, 3]);
     assert_eq!(count(&mut api, &storage, (3, 4)), 1);
-    let told = descriptors(&mut api, &storage, "limit=100");
-    let begins: Vec<_> = told.iter().map(|item| item["begin"].as_i64()).collect();
+    let shown = descriptors(&mut api, &storage, "limit=100");
+    let begins: Vec<_> = shown.iter().map(|item| item["begin"].as_i64()).collect();
     assert_eq!(begins, [None, None, Some(2 * SECOND), Some(3 * SECOND)]);
     api.finalize(&storage);
     assert_eq!(within(&mut api, &storage, (3, 4)), [0, 1, 3]);

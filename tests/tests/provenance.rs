@@ -45,10 +45,10 @@ fn push(server: &Server, storage: &str, path: &Path) {
         path,
     ];
     let output = run_tracehold(&words.map(str::to_owned));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && !said.contains("not kept"),
-        "{said}"
+        output.status.success() && !errors.contains("not kept"),
+        "{errors}"
     );
 }
 
@@ -68,10 +68,10 @@ fn number(value: &Value) -> usize {
 /// text.
 fn check(api: &mut Api, storage: &str, path: &Path, content: &[u8], inflated: bool, lines: bool) {
     let file = fs::read(path).unwrap();
-    let known = packets(api, storage);
-    assert!(known.len() > 3, "{}", known.len());
+    let reported = packets(api, storage);
+    assert!(reported.len() > 3, "{}", reported.len());
     let (mut end, mut line) = (0, 0);
-    for packet in &known {
+    for packet in &reported {
         let origin = &packet["provenance"];
         let what = format!("{}: {packet}", path.display());
         assert_eq!(
@@ -159,15 +159,15 @@ fn lost_or_damaged_provenance_is_reported_again() {
     let content = write_trace(&path, 500);
     let storage = api.create_storage("kept");
     push(&server, &storage, &path);
-    let known = packets(&mut api, &storage);
+    let reported = packets(&mut api, &storage);
     let file = sidecar(&server, &storage);
-    let whole = fs::read(&file).unwrap();
-    for place in [0, 20, whole.len() / 2, whole.len() - 1] {
-        let mut damaged = whole.clone();
+    let original = fs::read(&file).unwrap();
+    for place in [0, 20, original.len() / 2, original.len() - 1] {
+        let mut damaged = original.clone();
         damaged[place] ^= 0x20;
         fs::write(&file, damaged).unwrap();
         let found = packets(&mut api, &storage);
-        assert_eq!(found.len(), known.len());
+        assert_eq!(found.len(), reported.len());
         assert!(
             found.iter().all(|packet| packet["provenance"].is_null()),
             "byte {place}"
@@ -175,24 +175,24 @@ fn lost_or_damaged_provenance_is_reported_again() {
     }
     // Nothing is sent again, and the lost provenance is reported again.
     push(&server, &storage, &path);
-    assert_eq!(packets(&mut api, &storage), known);
-    assert_eq!(fs::read(&file).unwrap(), whole);
+    assert_eq!(packets(&mut api, &storage), reported);
+    assert_eq!(fs::read(&file).unwrap(), original);
     fs::remove_file(&file).unwrap();
     push(&server, &storage, &path);
-    assert_eq!(fs::read(&file).unwrap(), whole);
+    assert_eq!(fs::read(&file).unwrap(), original);
     // The provenance of another storage's leaf.
     let other = api.create_storage("other");
     push(&server, &other, &path);
-    let foreign = fs::read(sidecar(&server, &other)).unwrap();
-    fs::write(&file, foreign).unwrap();
+    let other_leaf = fs::read(sidecar(&server, &other)).unwrap();
+    fs::write(&file, other_leaf).unwrap();
     assert!(packets(&mut api, &storage)[0]["provenance"].is_null());
-    fs::write(&file, &whole).unwrap();
+    fs::write(&file, &original).unwrap();
 
     server.kill();
     server.restart();
     let mut api = server.api();
     api.finalize(&storage);
-    assert_eq!(packets(&mut api, &storage), known);
+    assert_eq!(packets(&mut api, &storage), reported);
     check(&mut api, &storage, &path, &content, false, true);
 }
 
@@ -211,28 +211,28 @@ fn inconsistent_provenance_is_refused() {
         packet["stream"].as_str().unwrap(),
     );
     let target = format!("/storages/{storage}/agents/{agent}/streams/{stream}/provenance");
-    let told = |packets: Value| json!({ "epoch": packet["epoch"], "path": "/somewhere", "file_bytes": 5, "packets": packets });
+    let report = |packets: Value| json!({ "epoch": packet["epoch"], "path": "/somewhere", "file_bytes": 5, "packets": packets });
     for faulty in [
         json!([[1, 0, 1, 0, 0], [0, 1, 1, 0, 0]]),
         json!([[0, u64::MAX, 1, 0, 0]]),
     ] {
-        let problem = api.refused("PUT", &target, Some(&told(faulty)));
+        let problem = api.refused("PUT", &target, Some(&report(faulty)));
         assert_eq!(problem.status, 400, "{problem:?}");
     }
     // Provenance of packets that do not exist is refused.
-    let kept = api.done(
+    let response = api.done(
         "PUT",
         &target,
-        Some(&told(json!([[0, 7, 1, 0, 0], [999, 8, 1, 0, 0]]))),
+        Some(&report(json!([[0, 7, 1, 0, 0], [999, 8, 1, 0, 0]]))),
     );
-    assert_eq!(kept["packets"], 1);
+    assert_eq!(response["packets"], 1);
     let origin = &packets(&mut api, &storage)[0]["provenance"];
     assert_eq!(
         (origin["path"].as_str(), number(&origin["offset"])),
         (Some("/somewhere"), 7)
     );
     let nowhere = format!("/storages/{}/agents/a/streams/s/provenance", "0".repeat(32));
-    let problem = api.refused("PUT", &nowhere, Some(&told(json!([]))));
+    let problem = api.refused("PUT", &nowhere, Some(&report(json!([]))));
     assert!([400, 404].contains(&problem.status), "{problem:?}");
 }
 
@@ -252,12 +252,12 @@ fn copies_keep_the_provenance_of_their_packets() {
     let source = api.create_storage("source");
     push(&server, &source, &text);
 
-    let whole = copy(
+    let original = copy(
         &mut api,
         &source,
         &json!({ "name": "whole", "auto_finalize": true }),
     );
-    check(&mut api, &whole, &text, &content, false, true);
+    check(&mut api, &original, &text, &content, false, true);
     let processors = json!([{ "type": "saver" }]);
     let through = copy(
         &mut api,
@@ -265,7 +265,7 @@ fn copies_keep_the_provenance_of_their_packets() {
         &json!({ "name": "through", "processors": processors }),
     );
     check(&mut api, &through, &text, &content, false, true);
-    let again = copy(&mut api, &whole, &json!({ "name": "a copy of a copy" }));
+    let again = copy(&mut api, &original, &json!({ "name": "a copy of a copy" }));
     check(&mut api, &again, &text, &content, false, true);
 
     // A packet without provenance came from the storage it was copied from.
@@ -280,12 +280,12 @@ fn copies_keep_the_provenance_of_their_packets() {
         assert_eq!(copies.len(), origins.len());
         for (origin, copy) in origins.iter().zip(&copies) {
             assert!(origin["provenance"].is_null());
-            let known = &copy["provenance"];
+            let reported = &copy["provenance"];
             let file = origin["file"].as_str().unwrap();
-            assert_eq!(known["path"], format!("/storage/{source}/{file}"));
-            assert_eq!(known["offset"], origin["offset"], "{copy}");
-            assert_eq!(known["bytes"], origin["size"], "{copy}");
-            assert_eq!(number(&known["lines"]), 0);
+            assert_eq!(reported["path"], format!("/storage/{source}/{file}"));
+            assert_eq!(reported["offset"], origin["offset"], "{copy}");
+            assert_eq!(reported["bytes"], origin["size"], "{copy}");
+            assert_eq!(number(&reported["lines"]), 0);
         }
     }
 }
@@ -305,8 +305,8 @@ fn follow(server: &Server, storage: &str, path: &Path, state: &Path) -> Child {
 
 fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
-    let told = Command::new("kill").args([name, &pid]).status().unwrap();
-    assert!(told.success(), "it has ended already");
+    let status = Command::new("kill").args([name, &pid]).status().unwrap();
+    assert!(status.success(), "it has already exited");
 }
 
 /// Waits until the storage contains every byte of the file.
@@ -323,9 +323,9 @@ fn wait_for(api: &mut Api, storage: &str, bytes: usize) {
 
 /// Checks the provenance of a followed file, which covers what was pushed so far.
 fn check_followed(api: &mut Api, storage: &str, path: &Path, content: &[u8]) {
-    let known = packets(api, storage);
+    let reported = packets(api, storage);
     let (mut end, mut line) = (0, 0);
-    for packet in &known {
+    for packet in &reported {
         let origin = &packet["provenance"];
         assert_eq!(
             origin["path"],
@@ -399,10 +399,10 @@ fn every_storage_of_a_recorded_packet_gets_its_provenance() {
     let (url, file) = (server.url(), path.to_str().unwrap());
     let words = ["push", "--server", &url, "--packet-bytes", "4096", file];
     let output = run_tracehold(&words.map(str::to_owned));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && !said.contains("not kept"),
-        "{said}"
+        output.status.success() && !errors.contains("not kept"),
+        "{errors}"
     );
     for (recording, storage) in &recordings {
         check(&mut api, storage, &path, &content, false, true);

@@ -51,16 +51,16 @@ pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// Rows and groups of one query, in an order that does not depend on their source.
-pub(crate) fn answers(place: &[&str], query: &str) -> Vec<String> {
-    let ask = |more: &[&str]| {
-        let (code, out, errors) = run(&[&["query"], place, &[query], more].concat());
-        assert!(code <= 1, "{place:?} {query} {more:?}: {code} {errors}");
+pub(crate) fn answers(source: &[&str], query: &str) -> Vec<String> {
+    let query = |more: &[&str]| {
+        let (code, out, errors) = run(&[&["query"], source, &[query], more].concat());
+        assert!(code <= 1, "{source:?} {query} {more:?}: {code} {errors}");
         let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
         lines.sort();
         lines
     };
-    let mut answers = ask(&["--format", "ndjson"]);
-    answers.extend(ask(&["--group-by", "name", "--format", "csv"]));
+    let mut answers = query(&["--format", "ndjson"]);
+    answers.extend(query(&["--group-by", "name", "--format", "csv"]));
     answers
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn mount(server: &Server, storage: &str, folder: &Path) {
 }
 
 /// A query that filters by agent does not apply to a file.
-fn asks_origin(query: &str) -> bool {
+fn filters_by_origin(query: &str) -> bool {
     query.contains("agent")
 }
 
@@ -115,16 +115,19 @@ fn check_trace(path: &Path, queries: &[&str]) {
     let file = path.to_str().unwrap();
     let expected: Vec<Vec<String>> = queries
         .iter()
-        .map(|query| match asks_origin(query) {
+        .map(|query| match filters_by_origin(query) {
             true => answers(&stored, query),
             false => answers(&[file, "--no-index"], query),
         })
         .collect();
     assert!(expected[0].len() > 100, "{file} has events");
-    let check = |place: &[&str], what: &str| {
+    let check = |source: &[&str], what: &str| {
         for (query, expected) in queries.iter().zip(&expected) {
-            if !place.contains(&file) || !asks_origin(query) {
-                assert!(answers(place, query) == *expected, "{file} {what}: {query}");
+            if !source.contains(&file) || !filters_by_origin(query) {
+                assert!(
+                    answers(source, query) == *expected,
+                    "{file} {what}: {query}"
+                );
             }
         }
     };
@@ -151,9 +154,9 @@ fn small_traces_give_the_same_results_everywhere() {
 }
 
 /// A trace of the corpus, if it is available.
-fn check_real(place: usize) {
+fn check_real(source: usize) {
     let Some(corpora) = corpora() else { return };
-    check_trace(&corpus_traces(&corpora)[place], FEW_QUERIES);
+    check_trace(&corpus_traces(&corpora)[source], FEW_QUERIES);
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn check_index(path: &Path, queries: &[&str]) {
     let made: Value = serde_json::from_str(&out).unwrap();
     let files = made["files"].as_array().unwrap();
     assert!(!files.is_empty());
-    for query in queries.iter().filter(|query| !asks_origin(query)) {
+    for query in queries.iter().filter(|query| !filters_by_origin(query)) {
         let expected = answers(&[file, "--no-index"], query);
         assert!(answers(&[file], query) == expected, "{file}: {query}");
     }
@@ -256,15 +259,15 @@ fn indexes_of_other_ctf_traces_change_no_result() {
         assert!(!traces.is_empty());
         let mut indexed = 0;
         for trace in traces {
-            let place = tempfile::tempdir().unwrap();
-            let copy = place.path().join("trace");
+            let source = tempfile::tempdir().unwrap();
+            let copy = source.path().join("trace");
             copy_all(&trace, &copy);
             let file = copy.to_str().unwrap();
-            let ask = |more: &[&str]| run(&[&["query", file, "not name == 'x'"], more].concat());
-            let expected = ask(&["--no-index"]);
+            let query = |more: &[&str]| run(&[&["query", file, "not name == 'x'"], more].concat());
+            let expected = query(&["--no-index"]);
             let (code, _, _) = run(&["index", file]);
             assert_eq!(code == 0, expected.0 <= 1, "{}", trace.display());
-            let found = ask(&[]);
+            let found = query(&[]);
             assert_eq!(found.1, expected.1, "{}", trace.display());
             indexed += usize::from(code == 0);
         }
@@ -292,26 +295,29 @@ fn a_window_reads_few_packets_without_a_chunk_index() {
         .collect();
     let at = |part: usize| times[times.len() * part / 20].to_string();
     let window = ["--from", &at(9), "--to", &at(10)];
-    let ask = |place: &[&str], more: &[&str]| {
-        run(&[&["query"], place, &["name == 'Data'"], &window, more].concat())
+    let query = |source: &[&str], more: &[&str]| {
+        run(&[&["query"], source, &["name == 'Data'"], &window, more].concat())
     };
-    let expected = ask(&[file], &["--format", "ndjson"]);
+    let expected = query(&[file], &["--format", "ndjson"]);
     assert!(expected.1.lines().count() > 3, "{}", expected.2);
-    let check = |place: &[&str], what: &str| {
-        let found = ask(place, &["--format", "ndjson"]);
+    let check = |source: &[&str], what: &str| {
+        let found = query(source, &["--format", "ndjson"]);
         assert_eq!((found.0, &found.1), (0, &expected.1), "{what}: {}", found.2);
-        let (_, out, errors) = ask(place, &["--count", "--explain", "--json"]);
-        let told = out + &errors;
+        let (_, out, errors) = query(source, &["--count", "--explain", "--json"]);
+        let explained = out + &errors;
         let number = |name: &str| {
-            let behind = told.split(&format!("\"{name}\":")).nth(1);
-            let digits = behind.unwrap_or_else(|| panic!("{what}: no {name}: {told}"));
+            let rest = explained.split(&format!("\"{name}\":")).nth(1);
+            let digits = rest.unwrap_or_else(|| panic!("{what}: no {name}: {explained}"));
             let end = digits.find([',', '}']).unwrap();
             digits[..end].parse::<u64>().unwrap()
         };
-        assert_eq!(number("indexed"), 0, "{what}: {told}");
+        assert_eq!(number("indexed"), 0, "{what}: {explained}");
         let (timed, out_of_time) = (number("timed"), number("out_of_time"));
-        assert!(timed > 20 && out_of_time > timed / 2, "{what}: {told}");
-        assert!(number("events") < times.len() as u64 / 2, "{what}: {told}");
+        assert!(timed > 20 && out_of_time > timed / 2, "{what}: {explained}");
+        assert!(
+            number("events") < times.len() as u64 / 2,
+            "{what}: {explained}"
+        );
     };
     let url = server.url();
     check(
@@ -409,12 +415,12 @@ fn damaged_indexes_are_ignored_and_rebuilt() {
     let url = server.url();
     let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
     assert_eq!(answers(&stored, "name == 'fsync'"), expected);
-    for place in (0..whole.len()).step_by(whole.len() / 12) {
+    for offset in (0..whole.len()).step_by(whole.len() / 12) {
         let mut damaged = whole.clone();
-        damaged[place] ^= 0x55;
+        damaged[offset] ^= 0x55;
         fs::write(&path, &damaged).unwrap();
         // Damage never changes a result and never prevents one.
-        assert_eq!(answers(&stored, "name == 'fsync'"), expected, "{place}");
+        assert_eq!(answers(&stored, "name == 'fsync'"), expected, "{offset}");
     }
     let mut damaged = whole.clone();
     damaged[whole.len() - 20] ^= 0x55;
@@ -491,7 +497,7 @@ fn errors_in_a_query_name_their_position() {
         &path,
         Some(&json!({ "query": "dur >= 0ns", "count": true })),
     );
-    assert_eq!(answer, one, "a storage that is named twice is asked once");
+    assert_eq!(answer, one, "a storage named twice is queried once");
     let nobody = json!({ "storages": ["nobody"] });
     assert_eq!(api.refused("POST", "/query", Some(&nobody)).status, 404);
     let left = api.done(
@@ -527,17 +533,20 @@ fn aggregates_of_finalized_storages_are_cached() {
     api.done("POST", &path, Some(&body));
     assert_eq!(cached(&mut api), 0.0, "an open storage may still change");
     api.finalize(&storage);
-    let kept = server.data().join("storages").join(&storage).join("cache");
+    let cache = server.data().join("storages").join(&storage).join("cache");
     let begin = Instant::now();
     assert_eq!(api.done("POST", &path, Some(&body)), expected);
     let file = loop {
-        let files = fs::read_dir(&kept).into_iter().flatten();
+        let files = fs::read_dir(&cache).into_iter().flatten();
         let whole = files.filter_map(|file| Some(file.ok()?.path()));
         let mut whole = whole.filter(|path| path.extension().is_some_and(|end| end == "cached"));
         if let Some(path) = whole.next() {
             break path;
         }
-        assert!(begin.elapsed() < Duration::from_secs(60), "it is not kept");
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "the result is not cached"
+        );
         std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(api.done("POST", &path, Some(&body)), expected);

@@ -39,7 +39,7 @@ fn range_responses_follow_rfc_9110() {
     let mut counts = (0, 0);
     let mut wrong = Vec::new();
     for result in graded["results"].as_array().unwrap() {
-        if !is_judged(&cases, &result["id"]) {
+        if !is_checked(&cases, &result["id"]) {
             continue;
         }
         match result["grade"].as_str().unwrap() {
@@ -69,7 +69,7 @@ fn read_json(path: &std::path::Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-fn is_judged(cases: &Value, id: &Value) -> bool {
+fn is_checked(cases: &Value, id: &Value) -> bool {
     let case = cases["cases"]
         .as_array()
         .unwrap()

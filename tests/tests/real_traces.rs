@@ -177,11 +177,11 @@ fn check_push_with_kill(trace: &Trace) {
 fn wait_for_bytes(server: &Server, storage: &str, bytes: usize, push: &mut std::process::Child) {
     let mut api = server.api();
     let begin = Instant::now();
-    let wanted = u64::try_from(bytes).unwrap();
+    let bytes_min = u64::try_from(bytes).unwrap();
     while begin.elapsed() < Duration::from_secs(60) {
         let has = api.storage(storage)["bytes"].as_u64().unwrap();
         // Compression reduces the bytes: the first of them show that the push is half-way.
-        if has > wanted / 20 || push.try_wait().unwrap().is_some() {
+        if has > bytes_min / 20 || push.try_wait().unwrap().is_some() {
             return;
         }
         std::thread::yield_now();

@@ -81,8 +81,8 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
     );
     // What was acknowledged is already durable.
     let stored = packets(&mut api, &storage);
-    let own = stored.iter().filter(|(_, stream, _)| stream == "traces");
-    assert_eq!(own.count(), 2, "{stored:?}");
+    let recorded_spans = stored.iter().filter(|(_, stream, _)| stream == "traces");
+    assert_eq!(recorded_spans.count(), 2, "{stored:?}");
     let stopped = stop(&mut api, &id);
     assert_eq!(stopped["counts"]["packets"], 2, "{stopped}");
     assert_eq!(api.state(&storage), "OPEN");
@@ -179,10 +179,10 @@ fn retryable_refusals_say_so() {
     let config = "[ingest]\npacket_bytes_max = 65536\nin_flight_bytes_max = 65536\n";
     let server = Server::start(folder.path(), &Settings::with_config(config));
     // The head of a request occupies the entire capacity, and its body does not arrive.
-    let mut holder = server.connect();
+    let mut blocker = server.connect();
     let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
                 content-length: 65536\r\n\r\n{";
-    holder.write(&[head.as_bytes()]).unwrap();
+    blocker.write(&[head.as_bytes()]).unwrap();
     let mut api = server.api();
     let begin = Instant::now();
     let busy = loop {
@@ -191,7 +191,7 @@ fn retryable_refusals_say_so() {
         if response.status != 200 {
             break response;
         }
-        assert!(begin.elapsed() < LIMIT, "the room is never taken");
+        assert!(begin.elapsed() < LIMIT, "the capacity is never occupied");
     };
     assert_eq!(busy.status, 429, "{}", busy.brief());
     assert!(busy.header("retry-after").is_some(), "{}", busy.brief());
@@ -253,9 +253,9 @@ fn recordings_survive_a_restart() {
     let ended = wait_for(&mut api, &ending, "OFF");
     assert_eq!(ended["reason"], "its time is over", "{ended}");
     assert_eq!(api.state(&ended_storage), "FINALIZED");
-    let kept = api.done("GET", &format!("/recordings/{scheduled}"), None);
+    let shown = api.done("GET", &format!("/recordings/{scheduled}"), None);
     assert_eq!(
-        (&kept["state"], &kept["started"]),
+        (&shown["state"], &shown["started"]),
         (&json!("SCHEDULED"), &planned)
     );
     // Also after a kill: what was acknowledged is there.
@@ -393,12 +393,12 @@ fn a_packet_gets_a_receipt_from_each_storage() {
     assert_eq!(head.header("tracehold-next-sequence"), Some("3"));
     assert_eq!(head.header("tracehold-epoch"), Some("1"));
     // Only one recording at a time writes to a storage.
-    let taken = api.refused(
+    let refused_start = api.refused(
         "POST",
         "/recordings",
         Some(&json!({ "storage": two_storage })),
     );
-    assert_eq!(taken.status, 409, "{taken:?}");
+    assert_eq!(refused_start.status, 409, "{refused_start:?}");
     stop(&mut api, &one);
     stop(&mut api, &two);
     assert_eq!(packets(&mut api, &one_storage).len(), 2);
@@ -416,7 +416,7 @@ fn the_opentelemetry_sdk_can_send_spans() {
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
     let (id, storage) = record_now(&mut api, json!({ "name": "sdk" }));
-    let mut wanted = BTreeMap::<String, u64>::new();
+    let mut expected = BTreeMap::<String, u64>::new();
     for (rounds, compression) in [(40, "none"), (60, "gzip")] {
         let output = Command::new(&python)
             .arg(concat!(
@@ -430,16 +430,16 @@ fn the_opentelemetry_sdk_can_send_spans() {
             ])
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let printed = String::from_utf8_lossy(&output.stdout);
         let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}{complaint}");
-        let sent: Value = serde_json::from_str(&said).unwrap();
+        assert!(output.status.success(), "{printed}{complaint}");
+        let sent: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(sent["failed"], 0, "{sent} {complaint}");
         for field in ["roots", "spans", "errors", "exceptions"] {
-            *wanted.entry(field.to_owned()).or_default() += sent[field].as_u64().unwrap();
+            *expected.entry(field.to_owned()).or_default() += sent[field].as_u64().unwrap();
         }
         for (name, count) in sent["names"].as_object().unwrap() {
-            *wanted.entry(format!("name {name}")).or_default() += count.as_u64().unwrap();
+            *expected.entry(format!("name {name}")).or_default() += count.as_u64().unwrap();
         }
     }
     stop(&mut api, &id);
@@ -450,7 +450,7 @@ fn the_opentelemetry_sdk_can_send_spans() {
     assert!(agents.iter().all(|agent| agent == "peer"), "{agents:?}");
     let streams = spans(&mut api, &storage);
     let count = |stream: &str| streams[stream].len() as u64;
-    let of = |field: &str| wanted[field];
+    let of = |field: &str| expected[field];
     assert_eq!(count("traces"), of("spans"));
     assert_eq!(count("traces.clones"), of("roots"));
     assert_eq!(count("traces.spans"), of("spans") - of("roots"));
@@ -459,10 +459,10 @@ fn the_opentelemetry_sdk_can_send_spans() {
         .iter()
         .filter(|row| row["args.status"] == "error");
     assert_eq!(errors.count() as u64, of("errors"));
-    let thrown = &streams["traces.exceptions"];
-    assert!(thrown.iter().all(|row| row["name"] == "ValueError"));
+    let exceptions = &streams["traces.exceptions"];
+    assert!(exceptions.iter().all(|row| row["name"] == "ValueError"));
     assert!(
-        thrown
+        exceptions
             .iter()
             .all(|row| row["args.exception.message"] == "card refused")
     );
@@ -499,13 +499,13 @@ fn the_command_line_controls_recordings() {
         let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         words.extend(["--server".to_owned(), server.url(), "--json".to_owned()]);
         let output = harness::run_tracehold(&words);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             output.status.success(),
-            "{words:?}: {said}{:?}",
+            "{words:?}: {printed}{:?}",
             output.stderr
         );
-        said
+        printed
     };
     let started: Value = serde_json::from_str(&run(&["record", "start", "--name", "cli"])).unwrap();
     let id = started["id"].as_str().unwrap();

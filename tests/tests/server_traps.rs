@@ -70,7 +70,7 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     let metric = |name| server.api().metric(name);
     push(&server, &little, &small, "262144");
     push(&server, &much, &large, "262144");
-    let ask = |storage: &str, body: &str| {
+    let query = |storage: &str, body: &str| {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         let request = format!(
             "POST /api/v1/storages/{storage}/query HTTP/1.1\r\nhost: localhost\r\n\
@@ -80,16 +80,16 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
         stream.write_all(request.as_bytes()).unwrap();
         stream
     };
-    let whole = |storage: &str, body: &str| {
+    let rows_of = |storage: &str, body: &str| {
         let mut answer = Vec::new();
-        ask(storage, body).read_to_end(&mut answer).unwrap();
+        query(storage, body).read_to_end(&mut answer).unwrap();
         String::from_utf8(answer).unwrap()
     };
     const COUNT: &str = r#"{"query": "ret >= 0", "count": true}"#;
     const GROUP: &str = r#"{"query": "ret >= 0", "group_by": "pid"}"#;
     // From here on the peak contains what any query needs: the larger trace must not need more.
     for body in ["{}", COUNT, GROUP, "{}", "{}"] {
-        let answer = whole(&little, body);
+        let answer = rows_of(&little, body);
         assert!(answer.starts_with("HTTP/1.1 200") && fewer < lines);
     }
     let before = peak(&server);
@@ -98,7 +98,7 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     // There are far more rows than the buffers in between can hold. A client that reads only the
     // first rows sees that the query has not finished, and that it continues only as the client
     // reads.
-    let mut stream = ask(&much, "{}");
+    let mut stream = query(&much, "{}");
     let mut first = [0; 4096];
     stream.read_exact(&mut first).unwrap();
     let rows = String::from_utf8_lossy(&first).matches("\"name\":").count();
@@ -111,32 +111,32 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
             .iter()
             .all(|file| file.1 != "chunk_index")
     );
-    let mut taken = first.len();
+    let mut received = first.len();
     let mut room = vec![0; 1 << 16];
     let last = loop {
         match stream.read(&mut room).unwrap() {
-            0 => break taken,
-            count => taken += count,
+            0 => break received,
+            count => received += count,
         }
     };
     assert!(last > TEXT_BYTES / 2, "{last} bytes of rows");
 
-    let counted = whole(&much, COUNT);
+    let counted = rows_of(&much, COUNT);
     assert!(
         counted.contains(&format!("{{\"count\":{lines}}}")),
         "{counted}"
     );
-    let grouped = whole(&much, GROUP);
+    let grouped = rows_of(&much, GROUP);
     assert_eq!(grouped.matches("\"count\":").count(), 5, "{grouped}");
     let decoded = metric("tracehold_query_events_decoded_total") - decoded_before;
     assert!(decoded >= 3.0 * lines as f64, "{decoded}: it was not read");
-    let grown = peak(&server).saturating_sub(before);
+    let growth = peak(&server).saturating_sub(before);
     // A server that loaded a trace would need four times the size of its text, as the other one
     // did; rows of one stretch that wait for each other are part of this.
     let more = (TEXT_BYTES - FEWER_BYTES) as u64;
     assert!(
-        grown < more,
-        "{grown} bytes more in memory for {more} bytes more of text, after {before}"
+        growth < more,
+        "{growth} bytes more in memory for {more} bytes more of text, after {before}"
     );
 }
 
@@ -152,7 +152,7 @@ fn row_15_indexes_that_are_there_are_not_made_again() {
     wait_for_indexes(&server, &storage);
     let begin = Instant::now();
     let mut api = server.api();
-    let whole: f64 = loop {
+    let before_restart: f64 = loop {
         let indexed = api.metric("tracehold_indexed_bytes_total");
         if indexed > 0.0 {
             break indexed;
@@ -189,7 +189,7 @@ fn row_15_indexes_that_are_there_are_not_made_again() {
     assert!(decoded < 1_000.0, "{decoded} events decoded for one");
     let indexed = api.metric("tracehold_indexed_bytes_total");
     assert!(
-        indexed > 0.0 && indexed < whole / 2.0,
-        "{indexed} bytes indexed after the restart, {whole} before"
+        indexed > 0.0 && indexed < before_restart / 2.0,
+        "{indexed} bytes indexed after the restart, {before_restart} before it"
     );
 }

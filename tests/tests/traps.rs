@@ -158,8 +158,8 @@ fn index(path: &Path) {
     ]);
 }
 
-fn count(place: &[&str], query: &str) -> u64 {
-    let (_, out) = run(&[&["query"], place, &[query, "--count"]].concat());
+fn count(source: &[&str], query: &str) -> u64 {
+    let (_, out) = run(&[&["query"], source, &[query, "--count"]].concat());
     out.trim().parse().unwrap()
 }
 
@@ -240,18 +240,18 @@ fn every_trap_is_avoided_in_every_dialect_and_form() {
         ];
         assert_eq!(run(&push).0, 0);
         server.api().finalize(&storage);
-        let mut places: Vec<Vec<&str>> = vec![vec!["--server", &url, "--storage", &storage]];
+        let mut sources: Vec<Vec<&str>> = vec![vec!["--server", &url, "--storage", &storage]];
         for form in &forms {
-            places.push(vec![form.to_str().unwrap()]);
+            sources.push(vec![form.to_str().unwrap()]);
         }
-        places.push(vec![last, "--no-index"]);
+        sources.push(vec![last, "--no-index"]);
         for (row, query, expected) in TRAPS {
             // An index for every form, and one plain scan.
-            for place in &places {
-                let found = count(place, query);
+            for source in &sources {
+                let found = count(source, query);
                 assert_eq!(
                     found, *expected,
-                    "row {row}: {query} of {version} {place:?}"
+                    "row {row}: {query} of {version} {source:?}"
                 );
             }
         }
@@ -264,20 +264,20 @@ fn hashes_beyond_63_bits_and_the_text_that_they_stand_for() {
     for (version, text) in [("v1", version_1()), ("v2", version_2())] {
         for path in forms(folder.path(), version, &text) {
             for more in [&[][..], &["--no-index"]] {
-                let place = [&[path.to_str().unwrap()], more].concat();
+                let source = [&[path.to_str().unwrap()], more].concat();
                 let hash = match version {
                     "v1" => (HASH + 2).to_string(),
                     _ => format!("'{:016x}'", HASH + 2),
                 };
-                let what = format!("{version} {place:?}");
+                let what = format!("{version} {source:?}");
                 assert_eq!(
-                    count(&place, &format!("fhash == {hash}")),
+                    count(&source, &format!("fhash == {hash}")),
                     120,
                     "row 5: {what}"
                 );
-                assert_eq!(count(&place, "fhash == '/p/file-2'"), 120, "row 6: {what}");
+                assert_eq!(count(&source, "fhash == '/p/file-2'"), 120, "row 6: {what}");
                 assert_eq!(
-                    count(&place, "not (fhash == '/p/file-2')"),
+                    count(&source, "not (fhash == '/p/file-2')"),
                     480,
                     "row 6: {what}"
                 );
@@ -300,12 +300,12 @@ fn durations(count: u64) -> Vec<u64> {
     ];
     let at = |rank: u64| {
         let part = rank as f64 / (count - 1) as f64;
-        let behind = known
+        let above = known
             .iter()
             .position(|(end, _)| part <= *end)
             .unwrap()
             .max(1);
-        let ((begin, low), (end, high)) = (known[behind - 1], known[behind]);
+        let ((begin, low), (end, high)) = (known[above - 1], known[above]);
         let share = (part - begin) / (end - begin);
         (low * (high / low).powf(share)).round() as u64
     };
@@ -345,14 +345,14 @@ fn quantiles_are_exact_to_one_percent() {
     assert_eq!(run(&words).0, 0);
     server.api().finalize(&storage);
     // From many merged summaries, and from the events.
-    let mut places: Vec<Vec<&str>> = forms
+    let mut sources: Vec<Vec<&str>> = forms
         .iter()
         .map(|form| vec![form.to_str().unwrap()])
         .collect();
-    places.extend([stored.to_vec(), vec![first, "--no-index"]]);
-    for place in places {
-        let ask = ["name == 'read'", "--group-by", "name", "--format", "ndjson"];
-        let (_, out) = run(&[&["query"], &place[..], &ask].concat());
+    sources.extend([stored.to_vec(), vec![first, "--no-index"]]);
+    for source in sources {
+        let query = ["name == 'read'", "--group-by", "name", "--format", "ndjson"];
+        let (_, out) = run(&[&["query"], &source[..], &query].concat());
         let group: Value = serde_json::from_str(out.trim()).unwrap();
         for (field, exact) in ["dur_p50", "dur_p90", "dur_p99"].into_iter().zip(exact) {
             let found = group[field].as_f64().unwrap();
@@ -360,7 +360,7 @@ fn quantiles_are_exact_to_one_percent() {
             // The sketch promises one percent, to the nearest nanosecond.
             assert!(
                 error <= 0.010_01,
-                "row 10: {place:?}: {field} is {found}, not {exact}"
+                "row 10: {source:?}: {field} is {found}, not {exact}"
             );
         }
         assert_eq!(group["dur_max"], 13_800_000_000_u64);
@@ -372,20 +372,20 @@ fn quantiles_are_exact_to_one_percent() {
 fn truncated_and_replaced_files_are_read_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pfw.gz");
-    let whole = gzip(&version_2(), 7_001);
-    fs::write(&path, &whole).unwrap();
+    let complete = gzip(&version_2(), 7_001);
+    fs::write(&path, &complete).unwrap();
     index(&path);
-    let place = [path.to_str().unwrap()];
-    assert_eq!(count(&place, ""), 600);
+    let source = [path.to_str().unwrap()];
+    assert_eq!(count(&source, ""), 600);
     // Row 12: the last member is truncated.
-    fs::write(&path, &whole[..whole.len() - 50]).unwrap();
-    let stale = count(&place, "");
-    let plain = count(&[place[0], "--no-index"], "");
+    fs::write(&path, &complete[..complete.len() - 50]).unwrap();
+    let stale = count(&source, "");
+    let plain = count(&[source[0], "--no-index"], "");
     assert_eq!(stale, plain);
     assert!(plain > 500 && plain < 600, "{plain}");
     index(&path);
-    assert_eq!(count(&place, ""), plain);
-    assert_eq!(count(&place, "not (name == 'nosuch')"), plain);
+    assert_eq!(count(&source, ""), plain);
+    assert_eq!(count(&source, "not (name == 'nosuch')"), plain);
     // Row 13: another file with the same name; indexing twice counts nothing twice.
     let other: String = version_2()
         .lines()
@@ -393,8 +393,8 @@ fn truncated_and_replaced_files_are_read_as_they_are() {
         .map(|line| format!("{line}\n"))
         .collect();
     fs::write(&path, gzip(&other, 5_000)).unwrap();
-    assert_eq!(count(&place, ""), 295);
+    assert_eq!(count(&source, ""), 295);
     index(&path);
     index(&path);
-    assert_eq!(count(&place, ""), 295);
+    assert_eq!(count(&source, ""), 295);
 }

@@ -94,7 +94,7 @@ fn a_truncated_response_is_an_error() {
 
 /// Sends a query over HTTP/1.0; returns the head of the response and all bytes until the connection
 /// closed.
-fn ask_old(server: &Server, target: &str, body: &str) -> (String, Vec<u8>) {
+fn query_http_1_0(server: &Server, target: &str, body: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     let length = body.len();
     let request = format!(
@@ -120,7 +120,7 @@ fn http_1_0_gets_complete_responses_with_a_length() {
     let storage = api.create_storage("old");
     push(&server, &storage, &trace);
     let target = format!("/api/v1/storages/{storage}/query");
-    let asked = |body: &str| {
+    let response_to = |body: &str| {
         let request = Request::new("POST", &target)
             .header("content-type", "application/json")
             .body(body.as_bytes());
@@ -133,18 +133,21 @@ fn http_1_0_gets_complete_responses_with_a_length() {
         r#"{"query": "ret < 50", "format": "arrow", "fields": ["ret"]}"#,
         r#"{"group_by": "name"}"#,
     ] {
-        let (head, body) = ask_old(&server, &target, short);
+        let (head, body) = query_http_1_0(&server, &target, short);
         assert!(head.starts_with("http/1.0 200"), "{head}");
-        assert_eq!(body, asked(short).body, "{short}");
+        assert_eq!(body, response_to(short).body, "{short}");
         let length = format!("content-length: {}\r\n", body.len());
         assert!(head.contains(&length), "{head}");
         assert!(!head.contains("transfer-encoding"), "{head}");
     }
     // Longer than allowed: some rows had been found, and none of them is sent.
     for long in ["{}", r#"{"format": "csv"}"#, r#"{"format": "parquet"}"#] {
-        let whole = asked(long);
-        assert!(whole.status == 200 && whole.body.len() > 20_000, "{long}");
-        let (head, body) = ask_old(&server, &target, long);
+        let refusal = response_to(long);
+        assert!(
+            refusal.status == 200 && refusal.body.len() > 20_000,
+            "{long}"
+        );
+        let (head, body) = query_http_1_0(&server, &target, long);
         assert!(head.starts_with("http/1.0 505"), "{head}");
         let problem: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(problem["code"], "http_version_not_supported");
@@ -153,7 +156,7 @@ fn http_1_0_gets_complete_responses_with_a_length() {
         let remedy = problem["remedy"].as_str().unwrap();
         assert!(remedy.contains("proxy_http_version 1.1"), "{remedy}");
     }
-    let (head, body) = ask_old(&server, &target, r#"{"query": "ret =="}"#);
+    let (head, body) = query_http_1_0(&server, &target, r#"{"query": "ret =="}"#);
     assert!(head.starts_with("http/1.0 400"), "{head}");
     assert!(body.starts_with(b"{"));
 }
@@ -209,7 +212,7 @@ impl Nginx {
     }
 
     /// The status and all bytes of a response.
-    fn ask(&self, target: &str, body: &str) -> (u16, Vec<u8>) {
+    fn query(&self, target: &str, body: &str) -> (u16, Vec<u8>) {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         let length = body.len();
         let request = format!(
@@ -249,10 +252,10 @@ fn a_proxy_with_default_settings_passes_complete_responses() {
     let storage = api.create_storage("proxied");
     push(&server, &storage, &trace);
     let target = format!("/api/v1/storages/{storage}/query");
-    let (status, answer) = nginx.ask(&target, r#"{"count": true}"#);
+    let (status, answer) = nginx.query(&target, r#"{"count": true}"#);
     assert_eq!(status, 200);
     assert!(answer.ends_with(b"{\"count\":2000}\n"), "{answer:?}");
-    let (status, answer) = nginx.ask(&target, "{}");
+    let (status, answer) = nginx.query(&target, "{}");
     let answer = String::from_utf8_lossy(&answer).into_owned();
     assert!(
         status == 505 && answer.contains("proxy_http_version 1.1"),

@@ -7,7 +7,7 @@ use crate::{dependencies, suite, tidy};
 /// The cheapest check runs first.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     if let Some(argument) = arguments.first() {
-        let text = format!("check takes no arguments, not {argument:?}");
+        let text = format!("check accepts no arguments, not {argument:?}");
         return Err(Failure::Usage(text));
     }
     run(&mut cargo(&["fmt", "--all", "--", "--check"]))?;

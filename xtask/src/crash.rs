@@ -34,10 +34,10 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     };
     println!("killing the server {kills} times, seed {seed}");
     let begin = Instant::now();
-    let mut told = Instant::now();
+    let mut printed = Instant::now();
     let report = crash(&plan, |report| {
-        if told.elapsed() > Duration::from_secs(10) {
-            told = Instant::now();
+        if printed.elapsed() > Duration::from_secs(10) {
+            printed = Instant::now();
             println!(
                 "{} kills, {} packets acknowledged",
                 report.kills(),
@@ -55,11 +55,11 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         begin.elapsed().as_secs_f64(),
     );
     println!(
-        "{} storages, {} packets acknowledged and read back, {} kept without acknowledgement",
+        "{} storages, {} packets acknowledged and read back, {} stored without acknowledgement",
         report.storages, report.acknowledged, report.kept_without_ack,
     );
     println!(
-        "slowest start {:.3} s; nothing lost, nothing doubled",
+        "slowest start {:.3} s; no packet lost or duplicated",
         report.ready_after_max.as_secs_f64()
     );
     Ok(())

@@ -14,7 +14,7 @@ const CARGO_DENY: Tool = Tool {
 /// Advisories are checked only where their database can be fetched: it is a repository on GitHub.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     if let Some(argument) = arguments.first() {
-        let text = format!("dependencies takes no arguments, not {argument:?}");
+        let text = format!("dependencies accepts no arguments, not {argument:?}");
         return Err(Failure::Usage(text));
     }
     install::ensure(&[CARGO_DENY])?;

@@ -36,9 +36,11 @@ impl fmt::Display for Failure {
         match self {
             Self::Usage(text) | Self::Run(text) => f.write_str(text),
             Self::Start { program, source } => write!(f, "cannot run {program}: {source}"),
-            Self::Exit { command, status } => write!(f, "`{command}` ended with {status}"),
+            Self::Exit { command, status } => write!(f, "`{command}` exited with {status}"),
             Self::File { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Answer { command, why } => write!(f, "`{command}` gave an odd answer: {why}"),
+            Self::Answer { command, why } => {
+                write!(f, "`{command}` printed something unexpected: {why}")
+            }
             Self::Found { what, count } => write!(f, "{what}: {count} found"),
         }
     }

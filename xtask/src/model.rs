@@ -32,6 +32,6 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
             report.done, report.refused
         );
     }
-    println!("{seeds} sequences of {operations} operations; all as the model has it");
+    println!("{seeds} sequences of {operations} operations; all match the model");
     Ok(())
 }

@@ -18,10 +18,10 @@ impl Options {
         while let Some(word) = words.next() {
             let key = word
                 .strip_prefix("--")
-                .ok_or_else(|| Failure::Usage(format!("{word:?}: an option begins with --")))?;
+                .ok_or_else(|| Failure::Usage(format!("{word:?}: an option starts with --")))?;
             let value = words
                 .next()
-                .ok_or_else(|| Failure::Usage(format!("--{key} needs a value behind it")))?;
+                .ok_or_else(|| Failure::Usage(format!("--{key} needs a value")))?;
             options.insert(key.to_owned(), value.clone());
         }
         Ok(Self(options))
@@ -68,7 +68,7 @@ mod tests {
             parse(&["runs"])
                 .unwrap_err()
                 .to_string()
-                .contains("begins with --")
+                .contains("starts with --")
         );
         assert!(
             parse(&["--runs"])

@@ -26,7 +26,9 @@ const DISK_MIB: u64 = 256;
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     match arguments {
         [word, folder, log, seconds] if word == "record" => {
-            let seconds = seconds.parse().map_err(|_| odd("seconds", seconds))?;
+            let seconds = seconds
+                .parse()
+                .map_err(|_| not_a_number("seconds", seconds))?;
             let duration = Duration::from_secs_f64(seconds);
             record_power(
                 &server_folder(folder),
@@ -37,7 +39,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
             Ok(())
         }
         [word, log, folder, cut] if word == "check" => {
-            let cut = cut.parse().map_err(|_| odd("cut", cut))?;
+            let cut = cut.parse().map_err(|_| not_a_number("cut", cut))?;
             let count = check_image(
                 &server_folder(folder),
                 &small_disk_settings(),
@@ -47,32 +49,32 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
             println!("{count} packets");
             Ok(())
         }
-        _ => whole_run(&Options::parse(arguments)?),
+        _ => run_everything(&Options::parse(arguments)?),
     }
 }
 
-fn odd(what: &str, text: &str) -> Failure {
-    Failure::Usage(format!("{what}: {text:?} is no number"))
+fn not_a_number(what: &str, text: &str) -> Failure {
+    Failure::Usage(format!("{what}: {text:?} is not a number"))
 }
 
 fn server_folder(mount: &str) -> PathBuf {
     Path::new(mount).join("server")
 }
 
-fn whole_run(options: &Options) -> Outcome {
+fn run_everything(options: &Options) -> Outcome {
     let states: u32 = options.get("states", 200)?;
     let seconds: f64 = options.get("seconds", 3.0)?;
     let seed: u32 = options.get("seed", 1)?;
     let Some(tools) = harness::tools() else {
         return Err(Failure::Run(
-            "the tools that record a disk are not here".to_owned(),
+            "the tools that record a disk do not exist: ../shared/tools".to_owned(),
         ));
     };
     install::ensure(TOOLS)?;
     let server = dist_server()?;
-    let programs = server.parent().expect("a program lies in a folder");
+    let programs = server.parent().expect("a program is in a folder");
     let folder = fresh_folder("power")?;
-    let own = std::env::current_exe().map_err(|source| Failure::Start {
+    let this = std::env::current_exe().map_err(|source| Failure::Start {
         program: "xtask".to_owned(),
         source,
     })?;
@@ -83,7 +85,7 @@ fn whole_run(options: &Options) -> Outcome {
         .arg(&folder)
         .arg((DISK_MIB << 20).to_string());
     record
-        .arg(&own)
+        .arg(&this)
         .args(["power", "record"])
         .arg(folder.join("mnt"))
         .arg(&log);
@@ -96,6 +98,6 @@ fn whole_run(options: &Options) -> Outcome {
         .arg(&folder)
         .arg(DISK_MIB.to_string());
     replay.args([states.to_string(), seed.to_string()]);
-    replay.arg(&own).args(["power", "check"]).arg(&log);
+    replay.arg(&this).args(["power", "check"]).arg(&log);
     run(replay.env("PROGRAMS_UNDER_TEST", programs))
 }

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask lies in the root")
+        .expect("xtask is in the root folder")
         .to_owned()
 }
 
@@ -171,10 +171,7 @@ pub(crate) fn measure(command: &mut Command) -> Outcome<Usage> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(start_failure)?;
-    let mut pipe = child
-        .stdout
-        .take()
-        .expect("the pipe was asked for one line above");
+    let mut pipe = child.stdout.take().expect("standard output is a pipe");
     let reader = thread::spawn(move || {
         let mut text = Vec::new();
         pipe.read_to_end(&mut text).map(|_| text)

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::payload::Random;
 use crate::server::{Server, Settings};
-use model::Life;
+use model::StorageRun;
 
 /// The plan of a crash run.
 #[derive(Clone, Debug)]
@@ -86,45 +86,45 @@ pub fn crash(plan: &CrashPlan, mut progress: impl FnMut(&CrashReport)) -> CrashR
     let mut random = Random::new(plan.seed);
     let mut report = CrashReport::default();
     let mut server = Server::start(&plan.folder, &plan.settings);
-    let mut life = Life::begin(&mut server.api(), 0);
+    let mut run = StorageRun::begin(&mut server.api(), 0);
     while report.kills() < plan.kills {
         let delay = Duration::from_micros(random.below(plan.delay_max.as_micros() as u64 + 1));
         match moment(&mut random) {
             Moment::Ingest => {
-                ingest_and_kill(&mut server, &mut life, delay);
+                ingest_and_kill(&mut server, &mut run, delay);
                 report.kills_ingest += 1;
             }
             Moment::Recovery => {
-                ingest_and_kill(&mut server, &mut life, delay);
+                ingest_and_kill(&mut server, &mut run, delay);
                 report.kills_ingest += 1;
                 // A start takes some milliseconds: a longer delay would kill the server after it.
                 server.restart_and_kill(delay / 16);
                 report.kills_recovery += 1;
             }
             Moment::Finalize => {
-                finalize_and_kill(&mut server, &mut life, delay);
+                finalize_and_kill(&mut server, &mut run, delay);
                 report.kills_finalize += 1;
             }
             Moment::Delete => {
-                if !life.is_finalized() {
-                    life.finalize(&mut server.api());
+                if !run.is_finalized() {
+                    run.finalize(&mut server.api());
                 }
-                delete_and_kill(&mut server, &life, delay / 16);
+                delete_and_kill(&mut server, &run, delay / 16);
                 report.kills_delete += 1;
             }
         }
         server.restart();
         report.ready_after_max = report.ready_after_max.max(server.ready_after());
-        life.judge(&mut server.api());
+        run.judge(&mut server.api());
         // Finalizing a large storage takes longer than the time until the next kill.
-        let is_enough = random.below(if life.is_finalized() { 2 } else { 12 }) == 0;
-        if is_enough || life.is_gone() {
-            end_of_life(&mut server, &mut life, &mut report);
+        let is_enough = random.below(if run.is_finalized() { 2 } else { 12 }) == 0;
+        if is_enough || run.is_deleted() {
+            finish(&mut server, &mut run, &mut report);
         }
         progress(&report);
     }
-    if !life.is_gone() {
-        end_of_life(&mut server, &mut life, &mut report);
+    if !run.is_deleted() {
+        finish(&mut server, &mut run, &mut report);
     }
     report
 }
@@ -139,20 +139,20 @@ fn moment(random: &mut Random) -> Moment {
 }
 
 /// The last, complete check of a storage, after which a new one is created.
-fn end_of_life(server: &mut Server, life: &mut Life, report: &mut CrashReport) {
+fn finish(server: &mut Server, run: &mut StorageRun, report: &mut CrashReport) {
     let mut api = server.api();
-    life.judge_whole(&mut api);
-    report.acknowledged += life.acknowledged();
-    report.kept_without_ack += life.kept_without_ack();
+    run.check_everything(&mut api);
+    report.acknowledged += run.acknowledged();
+    report.kept_without_ack += run.kept_without_ack();
     report.storages += 1;
-    *life = Life::begin(&mut api, u64::from(report.storages));
+    *run = StorageRun::begin(&mut api, u64::from(report.storages));
 }
 
-fn ingest_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
+fn ingest_and_kill(server: &mut Server, run: &mut StorageRun, delay: Duration) {
     let stop = AtomicBool::new(false);
     let address = server.address();
     thread::scope(|scope| {
-        for stream in life.streams_mut() {
+        for stream in run.streams_mut() {
             scope.spawn(|| stream.push_until(address, &stop));
         }
         thread::sleep(delay);
@@ -162,13 +162,13 @@ fn ingest_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
 }
 
 /// Packets still arrive when finalization starts; from some moment on they are refused.
-fn finalize_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
+fn finalize_and_kill(server: &mut Server, run: &mut StorageRun, delay: Duration) {
     let stop = AtomicBool::new(false);
     let address = server.address();
-    let storage = life.storage().to_owned();
-    let finalized = AtomicBool::new(life.is_finalized());
+    let storage = run.storage().to_owned();
+    let finalized = AtomicBool::new(run.is_finalized());
     thread::scope(|scope| {
-        for stream in life.streams_mut() {
+        for stream in run.streams_mut() {
             scope.spawn(|| stream.push_until(address, &stop));
         }
         scope.spawn(|| {
@@ -181,14 +181,14 @@ fn finalize_and_kill(server: &mut Server, life: &mut Life, delay: Duration) {
         stop.store(true, Ordering::Relaxed);
     });
     if finalized.into_inner() {
-        life.finalization_was_acknowledged();
+        run.finalization_was_acknowledged();
     }
 }
 
-fn delete_and_kill(server: &mut Server, life: &Life, delay: Duration) {
+fn delete_and_kill(server: &mut Server, run: &StorageRun, delay: Duration) {
     let address = server.address();
     thread::scope(|scope| {
-        scope.spawn(|| model::delete(address, life.storage()));
+        scope.spawn(|| model::delete(address, run.storage()));
         thread::sleep(delay);
         server.kill();
     });

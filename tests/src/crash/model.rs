@@ -18,7 +18,7 @@ const STREAMS: &[(&str, &str, &str, u64)] = &[
 ];
 
 /// One storage from creation to deletion.
-pub(super) struct Life {
+pub(super) struct StorageRun {
     storage: String,
     streams: Vec<Stream>,
     finalized: bool,
@@ -46,7 +46,7 @@ pub(super) struct Stream {
     random: Random,
 }
 
-impl Life {
+impl StorageRun {
     pub(super) fn begin(api: &mut Api, name: u64) -> Self {
         let storage = api.create_storage(&format!("crash-{name}"));
         let stream = |(index, &(agent, stream, codec, batch_max)): (u64, &(_, _, _, _))| {
@@ -70,7 +70,7 @@ impl Life {
         self.finalized
     }
 
-    pub(super) fn is_gone(&self) -> bool {
+    pub(super) fn is_deleted(&self) -> bool {
         self.gone
     }
 
@@ -101,14 +101,19 @@ impl Life {
             self.gone = true;
             return;
         }
-        assert_eq!(shown.status, 200, "the storage is gone: {}", shown.brief());
+        assert_eq!(
+            shown.status,
+            200,
+            "the storage is missing: {}",
+            shown.brief()
+        );
         match shown.json()["state"].as_str() {
             Some("OPEN") => assert!(!self.finalized, "finalized, and open after a restart"),
             Some("FINALIZED") => self.finalized = true,
             state => panic!("state {state:?} after a restart: {}", shown.brief()),
         }
         for stream in &mut self.streams {
-            stream.settle(api, self.finalized);
+            stream.resolve_unanswered(api, self.finalized);
             stream.read_back(api, &self.storage);
         }
         self.count(api);
@@ -120,7 +125,7 @@ impl Life {
     }
 
     /// The last check: every packet of a storage that is now finalized, from the beginning.
-    pub(super) fn judge_whole(&mut self, api: &mut Api) {
+    pub(super) fn check_everything(&mut self, api: &mut Api) {
         if self.gone {
             return;
         }
@@ -149,7 +154,8 @@ impl Life {
         }
         let packets = api.storage(&self.storage)["packets"].as_u64();
         let unnumbered: u64 = self.streams.iter().map(|stream| stream.unnumbered).sum();
-        let expected = u64::try_from(numbers.len()).expect("a count fits") + unnumbered;
+        let expected =
+            u64::try_from(numbers.len()).expect("a count fits into 64 bits") + unnumbered;
         assert_eq!(packets, Some(expected), "packets in the storage");
     }
 }
@@ -172,7 +178,7 @@ impl Stream {
     }
 
     fn packet_count(&self) -> u64 {
-        u64::try_from(self.numbers.len()).expect("a count fits")
+        u64::try_from(self.numbers.len()).expect("a count fits into 64 bits")
     }
 
     fn next(&self) -> u64 {
@@ -201,7 +207,7 @@ impl Stream {
                 packets => self.agent.post_many(&mut api, first, packets),
             };
             let Ok(response) = answer else { return };
-            if self.take(&response) == Going::Stop {
+            if self.record(&response) == Going::Stop {
                 return;
             }
         }
@@ -209,7 +215,7 @@ impl Stream {
 
     /// Records the acknowledgements in a response. A refusal of several packets lists those
     /// accepted before it.
-    fn take(&mut self, response: &Response) -> Going {
+    fn record(&mut self, response: &Response) -> Going {
         let answer = response.json();
         if answer["receipts"].is_array() {
             self.acknowledge(Receipt::all(&answer));
@@ -220,7 +226,7 @@ impl Stream {
             200 | 429 => Going::On,
             // The storage is being finalized, or the server is shutting down.
             409 | 503 => Going::Stop,
-            _ => panic!("a push was answered with {}", response.brief()),
+            _ => panic!("a push got the response {}", response.brief()),
         }
     }
 
@@ -234,7 +240,7 @@ impl Stream {
 
     /// Finds out which of the unanswered packets the server has, and gets their receipts by sending
     /// them again.
-    fn settle(&mut self, api: &mut Api, finalized: bool) {
+    fn resolve_unanswered(&mut self, api: &mut Api, finalized: bool) {
         let known = self.next() + self.unnumbered;
         let next = self.agent.next_sequence(api);
         let name = self.agent.path();
@@ -273,7 +279,7 @@ impl Stream {
             .agent
             .post(api, sequence, &packet)
             .expect("the server answers");
-        assert_eq!(response.status, 200, "a repeat: {}", response.brief());
+        assert_eq!(response.status, 200, "a duplicate: {}", response.brief());
         let receipts = Receipt::all(&response.json());
         assert!(
             receipts.len() == 1 && receipts[0].duplicate,

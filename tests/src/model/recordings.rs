@@ -16,13 +16,13 @@ const LISTED_MAX: usize = 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum Phase {
     Scheduled,
     On,
     Off,
 }
 
-impl Life {
+impl Phase {
     fn name(self) -> &'static str {
         match self {
             Self::Scheduled => "SCHEDULED",
@@ -36,7 +36,7 @@ impl Life {
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
     storage: String,
-    life: Life,
+    phase: Phase,
     /// Whether its chain writes packets of the model's agent.
     takes: bool,
     finalizes: bool,
@@ -87,7 +87,7 @@ fn chain(at: u64) -> (Value, bool) {
 impl Run {
     fn is_on_list(&self, storage: &str) -> bool {
         let mut all = self.recordings.values();
-        all.any(|each| each.storage == storage && each.life != Life::Off)
+        all.any(|each| each.storage == storage && each.phase != Phase::Off)
     }
 
     fn show_recording(&mut self, id: &str) -> Value {
@@ -95,17 +95,17 @@ impl Run {
     }
 
     /// Waits until a recording is in the expected state.
-    fn wait_for(&mut self, place: &str, id: &str, life: Life) {
+    fn wait_for(&mut self, place: &str, id: &str, phase: Phase) {
         let begin = Instant::now();
         loop {
             let shown = self.show_recording(id);
-            if shown["state"] == life.name() {
+            if shown["state"] == phase.name() {
                 return;
             }
             assert!(
                 begin.elapsed() < LIMIT,
                 "{place}: not {}: {shown}",
-                life.name()
+                phase.name()
             );
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -127,7 +127,7 @@ impl Run {
 
     pub(super) fn start_recording(&mut self, place: &str) {
         let active = self.recordings.values();
-        let active = active.filter(|each| each.life != Life::Off).count();
+        let active = active.filter(|each| each.phase != Phase::Off).count();
         let target = self.any();
         let is_new = self.random.below(3) == 0 || target.is_none();
         if active >= ACTIVE_MAX
@@ -180,15 +180,15 @@ impl Run {
         });
         let mut recorded = Recorded {
             storage,
-            life: Life::On,
+            phase: Phase::On,
             takes,
             finalizes,
         };
         match when {
-            0 => recorded.life = Life::Scheduled,
+            0 => recorded.phase = Phase::Scheduled,
             // Its duration ends before the next operation.
             2 => {
-                recorded.life = Life::Off;
+                recorded.phase = Phase::Off;
                 stored.state = if finalizes {
                     State::Finalized
                 } else {
@@ -197,9 +197,9 @@ impl Run {
             }
             _ => stored.state = State::Recording,
         }
-        let life = recorded.life;
+        let phase = recorded.phase;
         self.recordings.insert(id.clone(), recorded);
-        self.wait_for(place, &id, life);
+        self.wait_for(place, &id, phase);
     }
 
     pub(super) fn stop_recording(&mut self, place: &str) {
@@ -215,9 +215,9 @@ impl Run {
         let recorded = self
             .recordings
             .get_mut(&id)
-            .expect("it was taken from there");
-        match std::mem::replace(&mut recorded.life, Life::Off) {
-            Life::On => {
+            .expect("the recording was selected from this list");
+        match std::mem::replace(&mut recorded.phase, Phase::Off) {
+            Phase::On => {
                 let state = match recorded.finalizes {
                     true => State::Finalized,
                     false => State::Open,
@@ -226,8 +226,8 @@ impl Run {
                     stored.state = state;
                 }
             }
-            Life::Scheduled => {}
-            Life::Off => {
+            Phase::Scheduled => {}
+            Phase::Off => {
                 self.recordings.remove(&id);
                 let gone = Err("recording_not_found");
                 self.call(place, "show recording", ("GET", &path, None), gone);
@@ -238,15 +238,15 @@ impl Run {
     /// The storage accepts no more packets: recordings that write to it stop.
     pub(super) fn end_recordings_of(&mut self, place: &str, storage: &str) {
         let of_it =
-            |(_, each): &(&String, &Recorded)| each.storage == storage && each.life == Life::On;
+            |(_, each): &(&String, &Recorded)| each.storage == storage && each.phase == Phase::On;
         let ending: Vec<_> = self.recordings.iter().filter(of_it).collect();
         let ending: Vec<_> = ending.into_iter().map(|(id, _)| id.clone()).collect();
         for id in ending {
-            self.wait_for(place, &id, Life::Off);
+            self.wait_for(place, &id, Phase::Off);
             let shown = self.show_recording(&id);
             assert!(shown["reason"].is_string(), "{place}: {shown}");
             if let Some(recorded) = self.recordings.get_mut(&id) {
-                recorded.life = Life::Off;
+                recorded.phase = Phase::Off;
             }
         }
     }
@@ -256,14 +256,14 @@ impl Run {
         self.through.buffer.clear();
         self.through.has_restarted = true;
         let on: Vec<_> = (self.recordings.iter())
-            .filter(|(_, each)| each.life == Life::On)
+            .filter(|(_, each)| each.phase == Phase::On)
             .map(|(id, each)| (id.clone(), each.storage.clone()))
             .collect();
         for (id, storage) in on {
-            self.wait_for("after a restart", &id, Life::On);
+            self.wait_for("after a restart", &id, Phase::On);
             let begin = Instant::now();
             while self.api.state(&storage) != "RECORDING" {
-                assert!(begin.elapsed() < LIMIT, "{storage} is not recorded into");
+                assert!(begin.elapsed() < LIMIT, "no recording writes to {storage}");
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -302,9 +302,9 @@ impl Run {
         storages
     }
 
-    fn storages_that_take(&self) -> Vec<String> {
+    fn accepting_storages(&self) -> Vec<String> {
         let on = self.recordings.values();
-        let on = on.filter(|each| each.life == Life::On && each.takes);
+        let on = on.filter(|each| each.phase == Phase::On && each.takes);
         let mut storages: Vec<_> = on.map(|each| each.storage.clone()).collect();
         storages.sort();
         storages
@@ -325,10 +325,10 @@ impl Run {
             let bytes = payload(8, self.fresh(), usize::try_from(length).unwrap_or(1));
             let response = self.send_through(stream, (epoch, sequence), &bytes);
             self.check(place, "push through", &response, Ok(()));
-            let taking = self.storages_that_take();
+            let taking = self.accepting_storages();
             assert_eq!(Self::durable(place, &response, false), taking, "{place}");
             for id in &taking {
-                let stored = self.storages.get_mut(id).expect("a recording fills it");
+                let stored = self.storages.get_mut(id).expect("a recording writes to it");
                 stored.packets[stream].push(bytes.clone());
                 stored.next[stream] = (epoch, sequence + 1);
             }
@@ -349,7 +349,7 @@ impl Run {
         let on = self
             .recordings
             .values()
-            .filter(|each| each.life == Life::On);
+            .filter(|each| each.phase == Phase::On);
         let on: Vec<_> = on.map(|each| (each.storage.clone(), each.takes)).collect();
         let response = self.send_through(stream, at, &bytes);
         self.check(place, "repeat through", &response, Ok(()));
@@ -435,7 +435,7 @@ impl Run {
                 (
                     id.clone(),
                     each.storage.clone(),
-                    each.life.name().to_owned(),
+                    each.phase.name().to_owned(),
                 )
             })
             .collect();

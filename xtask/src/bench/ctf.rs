@@ -117,7 +117,7 @@ fn ours(folder: &Path, mode: &str, threads: &str, input: &str) -> std::process::
 }
 
 /// The memory limit in addition to the input, which is therefore read in pieces.
-fn peak_beside_input(folder: &Path) -> Outcome<u64> {
+fn peak_memory(folder: &Path) -> Outcome<u64> {
     let mut peak = 0;
     for mode in ["elements", "events", "time"] {
         let usage = measure(&mut ours(folder, mode, "1", "read"))?;
@@ -159,7 +159,7 @@ fn decoding(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Ou
     print!("{}", Table::of_figures("CPU s", &figures));
     let times = |ours: &Figures| YACTFR_OF_BABELTRACE * figures[3].ratio(ours);
     let per_second = events.get() / figures[2].median();
-    let mib = peak_beside_input(folder)? as f64 / f64::from(1 << 20);
+    let mib = peak_memory(folder)? as f64 / f64::from(1 << 20);
     verdicts.extend([
         Verdict::new(
             "elements, times yactfr",

@@ -113,7 +113,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let bench = Bench::prepare(options)?;
     let mut verdicts = bench.index(runs)?;
     for question in QUESTIONS {
-        verdicts.extend(bench.ask(question, runs)?);
+        verdicts.extend(bench.compare_query(question, runs)?);
     }
     conclude(&verdicts);
     Ok(())
@@ -271,10 +271,10 @@ impl Bench {
         let figures = alternate(runs, &mut sides)?;
         drop(sides);
         println!("{}", Table::of_figures("CPU s", &figures));
-        let size = bytes(self.files.iter().map(|file| beside(file, "idx")));
-        let columns = bytes(self.with_columns.iter().map(|file| beside(file, "cidx")));
-        let whole = bytes(self.files.iter().cloned());
-        println!("columns: {:.3} of the compressed size", columns / whole);
+        let size = bytes(self.files.iter().map(|file| sidecar(file, "idx")));
+        let columns = bytes(self.with_columns.iter().map(|file| sidecar(file, "cidx")));
+        let total = bytes(self.files.iter().cloned());
+        println!("columns: {:.3} of the compressed size", columns / total);
         if let Some(mut index) = self.tool("dftracer_index") {
             let folder = self.files[0].parent().unwrap_or(Path::new("."));
             let usage = measure(index.arg("-d").arg(folder).arg("-f"))?;
@@ -282,7 +282,7 @@ impl Bench {
         }
         let mut verdicts = vec![
             verdict("index, CPU of zcat", 0.5, figures[0].ratio(&figures[2])),
-            verdict("index, part of the compressed size", 0.01, size / whole),
+            verdict("index, part of the compressed size", 0.01, size / total),
             verdict("index, peak memory in MiB", PEAK_MIB, peak as f64 / MIB),
         ];
         verdicts.extend(self.scaling(runs, median(&walls))?);
@@ -311,7 +311,7 @@ impl Bench {
     }
 
     /// Times of one query with every program.
-    fn ask(&self, question: &Question, runs: usize) -> Outcome<Vec<Verdict>> {
+    fn compare_query(&self, question: &Question, runs: usize) -> Outcome<Vec<Verdict>> {
         let ours = |files| {
             move || {
                 let usage = measure(&mut self.ours("query", files, question.ours))?;
@@ -351,11 +351,11 @@ impl Bench {
                 format!("SELECT {}", question.duckdb.replace(" FROM t ", &from))
             };
             let parquet = statement(&format!("'{}'", self.parquet.display()));
-            let (whole, gzip) = (parquet.clone(), statement(&self.json()));
+            let (table, gzip) = (parquet.clone(), statement(&self.json()));
             sides.push(Side {
                 name: "DuckDB on Parquet, program",
                 run: Box::new(move || {
-                    let usage = measure(&mut self.duckdb_program(&whole)?)?;
+                    let usage = measure(&mut self.duckdb_program(&table)?)?;
                     Ok(usage.wall.as_secs_f64())
                 }),
             });
@@ -426,7 +426,7 @@ fn link(file: &Path, folder: &Path) -> Outcome<PathBuf> {
     }
 }
 
-fn beside(file: &Path, kind: &str) -> PathBuf {
+fn sidecar(file: &Path, kind: &str) -> PathBuf {
     PathBuf::from(format!("{}.{kind}", file.display()))
 }
 

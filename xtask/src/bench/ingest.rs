@@ -283,15 +283,17 @@ fn fio(folder: &Path, duration: Duration) -> Outcome<f64> {
     fio.args(["--unlink=1", "--time_based=1", "--output-format=json"]);
     fio.args([format!("--runtime={seconds}"), format!("--filename={file}")]);
     let answer = output(&mut fio)?;
-    let odd = |why: String| Failure::Answer {
+    let malformed = |why: String| Failure::Answer {
         command: "fio".to_owned(),
         why,
     };
-    let begin = answer.find('{').ok_or_else(|| odd("no JSON".to_owned()))?;
+    let begin = answer
+        .find('{')
+        .ok_or_else(|| malformed("no JSON".to_owned()))?;
     let report: Value =
-        serde_json::from_str(&answer[begin..]).map_err(|error| odd(error.to_string()))?;
+        serde_json::from_str(&answer[begin..]).map_err(|error| malformed(error.to_string()))?;
     let bytes = report["jobs"][0]["write"]["bw_bytes"].as_f64();
     bytes
         .map(|bytes| bytes / MIB)
-        .ok_or_else(|| odd("no bandwidth".to_owned()))
+        .ok_or_else(|| malformed("no bandwidth".to_owned()))
 }

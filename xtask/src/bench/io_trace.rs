@@ -172,7 +172,7 @@ impl Comparison<'_> {
     }
 
     fn segment(&self, api: &mut Api, is_traced: bool, counter: &str) -> Outcome<Segment> {
-        let (whole, cpu) = (api.metric(counter), cpu_of(self.server.pid())?);
+        let (count, cpu) = (api.metric(counter), cpu_of(self.server.pid())?);
         if is_traced {
             api.done("POST", "/io-trace/start", None);
         }
@@ -185,10 +185,10 @@ impl Comparison<'_> {
             end_trace(api)?;
         }
         let cpu = cpu_of(self.server.pid())?.saturating_sub(cpu);
-        let whole = api.metric(counter) - whole;
+        let count = api.metric(counter) - count;
         Ok(Segment {
             rate,
-            cpu: cpu.as_secs_f64() * 1e6 / whole,
+            cpu: cpu.as_secs_f64() * 1e6 / count,
         })
     }
 }

@@ -40,17 +40,17 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let (mounted, copied) = (folder.join("mounted"), folder.join("copied"));
     bench.fetch("mount", &url, &mounted)?;
     bench.fetch("download", &url, &copied)?;
-    let ask = |folder: &Path| {
+    let query = |folder: &Path| {
         let mut query = bench.command(&["query", "--dir"]);
         query.arg(folder).args(QUESTION);
         query
     };
     let seconds =
-        |folder: PathBuf| Box::new(move || Ok(measure(&mut ask(&folder))?.wall.as_secs_f64()));
-    if output(&mut ask(&mounted))? != output(&mut ask(&copied))? {
+        |folder: PathBuf| Box::new(move || Ok(measure(&mut query(&folder))?.wall.as_secs_f64()));
+    if output(&mut query(&mounted))? != output(&mut query(&copied))? {
         return Err(Failure::Run("mount and copy answer differently".to_owned()));
     }
-    let moved = moved_bytes(&mut ask(&mounted))? / data_bytes(&copied)?;
+    let moved = moved_bytes(&mut query(&mounted))? / data_bytes(&copied)?;
     let mut sides = [
         Side {
             name: "mounted, on loopback",

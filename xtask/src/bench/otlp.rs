@@ -81,8 +81,8 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
 /// CPU second of the server.
 fn spans_per_cpu_second(server: &Server, processors: &Value, pushing: Pushing) -> Outcome<f64> {
     let mut api = server.api();
-    let told = json!({ "processors": processors });
-    let recording = api.done("POST", "/recordings", Some(&told));
+    let body = json!({ "processors": processors });
+    let recording = api.done("POST", "/recordings", Some(&body));
     let id = recording["id"].as_str().unwrap_or_default().to_owned();
     let path = format!("/recordings/{id}");
     let begin = Instant::now();

@@ -57,7 +57,7 @@ const TRACES: &[Trace] = &[
     },
     Trace {
         name: "our own I/O",
-        make: own_trace,
+        make: server_trace,
         reader: Reader::Babeltrace,
         times: 1.0,
     },
@@ -133,7 +133,7 @@ impl Reader {
 }
 
 /// The I/O trace of a server that serves ranges, as a CTF folder: about 3 MB per second.
-fn own_trace(options: &Options) -> Outcome<PathBuf> {
+fn server_trace(options: &Options) -> Outcome<PathBuf> {
     let trace = target().join("bench/own-io-trace");
     if trace.join("metadata").is_file() {
         return Ok(trace);

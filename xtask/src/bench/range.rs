@@ -151,15 +151,15 @@ fn same_answers(server: &Server, nginx: &Nginx, storage: &str, file: &str, lengt
         };
         let list: Vec<String> = (0..count).map(range).collect();
         let range = format!("bytes={}", list.join(","));
-        let ask = |connection: &mut Connection, path: String| {
+        let request = |connection: &mut Connection, path: String| {
             let request = Request::new("GET", &path).header("range", &range);
             connection
                 .send(&request)
                 .map(|response| parts(&response))
                 .map_err(io_failure)
         };
-        let ours = ask(&mut ours, format!("/storage/{storage}/{file}"))?;
-        let theirs = ask(&mut theirs, format!("/{storage}/{file}"))?;
+        let ours = request(&mut ours, format!("/storage/{storage}/{file}"))?;
+        let theirs = request(&mut theirs, format!("/{storage}/{file}"))?;
         if ours != theirs {
             return Err(Failure::Run(format!("the answers to {range} differ")));
         }
@@ -242,14 +242,14 @@ impl RangeLoad {
             .env("FILE_BYTES", self.length.to_string());
         let answer = output(&mut wrk)?;
         let cpu = cpu_of(party.pid)?.saturating_sub(cpu_before);
-        let odd = |why: &str| Failure::Answer {
+        let malformed = |why: &str| Failure::Answer {
             command: "wrk".to_owned(),
             why: format!("{why} in {answer}"),
         };
         if answer.contains("Non-2xx") || answer.contains("Socket errors") {
-            return Err(odd("failed requests"));
+            return Err(malformed("failed requests"));
         }
-        let rate: f64 = field(&answer, "Requests/sec:").ok_or_else(|| odd("no rate"))?;
+        let rate: f64 = field(&answer, "Requests/sec:").ok_or_else(|| malformed("no rate"))?;
         let count = rate * f64::from(self.seconds);
         let cpu = cpu.as_secs_f64() * 1e6 / count;
         eprintln!(
@@ -289,7 +289,7 @@ impl Nginx {
         );
         for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
             writeln!(config, "{kind}_temp_path {folder_text}/nginx-{kind};")
-                .expect("a string takes any text");
+                .expect("writing to a string does not fail");
         }
         let root = data.join("storages");
         writeln!(
@@ -297,7 +297,7 @@ impl Nginx {
             "server {{ listen {address}; root {}; }} }}",
             root.display()
         )
-        .expect("a string takes any text");
+        .expect("writing to a string does not fail");
         let path = folder.join("nginx.conf");
         std::fs::write(&path, config).map_err(|source| Failure::File {
             path: path.clone(),

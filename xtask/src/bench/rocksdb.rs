@@ -121,7 +121,8 @@ impl Traces {
         let generator = folder.join("tracegen");
         let source = root().join("../shared/tools/rocksdb/tracegen.cc");
         if !source.exists() {
-            let what = "../shared/tools/rocksdb/tracegen.cc records the traces, and is not here";
+            let what =
+                "../shared/tools/rocksdb/tracegen.cc, which records the traces, does not exist";
             return Err(Failure::Run(what.to_owned()));
         }
         let paths = [&source, &generator].map(|path| path.display().to_string());
@@ -170,15 +171,15 @@ impl Traces {
         let mut analyze = Command::new(ours());
         analyze.args(["analyze", "--json"]).arg(trace);
         let answer = output(&mut analyze)?;
-        let odd = |why: String| Failure::Answer {
+        let malformed = |why: String| Failure::Answer {
             command: "tracehold analyze".to_owned(),
             why,
         };
         let report: serde_json::Value =
-            serde_json::from_str(&answer).map_err(|error| odd(error.to_string()))?;
+            serde_json::from_str(&answer).map_err(|error| malformed(error.to_string()))?;
         report[field]
             .as_f64()
-            .ok_or_else(|| odd(format!("no {field} in the report")))
+            .ok_or_else(|| malformed(format!("no {field} in the report")))
     }
 }
 

@@ -171,7 +171,7 @@ fn bad_name(source: &Source) -> Option<Finding> {
     Some(Finding::new(
         &source.path,
         0,
-        format!("{part:?} is no noun of the domain"),
+        format!("{part:?} is not a noun of the domain"),
     ))
 }
 
@@ -252,7 +252,7 @@ mod tests {
         let row = format!("(\"{}\", 1),\n", "x".repeat(98));
         check("a/tests/b.rs", &row, &[], &[]);
         check("a/src/b.rs", &row, &[], &[]);
-        let what = "a/src/utils.rs: \"utils.rs\" is no noun of the domain";
+        let what = "a/src/utils.rs: \"utils.rs\" is not a noun of the domain";
         check("a/src/utils.rs", "", &[], &[what]);
     }
 }

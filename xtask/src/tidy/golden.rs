@@ -26,7 +26,7 @@ pub(super) fn bless(root: &Path) -> Outcome {
     sums.extend(recorded);
     let mut text = String::new();
     for (path, sum) in &sums {
-        writeln!(text, "{sum}  {path}").expect("a string takes any text");
+        writeln!(text, "{sum}  {path}").expect("writing to a string does not fail");
     }
     let path = root.join(SUMS);
     std::fs::write(&path, text).map_err(|source| Failure::File { path, source })
@@ -41,7 +41,7 @@ fn compare(recorded: &Sums, present: &Sums) -> Vec<Finding> {
             None => Some(Finding::new(
                 path,
                 0,
-                "golden bytes are kept for ever; this file is gone",
+                "golden bytes are permanent, but this file does not exist",
             )),
             Some(now) if now != sum => Some(Finding::new(
                 path,
@@ -105,9 +105,9 @@ fn is_golden(path: &str) -> bool {
         name.strip_prefix('v')
             .is_some_and(|digits| digits.parse::<u32>().is_ok())
     };
-    let holds = |pair: &[&str]| matches!(pair[0], "golden" | "fixtures") && version(pair[1]);
+    let is_version = |pair: &[&str]| matches!(pair[0], "golden" | "fixtures") && version(pair[1]);
     let folder_count = folders.len().saturating_sub(1);
-    folders[..folder_count].windows(2).any(holds)
+    folders[..folder_count].windows(2).any(is_version)
 }
 
 fn sum(bytes: &[u8]) -> String {

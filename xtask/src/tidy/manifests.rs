@@ -24,7 +24,7 @@ fn manifest_findings(manifest: &Text) -> Vec<Finding> {
         if let Some(table) = line.strip_prefix('[') {
             in_dependencies = table.trim_end_matches(']').ends_with("dependencies");
         } else if in_dependencies && !line.is_empty() && !inherits(line) {
-            let what = "say `name.workspace = true`; versions stand in the root Cargo.toml";
+            let what = "say `name.workspace = true`; versions are chosen in the root Cargo.toml";
             findings.push(Finding::new(&manifest.path, number + 1, what));
         }
     }

@@ -61,7 +61,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         [word] if word == "--bless" => golden::bless(&root)?,
         _ => {
             return Err(Failure::Usage(format!(
-                "tidy takes --bless, not {arguments:?}"
+                "tidy accepts --bless, not {arguments:?}"
             )));
         }
     }
@@ -73,7 +73,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     match findings.len() {
         0 => Ok(()),
         count => Err(Failure::Found {
-            what: "untidy places",
+            what: "violations of the rules of the repository",
             count,
         }),
     }

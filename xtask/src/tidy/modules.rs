@@ -24,7 +24,7 @@ pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
             Finding::new(
                 &source.path,
                 0,
-                "no `mod` names this file: it is part of no program",
+                "no `mod` declares this file: it belongs to no program",
             )
         });
     let busy = sources

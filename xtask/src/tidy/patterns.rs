@@ -34,14 +34,14 @@ fn source_findings(source: &Source) -> Vec<Finding> {
         if trimmed.contains("#[ignore") && !has_issue(&source.lines[number]) {
             find(
                 number,
-                "an ignored test names the issue that brings it back: (#12)",
+                "an ignored test needs the number of the issue that re-enables it: (#12)",
             );
         }
         if STUBS.iter().any(|stub| trimmed.contains(stub)) {
-            find(number, "a stub is not a program");
+            find(number, "stubs are not allowed");
         }
         if has_placeholder(code, &source.lines[number]) {
-            find(number, "unfinished work carries an issue number: TODO(#12)");
+            find(number, "unfinished work needs an issue number: TODO(#12)");
         }
     }
     findings

@@ -35,7 +35,7 @@ fn seal_findings(sources: &[Source], name: &str, place: &str) -> Vec<Finding> {
         let in_place = source.path.starts_with(place);
         match home {
             _ if !in_place => {
-                let what = format!("{name} is sealed in {place}: go through that module");
+                let what = format!("{name} is sealed in {place}: use it through that module");
                 findings.push(Finding::new(&source.path, line, what));
             }
             // A folder ending in `/` is a crate: any file of it may use the name, but only one.
@@ -85,7 +85,7 @@ mod tests {
             ],
             &[],
         );
-        let what = "is sealed in storage-core/src/catalog: go through that module";
+        let what = "is sealed in storage-core/src/catalog: use it through that module";
         check(
             &[("server/src/main.rs", "fn f() {}\nuse sled;")],
             &[&format!("server/src/main.rs:2: sled {what}")],

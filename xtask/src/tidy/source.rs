@@ -138,8 +138,8 @@ pub(crate) fn word_at(line: &str, word: &str) -> Option<usize> {
         .map(|(column, _)| column)
         .find(|&column| {
             let before = line[..column].chars().next_back();
-            let behind = line[column + word.len()..].chars().next();
-            !before.is_some_and(is_part) && !behind.is_some_and(is_part)
+            let after = line[column + word.len()..].chars().next();
+            !before.is_some_and(is_part) && !after.is_some_and(is_part)
         })
 }
 

@@ -16,8 +16,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("deb.", "debian.org", "the host of a package registry"),
     ("pypi.", "org", "the host of a package registry"),
     ("registry.", "npmjs.org", "the host of a package registry"),
-    ("co-authored", "-by:", "who wrote it stands in the history"),
-    ("generated", " with [", "who wrote it stands in the history"),
+    ("co-authored", "-by:", "the history records the author"),
+    ("generated", " with [", "the history records the author"),
 ];
 
 /// Cargo writes these files and names its registry in them.
@@ -39,7 +39,7 @@ fn text_findings(text: &Text) -> Vec<Finding> {
         for (start, end, why) in WORDS {
             let word = [*start, *end].concat();
             if lower.contains(&word) {
-                let what = format!("{word:?} must not stand here: {why}");
+                let what = format!("{word:?} is not allowed here: {why}");
                 findings.push(Finding::new(&text.path, number + 1, what));
             }
         }
