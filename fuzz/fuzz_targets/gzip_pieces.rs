@@ -25,10 +25,11 @@ impl TextSink for Collected {
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
         self.text.extend_from_slice(text);
-        match self.text.len() > TEXT_BYTES_MAX {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        if self.text.len() > TEXT_BYTES_MAX {
+ControlFlow::Break(())
+} else {
+ControlFlow::Continue(())
+}
     }
 }
 

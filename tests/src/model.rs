@@ -165,9 +165,10 @@ impl Run {
     }
 
     fn count(&mut self, operation: &'static str, is_done: bool) {
-        let counts = match is_done {
-            true => &mut self.report.done,
-            false => &mut self.report.refused,
+        let counts = if is_done {
+            &mut self.report.done
+        } else {
+            &mut self.report.refused
         };
         *counts.entry(operation).or_default() += 1;
     }
@@ -253,9 +254,10 @@ impl Run {
             None => (next, &packet),
         };
         let waits = self.random.below(4) > 0;
-        let response = match waits {
-            true => agent.post(&mut self.api, sequence, bytes),
-            false => agent.post_async(&mut self.api, sequence, bytes),
+        let response = if waits {
+            agent.post(&mut self.api, sequence, bytes)
+        } else {
+            agent.post_async(&mut self.api, sequence, bytes)
         };
         let response = response.expect("the server answers");
         self.check(place, "push", &response, expected);
@@ -464,10 +466,12 @@ impl Run {
             .api()
             .send(&request)
             .expect("the server answers");
-        let expected = match self.storages.contains_key(&id) {
-            true => Err("storage_exists"),
-            false if is_damaged => Err("archive_damaged"),
-            false => Ok(()),
+        let expected = if self.storages.contains_key(&id) {
+            Err("storage_exists")
+        } else if is_damaged {
+            Err("archive_damaged")
+        } else {
+            Ok(())
         };
         self.check(place, "import", &response, expected);
         if expected.is_ok() {

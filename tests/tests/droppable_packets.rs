@@ -21,9 +21,10 @@ fn push(api: &mut Api, path: &str, stream: u64, sequence: u64, waits: bool) -> R
         .header("tracehold-epoch", 1)
         .header("tracehold-sequence", sequence)
         .body(&packet);
-    let request = match waits {
-        true => request,
-        false => request.header("prefer", "respond-async"),
+    let request = if waits {
+        request
+    } else {
+        request.header("prefer", "respond-async")
     };
     api.send(&request).unwrap()
 }

@@ -105,13 +105,13 @@ fn let_in(api: &mut Api, pushers: &mut [Pusher]) -> usize {
     loop {
         for (index, pusher) in pushers.iter_mut().enumerate() {
             if Some(index) != inside && pusher.is_let_in() {
-                assert_eq!(inside, None, "there is room for one");
+                assert_eq!(inside, None, "only one may be admitted");
                 inside = Some(index);
             }
         }
-        let waiting = api.metric("tracehold_storage_waiting_for_room") as usize;
+        let waiting = api.metric("tracehold_storage_waiting_for_room");
         if let Some(inside) = inside
-            && waiting == pushers.len() - 1
+            && waiting == (pushers.len() - 1) as f64
         {
             return inside;
         }
@@ -145,11 +145,9 @@ fn an_agent_with_one_request_gets_its_share() {
         pushers[inside].finish();
         pushers[inside].wait_in_line();
     }
-    let of_one = pushers[MANY as usize].acknowledged;
-    let of_many: usize = pushers[..MANY as usize]
-        .iter()
-        .map(|p| p.acknowledged)
-        .sum();
+    let many = usize::try_from(MANY).unwrap();
+    let of_one = pushers[many].acknowledged;
+    let of_many: usize = pushers[..many].iter().map(|p| p.acknowledged).sum();
     assert_eq!(of_one + of_many, ROUNDS);
     // With turns by agent it is admitted at least every third time, since it waits again only after
     // the next connection was admitted. With turns by request it would be every ninth time.

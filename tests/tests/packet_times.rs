@@ -196,9 +196,9 @@ fn a_unit_declared_late_applies_to_all_packets() {
         )
     };
     // Microseconds, as far as the server can know.
-    for second in 0..2_u64 {
-        let line = event(second as i64 * SECOND / 1_000);
-        agent.push(&mut api, second, line.as_bytes());
+    for second in 0..2_u32 {
+        let line = event(i64::from(second) * SECOND / 1_000);
+        agent.push(&mut api, u64::from(second), line.as_bytes());
     }
     assert_eq!(within(&mut api, &storage, (1, 2)), [1]);
     let unit =

@@ -86,9 +86,10 @@ fn check(api: &mut Api, storage: &str, path: &Path, content: &[u8], inflated: bo
         );
         assert_eq!(number(&origin["offset"]), end, "{what}");
         let bytes = api.packet(storage, packet["number"].as_u64().unwrap());
-        let text = match inflated && bytes.starts_with(&[0x1f, 0x8b]) {
-            true => inflate(&bytes),
-            false => bytes,
+        let text = if inflated && bytes.starts_with(&[0x1f, 0x8b]) {
+            inflate(&bytes)
+        } else {
+            bytes
         };
         end += number(&origin["bytes"]);
         assert_eq!(number(&origin["bytes"]), text.len(), "{what}");

@@ -115,9 +115,12 @@ fn check_trace(path: &Path, queries: &[&str]) {
     let file = path.to_str().unwrap();
     let expected: Vec<Vec<String>> = queries
         .iter()
-        .map(|query| match filters_by_origin(query) {
-            true => answers(&stored, query),
-            false => answers(&[file, "--no-index"], query),
+        .map(|query| {
+            if filters_by_origin(query) {
+                answers(&stored, query)
+            } else {
+                answers(&[file, "--no-index"], query)
+            }
         })
         .collect();
     assert!(expected[0].len() > 100, "{file} has events");

@@ -286,6 +286,16 @@ fn hashes_beyond_63_bits_and_the_text_that_they_stand_for() {
     }
 }
 
+/// The integer part of a number of microseconds or of a rank.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the numbers of this test are positive and small"
+)]
+fn truncated(number: f64) -> u64 {
+    number as u64
+}
+
 /// Durations whose quantiles are those of `read` in the generated corpus (54, 288 and 1,126 µs),
 /// from 1 µs to 13.8 s, unordered.
 fn durations(count: u64) -> Vec<u64> {
@@ -307,7 +317,7 @@ fn durations(count: u64) -> Vec<u64> {
             .max(1);
         let ((begin, low), (end, high)) = (known[above - 1], known[above]);
         let share = (part - begin) / (end - begin);
-        (low * (high / low).powf(share)).round() as u64
+        truncated((low * (high / low).powf(share)).round())
     };
     // A prime that does not divide the count visits every rank once.
     (0..count).map(|line| at(line * 7919 % count)).collect()
@@ -333,7 +343,7 @@ fn quantiles_are_exact_to_one_percent() {
     let mut sorted = durations;
     sorted.sort_unstable();
     let exact = [(0.5, 54), (0.9, 288), (0.99, 1126)].map(|(part, micros)| {
-        let rank = (part * (sorted.len() - 1) as f64) as usize;
+        let rank = usize::try_from(truncated(part * (sorted.len() - 1) as f64)).unwrap();
         assert_eq!(sorted[rank], micros, "the corpus");
         micros as f64 * 1000.0
     });

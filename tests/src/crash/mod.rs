@@ -87,8 +87,9 @@ pub fn crash(plan: &CrashPlan, mut progress: impl FnMut(&CrashReport)) -> CrashR
     let mut report = CrashReport::default();
     let mut server = Server::start(&plan.folder, &plan.settings);
     let mut run = StorageRun::begin(&mut server.api(), 0);
+    let delay_max = u64::try_from(plan.delay_max.as_micros()).expect("a delay of some seconds");
     while report.kills() < plan.kills {
-        let delay = Duration::from_micros(random.below(plan.delay_max.as_micros() as u64 + 1));
+        let delay = Duration::from_micros(random.below(delay_max + 1));
         match moment(&mut random) {
             Moment::Ingest => {
                 ingest_and_kill(&mut server, &mut run, delay);

@@ -218,9 +218,10 @@ impl Run {
             .expect("the recording was selected from this list");
         match std::mem::replace(&mut recorded.phase, Phase::Off) {
             Phase::On => {
-                let state = match recorded.finalizes {
-                    true => State::Finalized,
-                    false => State::Open,
+                let state = if recorded.finalizes {
+                    State::Finalized
+                } else {
+                    State::Open
                 };
                 if let Some(stored) = self.storages.get_mut(&recorded.storage) {
                     stored.state = state;

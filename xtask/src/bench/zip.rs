@@ -62,9 +62,10 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         Verdict::new("peak memory of an export, MiB", target, export_peak),
         Verdict::new("peak memory of an import, MiB", target, import_peak),
     ]);
-    match damage.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Run("the copy is damaged".to_owned())),
+    if damage.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Run("the copy is damaged".to_owned()))
     }
 }
 

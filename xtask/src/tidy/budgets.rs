@@ -155,13 +155,14 @@ fn width(line: &str, code: &str) -> usize {
             .filter(|(as_is, masked)| as_is == masked)
             .count();
     }
-    match trimmed
+    if trimmed
         .trim_start_matches(['/', '!'])
         .trim_start()
         .starts_with('|')
     {
-        true => 0,
-        false => line.chars().count(),
+        0
+    } else {
+        line.chars().count()
     }
 }
 
