@@ -1,16 +1,16 @@
-//! Why a data folder cannot be used.
+//! Errors of migrations.
 
 use std::{io, path::PathBuf};
 
 use crate::version::{CURRENT_VERSION, DataVersion};
 
-/// Why a data folder cannot be brought to the current version.
+/// Why a data folder cannot be migrated to the current version.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// A newer server wrote it.
     #[error(
-        "{path} has data of version {found}, this server knows versions up to {}: \
-         use a newer server, or another folder",
+        "{path} has data of version {found}, but this server supports versions up to {}: \
+         use a newer server or another data folder",
         CURRENT_VERSION
     )]
     Newer {
@@ -19,16 +19,20 @@ pub enum MigrationError {
         /// Its version.
         found: DataVersion,
     },
-    /// Something else lies there.
-    #[error("{path} is no data folder and not empty (it holds `{found}`): use another folder")]
+    /// The folder contains something else.
+    #[error(
+        "{path} is not a data folder and not empty (it contains `{found}`): use another folder"
+    )]
     Foreign {
         /// The folder.
         path: PathBuf,
-        /// A name found in it.
+        /// A name that it contains.
         found: String,
     },
-    /// The version file is not one of ours.
-    #[error("{path} does not say a version: restore it from a backup, or use another folder")]
+    /// The version file is invalid.
+    #[error(
+        "{path} does not contain a version: restore it from a backup, or use another data folder"
+    )]
     Unreadable {
         /// The version file.
         path: PathBuf,
@@ -36,11 +40,11 @@ pub enum MigrationError {
     /// A system call failed.
     #[error("{operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

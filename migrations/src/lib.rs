@@ -1,21 +1,22 @@
-//! Old on-disk versions to the current one, one file a step.
+//! Migrations of data folders to the current version, one file for each step.
 //!
-//! The file `VERSION` in the data folder says which version its layout has. [`migrate`] reads it
-//! before anything else of the folder is looked at, applies the steps that are missing, one after
-//! another, and writes the new version behind each, so that a migration that was interrupted goes
-//! on where it ended. A folder of a newer version is refused untouched.
+//! The file `VERSION` in the data folder contains the version of its layout. [`migrate`] reads it
+//! before anything else, applies the missing steps in order, and writes the new version after each
+//! step, so an interrupted migration resumes where it stopped. A folder of a newer version is
+//! refused and not changed.
 //!
 //! | step | what it does |
 //! | --- | --- |
-//! | `v0_to_v1` | makes an empty folder a data folder |
+//! | `v0_to_v1` | turns an empty folder into a data folder |
 //!
-//! A step for a new version of a file also keeps the old decoder and a fixture of the old version
-//! (`fixtures/vN/`), which is migrated and verified by the tests for ever.
+//! A step to a new version also keeps the old decoder and a fixture of the old version
+//! (`fixtures/vN/`), which the tests migrate and verify.
 
 mod error;
 mod steps;
 mod v0_to_v1;
 mod version;
+mod version_file;
 
 pub use error::MigrationError;
 pub use steps::migrate;

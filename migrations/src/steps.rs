@@ -1,42 +1,46 @@
-//! The steps, and how they are applied.
+//! The migration steps and their application.
 
 use std::path::Path;
 
-use crate::{CURRENT_VERSION, DataVersion, MigrationError, v0_to_v1, version};
+use crate::{CURRENT_VERSION, DataVersion, MigrationError, v0_to_v1, version_file};
 
-/// A step from one version to the next.
+/// A step from one version to the next; steps are sorted by version.
 struct Step {
-    from: DataVersion,
+    to: DataVersion,
     apply: fn(&Path) -> Result<(), MigrationError>,
 }
 
 const STEPS: [Step; 1] = [Step {
-    from: DataVersion(0),
+    to: DataVersion(1),
     apply: v0_to_v1::apply,
 }];
 
 const _: () = assert!(
-    STEPS.len() == CURRENT_VERSION.0 as usize,
-    "a step leads to each version"
+    STEPS[STEPS.len() - 1].to.0 == CURRENT_VERSION.0,
+    "the last step leads to the current version"
 );
 
-/// Brings the data folder to the current version; gives the version it had.
+/// Migrates the data folder to the current version; returns the version it had.
 ///
 /// # Errors
-/// When the folder is of a newer version, is no data folder, or cannot be read or written. What a
-/// step had done by then stays, and is gone on with the next time.
+/// When the folder has a newer version, is not a data folder, or cannot be read or written. The
+/// steps that were completed remain, and the next call resumes after them.
 pub fn migrate(data_dir: &Path) -> Result<DataVersion, MigrationError> {
     std::fs::create_dir_all(data_dir).map_err(MigrationError::io("create", data_dir))?;
-    let found = version::read(data_dir)?;
+    let found = version_file::read(data_dir)?;
     if found > CURRENT_VERSION {
         return Err(MigrationError::Newer {
             path: data_dir.to_owned(),
             found,
         });
     }
-    for step in STEPS.iter().skip(found.0 as usize) {
+    for step in STEPS.iter().filter(|step| step.to > found) {
         (step.apply)(data_dir)?;
-        version::write(data_dir, step.from.next())?;
+        version_file::write(data_dir, step.to)?;
     }
+    assert!(
+        STEPS.last().is_none_or(|step| step.to >= found),
+        "a folder of a newer version is refused"
+    );
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! Version 1: a folder with the folders of agents and storages.
+//! Version 1: a data folder with the folders of agents and storages.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use storage_format::paths::{AGENTS_FOLDER, STORAGES_FOLDER, UNPUBLISHED_ENDING};
 
 use crate::MigrationError;
 
-/// What may lie in a folder that is about to become a data folder: what an interrupted run of this
-/// step leaves, and what file systems put into their root.
+/// Names that a folder may contain before it becomes a data folder: those that an interrupted run
+/// of this step leaves, and those that file systems create in their root.
 const IGNORED: [&str; 4] = [AGENTS_FOLDER, STORAGES_FOLDER, "lost+found", "lock"];
 
-/// Makes an empty folder a data folder.
+/// Turns an empty folder into a data folder.
 pub(crate) fn apply(folder: &Path) -> Result<(), MigrationError> {
     let names = std::fs::read_dir(folder).map_err(MigrationError::io("list", folder))?;
     for name in names {

@@ -1,13 +1,6 @@
-//! The version of a data folder, and the file that says it.
+//! The version of the layout of a data folder.
 
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Write},
-    path::Path,
-};
-
-use crate::MigrationError;
+use std::fmt;
 
 /// Version of the layout of a data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,50 +9,8 @@ pub struct DataVersion(pub u16);
 /// The version that this server writes.
 pub const CURRENT_VERSION: DataVersion = DataVersion(1);
 
-const NAME: &str = "VERSION";
-const PREFIX: &str = "tracehold data folder, version ";
-/// A version file is one short line.
-const BYTES_MAX: u64 = 256;
-
-impl DataVersion {
-    pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
 impl fmt::Display for DataVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
-}
-
-/// The version of `folder`; 0 when it has no version file.
-pub(crate) fn read(folder: &Path) -> Result<DataVersion, MigrationError> {
-    let path = folder.join(NAME);
-    let text = match std::fs::metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DataVersion(0)),
-        Err(error) => return Err(MigrationError::io("look at", path)(error)),
-        Ok(metadata) if metadata.len() > BYTES_MAX => None,
-        Ok(_) => Some(std::fs::read_to_string(&path).map_err(MigrationError::io("read", &path))?),
-    };
-    let number = text
-        .as_deref()
-        .and_then(|text| text.trim_end().strip_prefix(PREFIX));
-    match number.and_then(|number| number.parse().ok()) {
-        Some(number) if number > 0 => Ok(DataVersion(number)),
-        _ => Err(MigrationError::Unreadable { path }),
-    }
-}
-
-/// Writes the version of `folder`, durably: a crash leaves the old file or the new one.
-pub(crate) fn write(folder: &Path, version: DataVersion) -> Result<(), MigrationError> {
-    let (path, unpublished) = (folder.join(NAME), folder.join("VERSION.tmp"));
-    let write = || {
-        let mut file = File::create(&unpublished)?;
-        writeln!(file, "{PREFIX}{version}")?;
-        file.sync_all()?;
-        std::fs::rename(&unpublished, &path)?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(MigrationError::io("write", &path))
 }

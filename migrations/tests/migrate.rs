@@ -1,4 +1,4 @@
-//! Data folders of every version are brought to the current one, and still hold what they held.
+//! Data folders of every version are migrated to the current one and keep their content.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, path::Path, process::Command, sync::Arc};
@@ -129,7 +129,7 @@ fn copy(from: &Path) -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_fixture_is_migrated_and_holds_what_it_held() {
+async fn every_fixture_is_migrated_and_keeps_its_content() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let current = fixtures.join(format!("v{CURRENT_VERSION}"));
     if !current.exists() {
@@ -141,7 +141,7 @@ async fn every_fixture_is_migrated_and_holds_what_it_held() {
         assert_eq!(
             migrate(folder.path()).unwrap(),
             CURRENT_VERSION,
-            "once is enough"
+            "a second migration does nothing"
         );
         check(folder.path()).await;
     }
@@ -157,7 +157,7 @@ fn an_empty_folder_becomes_a_data_folder() {
 }
 
 #[test]
-fn a_newer_a_foreign_and_an_unreadable_folder_are_refused_untouched() {
+fn a_newer_an_unknown_and_an_unreadable_folder_are_refused_and_unchanged() {
     for (name, content) in [
         ("VERSION", "tracehold data folder, version 999\n"),
         ("VERSION", "tracehold data folder, version 0\n"),
