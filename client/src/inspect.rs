@@ -154,7 +154,7 @@ impl<W: Write> Inspection<'_, W> {
         };
         let text = |range| String::from_utf8_lossy(&bytes[range]).into_owned();
         let document = json!({
-            "role": "cache", "key": text(found.key), "answer": text(found.answer),
+            "role": "cache", "key": text(found.key), "answer": text(found.result),
         });
         self.put(&document)?;
         self.out.write_all(b"\n")?;

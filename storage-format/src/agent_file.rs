@@ -1,4 +1,4 @@
-//! The agent file (`.agent`): the complete tree of one agent.
+//! The agent file (`.agent`): one agent with its attributes, streams and trace metadata.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +16,24 @@ pub struct AgentFile {
     pub id: AgentId,
     /// Name for people.
     pub name: String,
-    /// The machine on which the agent runs, as the agent tells it.
+    /// The machine on which the agent runs, as reported by the agent.
     pub host: String,
-    /// What else the agent tells of itself.
+    /// Other attributes that the agent reports.
     pub attributes: BTreeMap<String, String>,
     /// Its streams, sorted by id.
     pub streams: Vec<StreamSpec>,
-    /// Trace metadata as the agent sent it (TSDL or CTF 2), when it did.
+    /// Trace metadata as the agent sent it (TSDL or CTF 2), if it did.
     pub metadata: Option<Vec<u8>>,
 }
 
-/// A stream as it was declared.
+/// Declaration of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSpec {
     /// The stream.
     pub id: StreamId,
-    /// What its packets are; never changes.
+    /// Kind of its packets; never changes.
     pub kind: Kind,
-    /// What its leaves remember.
+    /// What the index records of its packets.
     pub leaf_type: LeafType,
     /// How its payloads are stored.
     pub codec: Codec,
@@ -58,7 +58,7 @@ impl AgentFile {
         envelope::encode(WHAT, MAGIC, self)
     }
 
-    /// Reads a whole agent file.
+    /// Decodes a agent file.
     ///
     /// # Errors
     /// When the bytes are damaged, of another version or something else.

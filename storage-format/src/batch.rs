@@ -14,17 +14,18 @@
 use crate::{
     FormatError, FormatErrorKind, StreamPosition,
     checksum::crc32c,
-    layout::{check_sum, get_u32, get_u64, put},
+    integer::u64_of,
+    layout::{check_checksum, get_u32, get_u64, put},
     limits::PACKET_BYTES_MAX,
 };
 
 /// Media type of the body.
 pub const MEDIA_TYPE: &str = "application/vnd.tracehold.packets";
-/// Size of what stands before each payload.
+/// Size of the header before each payload.
 pub const RECORD_HEADER_BYTES: usize = 24;
 const WHAT: &str = "batch record";
 
-/// What stands before a payload.
+/// The header before a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
     /// Length of the payload in bytes.
@@ -36,7 +37,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header of `payload`, whose length the caller keeps within [`PACKET_BYTES_MAX`].
+    /// The header of `payload`, which is at most [`PACKET_BYTES_MAX`] bytes long.
     #[must_use]
     pub fn of(payload: &[u8], position: StreamPosition) -> Self {
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -61,7 +62,7 @@ impl RecordHeader {
     /// Reads a header; offsets in errors count from its first byte.
     ///
     /// # Errors
-    /// When the length is no length of a packet.
+    /// When the length is not a valid length of a packet.
     pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES]) -> Result<Self, FormatError> {
         let header = Self {
             length: get_u32(bytes, 0),
@@ -87,14 +88,14 @@ impl RecordHeader {
         }
     }
 
-    /// Checks that `payload` is the one that was sent.
+    /// Checks the checksum of `payload`.
     ///
     /// # Errors
     /// When the checksum differs.
     pub fn check(&self, payload: &[u8]) -> Result<(), FormatError> {
-        check_sum(
+        check_checksum(
             WHAT,
-            RECORD_HEADER_BYTES as u64,
+            u64_of(RECORD_HEADER_BYTES),
             self.checksum,
             crc32c(payload),
         )

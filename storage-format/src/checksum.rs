@@ -12,7 +12,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC32C of what `crc` covers followed by `bytes`.
+/// CRC32C of the bytes that `crc` covers, followed by `bytes`.
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
@@ -26,10 +26,11 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 /// `crc32c` crate multiplies matrices for it and takes a hundred times as long.
 #[must_use]
 pub fn crc32c_combine(first: u32, second: u32, second_length: u32) -> u32 {
+    assert!(second_length < 1 << 29, "the length in bits has 32 bits");
     let mut power = 1 << 31;
     // In bits: 8 = 2^3.
     for (bit, &square) in (0..).zip(POWERS.iter().cycle().skip(3)).take(32) {
-        if second_length >> bit & 1 == 1 {
+        if (second_length >> bit) & 1 == 1 {
             power = multiply(square, power);
         }
     }
@@ -58,8 +59,8 @@ const fn powers() -> [u32; 32] {
     let mut powers = [1 << 30; 32];
     let mut n = 1;
     while n < powers.len() {
-        powers[n] = multiply(powers[n - 1], powers[n - 1]);
-        n += 1;
+        powers[n] = multiply(powers[n.saturating_sub(1)], powers[n.saturating_sub(1)]);
+        n = n.saturating_add(1);
     }
     powers
 }
@@ -81,7 +82,7 @@ mod tests {
             first in any::<u32>(),
             bytes in proptest::collection::vec(any::<u8>(), 0..5000),
         ) {
-            let combined = crc32c_combine(first, crc32c(&bytes), bytes.len() as u32);
+            let combined = crc32c_combine(first, crc32c(&bytes), u32::try_from(bytes.len()).unwrap());
             prop_assert_eq!(combined, crc32c_append(first, &bytes));
         }
 

@@ -1,7 +1,7 @@
 //! The header of a data file (`.itdata`): which leaf of which storage its frames belong to.
 //!
 //! Frames (see [`crate::frame`]) follow from byte [`HEADER_BYTES`] to the end. The header repeats
-//! the whole path of the leaf, so that an index can be rebuilt from data files alone.
+//! the complete path of the leaf, so that an index can be rebuilt from data files alone.
 //!
 //! ```text
 //! offset size field
@@ -27,7 +27,8 @@ use crate::{
     AgentId, FORMAT_VERSION, FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId,
     StreamId,
     checksum::crc32c,
-    layout::{check_start, check_sum, get, get_i64, get_u32, get_u64, put},
+    integer::u64_of,
+    layout::{check_checksum, check_start, get, get_i64, get_u32, get_u64, put},
     limits::ID_BYTES_MAX,
 };
 
@@ -41,14 +42,14 @@ const CHECKSUM: usize = HEADER_BYTES - 4;
 
 const _: () = assert!(
     STREAM + ID_BYTES_MAX <= CHECKSUM,
-    "the ids fit before the checksum"
+    "the ids end before the checksum"
 );
 const _: () = assert!(
     HEADER_BYTES.is_multiple_of(crate::frame::ALIGNMENT),
     "frames are aligned"
 );
 
-/// Where a leaf stands in the index tree: agent → kind → stream → time bucket.
+/// The path of a leaf in the index tree: agent → kind → stream → time bucket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafPath {
     /// The agent.
@@ -70,6 +71,18 @@ pub struct Bucket {
     pub length: u64,
 }
 
+/// Length of an id as a header stores it.
+///
+/// # Panics
+/// When the id is longer than ids can be.
+pub(crate) fn id_length(id: &str) -> u8 {
+    assert!(
+        (1..=ID_BYTES_MAX).contains(&id.len()),
+        "the length of an id is checked when it is parsed"
+    );
+    u8::try_from(id.len()).expect("the limit of ids is below 256")
+}
+
 /// The header of a data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFileHeader {
@@ -77,9 +90,9 @@ pub struct DataFileHeader {
     pub storage: StorageId,
     /// The leaf; also the name of the file.
     pub leaf: LeafId,
-    /// What the leaf remembers.
+    /// What the index records of its packets.
     pub leaf_type: LeafType,
-    /// Where the leaf stands in the tree.
+    /// Path of the leaf in the tree.
     pub path: LeafPath,
     /// Time of creation, ns since the epoch.
     pub created: i64,
@@ -95,9 +108,8 @@ impl DataFileHeader {
         put(&mut bytes, 8, FORMAT_VERSION.to_le_bytes());
         bytes[10] = self.path.kind.code();
         bytes[11] = self.leaf_type.code();
-        // An id has at most 128 bytes.
-        bytes[12] = agent.len() as u8;
-        bytes[13] = stream.len() as u8;
+        bytes[12] = id_length(agent);
+        bytes[13] = id_length(stream);
         put(&mut bytes, 16, *self.storage.as_bytes());
         put(&mut bytes, 32, self.leaf.0.to_le_bytes());
         let bucket = self.path.bucket.unwrap_or(Bucket {
@@ -107,8 +119,8 @@ impl DataFileHeader {
         put(&mut bytes, 40, bucket.begin.to_le_bytes());
         put(&mut bytes, 48, bucket.length.to_le_bytes());
         put(&mut bytes, 56, self.created.to_le_bytes());
-        bytes[AGENT..AGENT + agent.len()].copy_from_slice(agent.as_bytes());
-        bytes[STREAM..STREAM + stream.len()].copy_from_slice(stream.as_bytes());
+        bytes[AGENT..][..agent.len()].copy_from_slice(agent.as_bytes());
+        bytes[STREAM..][..stream.len()].copy_from_slice(stream.as_bytes());
         let checksum = crc32c(&bytes[..CHECKSUM]);
         put(&mut bytes, CHECKSUM, checksum.to_le_bytes());
         bytes
@@ -120,18 +132,18 @@ impl DataFileHeader {
     /// When the bytes are too few, damaged, of another version or impossible.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_start(WHAT, bytes, MAGIC, HEADER_BYTES)?;
-        check_sum(
+        check_checksum(
             WHAT,
-            CHECKSUM as u64,
+            u64_of(CHECKSUM),
             get_u32(bytes, CHECKSUM),
             crc32c(&bytes[..CHECKSUM]),
         )?;
         let fault = |name, offset| FormatError::new(WHAT, offset, FormatErrorKind::Field { name });
         let id_text = |at: usize, length: u8, name| {
             let length = usize::from(length);
-            let text = bytes[at..at + ID_BYTES_MAX].get(..length);
+            let text = bytes[at..][..ID_BYTES_MAX].get(..length);
             text.and_then(|text| std::str::from_utf8(text).ok())
-                .ok_or(fault(name, at as u64))
+                .ok_or(fault(name, u64_of(at)))
         };
         let bucket = match get_u64(bytes, 48) {
             0 => None,
@@ -147,11 +159,13 @@ impl DataFileHeader {
             leaf: LeafId(get_u64(bytes, 32)),
             leaf_type: LeafType::from_code(bytes[11]).ok_or(fault("leaf type", 11))?,
             path: LeafPath {
-                agent: agent.parse().map_err(|_| fault("agent id", AGENT as u64))?,
+                agent: agent
+                    .parse()
+                    .map_err(|_| fault("agent id", u64_of(AGENT)))?,
                 kind: Kind::from_code(bytes[10]).ok_or(fault("kind", 10))?,
                 stream: stream
                     .parse()
-                    .map_err(|_| fault("stream id", STREAM as u64))?,
+                    .map_err(|_| fault("stream id", u64_of(STREAM)))?,
                 bucket,
             },
             created: get_i64(bytes, 56),

@@ -1,17 +1,17 @@
-//! The only pointer type of the project.
+//! Descriptors: the location of the stored bytes of a packet.
 
 use std::ops::Range;
 
 use crate::{LeafId, limits::PACKET_BYTES_MAX};
 
-/// A descriptor that points at no packet.
+/// Why a descriptor is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptorError {
     /// A packet has at least one byte and at most [`PACKET_BYTES_MAX`].
-    #[error("a packet of {0} bytes cannot exist")]
+    #[error("a packet cannot have {0} bytes")]
     Size(u32),
-    /// The end lies beyond what a file can hold.
-    #[error("{size} bytes at offset {offset} end beyond the largest file")]
+    /// The end is past the largest possible file.
+    #[error("{size} bytes at offset {offset} end past the largest possible file")]
     End {
         /// Offset of the first byte.
         offset: u64,
@@ -20,7 +20,7 @@ pub enum DescriptorError {
     },
 }
 
-/// Where the stored bytes of a packet lie: data file, first byte, number of bytes (half-open).
+/// The location of the stored bytes of a packet: data file, offset and size (half-open).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
     leaf: LeafId,
@@ -32,7 +32,7 @@ impl Descriptor {
     /// A descriptor of `size` bytes at `offset` in the data file of `leaf`.
     ///
     /// # Errors
-    /// When `size` is no size of a packet, or the end would overflow.
+    /// When `size` is not a valid size of a packet, or the end would overflow.
     pub fn new(leaf: LeafId, offset: u64, size: u32) -> Result<Self, DescriptorError> {
         if size == 0 || size > PACKET_BYTES_MAX {
             return Err(DescriptorError::Size(size));
@@ -43,7 +43,7 @@ impl Descriptor {
         }
     }
 
-    /// The leaf whose data file holds the bytes.
+    /// The leaf whose data file contains the bytes.
     #[must_use]
     pub fn leaf(&self) -> LeafId {
         self.leaf
@@ -61,11 +61,11 @@ impl Descriptor {
         self.size
     }
 
-    /// Offset of the byte behind the last one.
+    /// Offset of the byte after the last one.
     #[must_use]
     pub fn end(&self) -> u64 {
-        // Checked when the descriptor was made.
-        self.offset + u64::from(self.size)
+        let end = self.offset.checked_add(u64::from(self.size));
+        end.expect("the end is checked when a descriptor is created")
     }
 
     /// The bytes as a half-open range.

@@ -1,8 +1,8 @@
-//! The envelope of files whose body is a record of optional things.
+//! The envelope of files whose body is a record with optional fields.
 //!
 //! The body is bincode 2 (standard configuration, through serde). Nothing outside of this module
-//! knows that: the envelope around it is ours, with a version, a length and a checksum, so the
-//! encoding can be replaced by a new version of the envelope and a migration.
+//! depends on that: the envelope has a version, a length and a checksum of its own, so a new version
+//! of the envelope and a migration can replace the encoding.
 //!
 //! ```text
 //! offset size field
@@ -20,7 +20,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     FORMAT_VERSION, FormatError, FormatErrorKind,
     checksum::crc32c,
-    layout::{check_start, check_sum, get_u32, put},
+    integer::{u64_of, usize_of},
+    layout::{check_checksum, check_start, get_u32, put},
     limits::ENVELOPE_BODY_BYTES_MAX,
 };
 
@@ -37,7 +38,7 @@ pub(crate) fn encode<T: Serialize>(
         .map_err(|_| refuse("body"))?;
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
     if length > ENVELOPE_BODY_BYTES_MAX {
-        return Err(limit(what, body.len() as u64));
+        return Err(limit(what, u64_of(body.len())));
     }
     let mut bytes = vec![0; HEADER_BYTES];
     put(&mut bytes, 0, magic);
@@ -47,6 +48,11 @@ pub(crate) fn encode<T: Serialize>(
     let checksum = crc32c(&bytes[..20]);
     put(&mut bytes, 20, checksum.to_le_bytes());
     bytes.extend_from_slice(&body);
+    assert_eq!(
+        bytes.len(),
+        HEADER_BYTES.saturating_add(usize_of(length)),
+        "the header says how long the file is"
+    );
     Ok(bytes)
 }
 
@@ -57,26 +63,27 @@ pub(crate) fn decode<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<T, FormatError> {
     check_start(what, bytes, magic, HEADER_BYTES)?;
-    check_sum(what, 20, get_u32(bytes, 20), crc32c(&bytes[..20]))?;
+    check_checksum(what, 20, get_u32(bytes, 20), crc32c(&bytes[..20]))?;
     let length = get_u32(bytes, 12);
     if length > ENVELOPE_BODY_BYTES_MAX {
         return Err(limit(what, u64::from(length)));
     }
-    let end = HEADER_BYTES + length as usize;
-    let fault = |name| FormatError::new(what, HEADER_BYTES as u64, FormatErrorKind::Field { name });
+    let end = HEADER_BYTES.saturating_add(usize_of(length));
+    let fault =
+        |name| FormatError::new(what, u64_of(HEADER_BYTES), FormatErrorKind::Field { name });
     let Some(body) = bytes.get(HEADER_BYTES..end) else {
         return Err(FormatError::truncated(what, end, bytes.len()));
     };
     if bytes.len() != end {
-        return Err(fault("bytes behind the body"));
+        return Err(fault("bytes after the body"));
     }
-    check_sum(what, HEADER_BYTES as u64, get_u32(bytes, 16), crc32c(body))?;
-    // The limit keeps a length inside the body from asking for more memory than a body may have.
-    let config = bincode::config::standard().with_limit::<{ ENVELOPE_BODY_BYTES_MAX as usize }>();
+    check_checksum(what, u64_of(HEADER_BYTES), get_u32(bytes, 16), crc32c(body))?;
+    // With the limit, a length inside of the body cannot request more memory than a body may have.
+    let config = bincode::config::standard().with_limit::<{ usize_of(ENVELOPE_BODY_BYTES_MAX) }>();
     let (value, read) =
         bincode::serde::decode_from_slice(body, config).map_err(|_| fault("body"))?;
     if read != body.len() {
-        return Err(fault("bytes behind the record"));
+        return Err(fault("bytes after the record"));
     }
     Ok(value)
 }

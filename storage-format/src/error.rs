@@ -1,44 +1,46 @@
-//! What is wrong with bytes that should be one of our files.
+//! Errors in bytes that should have one of the formats.
 
 use std::fmt;
 
-/// Bytes that are not what they should be: where, and in what way.
+use crate::integer::u64_of;
+
+/// Bytes that do not match their format: where, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {offset}: {kind}")]
 pub struct FormatError {
-    /// The layout that was being read, such as `frame header`.
+    /// The layout that was decoded, such as `frame header`.
     pub what: &'static str,
-    /// Byte offset of the fault from the start of the file or slice that was given.
+    /// Byte offset of the error from the start of the file or slice.
     pub offset: u64,
     /// What is wrong.
     pub kind: FormatErrorKind,
 }
 
-/// The ways in which bytes can be wrong.
+/// What can be wrong with bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormatErrorKind {
     /// The bytes end before the layout does.
     Truncated {
         /// Bytes that the layout needs.
         needed: u64,
-        /// Bytes that are there.
+        /// Bytes that are available.
         available: u64,
     },
-    /// Another file type, or none.
+    /// Another file type.
     Magic,
-    /// A version that this program does not know.
+    /// A version that this program does not support.
     Version {
         /// The version found.
         found: u16,
     },
-    /// The checksum does not match: damage, or a block in the wrong place.
+    /// The checksum does not match: the bytes are damaged, or belong to another location.
     Checksum {
-        /// The checksum stored.
+        /// The stored checksum.
         stored: u32,
-        /// The checksum of the bytes that are there.
+        /// The checksum of the bytes.
         computed: u32,
     },
-    /// A field holds what no writer of ours produces.
+    /// A field has a value that no writer produces.
     Field {
         /// Name of the field.
         name: &'static str,
@@ -52,6 +54,11 @@ pub enum FormatErrorKind {
         /// The limit.
         max: u64,
     },
+    /// A packet that does not follow the packet before it.
+    Order {
+        /// Name of the field that does not grow as it must.
+        name: &'static str,
+    },
     /// The file belongs to another storage or leaf.
     Foreign,
 }
@@ -62,10 +69,10 @@ impl fmt::Display for FormatErrorKind {
             Self::Truncated { needed, available } => {
                 write!(f, "{needed} bytes are needed, {available} are there")
             }
-            Self::Magic => f.write_str("the magic number of this layout is not there"),
+            Self::Magic => f.write_str("the magic number is wrong"),
             Self::Version { found } => write!(
                 f,
-                "format version {found} is not known here (newest known: {})",
+                "format version {found} is not supported (newest supported: {})",
                 crate::FORMAT_VERSION
             ),
             Self::Checksum { stored, computed } => {
@@ -74,11 +81,12 @@ impl fmt::Display for FormatErrorKind {
                     "checksum {computed:#010x} does not match the stored {stored:#010x}"
                 )
             }
-            Self::Field { name } => write!(f, "field `{name}` holds an impossible value"),
+            Self::Field { name } => write!(f, "field `{name}` has an invalid value"),
             Self::Limit { name, found, max } => {
                 write!(f, "`{name}` is {found}, the limit is {max}")
             }
-            Self::Foreign => f.write_str("this belongs to another storage or leaf"),
+            Self::Order { name } => write!(f, "`{name}` does not follow the packet before"),
+            Self::Foreign => f.write_str("the file belongs to another storage or leaf"),
         }
     }
 }
@@ -90,13 +98,13 @@ impl FormatError {
 
     pub(crate) fn truncated(what: &'static str, needed: usize, available: usize) -> Self {
         let kind = FormatErrorKind::Truncated {
-            needed: needed as u64,
-            available: available as u64,
+            needed: u64_of(needed),
+            available: u64_of(available),
         };
-        Self::new(what, available as u64, kind)
+        Self::new(what, u64_of(available), kind)
     }
 
-    /// The same fault in a file in which the slice that was read begins at `start`.
+    /// The same error in a file in which the slice begins at `start`.
     #[must_use]
     pub fn shifted(mut self, start: u64) -> Self {
         self.offset = self.offset.saturating_add(start);

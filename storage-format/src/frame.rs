@@ -1,15 +1,15 @@
 //! A frame: one packet in a data file, a self-describing header and the stored payload.
 //!
-//! Frames begin at multiples of [`ALIGNMENT`] bytes; the gap behind a payload is zero. A header
-//! that is zero, or whose checksum does not hold, ends the frames of a file: that is how the tail
+//! Frames begin at multiples of [`ALIGNMENT`] bytes; the padding after a payload is zero. A header
+//! that is zero, or whose checksum does not match, ends the frames of a file: this is how the tail
 //! of a preallocated or torn file is found. The header checksum also covers the storage id, the
-//! leaf id and the offset of the header, so that a block in the wrong place is noticed.
+//! leaf id and the offset of the header, so a block at the wrong location is detected.
 //!
 //! ```text
 //! offset size field
 //!      0    4 magic "THFR"
 //!      4    1 codec
-//!      5    1 facts that are known: 1 time span, 2 events, 4 lost, 8 time basis
+//!      5    1 known facts: 1 time span, 2 events, 4 lost, 8 time basis
 //!      6    2 zero
 //!      8    4 stored size, bytes
 //!     12    4 raw size, bytes (as the agent sent it)
@@ -23,14 +23,15 @@
 //!     68    4 events lost before or in the packet, saturating
 //!     72    4 CRC32C of the stored payload
 //!     76    4 CRC32C of the raw payload
-//!     80    4 time basis (zero in frames that were written before there was one)
+//!     80    4 time basis (zero in frames from before it was introduced)
 //!     84    4 CRC32C of bytes 0 to 83, storage id, leaf id, offset of the header (u64)
 //! ```
 
 use crate::{
     Codec, FormatError, FormatErrorKind, LeafId, StorageId, StreamPosition,
     checksum::{crc32c, crc32c_append},
-    layout::{check_sum, get, get_i64, get_u32, get_u64, put},
+    integer::{u64_of, usize_of},
+    layout::{check_checksum, get, get_i64, get_u32, get_u64, put},
     limits::PACKET_BYTES_MAX,
 };
 
@@ -49,7 +50,7 @@ const KNOWS_BASIS: u8 = 8;
 
 const _: () = assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT));
 
-/// What is known of a packet without decoding it again.
+/// What is known about a packet without decoding it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
     /// First and last instant of the packet, ns since the epoch; the last is not before the first.
@@ -58,13 +59,23 @@ pub struct Facts {
     pub events: Option<u32>,
     /// Number of events that the producer lost before or in this packet.
     pub lost: Option<u32>,
-    /// What the others were read with, where they rest on more than the bytes of the packet: see
+    /// What the time span was decoded with besides the bytes of the packet: see
     /// [`TimeBasis`](crate::TimeBasis).
     pub time_basis: Option<u32>,
 }
 
 impl Facts {
-    /// One bit for each fact that is known, as frames and index blocks hold them.
+    /// These facts without a time span that ends before it begins: an agent may send anything, and
+    /// a frame cannot contain such a span.
+    #[must_use]
+    pub fn valid(self) -> Self {
+        Self {
+            time_span: self.time_span.filter(|(begin, end)| begin <= end),
+            ..self
+        }
+    }
+
+    /// One bit for each known fact, as frames and index blocks store it.
     pub(crate) fn known_bits(&self) -> u8 {
         let bit = |bit, is_known: bool| if is_known { bit } else { 0 };
         bit(KNOWS_TIME, self.time_span.is_some())
@@ -73,7 +84,7 @@ impl Facts {
             | bit(KNOWS_BASIS, self.time_basis.is_some())
     }
 
-    /// These facts but for those of which `bits` does not say that they are known.
+    /// The facts that are known according to `bits`.
     pub(crate) fn with_known_bits(self, bits: u8) -> Self {
         let knows = |bit| bits & bit != 0;
         Self {
@@ -111,7 +122,7 @@ pub struct FrameHeader {
     pub position: StreamPosition,
     /// When the packet arrived, ns since the epoch.
     pub arrival: i64,
-    /// What is known of the packet.
+    /// What is known about the packet.
     pub facts: Facts,
     /// CRC32C of the stored payload.
     pub stored_checksum: u32,
@@ -123,6 +134,14 @@ impl FrameHeader {
     /// The bytes of the header at `location`.
     #[must_use]
     pub fn encode(&self, location: FrameLocation) -> [u8; HEADER_BYTES] {
+        assert!(
+            is_packet_size(self.stored_size) && is_packet_size(self.raw_size),
+            "a frame contains a packet of a valid size"
+        );
+        assert!(
+            location.offset.is_multiple_of(u64_of(ALIGNMENT)),
+            "a frame is aligned"
+        );
         let mut bytes = [0; HEADER_BYTES];
         let facts = self.facts;
         put(&mut bytes, 0, MAGIC);
@@ -134,6 +153,7 @@ impl FrameHeader {
         put(&mut bytes, 24, self.position.epoch.to_le_bytes());
         put(&mut bytes, 32, self.position.sequence.to_le_bytes());
         let (begin, end) = facts.time_span.unwrap_or((0, 0));
+        assert!(begin <= end, "a time span does not end before it begins");
         put(&mut bytes, 40, begin.to_le_bytes());
         put(&mut bytes, 48, end.to_le_bytes());
         put(&mut bytes, 56, self.arrival.to_le_bytes());
@@ -150,8 +170,8 @@ impl FrameHeader {
     /// Reads the header at the start of `bytes`, which are at `location`.
     ///
     /// # Errors
-    /// When the bytes are too few, are no frame, are damaged or belong to another place; offsets
-    /// in the error count from the start of the data file.
+    /// When the bytes are too few, are not a frame, are damaged or belong to another location;
+    /// offsets in the error count from the start of the data file.
     pub fn decode(bytes: &[u8], location: FrameLocation) -> Result<Self, FormatError> {
         Self::decode_here(bytes, location).map_err(|error| error.shifted(location.offset))
     }
@@ -165,9 +185,9 @@ impl FrameHeader {
             return Err(FormatError::new(WHAT, 0, FormatErrorKind::Magic));
         }
         let stored = get_u32(bytes, CHECKSUM);
-        check_sum(
+        check_checksum(
             WHAT,
-            CHECKSUM as u64,
+            u64_of(CHECKSUM),
             stored,
             header_checksum(bytes, location),
         )?;
@@ -197,14 +217,14 @@ impl FrameHeader {
             ("stored size", 8, header.stored_size),
             ("raw size", 12, header.raw_size),
         ] {
-            if size == 0 || size > PACKET_BYTES_MAX {
+            if !is_packet_size(size) {
                 return Err(fault(name, at));
             }
         }
         Ok(header)
     }
 
-    /// Size of the whole frame in bytes: header, payload and the gap that aligns the next one.
+    /// Size of the frame in bytes: header, payload and the padding that aligns the next frame.
     #[must_use]
     pub fn frame_bytes(&self) -> u64 {
         frame_bytes(self.stored_size)
@@ -216,19 +236,25 @@ impl FrameHeader {
     /// When the length or the checksum differs.
     pub fn check_payload(&self, payload: &[u8], payload_offset: u64) -> Result<(), FormatError> {
         let what = "frame payload";
-        let wanted = self.stored_size as usize;
+        let wanted = usize_of(self.stored_size);
         if payload.len() != wanted {
             let error = FormatError::truncated(what, wanted, payload.len());
             return Err(error.shifted(payload_offset));
         }
-        check_sum(what, payload_offset, self.stored_checksum, crc32c(payload))
+        check_checksum(what, payload_offset, self.stored_checksum, crc32c(payload))
     }
 }
 
 /// Size in bytes of a frame with a stored payload of `stored_size` bytes.
 #[must_use]
 pub const fn frame_bytes(stored_size: u32) -> u64 {
-    (HEADER_BYTES as u64 + stored_size as u64).next_multiple_of(ALIGNMENT as u64)
+    let bytes = u64_of(HEADER_BYTES).saturating_add(u64_of(usize_of(stored_size)));
+    bytes.next_multiple_of(u64_of(ALIGNMENT))
+}
+
+/// Whether a payload may have this size, raw or stored.
+fn is_packet_size(size: u32) -> bool {
+    (1..=PACKET_BYTES_MAX).contains(&size)
 }
 
 fn header_checksum(bytes: &[u8], location: FrameLocation) -> u32 {

@@ -1,4 +1,4 @@
-//! Names of things: storages, agents, streams, leaves.
+//! Ids of storages, agents, streams and leaves.
 
 use std::{fmt, str::FromStr};
 
@@ -7,24 +7,24 @@ use uuid::Uuid;
 
 use crate::limits::ID_BYTES_MAX;
 
-/// A name that cannot be the id of anything.
+/// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Not an agent or stream id.
     #[error(
-        "`{0}` is no id: 1 to 128 of the characters A-Z a-z 0-9 . _ - are wanted, \
-         the first of them a letter, a digit or _"
+        "`{0}` is not a valid id: use 1 to 128 of the characters A-Z a-z 0-9 . _ - \
+         and begin with a letter, a digit or _"
     )]
     Name(String),
     /// Not a storage id.
-    #[error("`{0}` is no storage id: a UUID in lower-case text is wanted")]
+    #[error("`{0}` is not a storage id: use a UUID in lower case")]
     Storage(String),
     /// Not a leaf id.
-    #[error("`{0}` is no leaf id: 16 lower-case hexadecimal digits are wanted")]
+    #[error("`{0}` is not a leaf id: use 16 lower-case hexadecimal digits")]
     Leaf(String),
 }
 
-/// What an error message shows of a name from outside: bounded, and free of control characters.
+/// An untrusted text as error messages show it: bounded, and without control characters.
 fn shown(text: &str) -> String {
     text.chars()
         .take(64)

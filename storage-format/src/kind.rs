@@ -1,18 +1,18 @@
-//! What a stream carries, how its packets are stored, and what its leaves remember.
+//! Kinds of streams, codecs of payloads, and types of leaves.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A word that names no variant.
+/// A name that no variant has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} `{found}`: one of {known} is wanted")]
+#[error("unknown {what} `{found}`: use one of {known}")]
 pub struct UnknownName {
-    /// What was to be named.
+    /// What the name should be of.
     pub what: &'static str,
-    /// The word found.
+    /// The name found.
     pub found: String,
-    /// The words that are known.
+    /// The known names.
     pub known: &'static str,
 }
 
@@ -31,19 +31,19 @@ macro_rules! named_codes {
             /// Every variant, in the order of their codes.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The byte that stands for it on disk.
+            /// Its code on disk.
             #[must_use]
             pub fn code(self) -> u8 {
                 match self { $(Self::$variant => $code),* }
             }
 
-            /// The variant for which `code` stands.
+            /// The variant with this code.
             #[must_use]
             pub fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
 
-            /// The word for it in the API.
+            /// Its name in the API.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
@@ -74,7 +74,7 @@ macro_rules! named_codes {
 }
 
 named_codes! {
-    /// What the packets of a stream are.
+    /// Kind of the packets of a stream.
     Kind, "kind",
     "`raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp`, `io-trace`",
     /// Opaque bytes.
@@ -103,10 +103,10 @@ named_codes! {
 }
 
 named_codes! {
-    /// What a leaf of the index tree remembers.
+    /// What a leaf of the index tree records of its packets.
     LeafType, "leaf type", "`array`, `plain`",
-    /// Every packet's position, size, time span and sequence.
+    /// Location, size, time span and position of every packet.
     Array = 0 "array",
-    /// Totals only, for streams that are read as a whole.
+    /// Totals only, for streams that are always read completely.
     Plain = 1 "plain",
 }

@@ -1,8 +1,7 @@
-//! The label file: which types of labels there are beyond the predefined ones, and which values are
-//! suggested for them.
+//! The label file: the label types that users declared, and the values that are suggested for them.
 //!
-//! The labels themselves are in the storage file of each storage. There a type with several values
-//! has them one behind the other, with [`VALUE_SEPARATOR`] between two.
+//! The labels themselves are in the storage file of each storage. Several values of one type are
+//! joined there by [`VALUE_SEPARATOR`].
 
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +10,10 @@ use crate::{FormatError, envelope};
 const MAGIC: [u8; 8] = *b"THLABELS";
 const WHAT: &str = "label file";
 
-/// Stands between two values of one label; no value has it in itself.
+/// Separates two values of one label; no value contains it.
 pub const VALUE_SEPARATOR: char = '\u{1f}';
 
-/// What the values of a label are.
+/// Type of the values of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueType {
@@ -30,23 +29,23 @@ pub enum ValueType {
     TimeFrame,
 }
 
-/// A type of labels.
+/// A label type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelType {
     /// Its name, the key of a label.
     pub name: String,
-    /// What its values are.
+    /// Type of its values.
     pub value_type: ValueType,
     /// Whether one storage may have several values of it.
     pub several: bool,
-    /// Values that are suggested although no storage may have them, sorted.
+    /// Suggested values, sorted; no storage needs to have them.
     pub values: Vec<String>,
 }
 
 /// The content of a label file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LabelFile {
-    /// The types, sorted by name; also predefined ones that have suggested values.
+    /// The types, sorted by name; predefined types are included if they have suggested values.
     pub types: Vec<LabelType>,
 }
 
@@ -59,7 +58,7 @@ impl LabelFile {
         envelope::encode(WHAT, MAGIC, self)
     }
 
-    /// Reads a whole label file.
+    /// Decodes a label file.
     ///
     /// # Errors
     /// When the bytes are damaged, of another version or something else.

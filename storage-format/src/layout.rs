@@ -1,17 +1,31 @@
-//! Little-endian fields at constant places of a fixed layout, and a cursor for variable ones.
+//! Little-endian fields at constant offsets of a fixed layout, and a cursor for variable layouts.
 
-use crate::error::{FormatError, FormatErrorKind};
+use crate::{
+    error::{FormatError, FormatErrorKind},
+    integer::u64_of,
+};
 
-/// Writes `value` into `bytes` at the constant place `at`.
+/// Writes `value` into `bytes` at the constant offset `at`.
 pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
-    bytes[at..at + N].copy_from_slice(&value);
+    field(bytes, at, N);
+    bytes[at..][..N].copy_from_slice(&value);
 }
 
-/// The `N` bytes of `bytes` at the constant place `at`; the caller has checked the length.
+/// The `N` bytes of `bytes` at the constant offset `at`; the caller has checked the length.
 pub(crate) fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut value = [0; N];
-    value.copy_from_slice(&bytes[at..at + N]);
+    field(bytes, at, N);
+    value.copy_from_slice(&bytes[at..][..N]);
     value
+}
+
+/// Asserts that a field of `length` bytes at the constant offset `at` is inside of its layout.
+#[inline]
+fn field(bytes: &[u8], at: usize, length: usize) {
+    debug_assert!(
+        at.saturating_add(length) <= bytes.len(),
+        "a field is inside of its layout"
+    );
 }
 
 pub(crate) fn get_u16(bytes: &[u8], at: usize) -> u16 {
@@ -43,16 +57,15 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
-        let rest = self.bytes.len() - self.at;
-        if length > rest {
-            return Err(FormatError::truncated(
-                self.what,
-                self.at.saturating_add(length),
-                self.bytes.len(),
-            ));
-        }
-        let taken = &self.bytes[self.at..self.at + length];
-        self.at += length;
+        assert!(
+            self.at <= self.bytes.len(),
+            "a cursor stays inside of its bytes"
+        );
+        let end = self.at.saturating_add(length);
+        let Some(taken) = self.bytes.get(self.at..end) else {
+            return Err(FormatError::truncated(self.what, end, self.bytes.len()));
+        };
+        self.at = end;
         Ok(taken)
     }
 
@@ -77,7 +90,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn fault(&self, name: &'static str) -> FormatError {
-        FormatError::new(self.what, self.at as u64, FormatErrorKind::Field { name })
+        FormatError::new(self.what, u64_of(self.at), FormatErrorKind::Field { name })
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
@@ -85,13 +98,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Checks the magic number and the version that begin every file of ours.
+/// Checks the magic number and the version at the start of a file.
 pub(crate) fn check_start(
     what: &'static str,
     bytes: &[u8],
     magic: [u8; 8],
     length: usize,
 ) -> Result<(), FormatError> {
+    assert!(length >= 10, "a header has a magic number and a version");
     if bytes.len() < 10 {
         return Err(FormatError::truncated(what, length, bytes.len()));
     }
@@ -112,8 +126,8 @@ pub(crate) fn check_start(
     Ok(())
 }
 
-/// Compares a stored checksum with the one of the bytes that are there.
-pub(crate) fn check_sum(
+/// Compares a stored checksum with the computed one.
+pub(crate) fn check_checksum(
     what: &'static str,
     offset: u64,
     stored: u32,

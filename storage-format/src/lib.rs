@@ -1,20 +1,29 @@
-//! Every byte that Tracehold keeps as truth on disk, as pure functions over slices.
+//! The on-disk formats of Tracehold, as pure functions over slices.
 //!
-//! A storage is a folder. This crate says what its files look like and nothing about how they
-//! are written: no file is opened here, no clock is read, no thread is started. The picture of
-//! a layout stands in the module that encodes it, and its golden bytes in `golden/v1/`.
+//! A storage is a folder. This crate defines the layout of its files and nothing about how they
+//! are written: it opens no file, reads no clock and starts no thread. Each module documents the
+//! layout that it encodes; the golden bytes are in `golden/v1/`.
 //!
 //! | file | module | content |
 //! | --- | --- | --- |
 //! | `.itdata` | [`data_file`], [`frame`] | frames: a self-describing header and a payload |
 //! | `.index` | [`index_part`] | one saved piece of the index tree |
-//! | `.storage` | [`storage_file`] | what a storage is; its rename publishes a state |
+//! | `.storage` | [`storage_file`] | description of a storage; renaming it into place publishes a state |
 //! | `.agent` | [`agent_file`] | an agent: attributes, streams, trace metadata |
-//! | `.ring` | [`ring_block`] | packets that may have to make room for later ones |
-//! | `.local` | [`local_file`] | what only a downloading machine knows |
+//! | `.ring` | [`ring_block`] | recent packets, of which the oldest are removed |
+//! | `.local` | [`local_file`] | origin and completeness of a downloaded storage |
 //!
-//! [`paths`] alone builds and parses file names, [`limits`] holds every bound, and [`batch`] is
-//! the body of a push of many packets. All integers are little-endian.
+//! [`paths`] alone builds and parses file names, [`limits`] defines every bound, and [`batch`] is
+//! the body of a push of many packets. All integers are little-endian. Bytes from disk or from the
+//! network never cause a panic: what is wrong with them is a [`FormatError`] with its offset.
+
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 pub mod agent_file;
 pub mod batch;
@@ -27,6 +36,7 @@ mod error;
 pub mod frame;
 mod id;
 pub mod index_part;
+pub mod integer;
 mod kind;
 pub mod label_file;
 mod layout;

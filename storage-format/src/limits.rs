@@ -1,7 +1,7 @@
-//! Bounds of the formats, each named with its unit.
+//! Limits of the formats, each with its unit.
 //!
-//! A reader refuses what exceeds them before it allocates anything; a writer never produces it.
-//! Operating bounds (queues, budgets, time-outs) belong to the configuration of the server.
+//! A reader rejects what exceeds them before it allocates memory; a writer never produces it.
+//! Operating limits (queues, budgets, time-outs) are in the configuration of the server.
 
 /// Longest payload of one packet, in bytes, raw or stored.
 pub const PACKET_BYTES_MAX: u32 = 256 << 20;
@@ -25,7 +25,7 @@ pub const STORAGE_DESCRIPTION_BYTES_MAX: usize = 4096;
 pub const STORAGE_LABEL_COUNT_MAX: usize = 256;
 /// Largest number of values of one label of one storage.
 pub const LABEL_VALUE_COUNT_MAX: usize = 64;
-/// Largest number of types of labels, and of values that are suggested for one.
+/// Largest number of label types, and of values that are suggested for one type.
 pub const LABEL_TYPE_COUNT_MAX: usize = 1024;
 /// Longest key or value of a label or attribute, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;

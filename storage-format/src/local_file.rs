@@ -1,5 +1,5 @@
-//! The local storage file (`.local`): what only the machine knows that mounted or downloaded a
-//! storage.
+//! The local storage file (`.local`): facts about a mount or a download of a storage that only the
+//! local machine has.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct LocalFile {
     pub origin: String,
     /// When it was mounted or downloaded, ns since the epoch.
     pub fetched: i64,
-    /// Names of the files that are here completely, sorted.
+    /// Names of the files that are completely downloaded, sorted.
     pub complete: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl LocalFile {
         envelope::encode(WHAT, MAGIC, self)
     }
 
-    /// Reads a whole local storage file.
+    /// Decodes a local storage file.
     ///
     /// # Errors
     /// When the bytes are damaged, of another version or something else.

@@ -1,4 +1,4 @@
-//! Names of files and folders: built and parsed here and nowhere else.
+//! Names of files and folders: only this module builds and parses them.
 //!
 //! ```text
 //! <data-dir>/agents/<agent>.agent
@@ -11,7 +11,7 @@
 //!                                  <storage id>.local   on a client
 //! ```
 //!
-//! A file that is being written has the ending `.tmp` behind its name until its rename.
+//! A file that is being written has `.tmp` appended to its name until it is renamed.
 
 use std::{fmt, str::FromStr};
 
@@ -27,16 +27,16 @@ pub const AGENTS_FOLDER: &str = "agents";
 pub const LABEL_FILE: &str = "labels.types";
 /// Folder of the catalog in the data folder.
 pub const CATALOG_FOLDER: &str = "catalog";
-/// Folder of stored query results in the folder of a storage.
+/// Folder of cached query results in the folder of a storage.
 pub const CACHE_FOLDER: &str = "cache";
-/// Folder in a storage with the segments of a ring, while that is written.
+/// Folder in a storage with the segments of a ring, while the ring is written.
 pub const RING_FOLDER: &str = "ring";
 /// Ending of the segments of a ring.
 pub const RING_ENDING: &str = ".ring";
 /// Ending of a file that is not yet published.
 pub const UNPUBLISHED_ENDING: &str = ".tmp";
 
-/// What a file of a storage is.
+/// Role of a file of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileRole {
@@ -52,12 +52,12 @@ pub enum FileRole {
     ChunkIndex,
     /// Provenance of a data file.
     Provenance,
-    /// What only the local machine knows.
+    /// Facts about a local copy.
     Local,
 }
 
 impl FileRole {
-    /// The word for it in the API.
+    /// Its name in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// What the file is.
+    /// Role of the file.
     #[must_use]
     pub fn role(&self) -> FileRole {
         match self {
@@ -133,9 +133,9 @@ impl fmt::Display for FileName {
     }
 }
 
-/// A name that is none of ours.
+/// A name that no file of a storage has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of a file of a storage")]
+#[error("`{0}` is not the name of a file of a storage")]
 pub struct FileNameError(String);
 
 impl FromStr for FileName {

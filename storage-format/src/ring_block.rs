@@ -1,14 +1,14 @@
-//! A block of a ring: a packet that may have to make room for later ones before it is published.
+//! A block of a ring: a recent packet that later ones may push out.
 //!
-//! The segments of a ring lie in the folder `ring` of their storage, and are named by their
-//! number. A segment is blocks one behind another, each a header and the payload; a writer that is
-//! killed leaves a torn block at the end of the last one, which the checksums show.
+//! The segments of a ring are in the folder `ring` of their storage and are named by their number.
+//! A segment is a sequence of blocks, each a header and a payload. A writer that is killed leaves a
+//! torn block at the end of the last segment; the checksums show it.
 //!
 //! ```text
 //! offset size field
 //!      0    8 magic "THRINGBK"
 //!      8    2 format version
-//!     10    1 which facts are known: bit 0 time span, bit 1 events, bit 2 lost
+//!     10    1 known facts: bit 0 time span, bit 1 events, bit 2 lost
 //!     11    1 zero
 //!     12    4 length of the payload
 //!     16    8 sequence: counts all blocks of the ring
@@ -25,7 +25,8 @@ use crate::{
     FORMAT_VERSION, FormatError, FormatErrorKind,
     checksum::crc32c,
     frame::Facts,
-    layout::{check_start, check_sum, get_i64, get_u32, get_u64, put},
+    integer::{u64_of, usize_of},
+    layout::{check_checksum, check_start, get_i64, get_u32, get_u64, put},
     limits::PACKET_BYTES_MAX,
 };
 
@@ -38,16 +39,16 @@ const CHECKSUM: usize = HEADER_BYTES - 4;
 /// A block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingBlock<'a> {
-    /// Its number among all blocks of the ring, those that were given up included.
+    /// Its number among all blocks of the ring, including the removed ones.
     pub sequence: u64,
-    /// What is known of the packet.
+    /// What is known about the packet.
     pub facts: Facts,
     /// The packet.
     pub payload: &'a [u8],
 }
 
 impl<'a> RingBlock<'a> {
-    /// The header; the payload is to follow it.
+    /// The bytes of the header; the payload follows it.
     #[must_use]
     pub fn header(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -55,7 +56,7 @@ impl<'a> RingBlock<'a> {
             time_span,
             events,
             lost,
-            // Rings hold packets of the I/O trace, whose times rest on nothing but their bytes.
+            // Rings contain packets of the I/O trace, whose times need no time basis.
             time_basis: _,
         } = self.facts;
         let (begin, end) = time_span.unwrap_or_default();
@@ -64,8 +65,12 @@ impl<'a> RingBlock<'a> {
         bytes[10] = u8::from(time_span.is_some())
             | u8::from(events.is_some()) << 1
             | u8::from(lost.is_some()) << 2;
-        // Packets are checked against a limit that fits before they come here.
-        put(&mut bytes, 12, (self.payload.len() as u32).to_le_bytes());
+        let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        assert!(
+            length <= PACKET_BYTES_MAX,
+            "the size of a packet is checked before it is written"
+        );
+        put(&mut bytes, 12, length.to_le_bytes());
         put(&mut bytes, 16, self.sequence.to_le_bytes());
         put(&mut bytes, 24, begin.to_le_bytes());
         put(&mut bytes, 32, end.to_le_bytes());
@@ -77,14 +82,14 @@ impl<'a> RingBlock<'a> {
         bytes
     }
 
-    /// The block at the start of `bytes`, and what is behind it.
+    /// The block at the start of `bytes`, and the bytes after it.
     ///
     /// # Errors
     /// When the bytes are too few, damaged, of another version or impossible.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), FormatError> {
         check_start(WHAT, bytes, MAGIC, HEADER_BYTES)?;
         let (stored, computed) = (get_u32(bytes, CHECKSUM), crc32c(&bytes[..CHECKSUM]));
-        check_sum(WHAT, CHECKSUM as u64, stored, computed)?;
+        check_checksum(WHAT, u64_of(CHECKSUM), stored, computed)?;
         let field = |at, name| FormatError::new(WHAT, at, FormatErrorKind::Field { name });
         let flags = bytes[10];
         if flags > 7 {
@@ -99,11 +104,11 @@ impl<'a> RingBlock<'a> {
             };
             return Err(FormatError::new(WHAT, 12, kind));
         }
-        let end = HEADER_BYTES + length as usize;
+        let end = HEADER_BYTES.saturating_add(usize_of(length));
         let payload = bytes
             .get(HEADER_BYTES..end)
             .ok_or_else(|| FormatError::truncated(WHAT, end, bytes.len()))?;
-        check_sum(WHAT, 56, get_u32(bytes, 56), crc32c(payload))?;
+        check_checksum(WHAT, 56, get_u32(bytes, 56), crc32c(payload))?;
         let known = |bit: u8| flags & (1 << bit) != 0;
         let block = Self {
             sequence: get_u64(bytes, 16),

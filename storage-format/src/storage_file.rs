@@ -1,4 +1,5 @@
-//! The storage file (`.storage`): what a storage is. Replacing it by a rename publishes a state.
+//! The storage file (`.storage`): the description of a storage. Replacing it by a rename publishes
+//! a state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,17 +11,17 @@ use crate::{FormatError, StorageId, envelope, paths::FileRole};
 const MAGIC: [u8; 8] = *b"THSTORAG";
 const WHAT: &str = "storage file";
 
-/// What a storage may do.
+/// State of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StorageState {
-    /// Made, not yet opened for writing.
+    /// Created, not yet opened for writing.
     Created,
-    /// Takes packets.
+    /// Accepts packets.
     Open,
-    /// Takes packets, and a recording writes into it.
+    /// Accepts packets, and a recording writes to it.
     Recording,
-    /// Takes nothing more; its files are being completed.
+    /// Accepts nothing more; its files are being completed.
     Finalizing,
     /// Immutable.
     Finalized,
@@ -28,7 +29,7 @@ pub enum StorageState {
     Failed,
 }
 
-/// The name that REST and the storage file give it.
+/// The name in the HTTP API and in the storage file.
 impl fmt::Display for StorageState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -63,7 +64,7 @@ pub struct StorageFile {
     pub finalized: Option<i64>,
     /// Version of the server that wrote the file.
     pub server_version: String,
-    /// What the client gave to make the creation idempotent.
+    /// Key of the client that makes the creation idempotent.
     pub idempotency_key: Option<String>,
     /// Why the storage is FAILED.
     pub failure: Option<String>,
@@ -82,22 +83,26 @@ pub struct Totals {
     pub raw_bytes: u64,
     /// Bytes of the payloads as stored.
     pub stored_bytes: u64,
-    /// Events, where packets tell them.
+    /// Events, where packets give a number.
     pub events: u64,
-    /// Events that the producers lost, where packets tell them.
+    /// Events that the producers lost, where packets give a number.
     pub lost: u64,
     /// First and last instant over all packets that have a time span, ns since the epoch.
     pub time_span: Option<(i64, i64)>,
 }
 
 impl Totals {
-    /// Adds what `other` sums up.
+    /// Adds the sums of `other`. They saturate: the sums of damaged files must not cause a panic.
     pub fn add(&mut self, other: &Self) {
-        self.packets += other.packets;
-        self.raw_bytes += other.raw_bytes;
-        self.stored_bytes += other.stored_bytes;
-        self.events += other.events;
-        self.lost += other.lost;
+        for (sum, added) in [
+            (&mut self.packets, other.packets),
+            (&mut self.raw_bytes, other.raw_bytes),
+            (&mut self.stored_bytes, other.stored_bytes),
+            (&mut self.events, other.events),
+            (&mut self.lost, other.lost),
+        ] {
+            *sum = sum.saturating_add(added);
+        }
         self.time_span = match (self.time_span, other.time_span) {
             (Some((b1, e1)), Some((b2, e2))) => Some((b1.min(b2), e1.max(e2))),
             (one, other) => one.or(other),
@@ -114,7 +119,7 @@ pub struct FileEntry {
     pub role: FileRole,
     /// Length in bytes.
     pub length: u64,
-    /// CRC32C of the whole file.
+    /// CRC32C of the complete file.
     pub checksum: u32,
 }
 
@@ -127,7 +132,7 @@ impl StorageFile {
         envelope::encode(WHAT, MAGIC, self)
     }
 
-    /// Reads a whole storage file.
+    /// Decodes a storage file.
     ///
     /// # Errors
     /// When the bytes are damaged, of another version or something else.

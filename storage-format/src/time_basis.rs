@@ -1,27 +1,27 @@
-//! What the times of packets rest on.
+//! The time basis of packets: what their times were decoded with besides their bytes.
 //!
-//! Time spans in frames and index parts were read when the packet came. Those of some kinds rest on
-//! more than the bytes of the packet, and that may have changed since: an agent sends other trace
-//! metadata, or a DFTracer stream declares its unit behind its first packets. So the time basis
-//! stands beside the span, a number for what the span was read with, and a span with another basis
-//! than the present one is that of another reading of the same bytes.
+//! Time spans in frames and index parts are decoded when a packet arrives. For some kinds they
+//! depend on more than the bytes of the packet, and this may change later: an agent sends new trace
+//! metadata, or a DFTracer stream declares its time unit after its first packets. Therefore the
+//! time basis is stored next to the span, as a number that identifies what the span was decoded
+//! with. A span whose basis is not the current one is stale and must not be used.
 
 use crate::{Kind, frame::Facts};
 
-/// What the times in packets of a stream rest on at present, besides the bytes of the packets.
+/// The current time basis of the packets of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeBasis {
-    /// Nothing.
+    /// The bytes of the packets alone.
     Bytes,
-    /// What has this number: the CRC32C of the trace metadata (`ctf`), the nanoseconds of a unit
-    /// of time (`dft`).
+    /// The number of the basis: the CRC32C of the trace metadata (`ctf`), or the time unit in
+    /// nanoseconds (`dft`).
     Number(u32),
-    /// What is not known here.
+    /// An unknown basis.
     Unknown,
 }
 
 impl TimeBasis {
-    /// That of packets of `kind`, as far as the kind alone tells it.
+    /// The basis of packets of `kind`, as far as it follows from the kind.
     #[must_use]
     pub fn of_kind(kind: Kind) -> Self {
         match kind {
@@ -32,7 +32,7 @@ impl TimeBasis {
         }
     }
 
-    /// Whether facts with the basis `of_facts` are those that would be read at present.
+    /// Whether facts with the basis `of_facts` are current.
     #[must_use]
     pub fn is_of(self, of_facts: Option<u32>) -> bool {
         match self {
@@ -42,13 +42,13 @@ impl TimeBasis {
         }
     }
 
-    /// What is left of facts that were read when the packet came; nothing where they may be of
-    /// another reading of its bytes.
+    /// The facts that were decoded when the packet arrived; none of them if they may be stale.
     #[must_use]
     pub fn known(self, facts: &Facts) -> Facts {
-        match self.is_of(facts.time_basis) {
-            true => *facts,
-            false => Facts::default(),
+        if self.is_of(facts.time_basis) {
+            *facts
+        } else {
+            Facts::default()
         }
     }
 }

@@ -35,7 +35,7 @@ fn low_bits(value: u64) -> u8 {
 pub fn varint_length(value: u64) -> usize {
     match value.checked_ilog2() {
         None => 1,
-        Some(highest_bit) => 1 + highest_bit as usize / 7,
+        Some(highest_bit) => crate::integer::usize_of(highest_bit / 7).saturating_add(1),
     }
 }
 
@@ -56,7 +56,7 @@ pub fn read_varint(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
 fn read_long_varint(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
     let mut value = 0;
     for (length, byte) in (1..=VARINT_BYTES_MAX).zip(bytes) {
-        value |= u64::from(byte & 0x7f) << (7 * (length - 1));
+        value |= u64::from(byte & 0x7f) << length.wrapping_sub(1).wrapping_mul(7);
         if *byte < 0x80 {
             return Ok((value, length));
         }

@@ -10,7 +10,7 @@ use storage_format::{
     batch::RecordHeader,
     data_file::{self, DataFileHeader},
     frame::{FrameHeader, FrameLocation},
-    index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, TimeBases, Trailer},
+    index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, Trailer},
     label_file::LabelFile,
     local_file::LocalFile,
     paths::FileName,
@@ -60,7 +60,7 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
         .get(start..start + trailer.footer_length as usize)
         .ok_or("short")?;
     let footer = Footer::decode(footer, &trailer).map_err(text)?;
-    let bases = TimeBases::of_part(bytes, &footer).map_err(text)?;
+    let bases = footer.time_bases(bytes).map_err(text)?;
     for leaf in footer.leaves {
         let range = leaf.block_range();
         let block = bytes

@@ -15,7 +15,7 @@ use storage_format::{
     frame::{Facts, FrameHeader, FrameLocation},
     index_part::{
         ArrayBlock, Footer, IndexPartBuilder, IndexPartHeader, LeafNumbers, NewLeaf, PacketEntry,
-        TRAILER_BYTES, TimeBases, Trailer,
+        TRAILER_BYTES, Trailer,
     },
     label_file::{LabelFile, LabelType, ValueType},
     local_file::LocalFile,
@@ -308,7 +308,7 @@ fn check_index_part(name: &str, entries: &[PacketEntry]) {
         let range = leaf.block_range();
         let block = &bytes[range.start as usize..range.end as usize];
         leaf.check_block(block).unwrap();
-        let bases = TimeBases::of_part(bytes, &footer).unwrap();
+        let bases = footer.time_bases(bytes).unwrap();
         let block = ArrayBlock::new(block, &bases).unwrap();
         assert_eq!(block.find_number(5), Some(block.len() - 1));
         assert_eq!(block.find_number(4), None);

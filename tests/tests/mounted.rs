@@ -6,8 +6,7 @@ use std::path::Path;
 
 use harness::{Api, Connection};
 use storage_format::index_part::{
-    ArrayBlock, Footer, HEADER_BYTES, IndexPartHeader, PacketEntry, TRAILER_BYTES, TimeBases,
-    Trailer,
+    ArrayBlock, Footer, HEADER_BYTES, IndexPartHeader, PacketEntry, TRAILER_BYTES, Trailer,
 };
 use storage_format::{Codec, LeafId};
 
@@ -65,7 +64,7 @@ fn leaves(mount: &Path) -> Leaves {
         let begin = usize::try_from(trailer.footer_offset).unwrap();
         let footer = &bytes[begin..][..usize::try_from(trailer.footer_length).unwrap()];
         let footer = Footer::decode(footer, &trailer).unwrap();
-        let bases = TimeBases::of_part(&bytes, &footer).unwrap();
+        let bases = footer.time_bases(&bytes).unwrap();
         for leaf in footer.leaves {
             let range = leaf.block_range();
             let block = &bytes[usize::try_from(range.start).unwrap()..];

@@ -208,7 +208,7 @@ fn read_part(
         let to = from.saturating_add(trailer.footer_length as usize);
         let footer = bytes.get(from..to).unwrap_or_default();
         let footer = Footer::decode(footer, &trailer)?;
-        let bases = TimeBases::of_part(bytes, &footer)?;
+        let bases = footer.time_bases(bytes)?;
         Ok((header, footer, bases))
     })
 }

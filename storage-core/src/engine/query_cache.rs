@@ -116,7 +116,7 @@ fn name_of(key: &str) -> String {
 /// The answer in a file, when it is whole and that of `key`.
 fn answer_in(file: Bytes, key: &str) -> Option<Bytes> {
     let found = cached_file::decode(&file)?;
-    (file[found.key] == *key.as_bytes()).then(|| file.slice(found.answer))
+    (file[found.key] == *key.as_bytes()).then(|| file.slice(found.result))
 }
 
 /// Removes the oldest answers until one more may be kept.

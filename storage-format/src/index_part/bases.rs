@@ -1,8 +1,8 @@
-//! The time bases of the packets of an index part: what their times were read with.
+//! The time bases of the packets of an index part.
 //!
-//! Few numbers stand for very many packets, so each stands once in a table between the blocks and
-//! the footer, and entries say which one. A part none of whose packets has a time basis has no
-//! table; that is how all parts were before there were time bases.
+//! Many packets share few time bases, so a table between the blocks and the footer contains each
+//! one once, and entries refer to it by index. A part whose packets have no time basis has no
+//! table; neither have the parts from before time bases were introduced.
 //!
 //! ```text
 //! u32 number, for each time basis · u32 CRC32C of these
@@ -10,45 +10,36 @@
 
 use std::collections::HashMap;
 
-use super::Footer;
 use crate::{
     FormatError, FormatErrorKind,
     checksum::crc32c,
-    layout::{check_sum, get_u32},
+    integer::{u64_of, usize_of},
+    layout::{check_checksum, get_u32},
 };
 
 const WHAT: &str = "index part time bases";
 const NUMBER_BYTES: usize = size_of::<u32>();
-/// An entry says with 16 bits which one it has; 0 is none.
-const COUNT_MAX: usize = u16::MAX as usize;
-/// A table is at most so long.
-pub(super) const TABLE_BYTES_MAX: u64 = ((COUNT_MAX + 1) * NUMBER_BYTES) as u64;
+/// An entry refers to the table with 16 bits; 0 is none.
+const COUNT_MAX: usize = usize_of(u16::MAX as u32);
+/// Longest table, in bytes.
+pub(super) const TABLE_BYTES_MAX: u64 = u64_of((COUNT_MAX + 1) * NUMBER_BYTES);
 
 /// The time bases of the packets of an index part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TimeBases(Vec<u32>);
 
 impl TimeBases {
-    /// Those of the whole part with these bytes and this footer.
-    ///
-    /// # Errors
-    /// As [`Self::decode`].
-    pub fn of_part(part: &[u8], footer: &Footer) -> Result<Self, FormatError> {
-        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        let bytes = part.get(at(footer.bases.start)..at(footer.bases.end));
-        Self::decode(bytes.unwrap_or_default(), footer.bases.start)
-    }
-
-    /// Reads the table from `bytes`, which begin at `offset` in the part: those that
-    /// [`Footer::bases`] tells.
+    /// Decodes the table from `bytes`, which begin at `offset` in the part; the footer gives the
+    /// range.
     ///
     /// # Errors
     /// When the bytes are damaged or impossible.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self, FormatError> {
         let Some(end) = bytes.len().checked_sub(NUMBER_BYTES) else {
-            return match bytes.is_empty() {
-                true => Ok(Self::default()),
-                false => Err(FormatError::truncated(WHAT, NUMBER_BYTES, bytes.len())),
+            return if bytes.is_empty() {
+                Ok(Self::default())
+            } else {
+                Err(FormatError::truncated(WHAT, NUMBER_BYTES, bytes.len()))
             };
         };
         let numbers = &bytes[..end];
@@ -56,13 +47,13 @@ impl TimeBases {
             let kind = FormatErrorKind::Field { name: "length" };
             return Err(FormatError::new(WHAT, offset, kind));
         }
-        let at = offset.saturating_add(end as u64);
-        check_sum(WHAT, at, get_u32(bytes, end), crc32c(numbers))?;
+        let at = offset.saturating_add(u64_of(end));
+        check_checksum(WHAT, at, get_u32(bytes, end), crc32c(numbers))?;
         let numbers = numbers.chunks_exact(NUMBER_BYTES);
         Ok(Self(numbers.map(|number| get_u32(number, 0)).collect()))
     }
 
-    /// The number of which an entry says that it is the `code`th, from 1 on.
+    /// The time basis to which entries refer as `code`, counted from 1.
     pub(super) fn get(&self, code: u16) -> Option<u32> {
         let at = usize::from(code).checked_sub(1)?;
         self.0.get(at).copied()
@@ -77,14 +68,14 @@ pub(super) struct TimeBasesBuilder {
 }
 
 impl TimeBasesBuilder {
-    /// What an entry says of `number`. 0 when there is none, or the table is full: then it is not
-    /// known what the times of the packet rest on, which is never wrong.
+    /// The code by which entries refer to `number`. 0 when there is none or the table is full: the
+    /// time basis of the packet is then unknown, which is always correct.
     pub(super) fn code_of(&mut self, number: Option<u32>) -> u16 {
         let Some(number) = number else { return 0 };
         if let Some(code) = self.codes.get(&number) {
             return *code;
         }
-        let Ok(code) = u16::try_from(self.bases.0.len() + 1) else {
+        let Ok(code) = u16::try_from(self.bases.0.len().saturating_add(1)) else {
             return 0;
         };
         self.bases.0.push(number);
@@ -92,7 +83,7 @@ impl TimeBasesBuilder {
         code
     }
 
-    /// Adds the table to the bytes of a part.
+    /// Appends the table to the bytes of a part.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         if self.bases.0.is_empty() {
             return;
@@ -101,6 +92,10 @@ impl TimeBasesBuilder {
         for number in &self.bases.0 {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        assert!(
+            self.bases.0.len() <= COUNT_MAX,
+            "entries refer to the table with 16 bits"
+        );
         let checksum = crc32c(&out[start..]);
         out.extend_from_slice(&checksum.to_le_bytes());
     }

@@ -1,4 +1,5 @@
-//! The block of an array leaf: one fixed entry a packet, in the order of the data file.
+//! The block of an array leaf: one entry of fixed size for each packet, in the order of the data
+//! file.
 //!
 //! ```text
 //! offset size field of an entry
@@ -14,26 +15,27 @@
 //!     60    4 events lost, saturating
 //!     64    4 CRC32C of the raw payload
 //!     68    1 codec
-//!     69    1 facts that are known: 1 time span, 2 events, 4 lost, 8 time basis
-//!     70    2 which of the time bases of the part, from 1 on (0: none)
+//!     69    1 known facts: 1 time span, 2 events, 4 lost, 8 time basis
+//!     70    2 index in the time bases of the part, counted from 1 (0: none)
 //! ```
 //!
-//! Numbers, offsets and (epoch, sequence) grow from entry to entry, so each is searched in
-//! O(log n) on the bytes as they are.
+//! Numbers, offsets and positions grow from entry to entry, so a search for each takes O(log n) on
+//! the encoded bytes.
 
 use crate::{
     Codec, Descriptor, FormatError, FormatErrorKind, LeafId, StreamPosition,
     frame::{Facts, FrameHeader},
+    integer::u64_of,
     layout::{get_i64, get_u16, get_u32, get_u64, put},
 };
 
-use super::{TimeBases, bases::TimeBasesBuilder};
+use super::bases::{TimeBases, TimeBasesBuilder};
 
 /// Size of an entry.
 pub const ENTRY_BYTES: usize = 72;
 const WHAT: &str = "index block";
 
-/// What the index knows of one packet.
+/// The entry of one packet in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketEntry {
     /// Number of the packet in the storage.
@@ -46,7 +48,7 @@ pub struct PacketEntry {
     pub raw_size: u32,
     /// Position of the packet in its stream.
     pub position: StreamPosition,
-    /// What is known of the packet.
+    /// What is known about the packet.
     pub facts: Facts,
     /// CRC32C of the payload as the agent sent it.
     pub raw_checksum: u32,
@@ -55,7 +57,7 @@ pub struct PacketEntry {
 }
 
 impl PacketEntry {
-    /// What the index knows of the packet with this frame header and this payload offset.
+    /// The entry of the packet with this frame header and payload offset.
     #[must_use]
     pub fn of_frame(header: &FrameHeader, offset: u64) -> Self {
         Self {
@@ -97,10 +99,10 @@ impl PacketEntry {
         bytes
     }
 
-    /// The pointer to the stored payload in the data file of `leaf`.
+    /// The descriptor of the stored payload in the data file of `leaf`.
     ///
     /// # Errors
-    /// When offset and size are none of a packet.
+    /// When offset and size are not those of a packet.
     pub fn descriptor(&self, leaf: LeafId) -> Result<Descriptor, FormatError> {
         Descriptor::new(leaf, self.offset, self.stored_size).map_err(|_| {
             FormatError::new(
@@ -119,7 +121,7 @@ fn position(entry: &[u8]) -> StreamPosition {
     StreamPosition::new(get_u64(entry, 24), get_u64(entry, 32))
 }
 
-/// The bytes of a block, checked against the checksum in the footer by whoever fetched them.
+/// The bytes of a block; the reader has checked them against the checksum in the footer.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrayBlock<'a> {
     bytes: &'a [u8],
@@ -155,21 +157,25 @@ impl<'a> ArrayBlock<'a> {
     }
 
     fn entry(&self, index: usize) -> &'a [u8] {
-        &self.bytes[index * ENTRY_BYTES..(index + 1) * ENTRY_BYTES]
+        &self.bytes[index.saturating_mul(ENTRY_BYTES)..][..ENTRY_BYTES]
     }
 
     /// The entry at `index`.
     ///
     /// # Errors
-    /// When the entry holds what no writer of ours produces.
+    /// When the entry has a value that no writer produces.
     ///
     /// # Panics
     /// When `index` is not below [`Self::len`].
     pub fn get(&self, index: usize) -> Result<PacketEntry, FormatError> {
         let bytes = self.entry(index);
-        let at = (index * ENTRY_BYTES) as u64;
+        let at = u64_of(index.saturating_mul(ENTRY_BYTES));
         let codec = Codec::from_code(bytes[68]).ok_or_else(|| {
-            FormatError::new(WHAT, at + 68, FormatErrorKind::Field { name: "codec" })
+            FormatError::new(
+                WHAT,
+                at.saturating_add(68),
+                FormatErrorKind::Field { name: "codec" },
+            )
         })?;
         Ok(PacketEntry {
             number: get_u64(bytes, 0),
@@ -201,7 +207,7 @@ impl<'a> ArrayBlock<'a> {
         self.partition(|bytes| get_u64(bytes, 0) < number)
     }
 
-    /// What the entry at `index` tells of its packet.
+    /// The facts about the packet at `index`.
     ///
     /// # Panics
     /// When `index` is not below [`Self::len`].
@@ -225,9 +231,9 @@ impl<'a> ArrayBlock<'a> {
     fn partition(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
-            let middle = low + (high - low) / 2;
+            let middle = usize::midpoint(low, high);
             if is_before(self.entry(middle)) {
-                low = middle + 1
+                low = middle.saturating_add(1)
             } else {
                 high = middle
             }

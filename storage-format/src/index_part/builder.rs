@@ -1,19 +1,23 @@
-//! Puts an index part together.
+//! Builds an index part.
 
 use std::ops::Range;
 
 use super::{
-    Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, LeafNumbers, PacketEntry, TimeBases, Trailer,
-    bases::TimeBasesBuilder,
+    IndexPartHeader,
+    bases::{TimeBases, TimeBasesBuilder},
+    block::PacketEntry,
+    footer::{Footer, LeafEntry, LeafNumbers, Trailer},
 };
-use crate::{LeafId, LeafType, checksum::crc32c, data_file::LeafPath, storage_file::Totals};
+use crate::{
+    LeafId, LeafType, checksum::crc32c, data_file::LeafPath, integer::u64_of, storage_file::Totals,
+};
 
 /// A leaf to be added to an index part.
 #[derive(Debug)]
 pub struct NewLeaf<'a> {
     /// The leaf.
     pub leaf: LeafId,
-    /// Where it stands in the tree.
+    /// Its path in the tree.
     pub path: LeafPath,
     /// Its packets, in the order of the data file; `None` makes it a plain leaf.
     pub entries: Option<&'a [PacketEntry]>,
@@ -27,7 +31,7 @@ pub struct NewLeaf<'a> {
     pub numbers: LeafNumbers,
 }
 
-/// Collects the leaves of an index part and gives its bytes.
+/// Collects the leaves of an index part and encodes it.
 #[derive(Debug)]
 pub struct IndexPartBuilder {
     header: IndexPartHeader,
@@ -40,7 +44,7 @@ impl IndexPartBuilder {
     /// An index part without leaves.
     #[must_use]
     pub fn new(header: IndexPartHeader) -> Self {
-        let mut bytes = Vec::with_capacity(4 * HEADER_BYTES);
+        let mut bytes = Vec::new();
         bytes.extend_from_slice(&header.encode());
         Self {
             header,
@@ -51,7 +55,25 @@ impl IndexPartBuilder {
     }
 
     /// Adds a leaf.
+    ///
+    /// # Panics
+    /// When its packets are not in order.
     pub fn add_leaf(&mut self, leaf: NewLeaf<'_>) {
+        if let Some(entries) = leaf.entries {
+            let is_ordered = |a: &PacketEntry, b: &PacketEntry| {
+                a.number < b.number && a.offset < b.offset && a.position < b.position
+            };
+            assert!(
+                entries.is_sorted_by(is_ordered),
+                "a block is searched by number, offset and position, so all of them grow"
+            );
+            let ends = entries.first().zip(entries.last());
+            assert!(
+                ends.is_none_or(|(first, last)| first.number == leaf.numbers.first
+                    && last.number == leaf.numbers.last),
+                "the footer gives the first and the last number of the block"
+            );
+        }
         let start = self.bytes.len();
         for entry in leaf.entries.unwrap_or_default() {
             let entry = entry.encode(&mut self.bases);
@@ -67,8 +89,9 @@ impl IndexPartBuilder {
             leaf: leaf.leaf,
             leaf_type,
             path: leaf.path,
-            block_offset: start as u64,
-            block_packets: u32::try_from(block_packets).expect("a tree is bounded far below this"),
+            block_offset: u64_of(start),
+            block_packets: u32::try_from(block_packets)
+                .expect("the number of live packets is bounded"),
             block_checksum: crc32c(&self.bytes[start..]),
             covered: leaf.covered,
             covered_checksum: leaf.covered_checksum,
@@ -77,11 +100,15 @@ impl IndexPartBuilder {
         });
     }
 
-    /// The bytes of the part, and the footer and the time bases that stand in them.
+    /// The bytes of the part, and the footer and time bases that they contain.
     #[must_use]
     pub fn finish(mut self) -> (Vec<u8>, Footer, TimeBases) {
         self.leaves.sort_by_key(|entry| entry.leaf);
-        let bases = self.bytes.len() as u64;
+        assert!(
+            self.leaves.is_sorted_by(|a, b| a.leaf < b.leaf),
+            "a part describes a leaf once"
+        );
+        let bases = u64_of(self.bytes.len());
         self.bases.encode(&mut self.bytes);
         let start = self.bytes.len();
         for leaf in &self.leaves {
@@ -89,10 +116,10 @@ impl IndexPartBuilder {
         }
         let footer = &self.bytes[start..];
         let trailer = Trailer {
-            footer_offset: start as u64,
-            footer_length: u32::try_from(footer.len()).expect("a tree is bounded far below this"),
+            footer_offset: u64_of(start),
+            footer_length: u32::try_from(footer.len()).expect("the number of leaves is bounded"),
             footer_checksum: crc32c(footer),
-            leaf_count: u32::try_from(self.leaves.len()).expect("a tree is bounded"),
+            leaf_count: u32::try_from(self.leaves.len()).expect("the number of leaves is bounded"),
         };
         self.bytes
             .extend_from_slice(&trailer.encode(self.header.storage));
@@ -100,7 +127,7 @@ impl IndexPartBuilder {
             self.bytes,
             Footer {
                 leaves: self.leaves,
-                bases: bases..start as u64,
+                bases: bases..u64_of(start),
             },
             self.bases.finish(),
         )

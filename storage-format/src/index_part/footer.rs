@@ -1,4 +1,4 @@
-//! The footer of an index part (what is known of each leaf) and the trailer that points at it.
+//! The footer of an index part (one record for each leaf) and the trailer that points at it.
 //!
 //! ```text
 //! footer: one record a leaf, sorted by leaf id
@@ -25,12 +25,17 @@
 
 use std::ops::Range;
 
-use super::{ENTRY_BYTES, HEADER_BYTES, bases::TABLE_BYTES_MAX};
+use super::{
+    HEADER_BYTES,
+    bases::{TABLE_BYTES_MAX, TimeBases},
+    block::ENTRY_BYTES,
+};
 use crate::{
     FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId, StreamPosition,
     checksum::{crc32c, crc32c_append},
-    data_file::{Bucket, LeafPath},
-    layout::{Cursor, check_sum, get_u32, get_u64, put},
+    data_file::{Bucket, LeafPath, id_length},
+    integer::{u64_of, usize_of, usize_of_u64},
+    layout::{Cursor, check_checksum, get_u32, get_u64, put},
     limits::{INDEX_BLOCK_PACKET_COUNT_MAX, INDEX_FOOTER_BYTES_MAX},
     storage_file::Totals,
 };
@@ -56,14 +61,14 @@ pub struct LeafNumbers {
     pub last_position: StreamPosition,
 }
 
-/// What an index part knows of one leaf.
+/// The record of one leaf in an index part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeafEntry {
     /// The leaf.
     pub leaf: LeafId,
-    /// What it remembers.
+    /// What the index records of its packets.
     pub leaf_type: LeafType,
-    /// Where it stands in the tree.
+    /// Its path in the tree.
     pub path: LeafPath,
     /// Offset of its block in the part; the block of a plain leaf is empty.
     pub block_offset: u64,
@@ -82,26 +87,31 @@ pub struct LeafEntry {
 }
 
 impl LeafEntry {
-    /// The bytes of the part that hold the block of this leaf.
+    /// The range of the block of this leaf in the part.
     #[must_use]
     pub fn block_range(&self) -> Range<u64> {
-        let length = u64::from(self.block_packets) * ENTRY_BYTES as u64;
-        self.block_offset..self.block_offset + length
+        let end = self.block_offset.saturating_add(self.block_bytes());
+        self.block_offset..end
     }
 
-    /// Checks bytes that were fetched as the block of this leaf.
+    /// Length of the block in bytes.
+    fn block_bytes(&self) -> u64 {
+        u64::from(self.block_packets).saturating_mul(u64_of(ENTRY_BYTES))
+    }
+
+    /// Checks bytes that were read as the block of this leaf.
     ///
     /// # Errors
     /// When length or checksum differ.
     pub fn check_block(&self, bytes: &[u8]) -> Result<(), FormatError> {
         let range = self.block_range();
-        let needed = (range.end - range.start) as usize;
+        let needed = usize_of_u64(self.block_bytes());
         if bytes.len() != needed {
             return Err(
                 FormatError::truncated("index block", needed, bytes.len()).shifted(range.start)
             );
         }
-        check_sum(
+        check_checksum(
             "index block",
             range.start,
             self.block_checksum,
@@ -111,12 +121,21 @@ impl LeafEntry {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (agent, stream) = (self.path.agent.as_str(), self.path.stream.as_str());
+        let numbers = &self.numbers;
+        assert!(
+            numbers.first <= numbers.last && numbers.first_position <= numbers.last_position,
+            "the packets of a leaf are in order"
+        );
+        assert!(
+            self.covered.start <= self.covered.end,
+            "a part covers a range of the data file"
+        );
         out.extend_from_slice(&self.leaf.0.to_le_bytes());
         out.extend_from_slice(&[
             self.leaf_type.code(),
             self.path.kind.code(),
-            agent.len() as u8,
-            stream.len() as u8,
+            id_length(agent),
+            id_length(stream),
         ]);
         out.extend_from_slice(agent.as_bytes());
         out.extend_from_slice(stream.as_bytes());
@@ -130,7 +149,6 @@ impl LeafEntry {
         out.extend_from_slice(&self.block_packets.to_le_bytes());
         out.extend_from_slice(&self.block_checksum.to_le_bytes());
         let totals = &self.totals;
-        let numbers = &self.numbers;
         out.extend_from_slice(&self.covered.start.to_le_bytes());
         out.extend_from_slice(&self.covered.end.to_le_bytes());
         out.extend_from_slice(&self.covered_checksum.to_le_bytes());
@@ -203,15 +221,15 @@ impl LeafEntry {
                 last_position: StreamPosition::new(cursor.u64()?, cursor.u64()?),
             },
         };
-        let length = u64::from(block_packets) * ENTRY_BYTES as u64;
         let is_inside = block_packets <= INDEX_BLOCK_PACKET_COUNT_MAX
             && block_offset >= blocks.start
             && block_offset
-                .checked_add(length)
+                .checked_add(entry.block_bytes())
                 .is_some_and(|end| end <= blocks.end);
-        match is_inside && entry.covered.start <= entry.covered.end {
-            true => Ok(entry),
-            false => Err(cursor.fault("block range")),
+        if is_inside && entry.covered.start <= entry.covered.end {
+            Ok(entry)
+        } else {
+            Err(cursor.fault("block range"))
         }
     }
 }
@@ -252,17 +270,22 @@ impl Trailer {
         if bytes.len() < TRAILER_BYTES {
             return Err(FormatError::truncated(TRAILER, TRAILER_BYTES, bytes.len()));
         }
-        let bytes = &bytes[bytes.len() - TRAILER_BYTES..];
-        let start = file_length.saturating_sub(TRAILER_BYTES as u64);
+        let bytes = &bytes[bytes.len().saturating_sub(TRAILER_BYTES)..];
+        let start = file_length.saturating_sub(u64_of(TRAILER_BYTES));
         if bytes[24..] != TRAILER_MAGIC {
             return Err(FormatError::new(
                 TRAILER,
-                start + 24,
+                start.saturating_add(24),
                 FormatErrorKind::Magic,
             ));
         }
         let computed = crc32c_append(crc32c(&bytes[..20]), storage.as_bytes());
-        check_sum(TRAILER, start + 20, get_u32(bytes, 20), computed)?;
+        check_checksum(
+            TRAILER,
+            start.saturating_add(20),
+            get_u32(bytes, 20),
+            computed,
+        )?;
         let trailer = Self {
             footer_offset: get_u64(bytes, 0),
             footer_length: get_u32(bytes, 8),
@@ -272,7 +295,7 @@ impl Trailer {
         let ends = trailer
             .footer_offset
             .checked_add(u64::from(trailer.footer_length));
-        let is_right = trailer.footer_offset >= HEADER_BYTES as u64
+        let is_right = trailer.footer_offset >= u64_of(HEADER_BYTES)
             && ends == Some(start)
             && trailer.footer_length <= INDEX_FOOTER_BYTES_MAX;
         if is_right {
@@ -288,45 +311,55 @@ impl Trailer {
     }
 }
 
-/// What an index part knows of its leaves.
+/// The records of the leaves of an index part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
     /// The leaves, sorted by id.
     pub leaves: Vec<LeafEntry>,
-    /// Bytes of the part that are its [`super::TimeBases`]: what lies between blocks and footer.
+    /// Range of the [`TimeBases`] in the part: the bytes between blocks and footer.
     pub bases: Range<u64>,
 }
 
 impl Footer {
-    /// Reads the footer to which `trailer` points; offsets in errors count from the start of the
+    /// Decodes the footer to which `trailer` points; offsets in errors count from the start of the
     /// file.
     ///
     /// # Errors
     /// When the bytes are damaged or impossible.
     pub fn decode(bytes: &[u8], trailer: &Trailer) -> Result<Self, FormatError> {
         let start = trailer.footer_offset;
-        let needed = trailer.footer_length as usize;
+        let needed = usize_of(trailer.footer_length);
         if bytes.len() != needed {
             return Err(FormatError::truncated(FOOTER, needed, bytes.len()).shifted(start));
         }
-        check_sum(FOOTER, start, trailer.footer_checksum, crc32c(bytes))?;
+        check_checksum(FOOTER, start, trailer.footer_checksum, crc32c(bytes))?;
         let mut cursor = Cursor::new(FOOTER, bytes);
-        let count = trailer.leaf_count as usize;
+        let count = usize_of(trailer.leaf_count);
         let mut leaves = Vec::with_capacity(count.min(bytes.len() / LEAF_RECORD_BYTES_MIN));
-        let blocks = HEADER_BYTES as u64..start;
+        let blocks = u64_of(HEADER_BYTES)..start;
         for _ in 0..count {
             let leaf = LeafEntry::decode(&mut cursor, &blocks).map_err(|e| e.shifted(start))?;
             leaves.push(leaf);
         }
         let ends = leaves.iter().map(|leaf| leaf.block_range().end);
         let bases = ends.max().unwrap_or(blocks.start)..blocks.end;
-        if bases.end - bases.start > TABLE_BYTES_MAX {
+        if bases.end.saturating_sub(bases.start) > TABLE_BYTES_MAX {
             return Err(cursor.fault("time bases").shifted(start));
         }
         if cursor.is_at_end() && leaves.is_sorted_by(|a, b| a.leaf < b.leaf) {
             return Ok(Self { leaves, bases });
         }
         Err(cursor.fault("leaves").shifted(start))
+    }
+
+    /// Decodes the time bases of the part with these bytes.
+    ///
+    /// # Errors
+    /// As [`TimeBases::decode`].
+    pub fn time_bases(&self, part: &[u8]) -> Result<TimeBases, FormatError> {
+        let Range { start, end } = self.bases;
+        let bytes = part.get(usize_of_u64(start)..usize_of_u64(end));
+        TimeBases::decode(bytes.unwrap_or_default(), start)
     }
 
     /// The leaf with this id.

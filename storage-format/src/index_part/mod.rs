@@ -4,10 +4,10 @@
 //! header | block of leaf | block of leaf | … | time bases | footer | trailer
 //! ```
 //!
-//! A reader fetches the last [`TRAILER_BYTES`] bytes, then the footer that they point at, and then
-//! only the blocks of the leaves it needs. Every checksum of a block stands in the footer, that of
-//! the footer in the trailer. A leaf may occur in several parts of a storage: each part continues
-//! where the part before it ended, which `covered` tells in bytes of the data file.
+//! A reader reads the last [`TRAILER_BYTES`] bytes, then the footer that they point at, and then
+//! only the blocks of the leaves it needs. The footer contains the checksums of the blocks, the
+//! trailer that of the footer. A leaf may occur in several parts of a storage: each part continues
+//! where the part before it ends, and `covered` gives its range in bytes of the data file.
 
 mod bases;
 mod block;
@@ -22,7 +22,7 @@ pub use footer::{Footer, LeafEntry, LeafNumbers, TRAILER_BYTES, Trailer};
 use crate::{
     FORMAT_VERSION, FormatError, StorageId,
     checksum::crc32c,
-    layout::{check_start, check_sum, get, get_i64, get_u32, get_u64, put},
+    layout::{check_checksum, check_start, get, get_i64, get_u32, get_u64, put},
 };
 
 /// Size of the header.
@@ -74,7 +74,7 @@ impl IndexPartHeader {
     /// When the bytes are too few, damaged or of another version.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_start(WHAT, bytes, MAGIC, HEADER_BYTES)?;
-        check_sum(WHAT, 60, get_u32(bytes, 60), crc32c(&bytes[..60]))?;
+        check_checksum(WHAT, 60, get_u32(bytes, 60), crc32c(&bytes[..60]))?;
         Ok(Self {
             storage: StorageId::from_bytes(get(bytes, 16)),
             ordinal: get_u64(bytes, 32),
