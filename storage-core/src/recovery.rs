@@ -24,7 +24,7 @@ use crate::{
     StorageError,
     io_thread::Tail,
     scan::{FrameScanner, ScanError},
-    tree::{IndexPart, IndexTree},
+    tree::{IndexPart, IndexTree, PacketOrder},
 };
 
 /// Threads that scan data files of one storage at once.
@@ -93,12 +93,13 @@ pub(crate) fn recover(
         .data
         .into_iter()
         .map(|(leaf, path)| {
-            let covered = recovered.tree.leaf(leaf).map(|known| known.tail);
+            let known = recovered.tree.leaf(leaf);
             LeafScan {
                 storage,
                 leaf,
                 path,
-                covered: covered.unwrap_or_default(),
+                covered: known.map(|known| known.tail).unwrap_or_default(),
+                order: known.map(|known| known.order()).unwrap_or_default(),
                 torn_bytes_max,
             }
         })
@@ -148,7 +149,14 @@ pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) ->
     }
     parts.sort_by_key(|part| part.header.ordinal);
     let mut tree = IndexTree::new(storage);
-    parts.iter().for_each(|part| tree.add_part(part));
+    for part in &parts {
+        if !tree.is_followed_by(part) {
+            let path = part.path.display();
+            tracing::error!(%path, "an index part does not follow the one before; rebuilding it");
+            return None;
+        }
+        tree.add_part(part);
+    }
     Some(tree)
 }
 
@@ -167,7 +175,7 @@ impl Recovered {
             }
         }
         for (at, (ordinal, part)) in (0..).zip(parts) {
-            if ordinal == at {
+            if ordinal == at && self.tree.is_followed_by(&part) {
                 self.tree.add_part(&Arc::new(part));
             } else {
                 self.is_rebuilt = true;
@@ -206,6 +214,8 @@ struct LeafScan {
     leaf: LeafId,
     path: PathBuf,
     covered: Tail,
+    /// The order that the frames must keep.
+    order: PacketOrder,
     torn_bytes_max: u64,
 }
 
@@ -229,9 +239,18 @@ impl LeafScan {
             return Ok(found);
         }
         let mut scanner = self.scanner(found.tail)?;
+        let mut order = self.order;
         loop {
+            found.tail = scanner.tail();
             match scanner.next(true) {
-                Ok(Some(scanned)) => found.entries.push(scanned.entry()),
+                Ok(Some(scanned)) => {
+                    let entry = scanned.entry();
+                    if let Err(name) = order.accept(&entry) {
+                        found.damage = Some(self.out_of_order(found.tail, name));
+                        break;
+                    }
+                    found.entries.push(entry);
+                }
                 Ok(None) => break,
                 Err(ScanError::Io(error)) => {
                     return Err(StorageError::io("read", &self.path)(error));
@@ -242,8 +261,17 @@ impl LeafScan {
                 }
             }
         }
-        found.tail = scanner.tail();
         Ok(found)
+    }
+
+    /// The error for an intact frame at `tail` that cannot follow the frames before it, such as one
+    /// that an earlier write left behind.
+    fn out_of_order(&self, tail: Tail, name: &'static str) -> StorageError {
+        StorageError::damaged(&self.path)(FormatError {
+            what: "frame",
+            offset: tail.length,
+            kind: FormatErrorKind::Order { name },
+        })
     }
 
     fn scanner(&self, from: Tail) -> Result<FrameScanner, StorageError> {

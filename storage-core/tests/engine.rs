@@ -1,16 +1,19 @@
 //! The engine as its users see it: packets in, packets out, also after a crash.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use storage_core::{
-    AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, PushOutcome,
-    Selection, StorageError,
+    AgentSpec, Engine, EngineConfig, IoChoice, LeafInfo, NewPacket, NewStorage, Progress, Push,
+    PushOutcome, Selection, StorageError,
 };
 use storage_format::{
-    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition, agent_file::StreamSpec,
-    frame::Facts, storage_file::StorageState,
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition,
+    agent_file::StreamSpec,
+    checksum::crc32c,
+    frame::{Facts, FrameHeader, FrameLocation},
+    storage_file::StorageState,
 };
 
 fn config(folder: &Path, io: IoChoice) -> EngineConfig {
@@ -581,4 +584,64 @@ async fn a_deletion_ends_pushes_that_are_under_way() {
     let next = prepare(&engine, &BOTH).await;
     push_all(&engine, next, "array", 0..5).await;
     engine.shutdown().await.unwrap();
+}
+
+/// Appends a frame to the data file of a leaf, as a write that was refused may leave it there.
+fn append_stale_frame(storage: StorageId, leaf: &LeafInfo, number: u64, position: StreamPosition) {
+    let payload = b"stale";
+    let frame = FrameHeader {
+        codec: Codec::None,
+        stored_size: payload.len() as u32,
+        raw_size: payload.len() as u32,
+        number,
+        position,
+        arrival: 0,
+        facts: Facts::default(),
+        stored_checksum: crc32c(payload),
+        raw_checksum: crc32c(payload),
+    };
+    let location = FrameLocation {
+        storage,
+        leaf: leaf.leaf,
+        offset: leaf.length,
+    };
+    let mut bytes = frame.encode(location).to_vec();
+    bytes.extend(payload);
+    bytes.resize(frame.frame_bytes() as usize, 0);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&leaf.data)
+        .unwrap();
+    file.write_all_at(&bytes, leaf.length).unwrap();
+}
+
+/// A stale frame fails its storage only: the engine starts, and other storages take packets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_out_of_order_fails_its_storage_only() {
+    let check = async |number, position, field: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = open(folder.path(), IoChoice::Blocking).await;
+        let damaged = prepare(&engine, &[("array", LeafType::Array)]).await;
+        let healthy = prepare(&engine, &[("array", LeafType::Array)]).await;
+        push_all(&engine, damaged, "array", 0..5).await;
+        push_all(&engine, healthy, "array", 0..2).await;
+        let leaves = engine.reading().leaves(damaged).await.unwrap().leaves;
+        engine.shutdown().await.unwrap();
+        append_stale_frame(damaged, &leaves[0], number, position);
+
+        let engine = open(folder.path(), IoChoice::Blocking).await;
+        let status = engine.storages().status(damaged).unwrap();
+        assert_eq!(status.state, StorageState::Failed);
+        let failure = status.failure.unwrap();
+        let told = format!("byte {}: `{field}` does not follow", leaves[0].length);
+        assert!(failure.contains(&told), "{failure}");
+        let refused = push(&engine, damaged, "array", vec![packet(0, 5)]).await;
+        assert_eq!(refused.refused.unwrap().code(), "storage_failed");
+        let page = engine.reading().read_packet(damaged, 4).await.unwrap();
+        assert_eq!(page, payload(4), "what was acknowledged is still served");
+        push_all(&engine, healthy, "array", 2..4).await;
+        engine.shutdown().await.unwrap();
+    };
+    check(4, StreamPosition::new(0, 5), "number").await;
+    check(9, StreamPosition::new(0, 4), "position").await;
 }

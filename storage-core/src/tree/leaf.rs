@@ -3,9 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use storage_format::{
-    LeafId, LeafType,
+    LeafId, LeafType, StreamPosition,
     data_file::{self, LeafPath},
-    frame::frame_bytes,
+    frame::{self, frame_bytes},
     index_part::{LeafEntry, LeafNumbers, PacketEntry},
     storage_file::Totals,
 };
@@ -25,6 +25,16 @@ pub(crate) struct Segment {
     pub(crate) body: SegmentBody,
 }
 
+impl Segment {
+    /// The order that packets after this segment must keep.
+    fn order(&self) -> PacketOrder {
+        PacketOrder {
+            frame: self.covered.end,
+            last: Some((self.numbers.last, self.numbers.last_position)),
+        }
+    }
+}
+
 /// Where the entries of a segment are.
 #[derive(Debug, Clone)]
 pub(crate) enum SegmentBody {
@@ -41,6 +51,46 @@ pub(crate) enum SegmentBody {
 pub(crate) struct Live {
     pub(crate) segment: Segment,
     pub(crate) times: TimeIndex,
+}
+
+/// The order of the packets of a leaf: frames follow each other without a gap, and numbers and
+/// positions grow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PacketOrder {
+    /// Offset of the next frame in the data file.
+    frame: u64,
+    /// Number and position of the last packet.
+    last: Option<(u64, StreamPosition)>,
+}
+
+impl PacketOrder {
+    /// Moves past the next packet of the data file.
+    ///
+    /// # Errors
+    /// The name of the field that breaks the order; then nothing changes.
+    pub(crate) fn accept(&mut self, entry: &PacketEntry) -> Result<(), &'static str> {
+        if entry.offset != self.frame.saturating_add(frame::HEADER_BYTES as u64) {
+            return Err("offset");
+        }
+        match self.last {
+            Some((number, _)) if entry.number <= number => return Err("number"),
+            Some((_, position)) if entry.position <= position => return Err("position"),
+            _ => {}
+        }
+        self.frame = self.frame.saturating_add(frame_bytes(entry.stored_size));
+        self.last = Some((entry.number, entry.position));
+        Ok(())
+    }
+}
+
+impl Default for PacketOrder {
+    /// The order of a leaf without packets.
+    fn default() -> Self {
+        Self {
+            frame: data_file::HEADER_BYTES as u64,
+            last: None,
+        }
+    }
 }
 
 /// A leaf of the tree.
@@ -83,9 +133,39 @@ impl Leaf {
         }
     }
 
+    /// The order that the next packet of the data file must keep.
+    pub(crate) fn order(&self) -> PacketOrder {
+        let last = self.segments().last();
+        last.map(Segment::order).unwrap_or_default()
+    }
+
+    /// Whether a part describes the packets that follow those that are known.
+    pub(super) fn is_followed_by(&self, entry: &LeafEntry) -> bool {
+        let LeafNumbers {
+            first,
+            first_position,
+            ..
+        } = entry.numbers;
+        let order = self.order();
+        let follows = |last: (u64, StreamPosition)| first > last.0 && first_position > last.1;
+        entry.covered.start == order.frame && order.last.is_none_or(follows)
+    }
+
+    /// Adds a packet that is durable.
+    ///
+    /// # Panics
+    /// When it does not follow the packets before it. Entries that come from disk are checked with
+    /// [`Leaf::order`] before.
     pub(super) fn push(&mut self, entry: &PacketEntry) {
         let position = entry.position;
-        let start = self.covered_end();
+        let mut order = match &self.live {
+            Some(live) => live.segment.order(),
+            None => self.order(),
+        };
+        let start = order.frame;
+        if let Err(field) = order.accept(entry) {
+            panic!("packets of a leaf are inserted in order, but `{field}` does not follow");
+        }
         let leaf_type = self.leaf_type;
         let live = self.live.get_or_insert_with(|| Live {
             segment: Segment {
@@ -106,25 +186,14 @@ impl Leaf {
             times: TimeIndex::default(),
         });
         let segment = &mut live.segment;
-        assert!(
-            entry.number >= segment.numbers.last,
-            "packets of a leaf come in order"
-        );
         segment.numbers.last = entry.number;
         segment.numbers.last_position = position;
-        segment.covered.end = entry.offset - storage_format::frame::HEADER_BYTES as u64
-            + frame_bytes(entry.stored_size);
+        segment.covered.end = order.frame;
         segment.totals.add(&totals_of(entry));
         if let SegmentBody::Memory(entries) = &mut segment.body {
             entries.push(*entry);
             live.times.push(&entry.facts);
         }
-    }
-
-    /// End of what all segments cover; the first frame when there is none.
-    fn covered_end(&self) -> u64 {
-        let last = self.segments().last().map(|segment| segment.covered.end);
-        last.unwrap_or(data_file::HEADER_BYTES as u64)
     }
 
     /// The segments in the order of the data file.

@@ -19,7 +19,7 @@ use std::{
 
 use storage_format::{
     AgentId, LeafId, LeafType, StorageId, StreamId, StreamPosition,
-    data_file::LeafPath,
+    data_file::{self, LeafPath},
     index_part::{
         Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, NewLeaf, PacketEntry, TimeBases,
     },
@@ -28,7 +28,7 @@ use storage_format::{
 
 pub use bases::LeafBases;
 pub(crate) use block_cache::BlockCache;
-pub(crate) use leaf::{Leaf, Segment, SegmentBody};
+pub(crate) use leaf::{Leaf, PacketOrder, Segment, SegmentBody};
 pub(crate) use part::IndexPart;
 pub use search::Selection;
 pub(crate) use search::{Found, ReadPlace, merge, resolve};
@@ -92,7 +92,19 @@ impl IndexTree {
         }
     }
 
-    /// Adds a part that was read from disk; parts come in the order of their ordinals.
+    /// Whether a part that was read from disk continues what the tree knows of every leaf.
+    pub(crate) fn is_followed_by(&self, part: &IndexPart) -> bool {
+        part.footer.leaves.iter().all(|entry| {
+            let leaf = self.leaves.get(&entry.leaf);
+            leaf.map_or_else(
+                || entry.covered.start == data_file::HEADER_BYTES as u64,
+                |leaf| leaf.is_followed_by(entry),
+            )
+        })
+    }
+
+    /// Adds a part; parts come in the order of their ordinals, and those from disk are checked with
+    /// [`Self::is_followed_by`] before.
     pub(crate) fn add_part(&mut self, part: &Arc<IndexPart>) {
         for entry in &part.footer.leaves {
             let leaf = self.leaf_or_new(entry.leaf, entry.leaf_type, &entry.path);
@@ -255,7 +267,7 @@ impl IndexTree {
     pub(crate) fn next_number(&self) -> u64 {
         let segments = self.leaves.values().flat_map(Leaf::segments);
         segments
-            .map(|segment| segment.numbers.last + 1)
+            .map(|segment| segment.numbers.last.saturating_add(1))
             .max()
             .unwrap_or(0)
     }

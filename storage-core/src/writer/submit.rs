@@ -238,7 +238,7 @@ impl Writer {
             number,
             position,
             arrival,
-            facts,
+            facts: facts.valid(),
             raw: payload,
             raw_checksum: checksum,
         }
