@@ -82,7 +82,8 @@ mod tests {
             first in any::<u32>(),
             bytes in proptest::collection::vec(any::<u8>(), 0..5000),
         ) {
-            let combined = crc32c_combine(first, crc32c(&bytes), u32::try_from(bytes.len()).unwrap());
+            let length = u32::try_from(bytes.len()).unwrap();
+            let combined = crc32c_combine(first, crc32c(&bytes), length);
             prop_assert_eq!(combined, crc32c_append(first, &bytes));
         }
 

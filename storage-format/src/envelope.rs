@@ -1,8 +1,8 @@
 //! The envelope of files whose body is a record with optional fields.
 //!
 //! The body is bincode 2 (standard configuration, through serde). Nothing outside of this module
-//! depends on that: the envelope has a version, a length and a checksum of its own, so a new version
-//! of the envelope and a migration can replace the encoding.
+//! depends on that: the envelope has its own version, length and checksum, so a new version of the
+//! envelope and a migration can replace the encoding.
 //!
 //! ```text
 //! offset size field

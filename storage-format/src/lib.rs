@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | `.itdata` | [`data_file`], [`frame`] | frames: a self-describing header and a payload |
 //! | `.index` | [`index_part`] | one saved piece of the index tree |
-//! | `.storage` | [`storage_file`] | description of a storage; renaming it into place publishes a state |
+//! | `.storage` | [`storage_file`] | description of a storage; its rename publishes a state |
 //! | `.agent` | [`agent_file`] | an agent: attributes, streams, trace metadata |
 //! | `.ring` | [`ring_block`] | recent packets, of which the oldest are removed |
 //! | `.local` | [`local_file`] | origin and completeness of a downloaded storage |

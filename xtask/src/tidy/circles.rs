@@ -17,11 +17,7 @@ use super::imports::{Import, Path, imports};
 use super::source::Source;
 
 /// Crates that still have circles, and how many files these may contain. The list may only shrink.
-const ALLOWED: &[(&str, usize)] = &[
-    ("io-trace", 7),
-    ("recording", 4),
-    ("trace-kinds", 2),
-];
+const ALLOWED: &[(&str, usize)] = &[("io-trace", 7), ("recording", 4), ("trace-kinds", 2)];
 
 /// One finding for each circle of a crate without an allowance, or with one that is exceeded.
 pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
