@@ -14,28 +14,29 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use trace_kinds::ctf::{CtfDecoder, in_packet};
+use trace_kinds::ctf::CtfDecoder;
 use trace_kinds::{Decoder, Event};
 
 /// Bytes of lines after which the output is written.
 const OUTPUT_BYTES: usize = 128 * 1024;
 
-/// Which events are wanted, by nanoseconds since the epoch; both ends are inside.
+/// A half-open window of time, in nanoseconds since the epoch. Events without a time are in every
+/// window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeWindow {
-    /// The first instant inside the window.
+    /// The first instant in the window; `None` for no limit.
     pub from: Option<i64>,
-    /// The first instant past the window.
+    /// The first instant after the window; `None` for no limit.
     pub to: Option<i64>,
 }
 
 impl TimeWindow {
-    fn holds(&self, time: Option<i64>) -> bool {
+    fn contains(&self, time: Option<i64>) -> bool {
         let Some(time) = time else { return true };
         self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to)
     }
 
-    fn may_hold(&self, packet: &PacketEntry) -> bool {
+    fn overlaps(&self, packet: &PacketEntry) -> bool {
         let too_late = self
             .to
             .is_some_and(|to| packet.begin.is_some_and(|begin| begin >= to));
@@ -151,7 +152,7 @@ impl<'t> StreamCursor<'t> {
     fn skip_to_window(&mut self, faults: &mut Vec<FolderError>) -> Result<(), FolderError> {
         loop {
             while let Some(line) = self.block.lines().get(self.line) {
-                if self.options.window.holds(line.time) {
+                if self.options.window.contains(line.time) {
                     return Ok(());
                 }
                 self.line += 1;
@@ -196,7 +197,7 @@ impl<'t> StreamCursor<'t> {
         match self.plan.decode(&self.data, from.as_ref(), &mut self.block) {
             Ok(Progress::At(position)) => self.position = Some(position),
             Ok(Progress::Done) => {}
-            Err(error) => return Err(in_packet(error)),
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -208,7 +209,7 @@ impl<'t> StreamCursor<'t> {
                 return Ok(false);
             };
             self.packet += 1;
-            if self.options.window.may_hold(packet) {
+            if self.options.window.overlaps(packet) {
                 break packet;
             }
         };

@@ -122,7 +122,7 @@ impl StreamFile {
     }
 }
 
-/// The packet of an index entry; what the index lacks comes from the first packet of the file.
+/// The packet of an index entry; properties that the index lacks are those of the first packet.
 fn packet_of_index(
     first: &PacketEntry,
     entry: PacketIndexEntry,
@@ -134,7 +134,7 @@ fn packet_of_index(
     info.total_length = Some(entry.total_length);
     info.content_length = Some(entry.content_length);
     info.end_clock = Some(entry.end_clock);
-    // An index has these fields even when the packets do not; then their values mean nothing.
+    // An index has these fields even when the packets do not; then their values are invalid.
     info.sequence = entry.sequence.filter(|_| info.sequence.is_some());
     info.discarded_events = info.discarded_events.and(Some(entry.discarded_events));
     let (begin, end) = time_span(&preamble, clock);

@@ -68,9 +68,9 @@ impl BodyWriter {
             Value::Blob(bytes) => self.blob(layout, field, bytes),
             Value::VariantBegin { .. } => self.begin(layout, field, b"{ "),
             Value::VariantEnd => self.end(layout, field, b" }"),
-            Value::OptionalBegin(is_there) => {
-                self.is_absent = !is_there;
-                self.begin(layout, field, if is_there { b"{ " } else { b"<none>" });
+            Value::OptionalBegin(is_present) => {
+                self.is_absent = !is_present;
+                self.begin(layout, field, if is_present { b"{ " } else { b"<none>" });
             }
             Value::OptionalEnd => self.end_optional(layout, field),
             _ => {}

@@ -19,7 +19,7 @@ pub(super) use time::{BabeltraceClock, TimeText};
 
 /// Bytes of text after which a block ends with the current event.
 const BLOCK_BYTES: usize = 256 * 1024;
-/// The time since the previous line before it is known; the first line keeps it.
+/// Placeholder for the time since the previous line, and the text of the first line.
 const NO_DELTA: &[u8; 11] = b"?.?????????";
 /// Scopes of an event that are printed, after the packet context.
 const SCOPES: [Scope; 3] = [

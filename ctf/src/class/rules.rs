@@ -175,11 +175,11 @@ fn verify_event_inner(
             "any event record would be empty",
         ));
     }
-    let own = [
+    let scopes = [
         (Scope::EventSpecificContext, event.class.specific_context),
         (Scope::EventPayload, event.class.payload),
     ];
-    for (scope, root) in own {
+    for (scope, root) in scopes {
         let Some(root) = root else { continue };
         verify_unmapped(builder, root)
             .and_then(|()| verify_roles(builder, root, scope))

@@ -327,7 +327,7 @@ impl<'a> Machine<'a> {
         let raw = self.saved(slot);
         let field = self.field(node);
         let selected = table.select(raw).is_some();
-        let (there, element) = match kind {
+        let (is_present, element) = match kind {
             SelectorKind::Bool => (raw != 0, Element::BoolOptionalBegin(field, raw != 0)),
             SelectorKind::Unsigned => (
                 selected,
@@ -339,7 +339,7 @@ impl<'a> Machine<'a> {
             ),
         };
         self.emit(element);
-        if !there {
+        if !is_present {
             self.position.at = table.end;
         }
     }

@@ -107,13 +107,21 @@ impl ElementText {
             Element::StructBegin(field) => tag(out, "ST", field),
             Element::SignedVariantBegin(field, value) => datum(out, "VS", field, value),
             Element::UnsignedVariantBegin(field, value) => datum(out, "VU", field, value),
-            Element::BoolOptionalBegin(field, there) => datum(out, "OB", field, enabled(there)),
-            Element::SignedOptionalBegin(field, there, value) => {
-                datum(out, "OS", field, format_args!("{}:{value}", enabled(there)))
+            Element::BoolOptionalBegin(field, is_present) => {
+                datum(out, "OB", field, enabled(is_present))
             }
-            Element::UnsignedOptionalBegin(field, there, value) => {
-                datum(out, "OU", field, format_args!("{}:{value}", enabled(there)))
-            }
+            Element::SignedOptionalBegin(field, is_present, value) => datum(
+                out,
+                "OS",
+                field,
+                format_args!("{}:{value}", enabled(is_present)),
+            ),
+            Element::UnsignedOptionalBegin(field, is_present, value) => datum(
+                out,
+                "OU",
+                field,
+                format_args!("{}:{value}", enabled(is_present)),
+            ),
             // Ends were written by `element`.
             _ => Ok(()),
         }
@@ -225,8 +233,8 @@ fn bit_map(out: &mut impl Write, field: Field<'_>, value: u64) -> fmt::Result {
     Ok(())
 }
 
-fn enabled(there: bool) -> &'static str {
-    if there { "enabled" } else { "disabled" }
+fn enabled(is_present: bool) -> &'static str {
+    if is_present { "enabled" } else { "disabled" }
 }
 
 /// A number with six significant digits, as C's `%g` formats it.

@@ -3,14 +3,14 @@
 use super::lowering::Candidate;
 use super::lowering::{Lowering, RUN_BYTES_MAX};
 use super::op::Op;
-use super::runs::Known;
+use super::runs::Congruence;
 use super::token::{Load, Packing, TokenKind};
 use crate::integer::{low_u32, u32_saturating, usize_from};
 use crate::procedure::{Count, Instr, NodeId};
 
 impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
     pub(super) fn array(&mut self, node: NodeId, alignment: u32, count: Count) {
-        let wanted = self.inside;
+        let selected = self.inside;
         if let Some(packing) = self.packing(node, alignment) {
             self.at += packing.1;
             self.packed(packing.0, count);
@@ -22,10 +22,10 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             alignment,
             count,
             after,
-            wanted,
+            selected,
         };
         self.runs.push(op(0));
-        self.runs.begin(Known::NOTHING);
+        self.runs.begin(Congruence::NOTHING);
         let body = self.runs.here();
         while let Some(instr) = self.next() {
             match instr {
@@ -34,7 +34,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             }
         }
         self.runs.push(Op::Next { body });
-        self.runs.begin(Known::NOTHING);
+        self.runs.begin(Congruence::NOTHING);
         let after = self.runs.here();
         self.runs.patch(begin, op(after));
         while let Some(instr) = self.next() {
@@ -43,7 +43,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 instr => self.datum(instr),
             }
         }
-        self.mark(wanted, node, TokenKind::ArrayEnd);
+        self.mark(selected, node, TokenKind::ArrayEnd);
     }
 
     /// The layout of the elements when each of them is one fixed-length field without an effect,
@@ -73,7 +73,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
     }
 
     fn packed(&mut self, packing: Packing, count: Count) {
-        let wanted = self.inside;
+        let selected = self.inside;
         let index = u32_saturating(self.packings.len());
         self.packings.push(packing);
         if let Count::Static(elements @ 1..=RUN_BYTES_MAX) = count
@@ -81,7 +81,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             && let Ok(bits) = u32::try_from(bits)
             && let Some(at) = self.runs.elements(&packing, bits)
         {
-            if wanted {
+            if selected {
                 let (index, count) = (NodeId(index), low_u32(elements));
                 self.runs.several(index, at, count, TokenKind::Packed);
             }
@@ -91,7 +91,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             Op::Packed {
                 packing: index,
                 count,
-                wanted,
+                selected,
             },
             &packing,
         );
@@ -110,7 +110,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let known = self.runs.known();
         let mut jumps = Vec::new();
         let mut addresses = vec![0; options.len()];
-        let mut after: Option<Known> = None;
+        let mut after: Option<Congruence> = None;
         // The first option is written last, where it needs no jump: it is the frequent one in the
         // event headers of all known producers.
         for (index, &from) in options.iter().enumerate().rev() {

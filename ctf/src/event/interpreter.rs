@@ -124,12 +124,12 @@ impl<'a> Interpreter<'a> {
                     alignment,
                     bits,
                     ref load,
-                    wanted,
+                    selected,
                     uses,
                 } => {
                     self.begin_scope(scope);
                     run = self.run(alignment, bits)?;
-                    self.integer(run, load, wanted, uses);
+                    self.integer(run, load, selected, uses);
                 }
                 Op::RunItems {
                     scope,
@@ -148,9 +148,9 @@ impl<'a> Interpreter<'a> {
                 }
                 Op::Integer {
                     ref load,
-                    wanted,
+                    selected,
                     uses,
-                } => self.integer(run, load, wanted, uses),
+                } => self.integer(run, load, selected, uses),
                 Op::Items { first, count } => {
                     self.push(TokenKind::Items, NodeId(first), run, count.into());
                 }
@@ -167,22 +167,26 @@ impl<'a> Interpreter<'a> {
                 Op::SetId => self.id = self.integer,
                 Op::Jump { to } => at = usize_from(to),
                 Op::BeginScope { scope } => self.begin_scope(Some(scope)),
-                Op::Text { node, unit, wanted } => self.text(node, unit, wanted)?,
+                Op::Text {
+                    node,
+                    unit,
+                    selected,
+                } => self.text(node, unit, selected)?,
                 Op::Packed {
                     packing,
                     count,
-                    wanted,
-                } => self.packed(packing, count, wanted)?,
+                    selected,
+                } => self.packed(packing, count, selected)?,
                 Op::Variant {
                     node,
                     slot,
                     table,
-                    wanted,
+                    selected,
                 } => {
                     let table = &plan.tables[usize_from(table)];
                     let raw = self.saved[usize_from(slot.0)];
                     let option = table.select(raw).ok_or(Undecodable)?;
-                    if wanted {
+                    if selected {
                         self.push(TokenKind::VariantBegin, node, raw, option.into());
                     }
                     at = usize_from(table.addresses[usize_from(option)]);
@@ -199,9 +203,9 @@ impl<'a> Interpreter<'a> {
                     alignment,
                     count,
                     after,
-                    wanted,
+                    selected,
                 } => {
-                    if !self.array(node, alignment, count, wanted)? {
+                    if !self.array(node, alignment, count, selected)? {
                         at = usize_from(after);
                     }
                 }
@@ -210,19 +214,19 @@ impl<'a> Interpreter<'a> {
                     slot,
                     table,
                     is_bool,
-                    wanted,
+                    selected,
                 } => {
                     let table = &plan.tables[usize_from(table)];
                     let raw = self.saved[usize_from(slot.0)];
-                    let there = if is_bool {
+                    let is_present = if is_bool {
                         raw != 0
                     } else {
                         table.select(raw).is_some()
                     };
-                    if wanted {
-                        self.push(TokenKind::OptionalBegin, node, raw, there.into());
+                    if selected {
+                        self.push(TokenKind::OptionalBegin, node, raw, is_present.into());
                     }
-                    if !there {
+                    if !is_present {
                         at = usize_from(table.end);
                     }
                 }
@@ -244,8 +248,8 @@ impl<'a> Interpreter<'a> {
             Op::Variable {
                 node,
                 signed,
-                wanted,
-            } => self.variable(node, signed, wanted)?,
+                selected,
+            } => self.variable(node, signed, selected)?,
             Op::Data { node, count, kind } => self.data(node, count, kind)?,
             Op::Effect(Effect::UuidBlob { end }) => {
                 let end = (run + u64::from(end)) / 8;
@@ -288,7 +292,7 @@ impl<'a> Interpreter<'a> {
     }
 
     #[inline(always)]
-    fn integer(&mut self, run: u64, load: &Load, wanted: bool, uses: Uses) {
+    fn integer(&mut self, run: u64, load: &Load, selected: bool, uses: Uses) {
         let value = load.read(self.bytes, run + u64::from(load.at));
         let is_bool = load.kind == FixedKind::Bool;
         self.integer = if is_bool {
@@ -296,7 +300,7 @@ impl<'a> Interpreter<'a> {
         } else {
             value
         };
-        if wanted {
+        if selected {
             self.push(load.token_kind(), load.node, value, 0);
         }
         self.use_integer(uses);
@@ -351,7 +355,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn text(&mut self, node: NodeId, unit: u8, wanted: bool) -> Result<(), Undecodable> {
+    fn text(&mut self, node: NodeId, unit: u8, selected: bool) -> Result<(), Undecodable> {
         let begin = self.align(8)? / 8;
         let content = self
             .bytes
@@ -368,7 +372,7 @@ impl<'a> Interpreter<'a> {
             }
         };
         let length = u64_from(length.ok_or(Undecodable)?);
-        if wanted {
+        if selected {
             self.push(TokenKind::Text, node, begin, length);
         }
         self.head = (begin + length + u64::from(unit)) * 8;
@@ -393,7 +397,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn packed(&mut self, index: u32, count: Count, wanted: bool) -> Result<(), Undecodable> {
+    fn packed(&mut self, index: u32, count: Count, selected: bool) -> Result<(), Undecodable> {
         let packing = &self.plan.packings[usize_from(index)];
         let begin = self.align(packing.alignment)?;
         let count = self.count(count);
@@ -408,14 +412,14 @@ impl<'a> Interpreter<'a> {
             }
             self.order = Some(order);
         }
-        if wanted {
+        if selected {
             self.push(TokenKind::Packed, NodeId(index), begin, count);
         }
         self.head = begin + length;
         Ok(())
     }
 
-    fn variable(&mut self, node: NodeId, signed: bool, wanted: bool) -> Result<(), Undecodable> {
+    fn variable(&mut self, node: NodeId, signed: bool, selected: bool) -> Result<(), Undecodable> {
         let begin = self.align(8)? / 8;
         let content = self
             .bytes
@@ -434,7 +438,7 @@ impl<'a> Interpreter<'a> {
                 (TokenKind::Unsigned, integer.unsigned())
             };
             self.integer = value;
-            if wanted {
+            if selected {
                 self.push(kind, node, value, 0);
             }
             return Ok(());
@@ -448,11 +452,11 @@ impl<'a> Interpreter<'a> {
         node: NodeId,
         alignment: u32,
         count: Count,
-        wanted: bool,
+        selected: bool,
     ) -> Result<bool, Undecodable> {
         self.head = self.align(alignment)?;
         let count = self.count(count);
-        if wanted {
+        if selected {
             self.push(TokenKind::ArrayBegin, node, 0, count);
         }
         if count > 0 {

@@ -2,7 +2,7 @@
 
 use super::compiled_plan::{CompiledPlan, StreamPlan};
 use super::op::{Effect, Op, Uses};
-use super::runs::{Known, Runs};
+use super::runs::{Congruence, Runs};
 use super::token::{Packing, TokenKind};
 use crate::class::{EventClass, Scope, StreamClass, StreamClassIndex};
 use crate::integer::{low_u32, usize_from};
@@ -30,7 +30,7 @@ pub struct Candidate<'p> {
 
 pub(super) struct Lowering<'p, W> {
     pub(super) procedure: &'p Procedure,
-    wanted: W,
+    selected: W,
     pub(super) runs: Runs,
     pub(super) tables: Vec<SelectorTable>,
     pub(super) packings: Vec<Packing>,
@@ -49,10 +49,10 @@ pub(super) struct Lowering<'p, W> {
 }
 
 impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
-    pub(super) fn new(procedure: &'p Procedure, wanted: W) -> Self {
+    pub(super) fn new(procedure: &'p Procedure, selected: W) -> Self {
         Self {
             procedure,
-            wanted,
+            selected,
             runs: Runs::new(has_two_orders(procedure.code())),
             tables: Vec::new(),
             packings: Vec::new(),
@@ -68,7 +68,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     pub(super) fn plan(mut self) -> CompiledPlan {
         // A packet begins at bit 0, which is a multiple of every alignment.
-        let header = self.region(0, true, Known::aligned(1 << 31));
+        let header = self.region(0, true, Congruence::aligned(1 << 31));
         let selects = |instr: &Instr| matches!(instr, Instr::SelectStream { dynamic: true });
         let dynamic_stream = self.procedure.code().iter().any(selects);
         let class = self.procedure.trace_class();
@@ -76,12 +76,12 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         for (index, code) in (0..).zip(self.procedure.streams()) {
             let stream = class.stream_class(StreamClassIndex(index));
             (self.stream, self.event) = (Some(stream), None);
-            let packet = self.region(code.packet, true, Known::NOTHING);
+            let packet = self.region(code.packet, true, Congruence::NOTHING);
             let alignment = match self.procedure.code().get(usize_from(code.record)) {
                 Some(Instr::NextRecord { alignment }) => *alignment,
                 _ => 1,
             };
-            let record = self.region(code.record + 1, false, Known::aligned(alignment));
+            let record = self.region(code.record + 1, false, Congruence::aligned(alignment));
             let known = self.runs.known();
             let mut events = Vec::new();
             for (class, &at) in stream.event_classes().iter().zip(&code.events) {
@@ -109,7 +109,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
     }
 
     /// Lowers the region of instructions that begins at `from`.
-    fn region(&mut self, from: u32, inside: bool, known: Known) -> u32 {
+    fn region(&mut self, from: u32, inside: bool, known: Congruence) -> u32 {
         self.at = usize_from(from);
         self.inside = inside;
         self.runs.begin(known);
@@ -155,7 +155,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     fn scope(&mut self, scope: Scope, alignment: u32) {
         self.runs.align(alignment);
-        let has_fields = self.inside || self.any_wanted();
+        let has_fields = self.inside || self.any_selected();
         if has_fields {
             self.runs.append(Op::BeginScope { scope });
         }
@@ -168,17 +168,17 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
     }
 
     /// True when a field of the root structure that begins here is selected, or when it is empty.
-    fn any_wanted(&mut self) -> bool {
+    fn any_selected(&mut self) -> bool {
         let Some(Instr::BeginStruct { node, .. }) = self.procedure.code().get(self.at) else {
             return false;
         };
         let procedure = self.procedure;
         let mut nodes = node.0 + 1..procedure.node(*node).end().0;
-        nodes.is_empty() || nodes.any(|node| self.is_wanted_below(NodeId(node)))
+        nodes.is_empty() || nodes.any(|node| self.is_selected(NodeId(node)))
     }
 
     /// Whether the projection selects `node`.
-    fn is_wanted_below(&mut self, node: NodeId) -> bool {
+    fn is_selected(&mut self, node: NodeId) -> bool {
         let procedure = self.procedure;
         let mut path = Vec::new();
         let mut at = Some(node);
@@ -200,7 +200,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             return true;
         };
         let scope = self.procedure.node(node).scope();
-        (self.wanted)(&Candidate {
+        (self.selected)(&Candidate {
             stream,
             event: self.event,
             scope,
@@ -233,19 +233,19 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         }
     }
 
-    pub(super) fn mark(&mut self, wanted: bool, node: NodeId, kind: TokenKind) {
-        if wanted {
+    pub(super) fn mark(&mut self, selected: bool, node: NodeId, kind: TokenKind) {
+        if selected {
             self.runs.mark(node, kind);
         }
     }
 
     pub(super) fn datum(&mut self, instr: &'p Instr) {
-        let wanted = self.inside;
+        let selected = self.inside;
         match *instr {
             Instr::BeginStruct { node, alignment } => {
                 self.runs.align(alignment);
                 // A structure that is not selected may contain a member that is.
-                let any = wanted || self.any_inside(node);
+                let any = selected || self.any_inside(node);
                 self.mark(any, node, TokenKind::StructBegin);
                 self.members();
                 self.mark(any, node, TokenKind::StructEnd);
@@ -257,19 +257,23 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 self.runs.whole_bytes(Op::Variable {
                     node,
                     signed: false,
-                    wanted,
+                    selected,
                 });
             }
             Instr::VariableSigned { node } => {
                 self.runs.whole_bytes(Op::Variable {
                     node,
                     signed: true,
-                    wanted,
+                    selected,
                 });
             }
             Instr::BeginText { node } => {
                 if let Some(&Instr::TextUntilNull { unit }) = self.next() {
-                    self.runs.whole_bytes(Op::Text { node, unit, wanted });
+                    self.runs.whole_bytes(Op::Text {
+                        node,
+                        unit,
+                        selected,
+                    });
                 }
                 self.next();
             }
@@ -290,7 +294,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     /// Lowers a field whose content is repeated or conditional.
     fn dynamic(&mut self, instr: &Instr) {
-        let wanted = self.inside;
+        let selected = self.inside;
         match *instr {
             Instr::BeginArray {
                 node,
@@ -305,10 +309,10 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                     node,
                     slot,
                     table,
-                    wanted,
+                    selected,
                 };
                 self.variant(table, op);
-                self.mark(wanted, node, TokenKind::VariantEnd);
+                self.mark(selected, node, TokenKind::VariantEnd);
                 self.next();
             }
             Instr::BeginOptional {
@@ -323,10 +327,10 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                     slot,
                     table,
                     is_bool,
-                    wanted,
+                    selected,
                 };
                 self.optional(table, op);
-                self.mark(wanted, node, TokenKind::OptionalEnd);
+                self.mark(selected, node, TokenKind::OptionalEnd);
             }
             _ => {}
         }
@@ -334,7 +338,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     fn any_inside(&mut self, node: NodeId) -> bool {
         let nodes = node.0 + 1..self.procedure.node(node).end().0;
-        nodes.map(NodeId).any(|node| self.is_wanted_below(node))
+        nodes.map(NodeId).any(|node| self.is_selected(node))
     }
 
     fn fixed(&mut self, read: &FixedRead) {
@@ -343,21 +347,25 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let has_effect = code
             .get(self.at)
             .is_some_and(|next| effect_of(next).is_some());
-        let wanted = self.inside;
+        let selected = self.inside;
         if has_effect && read.kind != FixedKind::Bool {
             let uses = self.uses();
-            self.runs.append(Op::Integer { load, wanted, uses });
+            self.runs.append(Op::Integer {
+                load,
+                selected,
+                uses,
+            });
             return;
         }
         if has_effect {
             let uses = Uses::default();
             self.runs.append(Op::Integer {
                 load,
-                wanted: false,
+                selected: false,
                 uses,
             });
         }
-        if wanted {
+        if selected {
             self.runs.item(load);
         }
     }
@@ -382,13 +390,13 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
     }
 
     fn bytes(&mut self, node: NodeId, count: Count, kind: TokenKind) {
-        let wanted = self.inside;
+        let selected = self.inside;
         // While the effects of a run are applied, the head is already at the end of the run.
         let end = match count {
             Count::Static(length) if length <= RUN_BYTES_MAX => {
                 let length = low_u32(length);
                 let at = self.runs.stretch(8, length * 8);
-                if wanted {
+                if selected {
                     self.runs.several(node, at, length, kind);
                 }
                 Some(at + length * 8)
@@ -397,7 +405,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 self.runs.whole_bytes(Op::Data {
                     node,
                     count,
-                    kind: wanted.then_some(kind),
+                    kind: selected.then_some(kind),
                 });
                 None
             }

@@ -22,7 +22,7 @@ pub(super) enum Op {
     /// `BeginScope` (when there is a scope), `Run` and `Integer`.
     RunInteger {
         scope: Option<Scope>,
-        wanted: bool,
+        selected: bool,
         uses: Uses,
         alignment: u32,
         bits: u32,
@@ -48,7 +48,7 @@ pub(super) enum Op {
     },
     /// Loads an integer that later operations need, with a token when it is selected.
     Integer {
-        wanted: bool,
+        selected: bool,
         uses: Uses,
         load: Load,
     },
@@ -60,12 +60,12 @@ pub(super) enum Op {
     Variable {
         node: NodeId,
         signed: bool,
-        wanted: bool,
+        selected: bool,
     },
     Text {
         node: NodeId,
         unit: u8,
-        wanted: bool,
+        selected: bool,
     },
     Data {
         kind: Option<TokenKind>,
@@ -73,12 +73,12 @@ pub(super) enum Op {
         count: Count,
     },
     Packed {
-        wanted: bool,
+        selected: bool,
         packing: u32,
         count: Count,
     },
     Array {
-        wanted: bool,
+        selected: bool,
         node: NodeId,
         alignment: u32,
         after: u32,
@@ -91,14 +91,14 @@ pub(super) enum Op {
         node: NodeId,
         slot: SlotId,
         table: u32,
-        wanted: bool,
+        selected: bool,
     },
     Optional {
         node: NodeId,
         slot: SlotId,
         table: u32,
         is_bool: bool,
-        wanted: bool,
+        selected: bool,
     },
     Jump {
         to: u32,

@@ -22,13 +22,13 @@ impl Plan {
         Self::new(procedure, |_| false)
     }
 
-    /// Decodes the fields for which `wanted` returns true.
+    /// Decodes the fields for which `selected` returns true.
     ///
     /// It is called for each member of each root structure, and for the members of structures that
     /// it did not select completely. A selected field is decoded with everything that it contains.
     /// Packet headers and contexts are always decoded.
-    pub fn new(procedure: &Procedure, wanted: impl FnMut(&Candidate<'_>) -> bool) -> Self {
-        Self(Arc::new(Lowering::new(procedure, wanted).plan()))
+    pub fn new(procedure: &Procedure, selected: impl FnMut(&Candidate<'_>) -> bool) -> Self {
+        Self(Arc::new(Lowering::new(procedure, selected).plan()))
     }
 
     /// The procedure that the plan was compiled from.

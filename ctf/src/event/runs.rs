@@ -11,12 +11,12 @@ const RUN_BITS_MAX: u64 = 1 << 28;
 
 /// What is known about the head at compile time: `head % modulus == residue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct Congruence {
     modulus: u32,
     residue: u32,
 }
 
-impl Known {
+impl Congruence {
     /// Nothing is known.
     pub(super) const NOTHING: Self = Self {
         modulus: 1,
@@ -68,7 +68,7 @@ pub(super) struct Runs {
     items: Vec<Item>,
     /// Fields of both byte orders exist, so that a byte may contain parts of both.
     mixed: bool,
-    known: Known,
+    known: Congruence,
     /// Index of the `Run` operation to which fields can be added.
     open: Option<usize>,
     bits: u64,
@@ -80,7 +80,7 @@ pub(super) struct Runs {
 
 impl Runs {
     pub(super) fn new(mixed: bool) -> Self {
-        let known = Known::NOTHING;
+        let known = Congruence::NOTHING;
         Self {
             ops: Vec::new(),
             mixed,
@@ -132,7 +132,7 @@ impl Runs {
     }
 
     /// What is known of the head here.
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> Congruence {
         self.known
     }
 
@@ -144,7 +144,7 @@ impl Runs {
     }
 
     /// Begins a sequence of operations that is the target of a jump.
-    pub(super) fn begin(&mut self, known: Known) {
+    pub(super) fn begin(&mut self, known: Congruence) {
         self.close();
         self.known = known;
         self.order = None;
@@ -164,7 +164,7 @@ impl Runs {
     /// Adds an operation that aligns to a byte and moves the head by whole bytes.
     pub(super) fn whole_bytes(&mut self, op: Op) {
         self.push(op);
-        self.known = Known::aligned(8);
+        self.known = Congruence::aligned(8);
     }
 
     /// Ends a preamble or an event record.
@@ -202,14 +202,18 @@ impl Runs {
             return;
         };
         match self.ops.get(run + 1) {
-            Some(&Op::Integer { load, wanted, uses }) => {
+            Some(&Op::Integer {
+                load,
+                selected,
+                uses,
+            }) => {
                 self.ops.remove(run + 1);
                 self.ops[run] = Op::RunInteger {
                     scope: None,
                     alignment,
                     bits,
                     load,
-                    wanted,
+                    selected,
                     uses,
                 };
                 self.fuse_scope(run);
@@ -263,12 +267,12 @@ impl Runs {
             }
             None => {
                 self.open(alignment);
-                self.known = Known::aligned(alignment);
+                self.known = Congruence::aligned(alignment);
             }
         }
     }
 
-    /// Adds `bits` bits to the run and gives their offset in it.
+    /// Adds `bits` bits to the run and returns their offset in it.
     pub(super) fn stretch(&mut self, alignment: u32, bits: u32) -> u32 {
         self.align(alignment);
         if self.open.is_none() || self.bits + u64::from(bits) > RUN_BITS_MAX {
@@ -314,9 +318,9 @@ impl Runs {
     pub(super) fn packed(&mut self, op: Op, packing: &Packing) {
         self.push(op);
         self.known = if packing.is_bytes() {
-            Known::aligned(8)
+            Congruence::aligned(8)
         } else {
-            Known::NOTHING
+            Congruence::NOTHING
         };
         self.order = None;
     }

@@ -115,10 +115,10 @@ fn by_elements(procedure: &Procedure, data: &[u8], lines_max: usize) -> Report {
             Element::UnsignedVariantEnd(field) | Element::SignedVariantEnd(field) => {
                 record.push(line(field, ">"));
             }
-            Element::BoolOptionalBegin(field, there)
-            | Element::SignedOptionalBegin(field, there, _)
-            | Element::UnsignedOptionalBegin(field, there, _) => {
-                record.push(line(field, format!("({there}")));
+            Element::BoolOptionalBegin(field, is_present)
+            | Element::SignedOptionalBegin(field, is_present, _)
+            | Element::UnsignedOptionalBegin(field, is_present, _) => {
+                record.push(line(field, format!("({is_present}")));
             }
             Element::BoolOptionalEnd(field)
             | Element::SignedOptionalEnd(field)
@@ -146,7 +146,7 @@ fn report(lines: &mut Vec<String>, fields: Fields<'_>) {
             Value::ArrayEnd => line(field, "]"),
             Value::VariantBegin { selector, .. } => line(field, format!("<{selector}")),
             Value::VariantEnd => line(field, ">"),
-            Value::OptionalBegin(there) => line(field, format!("({there}")),
+            Value::OptionalBegin(is_present) => line(field, format!("({is_present}")),
             Value::OptionalEnd => line(field, ")"),
         }
     }));

@@ -57,7 +57,7 @@ pub enum WriteError {
         id: u16,
     },
     /// The number of values differs from the number of fields.
-    #[error("{given} values for {expected} fields")]
+    #[error("{given} values for an event record class with {expected} fields")]
     ValueCount {
         /// Values given.
         given: usize,

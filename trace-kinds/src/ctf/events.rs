@@ -1,6 +1,5 @@
 //! CTF event records as events of the one view.
 
-use super::error::in_packet;
 use super::fields::{Common, FieldMap, category};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 use ctf::class::{Encoding, FieldKind, Mappings, Scope};
@@ -80,8 +79,8 @@ impl Decoder for CtfDecoder {
             slots: vec![Slot::None; self.fields],
             ..Row::default()
         };
-        while reader.next_packet().map_err(in_packet)?.is_some() {
-            while let Some(event) = reader.next_event().map_err(in_packet)? {
+        while reader.next_packet()?.is_some() {
+            while let Some(event) = reader.next_event()? {
                 decoded.events += 1;
                 row.clear();
                 let packet_context = event.reader().packet_fields(Scope::PacketContext);

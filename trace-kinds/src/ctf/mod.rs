@@ -4,7 +4,6 @@ mod error;
 mod events;
 mod fields;
 
-pub use error::in_packet;
 pub use events::CtfDecoder;
 
 #[cfg(test)]
