@@ -218,11 +218,7 @@ impl<'a> Interpreter<'a> {
                 } => {
                     let table = &plan.tables[usize_from(table)];
                     let raw = self.saved[usize_from(slot.0)];
-                    let is_present = if is_bool {
-                        raw != 0
-                    } else {
-                        table.select(raw).is_some()
-                    };
+                    let is_present = is_bool && raw != 0 || !is_bool && table.select(raw).is_some();
                     if selected {
                         self.push(TokenKind::OptionalBegin, node, raw, is_present.into());
                     }
