@@ -152,6 +152,9 @@ const CATALOG: &[Entry] = catalog! {
     415 "media_type_unsupported" "the media type is not supported",
         "Content-Type determines how the body is split into packets",
         "use application/octet-stream for one packet, application/vnd.tracehold.packets for many";
+    422 "archive_refused" "the archive is refused",
+        "an archive contains exactly the files of one finalized storage",
+        "send an archive that GET /api/v1/storages/{id}/export returned";
     429 "busy" "the server is busy",
         "packets arrive faster than the disk writes them",
         "push the same packets again after Retry-After";
@@ -172,6 +175,10 @@ const CATALOG: &[Entry] = catalog! {
 /// The problem with this code, without a detail.
 pub(super) fn problem(code: &str) -> Problem {
     let entry = CATALOG.iter().find(|entry| entry.code == code);
+    debug_assert!(
+        entry.is_some() || code == UNKNOWN.code,
+        "the catalog has no entry for {code}"
+    );
     let entry = entry.unwrap_or(UNKNOWN);
     let status = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Problem::new(status, entry.code, entry.title)
