@@ -109,7 +109,10 @@ mod tests {
         open.close(other);
         assert!(open.get(other, "0").is_none());
         open.insert(before, other, "0", &file);
-        assert!(open.get(other, "0").is_none(), "a deleted file was kept");
+        assert!(
+            open.get(other, "0").is_none(),
+            "a file of a deleted storage stayed open"
+        );
         assert!(open.open.read().order.is_empty());
     }
 }

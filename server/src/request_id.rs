@@ -47,7 +47,7 @@ impl RequestIds {
 /// Writes the lowest hexadecimal digits of `value`.
 fn hex(mut value: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[usize::from(value as u8 & 15)];
+        *digit = b"0123456789abcdef"[usize::from(value.to_le_bytes()[0] & 15)];
         value >>= 4;
     }
 }

@@ -34,7 +34,7 @@ static FILE: LazyLock<NamedTempFile> = LazyLock::new(|| {
 });
 
 fn file_bytes() -> Vec<u8> {
-    (0..FILE_BYTES as u32 / 4)
+    (0..u32::try_from(FILE_BYTES / 4).unwrap())
         .flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes())
         .collect()
 }

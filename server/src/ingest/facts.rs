@@ -192,11 +192,20 @@ impl SpanFields {
             .and_then(|value| value.as_number())
         {
             Some(Number::Int(ns)) => i64::try_from(ns.max(0)).unwrap_or(i64::MAX),
-            Some(Number::Float(ns)) if ns > 0.0 => ns.ceil() as i64,
+            Some(Number::Float(ns)) if ns > 0.0 => rounded_up(ns),
             _ => 0,
         };
         (begin, begin.saturating_add(duration))
     }
+}
+
+/// The next integer, saturated.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a cast from a float saturates, which is right for a duration"
+)]
+fn rounded_up(ns: f64) -> i64 {
+    ns.ceil() as i64
 }
 
 /// A time span that grows with each event.

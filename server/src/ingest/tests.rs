@@ -41,7 +41,9 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 
 /// Bytes that compress, but not completely.
 fn sample(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at * at / 7 % 251) as u8).collect()
+    (0..length)
+        .map(|at| u8::try_from(at * at / 7 % 251).unwrap())
+        .collect()
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -54,12 +56,12 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 fn decode(encoding: ContentEncoding, body: Body, max: u64) -> Result<Vec<u8>, IngestError> {
     run(async {
         let mut body_reader = BodyReader::new(body, encoding, WINDOW_BYTES_MAX, "body", max)?;
-        let mut whole = Vec::new();
+        let mut complete = Vec::new();
         while let Some(piece) = body_reader.next().await? {
             assert!(!piece.is_empty());
-            whole.extend_from_slice(&piece);
+            complete.extend_from_slice(&piece);
         }
-        Ok(whole)
+        Ok(complete)
     })
 }
 
@@ -244,7 +246,7 @@ fn cut(body: Body, packet_max: u64, count_max: u64) -> (Vec<Packet>, Option<Inge
 #[test]
 fn batches_are_split_from_any_pieces() {
     let packets: Vec<Packet> = (0..20)
-        .map(|at| (7, at, sample(1 + at as usize * 211)))
+        .map(|at| (7, at, sample(1 + usize::try_from(at).unwrap() * 211)))
         .collect();
     let body: Vec<u8> = packets
         .iter()

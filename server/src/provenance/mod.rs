@@ -410,23 +410,23 @@ mod tests {
             #[expect(clippy::disallowed_methods, reason = "a test damages a file")]
             std::fs::write(&path, bytes).unwrap();
         };
-        assert_eq!(read(&path, "own"), None);
+        assert_eq!(read(&path, "this"), None);
         let mut known = Provenance {
-            owner: "own".to_owned(),
+            owner: "this".to_owned(),
             ..Provenance::default()
         };
         merge(&mut known, &reported("a", &[(0, range(0))]));
         let bytes = known.encode().unwrap();
         write(&bytes);
-        assert_eq!(read(&path, "own"), Some(known));
+        assert_eq!(read(&path, "this"), Some(known));
         assert_eq!(read(&path, "other"), None);
-        for place in 0..bytes.len() {
+        for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
-            damaged[place] ^= 1;
+            damaged[at] ^= 1;
             write(&damaged);
-            assert_eq!(read(&path, "own"), None, "byte {place}");
+            assert_eq!(read(&path, "this"), None, "byte {at}");
         }
         write(&bytes[..bytes.len() - 1]);
-        assert_eq!(read(&path, "own"), None);
+        assert_eq!(read(&path, "this"), None);
     }
 }

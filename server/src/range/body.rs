@@ -117,7 +117,7 @@ impl FileBody {
         let scope = self.scope.clone();
         self.waiting = Some(tokio::task::spawn_blocking(move || {
             let _inside = scope.map(Scope::enter);
-            file.read_whole(&mut buffer.free()[..wanted], range.first)?;
+            file.read_exact(&mut buffer.free()[..wanted], range.first)?;
             buffer.advance(wanted);
             Ok(buffer)
         }));

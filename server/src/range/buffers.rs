@@ -49,7 +49,7 @@ impl Buffers {
     }
 
     /// A buffer of at least `wanted` bytes; `None` if `wanted` exceeds `LARGE` or memory is short.
-    pub(super) fn whole(self: &Arc<Self>, wanted: usize) -> Option<Buffer> {
+    pub(super) fn of_size(self: &Arc<Self>, wanted: usize) -> Option<Buffer> {
         let class = CLASSES.iter().position(|(size, _)| wanted <= *size)?;
         let size = CLASSES[class].0 as u64;
         if size > SMALL as u64 {
@@ -67,7 +67,7 @@ impl Buffers {
     /// short. A small one is always available, so many slow readers slow down the others but never
     /// block them.
     pub(super) fn piece(self: &Arc<Self>) -> Buffer {
-        self.whole(LARGE).unwrap_or_else(|| {
+        self.of_size(LARGE).unwrap_or_else(|| {
             self.out_bytes.fetch_add(SMALL as u64, Ordering::AcqRel);
             self.take(0)
         })
@@ -170,16 +170,16 @@ mod tests {
     #[test]
     fn memory_is_limited_and_returned() {
         let buffers = Buffers::new((2 * LARGE + SMALL) as u64, Arc::new(Metrics::default()));
-        let (first, second) = (buffers.whole(LARGE).unwrap(), buffers.piece());
+        let (first, second) = (buffers.of_size(LARGE).unwrap(), buffers.piece());
         assert!(
-            buffers.whole(SMALL + 1).is_none(),
+            buffers.of_size(SMALL + 1).is_none(),
             "more than the bound was given"
         );
         let mut third = buffers.piece();
         assert_eq!(third.free().len(), SMALL);
         drop(first);
         assert_eq!(buffers.piece().free().len(), LARGE);
-        assert!(buffers.whole(LARGE + 1).is_none());
+        assert!(buffers.of_size(LARGE + 1).is_none());
         drop((second, third));
         assert_eq!(buffers.metrics().range_buffer_bytes.get(), 0);
     }
@@ -188,7 +188,7 @@ mod tests {
     fn only_filled_bytes_are_sent() {
         let buffers = Buffers::new(1 << 20, Arc::new(Metrics::default()));
         for round in ["first", "2nd"] {
-            let mut buffer = buffers.whole(100).unwrap();
+            let mut buffer = buffers.of_size(100).unwrap();
             buffer.put(round.as_bytes());
             assert_eq!(buffer.into_bytes(), round);
         }

@@ -66,13 +66,13 @@ impl RangeFile {
     /// Reads what is in the page cache at `offset` into `buffer`; returns 0 if nothing is.
     pub(super) fn read_cached(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let started = self.tag.begin();
-        let asked = buffer.len() as u64;
+        let requested = buffer.len() as u64;
         let result = read_cached(&self.file, buffer, offset);
-        // Bytes that are not in memory are read, and traced, by `read_whole`.
+        // Bytes that are not in memory are read, and traced, by `read_exact`.
         if !matches!(result, Ok(0)) {
             self.tag.end(started, Operation::Read, || Access {
                 offset: Some(offset),
-                asked,
+                asked: requested,
                 done: *result.as_ref().unwrap_or(&0) as u64,
                 errno: errno(&result),
                 cache_hit: result.is_ok().then_some(true),
@@ -83,14 +83,14 @@ impl RangeFile {
     }
 
     /// Fills `buffer` from `offset`, waiting for the disk if necessary.
-    pub(super) fn read_whole(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    pub(super) fn read_exact(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let started = self.tag.begin();
-        let asked = buffer.len() as u64;
-        let result = read_whole(&self.file, buffer, offset);
+        let requested = buffer.len() as u64;
+        let result = read_exact(&self.file, buffer, offset);
         self.tag.end(started, Operation::Read, || Access {
             offset: Some(offset),
-            asked,
-            done: if result.is_ok() { asked } else { 0 },
+            asked: requested,
+            done: if result.is_ok() { requested } else { 0 },
             errno: errno(&result),
             cache_hit: Some(false),
             ..Access::default()
@@ -113,7 +113,7 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>
     }
 }
 
-fn read_whole(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+fn read_exact(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !buffer.is_empty() {
         match pread(file, &mut *buffer, offset) {
             Ok(0) => return Err(ended_early()),

@@ -34,9 +34,9 @@ impl Multipart {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let halves = [KEYS.0.hash_one(number), KEYS.1.hash_one(number)];
         let mut boundary = [0; BOUNDARY_BYTES];
-        for (place, half) in boundary.chunks_exact_mut(16).zip(halves) {
-            for (at, digit) in place.iter_mut().enumerate() {
-                *digit = b"0123456789abcdef"[(half >> (4 * at)) as usize & 15];
+        for (digits, half) in boundary.chunks_exact_mut(16).zip(halves) {
+            for (at, digit) in digits.iter_mut().enumerate() {
+                *digit = b"0123456789abcdef"[usize::from((half >> (4 * at)).to_le_bytes()[0] & 15)];
             }
         }
         Self {
@@ -60,7 +60,7 @@ impl Multipart {
     /// `PART_HEAD_BYTES_MAX`.
     pub(super) fn part_head(&self, is_first: bool, range: ByteRange, text: &mut [u8]) -> usize {
         let mut left: &mut [u8] = text;
-        let room = left.len();
+        let capacity = left.len();
         let delimiter = if is_first { "--" } else { "\r\n--" };
         left.write_all(delimiter.as_bytes())
             .and_then(|()| left.write_all(&self.boundary))
@@ -72,7 +72,7 @@ impl Multipart {
                 )
             })
             .expect("PART_HEAD_BYTES_MAX is large enough");
-        room - left.len()
+        capacity - left.len()
     }
 
     /// The text after the last part.

@@ -18,7 +18,7 @@ const SMALL_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// 200 with all bytes.
-    Whole,
+    Full,
     /// 206 with one range.
     Part(ByteRange),
     /// 206 multipart, in this order; at least two ranges.
@@ -48,15 +48,15 @@ pub(crate) fn plan(
     let mut values = headers.get_all(RANGE).iter();
     // Ranges apply to GET only, and the field must occur once.
     let (Some(value), None, true) = (values.next(), values.next(), method == Method::GET) else {
-        return Plan::Whole;
+        return Plan::Full;
     };
     if !conditions::range_applies(headers, validators, clock) {
-        return Plan::Whole;
+        return Plan::Full;
     }
     match requested(value.as_bytes(), length) {
-        RequestedRanges::Ignored | RequestedRanges::Everything => Plan::Whole,
+        RequestedRanges::Ignored | RequestedRanges::Everything => Plan::Full,
         RequestedRanges::Unsatisfiable => Plan::NotSatisfiable,
-        RequestedRanges::Excessive if length <= SMALL_BYTES_MAX => Plan::Whole,
+        RequestedRanges::Excessive if length <= SMALL_BYTES_MAX => Plan::Full,
         RequestedRanges::Excessive => Plan::NotSatisfiable,
         RequestedRanges::Ranges(ranges) => match *ranges {
             [one] => Plan::Part(one),

@@ -101,14 +101,14 @@ pub(crate) async fn respond(
         Plan::NotModified => status_only(StatusCode::NOT_MODIFIED),
         Plan::PreconditionFailed => precondition_failed(),
         Plan::NotSatisfiable => not_satisfiable(length),
-        Plan::Whole if method == Method::HEAD => {
+        Plan::Full if method == Method::HEAD => {
             status_only(StatusCode::OK).map(|_| Body::new(HeadBody(length)))
         }
-        Plan::Whole => match length.checked_sub(1) {
+        Plan::Full => match length.checked_sub(1) {
             None => status_only(StatusCode::OK),
             Some(last) => {
-                let whole = ByteRange { first: 0, last };
-                single(StatusCode::OK, resource, whole, buffers, files).await
+                let all = ByteRange { first: 0, last };
+                single(StatusCode::OK, resource, all, buffers, files).await
             }
         },
         Plan::Part(range) => {
@@ -172,7 +172,7 @@ fn put(response: &mut Response, name: http::HeaderName, value: Option<HeaderValu
 
 fn outcome(plan: &Plan) -> RangeOutcome {
     match plan {
-        Plan::Whole => RangeOutcome::Full,
+        Plan::Full => RangeOutcome::Full,
         Plan::Part(_) => RangeOutcome::Single,
         Plan::Parts(_) => RangeOutcome::Multi,
         Plan::NotModified => RangeOutcome::NotModified,
@@ -317,7 +317,7 @@ fn small(length: u64, buffers: &Arc<Buffers>) -> Option<Buffer> {
     usize::try_from(length)
         .ok()
         .filter(|length| *length <= LARGE)
-        .and_then(|l| buffers.whole(l))
+        .and_then(|l| buffers.of_size(l))
 }
 
 fn slice(bytes: &Bytes, range: ByteRange) -> Bytes {
@@ -376,7 +376,7 @@ impl BufferedBody {
             let _inside = scope.map(io_trace::Scope::enter);
             buffer.clear();
             self.fill(&mut buffer, |buffer, offset| {
-                file.read_whole(buffer, offset).map(|()| true)
+                file.read_exact(buffer, offset).map(|()| true)
             })?;
             Ok(buffer)
         });

@@ -195,7 +195,7 @@ pub(super) async fn put_metadata(
 
 /// The location of the error in trace metadata.
 fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
-    let place = error.location();
+    let location = error.location();
     Problem::new(
         StatusCode::UNPROCESSABLE_ENTITY,
         "metadata_invalid",
@@ -204,9 +204,9 @@ fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
     .detail(error.to_string())
     .cause("it is neither valid TSDL (plain or packetized) nor valid CTF 2 metadata")
     .remedy("correct it at line and column; the previous metadata remains in use")
-    .member("line", place.line)
-    .member("column", place.column)
-    .member("offset", place.offset)
+    .member("line", location.line)
+    .member("column", location.column)
+    .member("offset", location.offset)
 }
 
 /// Declares a stream; repeating the request changes nothing.

@@ -199,7 +199,7 @@ pub(super) async fn import(
     }
     let job = app.jobs.start(JobKind::Import, None)?;
     let field = job_field(&job);
-    let imported = take(&app, &job, body).await;
+    let imported = import_body(&app, &job, body).await;
     let id = imported
         .as_ref()
         .ok()
@@ -215,7 +215,11 @@ pub(super) async fn import(
     Ok(response)
 }
 
-async fn take(app: &AppState, job: &JobHandle, body: Body) -> Result<ImportedDocument, Problem> {
+async fn import_body(
+    app: &AppState,
+    job: &JobHandle,
+    body: Body,
+) -> Result<ImportedDocument, Problem> {
     let length = http_body::Body::size_hint(&body).exact();
     let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
     let source = Pieces {
@@ -300,15 +304,15 @@ struct Pieces {
 }
 
 impl Read for Pieces {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() {
             match self.pieces.blocking_recv() {
                 None => return Ok(0),
                 Some(piece) => self.current = piece?,
             }
         }
-        let count = room.len().min(self.current.len());
-        room[..count].copy_from_slice(&self.current.split_to(count));
+        let count = buffer.len().min(self.current.len());
+        buffer[..count].copy_from_slice(&self.current.split_to(count));
         Ok(count)
     }
 }

@@ -209,7 +209,7 @@ async fn fill(
         }),
         Err(error) => {
             if is_made {
-                // The client is told about the first error.
+                // The client gets the first error.
                 let _ = engine.storages().delete(target).await;
             }
             Err(error.into())

@@ -72,15 +72,15 @@ pub(super) async fn read_body(mut body: Body, max: u64) -> Result<Bytes, Problem
     if http_body::Body::size_hint(&body).lower() > max {
         return Err(too_large());
     }
-    let mut whole = BytesMut::new();
+    let mut complete = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(IngestError::of_body)?;
         if let Ok(data) = frame.into_data() {
-            if (whole.len() + data.len()) as u64 > max {
+            if (complete.len() + data.len()) as u64 > max {
                 return Err(too_large());
             }
-            whole.extend_from_slice(&data);
+            complete.extend_from_slice(&data);
         }
     }
-    Ok(whole.freeze())
+    Ok(complete.freeze())
 }

@@ -128,15 +128,24 @@ impl From<StorageLabel> for LabelDocument {
 fn json(value: LabelValue) -> Value {
     match value {
         LabelValue::Boolean(value) => value.into(),
-        // Whole numbers without a fraction: 4, not 4.0.
-        LabelValue::Number(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
-            (value as i64).into()
-        }
-        LabelValue::Number(value) => value.into(),
+        LabelValue::Number(value) => number(value),
         LabelValue::TimeFrame(begin, end) => {
             serde_json::json!({ "begin": rfc3339(begin), "end": rfc3339(end) })
         }
         other => other.text().into(),
+    }
+}
+
+/// Integers are written without a fraction: 4, not 4.0.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the condition admits only integers that an i64 holds exactly"
+)]
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        (value as i64).into()
+    } else {
+        value.into()
     }
 }
 

@@ -158,7 +158,7 @@ fn refusal(encoding: OtlpEncoding, problem: &Problem) -> Response {
         tracing::error!(
             code = problem.code(),
             what = problem.what(),
-            "a request of spans failed; the sender is told to retry"
+            "a request of spans failed; the sender will retry"
         );
     }
     response

@@ -112,7 +112,7 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
         let (facts, after) = dft_facts(&SpanFields::default(), packet.as_bytes(), unit);
         assert_eq!((facts.time_span, facts.events), (span, events), "{packet}");
         assert_eq!(after, unit_after, "{packet}");
-        let basis = unit_after.map(|unit| unit.nanoseconds() as u32);
+        let basis = unit_after.map(|unit| u32::try_from(unit.nanoseconds()).unwrap());
         assert_eq!(facts.time_basis, basis, "{packet}");
     };
     let (us, ns) = (Some(TimeUnit::Microsecond), Some(TimeUnit::Nanosecond));

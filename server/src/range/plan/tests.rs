@@ -56,7 +56,7 @@ fn covers(got: &[ByteRange], wanted: &[ByteRange]) -> bool {
 /// Whether `plan` is the response that `expected` describes.
 fn matches_expected(plan: &Plan, expected: &Value) -> bool {
     let status = match plan {
-        Plan::Whole => 200,
+        Plan::Full => 200,
         Plan::Part(_) | Plan::Parts(_) => 206,
         Plan::NotModified => 304,
         Plan::PreconditionFailed => 412,
@@ -140,7 +140,7 @@ fn beyond_the_published_cases() {
         &[("range", "bytes=0-1"), ("range", "bytes=3-4")],
         9,
         MODIFIED,
-        Plan::Whole,
+        Plan::Full,
     );
     // An excessive request for a large resource receives nothing instead of everything.
     check(
@@ -149,7 +149,7 @@ fn beyond_the_published_cases() {
         MODIFIED,
         Plan::NotSatisfiable,
     );
-    check(&[("range", "bytes=0-,0-")], 1 << 20, MODIFIED, Plan::Whole);
+    check(&[("range", "bytes=0-,0-")], 1 << 20, MODIFIED, Plan::Full);
     let many: Vec<String> = (0..1025).map(|at| format!("{0}-{0}", at * 2)).collect();
     let many = format!("bytes={}", many.join(","));
     check(&[("range", &many)], 1 << 30, MODIFIED, Plan::NotSatisfiable);
@@ -157,7 +157,7 @@ fn beyond_the_published_cases() {
         &[("range", &format!("{many},x"))],
         1 << 30,
         MODIFIED,
-        Plan::Whole,
+        Plan::Full,
     );
     let long = format!("bytes=0-0{}", ",".repeat(16 << 10));
     check(&[("range", &long)], 1 << 30, MODIFIED, Plan::NotSatisfiable);
@@ -166,7 +166,7 @@ fn beyond_the_published_cases() {
         &[("range", "bytes=0-1"), ("if-range", &date(NOW))],
         9,
         NOW,
-        Plan::Whole,
+        Plan::Full,
     );
     check(
         &[("range", "bytes=0-1"), ("if-range", &date(NOW - 1))],
@@ -187,7 +187,7 @@ fn beyond_the_published_cases() {
         MODIFIED,
         Plan::PreconditionFailed,
     );
-    check(&[("if-match", "\"a,b\",{etag}")], 9, MODIFIED, Plan::Whole);
+    check(&[("if-match", "\"a,b\",{etag}")], 9, MODIFIED, Plan::Full);
     check(&[("if-none-match", "*")], 9, MODIFIED, Plan::NotModified);
     // Adjacent ranges are merged; a tab is white space.
     check(&[("range", "bytes=0-1,\t2-3")], 9, MODIFIED, part(0, 3));
