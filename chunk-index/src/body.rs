@@ -17,7 +17,7 @@
 //! number      0 and a wide integer (folded), or 1 and eight bytes of a float
 //! filters     for each chunk: 0 for no filter, or 1 + twice the number of 32-byte blocks of a
 //!             Bloom filter, or 2 + twice the bytes of places; then all these blocks and
-//!             places, which are written as `lexicon` says
+//!             places, which are written as `file dictionary` says
 //! ```
 
 use std::collections::HashMap;
@@ -25,12 +25,11 @@ use std::collections::HashMap;
 use query_language::Number;
 
 use crate::bloom::{BLOCK_BYTES, BLOCKS_MAX};
-use crate::builder::GROUPS_MAX;
 use crate::dictionary::Dictionary;
+use crate::entry_set::EntrySet;
 use crate::filter::ChunkFilter;
-use crate::lexicon::Places;
 use crate::sketch::BINS;
-use crate::statistics::{ChunkStatistics, Durations, Group, TimeRange, Totals};
+use crate::statistics::{ChunkStatistics, Durations, GROUPS_MAX, Group, TimeRange, Totals};
 use crate::wire::{Damage, Reader, put_optional_text, put_signed, put_text, put_varint, put_wide};
 use crate::zone::{TextRange, Zone};
 use crate::{BloomFilter, Sketch, ValueTypes};
@@ -339,14 +338,14 @@ pub(crate) fn encode_filters(chunks: &[Option<ChunkFilter>]) -> Vec<u8> {
         let form = match filter {
             None => 0,
             Some(ChunkFilter::Bloom(filter)) => 1 + 2 * (filter.byte_len() / BLOCK_BYTES),
-            Some(ChunkFilter::Places(places)) => 2 + 2 * places.bytes().len(),
+            Some(ChunkFilter::Entries(places)) => 2 + 2 * places.bytes().len(),
         };
         put_varint(&mut out, form as u64);
     }
     for filter in chunks.iter().flatten() {
         match filter {
             ChunkFilter::Bloom(filter) => filter.encode(&mut out),
-            ChunkFilter::Places(places) => out.extend(places.bytes()),
+            ChunkFilter::Entries(places) => out.extend(places.bytes()),
         }
     }
     out
@@ -372,7 +371,7 @@ pub(crate) fn decode_filters(
                 let filter = BloomFilter::decode(bytes).ok_or(Damage("filter of no size"))?;
                 ChunkFilter::Bloom(filter)
             }
-            _ => ChunkFilter::Places(Places::decode(reader.bytes(length)?)?),
+            _ => ChunkFilter::Entries(EntrySet::decode(reader.bytes(length)?)?),
         }))
     };
     let filters = forms

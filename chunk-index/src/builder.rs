@@ -5,23 +5,13 @@ use std::collections::HashMap;
 use query_language::{FieldId, FieldPath, FieldSource, FieldTable, Value};
 
 use crate::OwnedValue;
+use crate::chunk_summary::ChunkSummary;
 use crate::columns::{ChunkColumns, ColumnsBuilder, MISSING, row_number};
 use crate::config::IndexConfig;
-use crate::dimension::{DimensionBuilder, DimensionSummary};
-use crate::members::Members;
-use crate::slowest::{Slowest, SlowestBuilder};
-use crate::statistics::{ChunkStatistics, Group, TimeRange, Totals};
-
-/// What is known of a chunk without decoding it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ChunkSummary {
-    /// Counts, times and durations, by category and name.
-    pub statistics: ChunkStatistics,
-    /// One summary for each dimension of the configuration, in its order.
-    pub dimensions: Vec<DimensionSummary>,
-    /// The slowest events, of those whose records were given.
-    pub slowest: Slowest,
-}
+use crate::dimension_builder::DimensionBuilder;
+use crate::distinct_values::DistinctValues;
+use crate::slowest::SlowestBuilder;
+use crate::statistics::{ChunkStatistics, GROUPS_MAX, Group, TimeRange, Totals};
 
 /// Takes the events of a chunk, then of the next.
 ///
@@ -45,7 +35,7 @@ pub struct ChunkBuilder {
     /// The columns of the chunk that is open, where they are kept.
     columns: Option<Box<ColumnsBuilder>>,
     /// The dimension of which the values of all chunks are kept.
-    members: Option<Members>,
+    distinct: Option<DistinctValues>,
 }
 
 /// What the events of one shape have in common in the chunk that is open.
@@ -61,9 +51,7 @@ struct Shape {
 /// Shapes that are told apart in a chunk.
 const SHAPES_MAX: usize = 1 << 16;
 
-/// Groups that a chunk keeps apart.
-pub(crate) const GROUPS_MAX: usize = 1_024;
-/// Places of `name` and `cat` among the dimensions.
+/// Indexes of `name` and `cat` among the dimensions.
 const NAME: usize = 0;
 const CAT: usize = 1;
 
@@ -87,7 +75,7 @@ impl ChunkBuilder {
             unshaped: (0..ids.len()).collect(),
             shapes: Vec::new(),
             columns: None,
-            members: None,
+            distinct: None,
             ids,
             config,
         }
@@ -113,20 +101,20 @@ impl ChunkBuilder {
     }
 
     /// Keeps the values of `field` in all chunks from now on, so that the filters of chunks can be
-    /// places in a list of them: see [`ChunkBuilder::take_members`]. Chunks with many values have
+    /// places in a list of them: see [`ChunkBuilder::take_distinct`]. Chunks with many values have
     /// no filter until then.
-    pub fn keep_members(&mut self, field: &FieldPath) {
+    pub fn collect_distinct(&mut self, field: &FieldPath) {
         let dimension = self
             .config
             .dimensions()
             .iter()
             .position(|path| path == field);
-        self.members = dimension.map(Members::new);
+        self.distinct = dimension.map(DistinctValues::new);
     }
 
     /// The values that were kept of all chunks so far.
-    pub fn take_members(&mut self) -> Option<Members> {
-        self.members.take()
+    pub fn take_distinct(&mut self) -> Option<DistinctValues> {
+        self.distinct.take()
     }
 
     /// Takes one event.
@@ -316,7 +304,7 @@ impl ChunkBuilder {
                 .collect(),
             other: groups.other,
         };
-        let (config, members) = (&self.config, &mut self.members);
+        let (config, distinct) = (&self.config, &mut self.distinct);
         ChunkSummary {
             statistics,
             slowest: self.slowest.finish(),
@@ -325,8 +313,8 @@ impl ChunkBuilder {
                 .iter_mut()
                 .enumerate()
                 .map(|(at, dimension)| {
-                    let members = members.as_mut().filter(|kept| kept.dimension() == at);
-                    dimension.finish(config, members)
+                    let distinct = distinct.as_mut().filter(|kept| kept.dimension() == at);
+                    dimension.finish(config, distinct)
                 })
                 .collect(),
         }

@@ -1,4 +1,4 @@
-//! Places inside a gzip file where decoding can begin.
+//! EntrySet inside a gzip file where decoding can begin.
 
 use crate::packing::{compress, decompress};
 use crate::wire::{Damage, Reader, put_varint};

@@ -3,8 +3,8 @@
 use query_language::Value;
 
 use crate::OwnedValue;
-use crate::intern::owned;
 use crate::packing::compress;
+use crate::value_counts::owned;
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
 /// Values with their counts, each value once, ordered by type and value.

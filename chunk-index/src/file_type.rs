@@ -18,9 +18,9 @@ impl FileType {
     /// these. Eight bytes are enough.
     pub fn of(head: &[u8]) -> Option<FileType> {
         let types = [
-            (sidecar::FORM, FileType::Index),
-            (columns::FORM, FileType::Columns),
-            (provenance::FORM, FileType::Provenance),
+            (sidecar::SIGNATURE, FileType::Index),
+            (columns::SIGNATURE, FileType::Columns),
+            (provenance::SIGNATURE, FileType::Provenance),
         ];
         let known = types.iter().find(|(form, _)| head.starts_with(&form.magic));
         known.map(|(_, file_type)| *file_type)

@@ -3,7 +3,7 @@
 pub use crate::attachments::fuzzing::{Attachment, attachment};
 
 use crate::statistics::ChunkStatistics;
-use crate::{BlockKind, Lexicon, body, columns, provenance, sidecar, slowest};
+use crate::{BlockKind, FileDictionary, body, columns, provenance, sidecar, slowest};
 
 /// Chunks of the blocks that are tried.
 const CHUNKS: usize = 3;
@@ -19,7 +19,7 @@ pub fn block(kind: BlockKind, bytes: &[u8]) -> bool {
         BlockKind::Limits => body::decode_limits(bytes, CHUNKS).is_ok(),
         BlockKind::Filters => body::decode_filters(bytes, CHUNKS).is_ok(),
         BlockKind::Slowest => slowest::decode(bytes, CHUNKS).is_ok(),
-        BlockKind::Lexicon => Lexicon::decode(bytes).is_ok(),
+        BlockKind::FileDictionary => FileDictionary::decode(bytes).is_ok(),
         BlockKind::Attachment => true,
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use query_language::FieldPath;
 
-use crate::builder::ChunkSummary;
 use crate::checkpoint::Checkpoint;
 use crate::chunk::{Chunk, Identity};
+use crate::chunk_summary::ChunkSummary;
 use crate::config::IndexConfig;
 use crate::dictionary::Dictionary;
+use crate::file_dictionary::FileDictionary;
 use crate::filter::ChunkFilter;
-use crate::lexicon::Lexicon;
 use crate::slowest::Slowest;
 use crate::statistics::ChunkStatistics;
 use crate::zone::Zone;
@@ -43,17 +43,17 @@ pub(crate) struct Dimension {
     pub(crate) path: FieldPath,
     pub(crate) limits: Column<(Zone, Option<Dictionary>)>,
     pub(crate) filters: Column<Option<ChunkFilter>>,
-    pub(crate) lexicon: Kept,
+    pub(crate) file_dictionary: DictionaryState,
 }
 
 /// The list of all values of a dimension.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Kept {
+pub(crate) enum DictionaryState {
     /// There is none.
-    Nowhere,
+    Absent,
     /// It is still in the sidecar.
     Stored,
-    Loaded(Arc<Lexicon>),
+    Loaded(Arc<FileDictionary>),
 }
 
 impl Dimension {
@@ -62,7 +62,7 @@ impl Dimension {
             path,
             limits: Column::default(),
             filters: Column::default(),
-            lexicon: Kept::Nowhere,
+            file_dictionary: DictionaryState::Absent,
         }
     }
 }
@@ -165,10 +165,10 @@ impl Index {
         &mut self,
         config: &IndexConfig,
         summaries: &[ChunkSummary],
-    ) -> Result<(), OtherChunks> {
+    ) -> Result<(), ChunkMismatch> {
         let events = summaries.iter().map(|summary| summary.statistics.events());
         if !events.eq(self.chunks.iter().map(|chunk| chunk.events)) {
-            return Err(OtherChunks);
+            return Err(ChunkMismatch);
         }
         for (at, path) in config.dimensions().iter().enumerate() {
             if self.dimension(path).is_some() {
@@ -176,7 +176,7 @@ impl Index {
             }
             let mut dimension = Dimension::new(path.clone());
             for summary in summaries {
-                let added = summary.dimensions.get(at).ok_or(OtherChunks)?;
+                let added = summary.dimensions.get(at).ok_or(ChunkMismatch)?;
                 dimension
                     .limits
                     .push((added.zone.clone(), added.dictionary.clone()));
@@ -233,19 +233,19 @@ impl Index {
     }
 
     /// The values of a field in the whole file, if they are kept and loaded.
-    pub fn lexicon(&self, field: &FieldPath) -> Option<&Arc<Lexicon>> {
-        match &self.dimension(field)?.lexicon {
-            Kept::Loaded(lexicon) => Some(lexicon),
-            Kept::Nowhere | Kept::Stored => None,
+    pub fn file_dictionary(&self, field: &FieldPath) -> Option<&Arc<FileDictionary>> {
+        match &self.dimension(field)?.file_dictionary {
+            DictionaryState::Loaded(file_dictionary) => Some(file_dictionary),
+            DictionaryState::Absent | DictionaryState::Stored => None,
         }
     }
 
     /// Keeps the list of which the filters of a dimension tell places; nothing for a field that is
     /// none.
-    pub fn set_lexicon(&mut self, field: &FieldPath, lexicon: Lexicon) {
+    pub fn set_file_dictionary(&mut self, field: &FieldPath, file_dictionary: FileDictionary) {
         let mut dimensions = self.dimensions.iter_mut();
         if let Some(dimension) = dimensions.find(|dimension| dimension.path == *field) {
-            dimension.lexicon = Kept::Loaded(Arc::new(lexicon));
+            dimension.file_dictionary = DictionaryState::Loaded(Arc::new(file_dictionary));
         }
     }
 
@@ -306,4 +306,4 @@ impl Index {
 /// Summaries that are not of the chunks of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the summaries are of other chunks than the index has; index the file anew")]
-pub struct OtherChunks;
+pub struct ChunkMismatch;

@@ -51,27 +51,29 @@ mod builder;
 mod cache;
 mod checkpoint;
 mod chunk;
+mod chunk_summary;
 mod columns;
 mod config;
 mod dictionary;
-mod dimension;
+mod dimension_builder;
+mod dimension_summary;
+mod distinct_values;
+mod entry_set;
+mod file_dictionary;
 mod file_type;
 mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
-mod intern;
-mod lexicon;
-mod members;
 mod packing;
 mod provenance;
 mod prune;
-mod settle;
 mod sidecar;
 mod sketch;
 mod slowest;
 mod statistics;
 mod value;
+mod value_counts;
 mod wire;
 mod zone;
 
@@ -81,23 +83,25 @@ pub use attachments::{
     sort_dft_names,
 };
 pub use bloom::BloomFilter;
-pub use builder::{ChunkBuilder, ChunkSummary};
+pub use builder::ChunkBuilder;
 pub use cache::{CacheCounts, FilterCache};
 pub use checkpoint::{Checkpoint, DamagedWindow, StoredWindow, WINDOW_BYTES, Window};
 pub use chunk::{Chunk, Identity, Stale};
+pub use chunk_summary::ChunkSummary;
 pub use columns::{
     ChunkColumns, ColumnBlock, ColumnFilter, Columns, ColumnsOfChunk, ColumnsOpened, ColumnsWriter,
     Matches,
 };
 pub use config::{DIMENSIONS_MAX, ENTRIES_FACTOR, IndexConfig, Work};
 pub use dictionary::Dictionary;
-pub use dimension::DimensionSummary;
+pub use dimension_summary::DimensionSummary;
+pub use distinct_values::DistinctValues;
+pub use entry_set::EntrySet;
+pub use file_dictionary::{DictionaryEntry, FileDictionary};
 pub use file_type::FileType;
 pub use filter::ChunkFilter;
-pub use index::{Attachment, BLOCK_CHUNKS, FilterBlock, Index, OtherChunks};
-pub use lexicon::{Lexicon, Member, Places};
-pub use members::Members;
-pub use provenance::{Provenance, Segment, Source, SourceGroup};
+pub use index::{Attachment, BLOCK_CHUNKS, ChunkMismatch, FilterBlock, Index};
+pub use provenance::{Provenance, Segment, SourceFile, SourceGroup};
 pub use prune::{Pruner, Pruning, Tier};
 pub use sidecar::{Block, BlockKind, Opened, Sidecar, SidecarError, TAIL_BYTES, VERSION};
 pub use sketch::{HISTOGRAM_BINS, RELATIVE_ERROR, Sketch};

@@ -12,11 +12,11 @@
 
 use crate::chunk::Identity;
 use crate::sidecar::{
-    Form, SidecarError, Trailer, closed, damaged, header, put_identity, take_identity,
+    SidecarError, Signature, Trailer, closed, damaged, header, put_identity, take_identity,
 };
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
-pub(crate) const FORM: Form = Form {
+pub(crate) const SIGNATURE: Signature = Signature {
     magic: *b"THLDPRV\0",
     version: 1,
 };
@@ -28,7 +28,7 @@ pub struct Provenance {
     /// another's.
     pub owner: String,
     /// The original files.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceFile>,
     /// The groups by which events were reorganized.
     pub groups: Vec<SourceGroup>,
     /// The pieces, ordered by chunk, and within a chunk by their place in it.
@@ -37,7 +37,7 @@ pub struct Provenance {
 
 /// An original file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceFile {
     /// Its path or address, as it was given.
     pub path: String,
     /// What it was: length, time and checksum.
@@ -140,7 +140,7 @@ impl Provenance {
                 segment.first_line.wrapping_add(segment.lines),
             );
         }
-        closed(FORM, header(FORM), out)
+        closed(SIGNATURE, header(SIGNATURE), out)
     }
 
     /// Reads a sidecar.
@@ -149,12 +149,12 @@ impl Provenance {
     /// When the bytes are none, of another version, or damaged.
     pub fn read(file: &[u8]) -> Result<Provenance, SidecarError> {
         let length = file.len() as u64;
-        if !file.starts_with(&header(FORM)) {
+        if !file.starts_with(&header(SIGNATURE)) {
             return Err(SidecarError::NotAnIndex(
                 "its first bytes are not those of one",
             ));
         }
-        let trailer = Trailer::read(FORM, file, length)?;
+        let trailer = Trailer::read(SIGNATURE, file, length)?;
         let Ok(footer) = trailer.footer(file, length)? else {
             return Err(SidecarError::NotAnIndex(
                 "its footer begins before the file",
@@ -175,7 +175,7 @@ pub(crate) fn decode(footer: &[u8]) -> Result<Provenance, Damage> {
         ..Provenance::default()
     };
     for _ in 0..reader.length(4)? {
-        provenance.sources.push(Source {
+        provenance.sources.push(SourceFile {
             path: text(&mut reader)?,
             identity: take_identity(&mut reader)?,
         });
@@ -244,7 +244,7 @@ mod tests {
         Provenance {
             owner: "leaf 7".to_owned(),
             sources: ["a.pfw.gz", "b.pfw.gz"]
-                .map(|path| Source {
+                .map(|path| SourceFile {
                     path: path.to_owned(),
                     identity: Identity {
                         length: 5,

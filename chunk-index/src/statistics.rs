@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::Sketch;
 
+/// Groups for which a chunk has separate totals.
+pub(crate) const GROUPS_MAX: usize = 1_024;
+
 /// Times of events, in nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {

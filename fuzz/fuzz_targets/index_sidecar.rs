@@ -44,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
             fuzzing::columns_footer(bytes);
         }
         10 => {
-            fuzzing::block(BlockKind::Lexicon, bytes);
+            fuzzing::block(BlockKind::FileDictionary, bytes);
         }
         _ => {
             let Some((rows, bytes)) = bytes.split_first() else {

@@ -54,7 +54,9 @@ pub(crate) fn told(tag: &FileTag, sidecar: &Sidecar, block: &Block, is_kept: boo
     let block_type = match block.kind {
         BlockKind::Filters => BlockType::Filter,
         // What an adapter keeps is what numbers and hashes stand for.
-        BlockKind::Limits | BlockKind::Lexicon | BlockKind::Attachment => BlockType::Dictionary,
+        BlockKind::Limits | BlockKind::FileDictionary | BlockKind::Attachment => {
+            BlockType::Dictionary
+        }
         BlockKind::Statistics | BlockKind::Sketches | BlockKind::Slowest => BlockType::Index,
     };
     let filters = || sidecar.filters(block).map(|kept| FilterCache::cost(&kept));
@@ -65,7 +67,7 @@ pub(crate) fn told(tag: &FileTag, sidecar: &Sidecar, block: &Block, is_kept: boo
     Told {
         not_inserted: !is_kept,
         entries: match block.kind {
-            BlockKind::Attachment | BlockKind::Lexicon => 1,
+            BlockKind::Attachment | BlockKind::FileDictionary => 1,
             _ => sidecar.chunks_of(block) as u64,
         },
         ..Told::of(tag, block_type, size)

@@ -4,7 +4,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use chunk_index::{Block, BlockKind, Index, Lexicon, Opened, Sidecar, SidecarError, TAIL_BYTES};
+use chunk_index::{
+    Block, BlockKind, FileDictionary, Index, Opened, Sidecar, SidecarError, TAIL_BYTES,
+};
 use io_trace::BlockType;
 use query_language::FieldPath;
 
@@ -91,16 +93,17 @@ impl OpenSidecar {
     }
 
     /// The values of a field in the whole file, where they are kept.
-    pub(crate) fn lexicon(&self, field: &FieldPath) -> Result<Option<Lexicon>, ReadError> {
+    pub(crate) fn lexicon(&self, field: &FieldPath) -> Result<Option<FileDictionary>, ReadError> {
         let dimensions = self.index().dimensions();
         let Some(dimension) = dimensions.iter().position(|known| known == field) else {
             return Ok(None);
         };
         let block = self.footer.blocks().iter().find(|block| {
-            block.kind == BlockKind::Lexicon && usize::try_from(block.dimension) == Ok(dimension)
+            block.kind == BlockKind::FileDictionary
+                && usize::try_from(block.dimension) == Ok(dimension)
         });
         block
-            .map(|block| self.unpacked(block, Block::lexicon))
+            .map(|block| self.unpacked(block, Block::file_dictionary))
             .transpose()
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use super::builder::ChunkColumns;
-use super::{FORM, ROWS_MAX};
+use super::{ROWS_MAX, SIGNATURE};
 use crate::chunk::{Chunk, Identity};
 use crate::index::Index;
 use crate::sidecar::{
@@ -62,7 +62,7 @@ impl<W: Write> ColumnsWriter<W> {
         mut out: W,
         dimensions: impl IntoIterator<Item = &'a str>,
     ) -> io::Result<ColumnsWriter<W>> {
-        let header = header(FORM);
+        let header = header(SIGNATURE);
         out.write_all(&header)?;
         let names = ["ts", "dur"].into_iter().chain(dimensions);
         Ok(ColumnsWriter {
@@ -130,7 +130,7 @@ impl<W: Write> ColumnsWriter<W> {
                 footer.extend(block.checksum.to_le_bytes());
             }
         }
-        let end = close(FORM, self.offset, footer).map_err(io::Error::other)?;
+        let end = close(SIGNATURE, self.offset, footer).map_err(io::Error::other)?;
         self.out.write_all(&end)?;
         Ok(self.out)
     }
@@ -159,7 +159,7 @@ impl Columns {
     /// # Errors
     /// When the bytes are no columns, of another version, or damaged.
     pub fn open(tail: &[u8], file_length: u64) -> Result<ColumnsOpened, SidecarError> {
-        let trailer = Trailer::read(FORM, tail, file_length)?;
+        let trailer = Trailer::read(SIGNATURE, tail, file_length)?;
         let footer = match trailer.footer(tail, file_length)? {
             Ok(footer) => footer,
             Err(more) => return Ok(ColumnsOpened::More(more)),
@@ -174,7 +174,7 @@ impl Columns {
     /// # Errors
     /// When any part of it is damaged.
     pub fn read(file: &[u8]) -> Result<Columns, SidecarError> {
-        if !file.starts_with(&header(FORM)) {
+        if !file.starts_with(&header(SIGNATURE)) {
             let reason = "its first bytes are not those of columns";
             return Err(SidecarError::NotAnIndex(reason));
         }
@@ -274,7 +274,7 @@ pub(crate) fn decode(footer: &[u8], body_end: u64) -> Result<Columns, Damage> {
     if !times.eq(["ts", "dur"]) {
         return Err(Damage("no columns of times"));
     }
-    let mut offset = header(FORM).len() as u64;
+    let mut offset = header(SIGNATURE).len() as u64;
     let mut chunks = Vec::new();
     for _ in 0..reader.length(3 + names.len())? {
         let mut chunk = ChunkPlace {

@@ -35,15 +35,15 @@ pub(crate) use file::decode as decode_footer;
 pub use file::{ColumnBlock, Columns, ColumnsOfChunk, ColumnsOpened, ColumnsWriter};
 pub use select::{ColumnFilter, Matches};
 
-use crate::sidecar::Form;
+use crate::sidecar::Signature;
 
-pub(crate) const FORM: Form = Form {
+pub(crate) const SIGNATURE: Signature = Signature {
     magic: *b"THLDCOL\0",
     version: 1,
 };
 /// Events of a chunk of which columns are kept.
 const ROWS_MAX: usize = 1 << 22;
-/// Places of `ts` and `dur` among the columns.
+/// EntrySet of `ts` and `dur` among the columns.
 const TS: usize = 0;
 const DUR: usize = 1;
 

@@ -11,7 +11,7 @@ use crate::index::Index;
 use crate::statistics::{Group, Totals};
 use crate::value::{ValueTypes, hash_bool, hash_number, hash_text};
 use crate::zone::Zone;
-use crate::{ChunkFilter, Dictionary, Lexicon};
+use crate::{ChunkFilter, Dictionary, FileDictionary};
 
 /// Hashes of a list that are looked up in a filter; a longer list rules out nothing there.
 const HASHES_MAX: usize = 1 << 16;
@@ -25,12 +25,12 @@ pub(crate) struct Leaf {
     matcher: Matcher,
     /// The values of which one must be there, as filters know them.
     hashes: Option<Vec<u64>>,
-    /// Their places in the lexicon of the index that was asked last.
+    /// Their places in the file dictionary of the index that was asked last.
     places: Mutex<Option<PlacesIn>>,
 }
 
-/// Places, and the lexicon that they are of.
-type PlacesIn = (Arc<Lexicon>, Arc<[u32]>);
+/// EntrySet, and the file dictionary that they are of.
+type PlacesIn = (Arc<FileDictionary>, Arc<[u32]>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -231,7 +231,7 @@ impl Leaf {
         if tier == Tier::Filters
             && let Some(filter) = index.filter(&self.field, chunk)
         {
-            verdict.may &= self.ask_filter(filter, index.lexicon(&self.field));
+            verdict.may &= self.ask_filter(filter, index.file_dictionary(&self.field));
         }
         Some(verdict)
     }
@@ -291,38 +291,42 @@ impl Leaf {
         }
     }
 
-    fn ask_filter(&self, filter: &ChunkFilter, lexicon: Option<&Arc<Lexicon>>) -> bool {
+    fn ask_filter(
+        &self,
+        filter: &ChunkFilter,
+        file_dictionary: Option<&Arc<FileDictionary>>,
+    ) -> bool {
         let Some(hashes) = &self.hashes else {
             return true;
         };
-        match (filter, lexicon) {
+        match (filter, file_dictionary) {
             (ChunkFilter::Bloom(filter), _) => hashes.iter().any(|hash| filter.may_contain(*hash)),
-            (ChunkFilter::Places(places), Some(lexicon)) => {
-                places.have_any(&self.places_in(lexicon))
+            (ChunkFilter::Entries(places), Some(file_dictionary)) => {
+                places.contains_any(&self.places_in(file_dictionary))
             }
-            (ChunkFilter::Places(_), None) => true,
+            (ChunkFilter::Entries(_), None) => true,
         }
     }
 
     /// The places of the values of which one must be there, ascending; looked up once an index.
-    fn places_in(&self, lexicon: &Arc<Lexicon>) -> Arc<[u32]> {
+    fn places_in(&self, file_dictionary: &Arc<FileDictionary>) -> Arc<[u32]> {
         // What is kept is replaced whole, so it is good even where somebody panicked.
         let mut kept = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, places)) = &*kept
-            && Arc::ptr_eq(known, lexicon)
+            && Arc::ptr_eq(known, file_dictionary)
         {
             return Arc::clone(places);
         }
         let mut places = Vec::new();
         match &self.condition {
-            Condition::Compare(_, scalar) => lexicon.find(scalar, &mut places),
-            Condition::In { values, .. } => lexicon.find_all(values, &mut places),
+            Condition::Compare(_, scalar) => file_dictionary.find(scalar, &mut places),
+            Condition::In { values, .. } => file_dictionary.find_all(values, &mut places),
             _ => {}
         }
         places.sort_unstable();
         places.dedup();
         let places: Arc<[u32]> = places.into();
-        *kept = Some((Arc::clone(lexicon), Arc::clone(&places)));
+        *kept = Some((Arc::clone(file_dictionary), Arc::clone(&places)));
         places
     }
 }

@@ -123,11 +123,11 @@ impl Pruner {
         let kinds = match tier {
             Tier::Statistics => [BlockKind::Statistics; 2],
             Tier::Dictionaries => [BlockKind::Limits; 2],
-            Tier::Filters => [BlockKind::Filters, BlockKind::Lexicon],
+            Tier::Filters => [BlockKind::Filters, BlockKind::FileDictionary],
         };
-        // There is one lexicon for the chunks of all numbers.
+        // There is one file dictionary for the chunks of all numbers.
         let numbered = |block: &Block| match block.kind {
-            BlockKind::Lexicon => !numbers.is_empty(),
+            BlockKind::FileDictionary => !numbers.is_empty(),
             _ => numbers.contains(&(block.number as usize)),
         };
         let index = sidecar.index();

@@ -11,8 +11,8 @@ use query_language::{
 use super::{Pruner, Pruning, Tier};
 use crate::{
     BLOCK_CHUNKS, Chunk, ChunkBuilder, ChunkStatistics, ColumnFilter, Columns, ColumnsOpened,
-    ColumnsWriter, Identity, Index, IndexConfig, Lexicon, Matches, Member, Opened, OwnedValue,
-    Sidecar,
+    ColumnsWriter, DictionaryEntry, FileDictionary, Identity, Index, IndexConfig, Matches, Opened,
+    OwnedValue, Sidecar,
 };
 
 mod generated;
@@ -96,13 +96,13 @@ fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) 
     index
 }
 
-/// The index with a lexicon of the values that a field has in all chunks but the last.
+/// The index with a file dictionary of the values that a field has in all chunks but the last.
 fn with_lexicon(config: &IndexConfig, chunks: &[Vec<Event>], field: &str) -> Index {
     let place = FIELDS.iter().position(|known| *known == field).unwrap();
     let field = FieldPath::new(field);
     let mut fields = table();
     let mut builder = ChunkBuilder::new(config.clone(), &mut fields);
-    builder.keep_members(&field);
+    builder.collect_distinct(&field);
     let mut summaries = Vec::new();
     for chunk in chunks {
         for (number, event) in (0_u64..).zip(chunk) {
@@ -112,18 +112,19 @@ fn with_lexicon(config: &IndexConfig, chunks: &[Vec<Event>], field: &str) -> Ind
     }
     let values = chunks[..chunks.len() - 1].iter().flatten();
     let values = values.filter_map(|event| event[place].as_ref());
-    let members: BTreeSet<Member> = values
-        .filter_map(|value| Member::of(value.as_value()))
+    let members: BTreeSet<DictionaryEntry> = values
+        .filter_map(|value| DictionaryEntry::of(value.as_value()))
         .collect();
-    let lexicon = Lexicon::new(members.into_iter().rev()).unwrap();
-    let members = builder.take_members();
-    let used = members.is_some_and(|kept| kept.settle(Some(&lexicon), config, &mut summaries));
+    let file_dictionary = FileDictionary::new(members.into_iter().rev()).unwrap();
+    let members = builder.take_distinct();
+    let used = members
+        .is_some_and(|kept| kept.build_filters(Some(&file_dictionary), config, &mut summaries));
     let mut index = Index::new(config);
     for summary in summaries {
         index.push(Chunk::default(), summary);
     }
     if used {
-        index.set_lexicon(&field, lexicon);
+        index.set_file_dictionary(&field, file_dictionary);
     }
     index
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::envelope::unpack;
 use super::error::{SidecarError, damaged};
-use crate::lexicon::Lexicon;
+use crate::file_dictionary::FileDictionary;
 
 /// What a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub enum BlockKind {
     /// The slowest events.
     Slowest,
     /// The values of a dimension in the whole file.
-    Lexicon,
+    FileDictionary,
 }
 
 pub(crate) const KINDS: [BlockKind; 7] = [
@@ -32,7 +32,7 @@ pub(crate) const KINDS: [BlockKind; 7] = [
     BlockKind::Filters,
     BlockKind::Attachment,
     BlockKind::Slowest,
-    BlockKind::Lexicon,
+    BlockKind::FileDictionary,
 ];
 
 /// A block of a sidecar: which it is, and where its bytes lie.
@@ -71,18 +71,18 @@ impl Block {
             BlockKind::Filters => "the filters of a dimension",
             BlockKind::Attachment => "an attachment",
             BlockKind::Slowest => "the slowest events",
-            BlockKind::Lexicon => "the values of a dimension",
+            BlockKind::FileDictionary => "the values of a dimension",
         };
         damaged(part, self.offset, reason)
     }
 
-    /// The lexicon that a block of one holds, from its bytes.
+    /// The file dictionary that a block of one holds, from its bytes.
     ///
     /// # Errors
-    /// When they are not its bytes, or say nothing that a lexicon can be.
-    pub fn lexicon(&self, bytes: &[u8]) -> Result<Lexicon, SidecarError> {
+    /// When they are not its bytes, or say nothing that a file dictionary can be.
+    pub fn file_dictionary(&self, bytes: &[u8]) -> Result<FileDictionary, SidecarError> {
         let raw = self.unpack(bytes)?;
-        Lexicon::decode(&raw).map_err(|reason| self.damaged(reason))
+        FileDictionary::decode(&raw).map_err(|reason| self.damaged(reason))
     }
 
     /// Checks and unpacks the bytes of the block: of an attachment, those that were attached.

@@ -2,12 +2,12 @@
 
 use super::block::{Block, BlockKind, KINDS};
 use super::envelope::{closed, header, pack};
-use super::{FORM, SidecarError};
+use super::{SIGNATURE, SidecarError};
 use crate::body;
 use crate::checkpoint::{self, Window};
 use crate::chunk::Identity;
 use crate::filter::ChunkFilter;
-use crate::index::{Dimension, Index, Kept};
+use crate::index::{DictionaryState, Dimension, Index};
 use crate::slowest;
 use crate::wire::{put_signed, put_text, put_varint};
 
@@ -47,11 +47,11 @@ impl Index {
     /// # Errors
     /// [`SidecarError::NotLoaded`] when a part of the index was left in the sidecar it came from.
     pub fn encode(&self) -> Result<Vec<u8>, SidecarError> {
-        if !self.is_whole() {
+        if !self.is_complete() {
             return Err(SidecarError::NotLoaded);
         }
         let mut writer = Writer {
-            file: header(FORM),
+            file: header(SIGNATURE),
             blocks: Vec::new(),
         };
         for (number, block) in self.statistics.blocks.iter().enumerate() {
@@ -97,8 +97,13 @@ impl Index {
             writer.block(BlockKind::Slowest, 0, number, slowest::encode(chunks))?;
         }
         for (place, dimension) in self.dimensions.iter().enumerate() {
-            if let Kept::Loaded(lexicon) = &dimension.lexicon {
-                writer.block(BlockKind::Lexicon, place, 0, lexicon.encode())?;
+            if let DictionaryState::Loaded(file_dictionary) = &dimension.file_dictionary {
+                writer.block(
+                    BlockKind::FileDictionary,
+                    place,
+                    0,
+                    file_dictionary.encode(),
+                )?;
             }
         }
         for (number, attachment) in self.attachments.iter().enumerate() {
@@ -107,11 +112,11 @@ impl Index {
         }
         let checkpoints = checkpoint::encode(&self.checkpoints, &mut writer.file);
         let footer = self.encode_footer(&checkpoints, &writer.blocks);
-        closed(FORM, writer.file, footer)
+        closed(SIGNATURE, writer.file, footer)
     }
 
     /// Whether every block and window is loaded.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let is_stored = |window: &Window| matches!(window, Window::Stored(_));
         let mut dimensions = self.dimensions.iter();
         !self.checkpoints.iter().any(|c| is_stored(&c.window))
@@ -122,7 +127,7 @@ impl Index {
             && dimensions.all(|dimension| {
                 dimension.limits.blocks.iter().all(Option::is_some)
                     && dimension.filters.blocks.iter().all(Option::is_some)
-                    && has_its_lexicon(dimension)
+                    && has_file_dictionary(dimension)
             })
     }
 
@@ -173,14 +178,14 @@ impl Index {
     }
 }
 
-/// Places mean nothing without the list that they are of.
-fn has_its_lexicon(dimension: &Dimension) -> bool {
+/// EntrySet mean nothing without the list that they are of.
+fn has_file_dictionary(dimension: &Dimension) -> bool {
     let filters = dimension.filters.blocks.iter().flatten();
     let mut filters = filters.flat_map(|block| block.iter()).flatten();
-    match dimension.lexicon {
-        Kept::Loaded(_) => true,
-        Kept::Stored => false,
-        Kept::Nowhere => !filters.any(|filter| matches!(filter, ChunkFilter::Places(_))),
+    match dimension.file_dictionary {
+        DictionaryState::Loaded(_) => true,
+        DictionaryState::Stored => false,
+        DictionaryState::Absent => !filters.any(|filter| matches!(filter, ChunkFilter::Entries(_))),
     }
 }
 

@@ -62,13 +62,13 @@ pub(crate) fn unpack(stored: &[u8], raw_length: u32) -> Result<Vec<u8>, Damage> 
 
 /// By what the files of one kind are known.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct Signature {
     pub(crate) magic: [u8; 8],
     pub(crate) version: u32,
 }
 
 /// The first bytes of a file.
-pub(crate) fn header(form: Form) -> Vec<u8> {
+pub(crate) fn header(form: Signature) -> Vec<u8> {
     let mut header = form.magic.to_vec();
     header.extend(form.version.to_le_bytes());
     header.extend([0; 8]);
@@ -77,7 +77,11 @@ pub(crate) fn header(form: Form) -> Vec<u8> {
 }
 
 /// The footer and the trailer of a file whose body ends at `offset`.
-pub(crate) fn close(form: Form, offset: u64, footer: Vec<u8>) -> Result<Vec<u8>, SidecarError> {
+pub(crate) fn close(
+    form: Signature,
+    offset: u64,
+    footer: Vec<u8>,
+) -> Result<Vec<u8>, SidecarError> {
     let (mut end, raw_length) = pack(footer)?;
     let checksum = crc32c::crc32c(&end);
     let length = u32::try_from(end.len()).expect("a footer is far below 4 GiB");
@@ -96,7 +100,7 @@ pub(crate) fn close(form: Form, offset: u64, footer: Vec<u8>) -> Result<Vec<u8>,
 
 /// Puts the footer and the trailer behind the body of a file.
 pub(crate) fn closed(
-    form: Form,
+    form: Signature,
     mut file: Vec<u8>,
     footer: Vec<u8>,
 ) -> Result<Vec<u8>, SidecarError> {
@@ -116,7 +120,11 @@ pub(crate) struct Trailer {
 
 impl Trailer {
     /// Reads the trailer from the last bytes of a file of `file_length` bytes.
-    pub(crate) fn read(form: Form, tail: &[u8], file_length: u64) -> Result<Trailer, SidecarError> {
+    pub(crate) fn read(
+        form: Signature,
+        tail: &[u8],
+        file_length: u64,
+    ) -> Result<Trailer, SidecarError> {
         let trailer = tail
             .last_chunk::<TRAILER_BYTES>()
             .ok_or(SidecarError::NotAnIndex("too short"))?;

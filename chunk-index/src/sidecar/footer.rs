@@ -10,7 +10,7 @@ use crate::body;
 use crate::checkpoint;
 use crate::chunk::{Chunk, Identity};
 use crate::config::DIMENSIONS_MAX;
-use crate::index::{Attachment, BLOCK_CHUNKS, Column, Dimension, Index, Kept};
+use crate::index::{Attachment, BLOCK_CHUNKS, Column, DictionaryState, Dimension, Index};
 use crate::wire::{Damage, Reader};
 
 /// Reads the body of a footer.
@@ -45,18 +45,18 @@ pub(crate) fn decode(footer: &[u8], file_length: u64) -> Result<(Index, Vec<Bloc
             path,
             limits: Column::absent(count),
             filters: Column::absent(count),
-            lexicon: Kept::Nowhere,
+            file_dictionary: DictionaryState::Absent,
         })
         .collect();
     complete_filters(&mut dimensions, &blocks, count);
     for block in blocks
         .iter()
-        .filter(|block| block.kind == BlockKind::Lexicon)
+        .filter(|block| block.kind == BlockKind::FileDictionary)
     {
         let dimension = dimensions.get_mut(block.dimension as usize);
         dimension
             .ok_or(Damage("values of an unknown dimension"))?
-            .lexicon = Kept::Stored;
+            .file_dictionary = DictionaryState::Stored;
     }
     let index = Index {
         identity,

@@ -22,7 +22,7 @@
 //! from its stored length is compressed with zstd. A reader far away fetches the last bytes
 //! ([`TAIL_BYTES`] are nearly always enough), then only the blocks that a query asks for. Kinds of
 //! blocks: 0 statistics, 1 sketches, 2 limits, 3 filters, 4 attachment, 5 slowest records, 6
-//! lexicon, of which a dimension has one at most, and needs it where its filters are places. Every
+//! file dictionary, of which a dimension has one at most, and needs it where its filters are places. Every
 //! byte is covered by a checksum.
 
 mod block;
@@ -39,13 +39,13 @@ use std::sync::Arc;
 
 use crate::body;
 use crate::checkpoint::Window;
-use crate::index::{BLOCK_CHUNKS, Column, Dimension, FilterBlock, Index, Kept};
-use crate::lexicon::Lexicon;
+use crate::file_dictionary::FileDictionary;
+use crate::index::{BLOCK_CHUNKS, Column, DictionaryState, Dimension, FilterBlock, Index};
 use crate::slowest;
 
 pub use block::{Block, BlockKind};
 pub(crate) use encode::put_identity;
-pub(crate) use envelope::{Form, Trailer, close, closed, header, pack_fast, unpack};
+pub(crate) use envelope::{Signature, Trailer, close, closed, header, pack_fast, unpack};
 pub use error::SidecarError;
 pub(crate) use error::damaged;
 pub(crate) use footer::take_identity;
@@ -54,7 +54,7 @@ pub(crate) use footer::take_identity;
 pub const VERSION: u32 = 3;
 /// Bytes at the end of a sidecar that a reader fetches first.
 pub const TAIL_BYTES: u64 = 32 << 10;
-pub(crate) const FORM: Form = Form {
+pub(crate) const SIGNATURE: Signature = Signature {
     magic: *b"THLDIDX\0",
     version: VERSION,
 };
@@ -82,7 +82,7 @@ impl Sidecar {
     /// # Errors
     /// When the bytes are no sidecar, of another version, or damaged.
     pub fn open(tail: &[u8], file_length: u64) -> Result<Opened, SidecarError> {
-        let trailer = Trailer::read(FORM, tail, file_length)?;
+        let trailer = Trailer::read(SIGNATURE, tail, file_length)?;
         let footer = match trailer.footer(tail, file_length)? {
             Ok(footer) => footer,
             Err(more) => return Ok(Opened::More(more)),
@@ -101,7 +101,7 @@ impl Sidecar {
     /// # Errors
     /// When any part of it is damaged.
     pub fn read(file: &[u8]) -> Result<Index, SidecarError> {
-        let header = header(FORM);
+        let header = header(SIGNATURE);
         if !file.starts_with(&header) {
             let reason = "its first bytes are not those of one";
             return Err(SidecarError::NotAnIndex(reason));
@@ -121,7 +121,7 @@ impl Sidecar {
                 checkpoint.window = Window::Loaded(window.map_err(fault)?);
             }
         }
-        match sidecar.index.is_whole() {
+        match sidecar.index.is_complete() {
             true => Ok(sidecar.index),
             false => Err(damaged("the footer", 0, "does not name every block")),
         }
@@ -194,9 +194,10 @@ impl Sidecar {
                 let filters = body::decode_filters(&raw, chunks).map_err(fault)?;
                 put(&mut self.dimension(block)?.filters, number, filters);
             }
-            BlockKind::Lexicon => {
-                let lexicon = Lexicon::decode(&raw).map_err(fault)?;
-                self.dimension(block)?.lexicon = Kept::Loaded(Arc::new(lexicon));
+            BlockKind::FileDictionary => {
+                let file_dictionary = FileDictionary::decode(&raw).map_err(fault)?;
+                self.dimension(block)?.file_dictionary =
+                    DictionaryState::Loaded(Arc::new(file_dictionary));
             }
             BlockKind::Slowest => {
                 let records = slowest::decode(&raw, chunks).map_err(fault)?;
@@ -236,7 +237,9 @@ impl Sidecar {
             BlockKind::Limits => dimension.is_some_and(|d| d.limits.has_block(number)),
             BlockKind::Filters => dimension.is_some_and(|d| d.filters.has_block(number)),
             BlockKind::Slowest => self.index.slowest.has_block(number),
-            BlockKind::Lexicon => dimension.is_some_and(|d| matches!(d.lexicon, Kept::Loaded(_))),
+            BlockKind::FileDictionary => {
+                dimension.is_some_and(|d| matches!(d.file_dictionary, DictionaryState::Loaded(_)))
+            }
             BlockKind::Attachment => {
                 let attachment = self.index.attachments.get(number);
                 attachment.is_some_and(|attachment| attachment.bytes.is_some())

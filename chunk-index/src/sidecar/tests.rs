@@ -3,8 +3,8 @@ use query_language::{FieldPath, FieldTable, Value};
 
 use super::{Block, BlockKind, Opened, Sidecar, SidecarError, TAIL_BYTES};
 use crate::{
-    Checkpoint, Chunk, ChunkBuilder, ChunkFilter, ChunkSummary, FilterCache, Identity, Index,
-    IndexConfig, Lexicon, Member, OtherChunks, Window, body, fuzzing,
+    Checkpoint, Chunk, ChunkBuilder, ChunkFilter, ChunkMismatch, ChunkSummary, DictionaryEntry,
+    FileDictionary, FilterCache, Identity, Index, IndexConfig, Window, body, fuzzing,
 };
 
 /// Hashes as DFTracer writes them; too many for a dictionary.
@@ -16,12 +16,15 @@ fn summaries(config: &IndexConfig) -> Vec<ChunkSummary> {
     summaries_with(config, None)
 }
 
-/// The filters of chunks of which a lexicon has all hashes are places in it.
-fn summaries_with(config: &IndexConfig, lexicon: Option<&Lexicon>) -> Vec<ChunkSummary> {
+/// The filters of chunks of which a file dictionary has all hashes are places in it.
+fn summaries_with(
+    config: &IndexConfig,
+    file_dictionary: Option<&FileDictionary>,
+) -> Vec<ChunkSummary> {
     let mut table = FieldTable::new();
     let mut builder = ChunkBuilder::new(config.clone(), &mut table);
-    if lexicon.is_some() {
-        builder.keep_members(&FieldPath::new("fhash"));
+    if file_dictionary.is_some() {
+        builder.collect_distinct(&FieldPath::new("fhash"));
     }
     let mut summaries: Vec<ChunkSummary> = (0..2_u64)
         .map(|chunk| {
@@ -50,17 +53,17 @@ fn summaries_with(config: &IndexConfig, lexicon: Option<&Lexicon>) -> Vec<ChunkS
             builder.finish()
         })
         .collect();
-    if let Some(members) = builder.take_members() {
-        assert!(members.settle(lexicon, config, &mut summaries));
+    if let Some(distinct) = builder.take_distinct() {
+        assert!(distinct.build_filters(file_dictionary, config, &mut summaries));
     }
     summaries
 }
 
 /// The hashes of the first chunk, and one that no chunk has.
-fn lexicon() -> Lexicon {
+fn file_dictionary() -> FileDictionary {
     let hashes = (0..301).rev().map(hash);
-    let members = hashes.filter_map(|hash| Member::of(Value::from(hash.as_str())));
-    Lexicon::new(members).unwrap()
+    let distinct = hashes.filter_map(|hash| DictionaryEntry::of(Value::from(hash.as_str())));
+    FileDictionary::new(distinct).unwrap()
 }
 
 fn config(fields: &[&str]) -> IndexConfig {
@@ -94,9 +97,9 @@ fn build_of(config: &IndexConfig, summaries: Vec<ChunkSummary>) -> Index {
 const FIELDS: [&str; 5] = ["pid", "fhash", "ratio", "ok", "old"];
 
 fn sample() -> Index {
-    let (config, lexicon) = (config(&FIELDS), lexicon());
-    let mut index = build_of(&config, summaries_with(&config, Some(&lexicon)));
-    index.set_lexicon(&FieldPath::new("fhash"), lexicon);
+    let (config, file_dictionary) = (config(&FIELDS), file_dictionary());
+    let mut index = build_of(&config, summaries_with(&config, Some(&file_dictionary)));
+    index.set_file_dictionary(&FieldPath::new("fhash"), file_dictionary);
     index.set_identity(Identity {
         length: 1_900,
         modified: Some(1_700_000_000_000_000_001),
@@ -146,7 +149,7 @@ fn what_is_written_is_read() {
     assert_eq!(read, index);
     assert_eq!(read.encode().unwrap(), bytes, "and written the same again");
     let filter = |chunk| read.filter(&FieldPath::new("fhash"), chunk);
-    assert!(matches!(filter(0), Some(ChunkFilter::Places(_))));
+    assert!(matches!(filter(0), Some(ChunkFilter::Entries(_))));
     assert!(matches!(filter(1), Some(ChunkFilter::Bloom(_))));
     assert!(read.limits(&FieldPath::new("pid"), 1).unwrap().1.is_some());
     let before = |at| {
@@ -192,7 +195,7 @@ fn a_sidecar_that_does_not_name_every_block_is_refused() {
         let named: Vec<_> = blocks.filter(|b| Some(b.kind) != kind).cloned().collect();
         let checkpoints = crate::checkpoint::encode(&index.checkpoints, &mut body);
         let footer = index.encode_footer(&checkpoints, &named);
-        Sidecar::read(&super::closed(super::FORM, body, footer).unwrap())
+        Sidecar::read(&super::closed(super::SIGNATURE, body, footer).unwrap())
     };
     assert_eq!(without(None).as_ref(), Ok(&index));
     for kind in [
@@ -200,7 +203,7 @@ fn a_sidecar_that_does_not_name_every_block_is_refused() {
         BlockKind::Limits,
         BlockKind::Slowest,
         BlockKind::Attachment,
-        BlockKind::Lexicon,
+        BlockKind::FileDictionary,
     ] {
         let refused = without(Some(kind));
         assert!(
@@ -298,7 +301,7 @@ fn only_the_dimensions_that_are_missing_are_added() {
     index.extend(&new, &summaries(&new)).unwrap();
     assert_eq!(index, build(&new));
     let fewer = &summaries(&new)[..1];
-    assert_eq!(index.extend(&new, fewer), Err(OtherChunks));
+    assert_eq!(index.extend(&new, fewer), Err(ChunkMismatch));
 }
 
 #[test]
@@ -343,7 +346,7 @@ fn bodies() -> Vec<(BlockKind, Vec<u8>)> {
         (BlockKind::Statistics, body::encode_statistics(&statistics)),
         (BlockKind::Limits, body::encode_limits(&limits)),
         (BlockKind::Filters, body::encode_filters(&filters)),
-        (BlockKind::Lexicon, lexicon().encode()),
+        (BlockKind::FileDictionary, file_dictionary().encode()),
     ]
 }
 
@@ -374,7 +377,7 @@ proptest! {
         fuzzing::provenance(&bytes);
         for kind in [
             BlockKind::Statistics, BlockKind::Sketches, BlockKind::Limits, BlockKind::Filters,
-            BlockKind::Lexicon,
+            BlockKind::FileDictionary,
         ] {
             fuzzing::block(kind, &bytes);
         }

@@ -56,7 +56,7 @@ fn chunk(index: &Index, fields: &[FieldPath], at: usize, place: &Chunk) -> Value
             let filter = index.filter(path, at).map(|filter| {
                 let kind = match filter {
                     ChunkFilter::Bloom(_) => "bloom",
-                    ChunkFilter::Places(_) => "places",
+                    ChunkFilter::Entries(_) => "places",
                 };
                 json!({ "kind": kind, "bytes": filter.byte_len() })
             });
@@ -130,7 +130,7 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
 /// Number of values of each lexicon, by its field.
 fn lexicons(index: &Index, fields: &[FieldPath]) -> Map<String, Value> {
     let lexicons = fields.iter().filter_map(|path| {
-        let lexicon = index.lexicon(path)?;
+        let lexicon = index.file_dictionary(path)?;
         Some((path.as_str().to_owned(), json!(lexicon.len())))
     });
     lexicons.collect()

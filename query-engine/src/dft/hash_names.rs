@@ -2,8 +2,8 @@
 //! index ([`DftFacts`](chunk_index::DftFacts), [`DftNames`]).
 
 use chunk_index::{
-    DftName, DftNames, HASH_KINDS, Lexicon, Member, StoredHash, StoredUnit, encode_dft_names,
-    sort_dft_names,
+    DftName, DftNames, DictionaryEntry, FileDictionary, HASH_KINDS, StoredHash, StoredUnit,
+    encode_dft_names, sort_dft_names,
 };
 use trace_kinds::dft::{HashKind, HashNames, HashValue, TimeUnit};
 
@@ -91,11 +91,11 @@ fn is_in_dictionary(name: &DftName<'_>) -> bool {
 
 /// The hashes of file paths in the order in which names are stored, as the dictionary of the file;
 /// `None` if there are too many.
-pub(crate) fn dictionary_of(names: &HashNames) -> Option<Lexicon> {
+pub(crate) fn dictionary_of(names: &HashNames) -> Option<FileDictionary> {
     let names = sorted(names).into_iter().filter(is_in_dictionary);
-    Lexicon::new(names.map(|name| match value_of(name.hash, None) {
-        HashValue::Number(number) => Member::Number(number),
-        HashValue::Text(text) => Member::Text(text),
+    FileDictionary::new(names.map(|name| match value_of(name.hash, None) {
+        HashValue::Number(number) => DictionaryEntry::Number(number),
+        HashValue::Text(text) => DictionaryEntry::Text(text),
     }))
 }
 
@@ -107,14 +107,14 @@ pub(crate) fn encode_names(names: &HashNames, has_dictionary: bool) -> Vec<u8> {
     })
 }
 
-fn value_of(hash: StoredHash<'_>, dictionary: Option<&Lexicon>) -> HashValue {
+fn value_of(hash: StoredHash<'_>, dictionary: Option<&FileDictionary>) -> HashValue {
     match hash {
         StoredHash::Number(number) => HashValue::Number(number),
         StoredHash::Digits(number) => HashValue::Text(format!("{number:016x}").into_bytes().into()),
         StoredHash::Text(text) => HashValue::Text(text.into()),
-        StoredHash::Entry(index) => match dictionary.and_then(|all| all.member(index)) {
-            Some(Member::Number(number)) => HashValue::Number(number),
-            Some(Member::Text(text)) => HashValue::Text(text),
+        StoredHash::Entry(index) => match dictionary.and_then(|all| all.entry(index)) {
+            Some(DictionaryEntry::Number(number)) => HashValue::Number(number),
+            Some(DictionaryEntry::Text(text)) => HashValue::Text(text),
             // `StoredNames::decode` has checked that there is one.
             None => HashValue::Number(0),
         },
@@ -125,7 +125,7 @@ fn value_of(hash: StoredHash<'_>, dictionary: Option<&Lexicon>) -> HashValue {
 #[derive(Debug, Default)]
 pub(crate) struct StoredNames<'a> {
     names: DftNames<'a>,
-    dictionary: Option<&'a Lexicon>,
+    dictionary: Option<&'a FileDictionary>,
 }
 
 /// A name in the attachment.
@@ -134,7 +134,7 @@ pub(crate) struct StoredName<'a> {
     pub(crate) kind: HashKind,
     pub(crate) text: &'a [u8],
     hash: StoredHash<'a>,
-    dictionary: Option<&'a Lexicon>,
+    dictionary: Option<&'a FileDictionary>,
 }
 
 impl StoredName<'_> {
@@ -148,7 +148,7 @@ impl<'a> StoredNames<'a> {
     /// another dictionary.
     pub(crate) fn decode(
         bytes: &'a [u8],
-        dictionary: Option<&'a Lexicon>,
+        dictionary: Option<&'a FileDictionary>,
     ) -> Option<StoredNames<'a>> {
         let names = DftNames::decode(bytes).ok()?;
         let entries = names.entries();
@@ -175,7 +175,7 @@ pub(crate) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
     decode_names_with(bytes, None)
 }
 
-fn decode_names_with(bytes: &[u8], dictionary: Option<&Lexicon>) -> Option<HashNames> {
+fn decode_names_with(bytes: &[u8], dictionary: Option<&FileDictionary>) -> Option<HashNames> {
     let mut names = HashNames::default();
     for name in StoredNames::decode(bytes, dictionary)?.iter() {
         names.insert(name.kind, name.hash(), name.text);
@@ -230,8 +230,8 @@ mod tests {
             prop_assert_eq!(decode_names_with(&apart, Some(&dictionary)), Some(table.clone()));
             if !dictionary.is_empty() {
                 prop_assert_eq!(decode_names(&apart), None);
-                let rest = (1..dictionary.len()).filter_map(|at| dictionary.member(at));
-                let shorter = Lexicon::new(rest);
+                let rest = (1..dictionary.len()).filter_map(|at| dictionary.entry(at));
+                let shorter = FileDictionary::new(rest);
                 prop_assert_eq!(decode_names_with(&apart, shorter.as_ref()), None);
             }
             let bytes = encode_names(&table, false);

@@ -1,6 +1,6 @@
 //! Attachments in the index of a DFTracer file.
 
-use chunk_index::{DftFacts, DftNames, Lexicon};
+use chunk_index::{DftFacts, DftNames, FileDictionary};
 use query_language::FieldPath;
 
 use super::hash_names::DICTIONARY_FIELD;
@@ -11,7 +11,7 @@ use crate::open_sidecar::OpenSidecar;
 pub(super) struct PackedNames {
     pub(super) packed: Vec<u8>,
     /// The hashes that are in the dictionary of the file instead.
-    pub(super) dictionary: Option<Lexicon>,
+    pub(super) dictionary: Option<FileDictionary>,
 }
 
 impl OpenSidecar {

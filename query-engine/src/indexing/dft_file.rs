@@ -5,8 +5,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use chunk_index::{
-    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, DftFacts, DftNames, Identity, Index,
-    IndexConfig, Lexicon, Members, Window,
+    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, DftFacts, DftNames, DistinctValues,
+    FileDictionary, Identity, Index, IndexConfig, Window,
 };
 use query_language::{FieldPath, FieldTable};
 use trace_kinds::dft::{
@@ -178,7 +178,7 @@ impl<'o> Build<'o> {
         let mut table = FieldTable::new();
         let mut builder = ChunkBuilder::new(options.config.clone(), &mut table);
         builder.share_by_shape(&SHAPED_FIELDS);
-        builder.keep_members(&FieldPath::new(DICTIONARY_FIELD));
+        builder.collect_distinct(&FieldPath::new(DICTIONARY_FIELD));
         let visitor = Visitor {
             builder,
             names: HashNames::default(),
@@ -317,7 +317,7 @@ impl<'o> Build<'o> {
             checkpoints,
             identity,
             unit: self.unit,
-            members: self.visitor.builder.take_members(),
+            members: self.visitor.builder.take_distinct(),
             names: self.visitor.names,
             decoded: self.decoded,
             text_bytes: self.chunk.raw_offset,
@@ -334,7 +334,7 @@ pub(super) struct Pass {
     identity: Identity,
     unit: TimeUnit,
     /// The values of which filters are to be made.
-    members: Option<Members>,
+    members: Option<DistinctValues>,
     names: HashNames,
     pub(super) decoded: Decoded,
     pub(super) text_bytes: u64,
@@ -346,11 +346,11 @@ impl Pass {
     pub(super) fn settle(
         &mut self,
         config: &IndexConfig,
-        lexicon: Option<Lexicon>,
-    ) -> Option<Lexicon> {
+        lexicon: Option<FileDictionary>,
+    ) -> Option<FileDictionary> {
         let members = self.members.take()?;
         let summaries = self.chunks.iter_mut().map(|(_, summary)| summary);
-        match members.settle(lexicon.as_ref(), config, summaries) {
+        match members.build_filters(lexicon.as_ref(), config, summaries) {
             true => lexicon,
             false => None,
         }
@@ -363,7 +363,7 @@ impl Pass {
         let lexicon = self.settle(config, dictionary_of(&self.names));
         let has_lexicon = lexicon.is_some();
         if let Some(lexicon) = lexicon {
-            index.set_lexicon(&FieldPath::new(DICTIONARY_FIELD), lexicon);
+            index.set_file_dictionary(&FieldPath::new(DICTIONARY_FIELD), lexicon);
         }
         for (chunk, summary) in self.chunks {
             index.push(chunk, summary);

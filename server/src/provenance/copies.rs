@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chunk_index::{Identity, Provenance, Segment, Source};
+use chunk_index::{Identity, Provenance, Segment, SourceFile};
 use storage_core::{CopiedPacket, Engine, LeafInfo};
 use storage_format::paths::FileName;
 use storage_format::{LeafId, StorageId};
@@ -51,7 +51,7 @@ impl Provenances {
                 .iter()
                 .filter(|leaf| read.contains(&leaf.leaf));
             let files = leaves.map(|leaf| (leaf.leaf, data_file(source, leaf)));
-            let files: BTreeMap<LeafId, Source> = files.collect();
+            let files: BTreeMap<LeafId, SourceFile> = files.collect();
             let of_leaves = provenance_of(&packets, &origins, &files);
             self.merge_into(engine, target, of_leaves, None).await?;
         }
@@ -62,7 +62,7 @@ impl Provenances {
 fn provenance_of(
     packets: &[CopiedPacket],
     origins: &BTreeMap<LeafId, Provenance>,
-    files: &BTreeMap<LeafId, Source>,
+    files: &BTreeMap<LeafId, SourceFile>,
 ) -> BTreeMap<LeafId, Provenance> {
     let mut of_leaves: BTreeMap<LeafId, Provenance> = BTreeMap::new();
     let mut importers: BTreeMap<(LeafId, LeafId), SegmentImporter> = BTreeMap::new();
@@ -104,8 +104,8 @@ fn provenance_of(
 }
 
 /// The data file of a leaf, under its path in the API.
-fn data_file(storage: StorageId, leaf: &LeafInfo) -> Source {
-    Source {
+fn data_file(storage: StorageId, leaf: &LeafInfo) -> SourceFile {
+    SourceFile {
         path: format!("/storage/{storage}/{}", FileName::Data(leaf.leaf)),
         identity: Identity {
             length: leaf.length,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use chunk_index::{Identity, Provenance, Segment, SidecarError, Source};
+use chunk_index::{Identity, Provenance, Segment, SidecarError, SourceFile};
 use query_engine::{ClosedFile, Fetch, LocalFile};
 use storage_core::{Engine, LeafInfo, PacketInfo, Selection, StorageError};
 use storage_format::paths::FileName;
@@ -48,7 +48,7 @@ pub(crate) struct ReportedProvenance {
     pub(crate) agent: AgentId,
     pub(crate) stream: StreamId,
     pub(crate) epoch: u64,
-    pub(crate) source: Source,
+    pub(crate) source: SourceFile,
     /// The identity of the file in earlier reports, if it has grown since.
     pub(crate) grown_from: Option<Identity>,
     /// None of these packets has a smaller number.
@@ -265,8 +265,8 @@ pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
 
 /// Updates the identity of a source file that has grown, so that earlier segments refer to the
 /// longer file.
-fn grow(known: &mut Provenance, before: &Identity, source: &Source) {
-    let is_it = |known: &&mut Source| known.path == source.path && known.identity == *before;
+fn grow(known: &mut Provenance, before: &Identity, source: &SourceFile) {
+    let is_it = |known: &&mut SourceFile| known.path == source.path && known.identity == *before;
     if let Some(known) = known.sources.iter_mut().find(is_it) {
         known.identity = source.identity;
     }
@@ -333,8 +333,8 @@ fn index_of<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) -> u32 {
 mod tests {
     use super::*;
 
-    fn source(path: &str) -> Source {
-        Source {
+    fn source(path: &str) -> SourceFile {
+        SourceFile {
             path: path.to_owned(),
             identity: Identity {
                 length: 9,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use chunk_index::{Identity, Provenance, Source};
+use chunk_index::{Identity, Provenance, SourceFile};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use storage_format::StorageId;
@@ -126,7 +126,7 @@ impl ProvenanceBody {
             agent: agent.parse()?,
             stream: stream.parse()?,
             epoch: self.epoch,
-            source: Source {
+            source: SourceFile {
                 path: self.path,
                 identity: Identity {
                     length: self.file_bytes,

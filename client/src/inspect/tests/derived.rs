@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chunk_index::{Identity, Provenance, Segment, Source};
+use chunk_index::{Identity, Provenance, Segment, SourceFile};
 use query_engine::{IndexOptions, Scratch, columns_path, index_files, sidecar_path};
 
 use super::*;
@@ -77,7 +77,7 @@ fn columns_show_where_each_lies() {
 fn provenance_and_answers_are_shown() {
     let provenance = Provenance {
         owner: "leaf".to_owned(),
-        sources: vec![Source {
+        sources: vec![SourceFile {
             path: "/a/trace.pfw".to_owned(),
             identity: Identity {
                 length: 9,

@@ -49,7 +49,7 @@ fn filters(path: &Path) -> (usize, usize) {
     let index = Sidecar::read(&std::fs::read(sidecar_path(path)).unwrap()).unwrap();
     let field = FieldPath::new("fhash");
     let filters = (0..index.chunks().len()).filter_map(|chunk| index.filter(&field, chunk));
-    let places = |filter: &&ChunkFilter| matches!(filter, ChunkFilter::Places(_));
+    let places = |filter: &&ChunkFilter| matches!(filter, ChunkFilter::Entries(_));
     let (places, others): (Vec<_>, Vec<_>) = filters.partition(places);
     (places.len(), others.len())
 }
@@ -138,7 +138,7 @@ fn a_damaged_lexicon_is_told_and_the_answer_is_the_same() {
     };
     let mut blocks = sidecar.blocks().iter();
     let lexicon = blocks
-        .find(|block| block.kind == BlockKind::Lexicon)
+        .find(|block| block.kind == BlockKind::FileDictionary)
         .unwrap();
     bytes[lexicon.offset as usize + 50] ^= 1;
     std::fs::write(sidecar_path(&path), bytes).unwrap();

@@ -10,7 +10,7 @@ use crate::OwnedValue;
 /// bytes and its length, which together are the whole of it; longer text also by its bytes in the
 /// arena. The value that came last is looked at first, since traces repeat themselves.
 #[derive(Debug)]
-pub(crate) struct Interner {
+pub(crate) struct ValueCounts {
     entries: Vec<Entry>,
     /// Open addressing: index of an entry plus one, or zero.
     slots: Vec<u32>,
@@ -39,9 +39,9 @@ const SLOTS_MIN: usize = 64;
 /// Text up to here is known by its words alone.
 const WORDS_BYTES: u32 = 16;
 
-impl Interner {
-    pub(crate) fn new() -> Interner {
-        Interner {
+impl ValueCounts {
+    pub(crate) fn new() -> ValueCounts {
+        ValueCounts {
             entries: Vec::new(),
             slots: vec![0; SLOTS_MIN],
             arena: Vec::new(),
@@ -93,7 +93,7 @@ impl Interner {
         }
     }
 
-    /// Counts the value of a number that [`Interner::count`] gave so many times more.
+    /// Counts the value of a number that [`ValueCounts::count`] gave so many times more.
     pub(crate) fn count_again(&mut self, id: u32, times: u64) {
         self.entries[id as usize].count += times;
     }
@@ -156,7 +156,7 @@ impl Interner {
         })
     }
 
-    /// The value of a number that [`Interner::count`] gave.
+    /// The value of a number that [`ValueCounts::count`] gave.
     pub(crate) fn value(&self, id: u32) -> Option<OwnedValue> {
         let (value, _) = self.values().nth(id as usize)?;
         Some(owned(value))
@@ -178,7 +178,7 @@ pub(crate) fn owned(value: Value<'_>) -> OwnedValue {
 
 /// A number by which sketches of distinct counts know a value; not kept on disk.
 #[inline]
-pub(crate) fn fleeting_hash(value: Value<'_>) -> u64 {
+pub(crate) fn transient_hash(value: Value<'_>) -> u64 {
     match key(value) {
         Some((tag, words, text)) => hash(tag, words, text),
         None => 0,
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn every_length_of_text_is_told_apart() {
-        let mut interner = Interner::new();
+        let mut counts = ValueCounts::new();
         let texts: Vec<Vec<u8>> = (0..40)
             .flat_map(|length| {
                 (0..=length).map(move |at| {
@@ -276,21 +276,17 @@ mod tests {
             .collect();
         for _ in 0..2 {
             for (id, text) in (0..).zip(&texts) {
-                assert_eq!(
-                    interner.count(Value::Str(text), 10_000),
-                    Some(id),
-                    "{text:?}"
-                );
+                assert_eq!(counts.count(Value::Str(text), 10_000), Some(id), "{text:?}");
             }
         }
-        for (text, (value, count)) in texts.iter().zip(interner.values()) {
+        for (text, (value, count)) in texts.iter().zip(counts.values()) {
             assert_eq!((value, count), (Value::Str(text), 2));
         }
     }
 
     #[test]
     fn types_are_told_apart_and_room_is_bounded() {
-        let mut interner = Interner::new();
+        let mut counts = ValueCounts::new();
         let values = [
             Value::Str(b"1"),
             Value::Uint(1),
@@ -300,25 +296,25 @@ mod tests {
             Value::Str(b""),
         ];
         for (id, value) in (0..).zip(values) {
-            assert_eq!(interner.count(value, 6), Some(id));
+            assert_eq!(counts.count(value, 6), Some(id));
         }
-        assert_eq!(interner.count(Value::Int(1), 6), Some(1));
-        assert_eq!(interner.count(Value::Int(2), 6), None);
-        assert_eq!(interner.len(), 6);
-        interner.clear();
-        assert_eq!(interner.count(Value::Int(2), 6), Some(0));
+        assert_eq!(counts.count(Value::Int(1), 6), Some(1));
+        assert_eq!(counts.count(Value::Int(2), 6), None);
+        assert_eq!(counts.len(), 6);
+        counts.clear();
+        assert_eq!(counts.count(Value::Int(2), 6), Some(0));
     }
 
     proptest! {
         #[test]
         fn counts_are_those_of_a_map(texts in proptest::collection::vec("[ab]{0,20}", 0..400)) {
-            let mut interner = Interner::new();
+            let mut counts = ValueCounts::new();
             let mut model: BTreeMap<&[u8], u64> = BTreeMap::new();
             for text in &texts {
-                interner.count(Value::Str(text.as_bytes()), usize::MAX);
+                counts.count(Value::Str(text.as_bytes()), usize::MAX);
                 *model.entry(text.as_bytes()).or_default() += 1;
             }
-            let counted: BTreeMap<&[u8], u64> = interner
+            let counted: BTreeMap<&[u8], u64> = counts
                 .values()
                 .map(|(value, count)| match value {
                     Value::Str(text) => (text, count),

@@ -1,37 +1,22 @@
-//! The summary of one dimension in one chunk, and how it is made.
+//! Builds the summary of one dimension of a chunk from its events.
 
 use std::cmp::Ordering;
 
 use query_language::Value;
 
+use crate::OwnedValue;
 use crate::config::IndexConfig;
 use crate::dictionary::Dictionary;
+use crate::dimension_summary::DimensionSummary;
+use crate::distinct_values::DistinctValues;
 use crate::filter::ChunkFilter;
-use crate::intern::{Interner, fleeting_hash};
-use crate::lexicon::Places;
-use crate::members::Members;
-use crate::value::{ValueTypes, hash_bool, hash_number, hash_text};
+use crate::value_counts::{ValueCounts, transient_hash};
 use crate::zone::Zone;
-use crate::{BloomFilter, OwnedValue};
-
-/// What is known of one dimension in one chunk.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DimensionSummary {
-    /// The limits.
-    pub zone: Zone,
-    /// All values with their counts, unless they take too much.
-    pub dictionary: Option<Dictionary>,
-    /// A filter of the values, where there is no dictionary, unless there are too many values. A
-    /// dictionary answers all that a filter could.
-    pub filter: Option<ChunkFilter>,
-    /// The numbers of its values among those of the file, until these are settled.
-    pub(crate) members: Option<Places>,
-}
 
 /// Collects the values of one dimension over the events of a chunk.
 #[derive(Debug)]
 pub(crate) struct DimensionBuilder {
-    interner: Interner,
+    counts: ValueCounts,
     /// Set when the chunk has more values than are kept; from then on only limits are.
     overflow: Option<Box<Overflow>>,
 }
@@ -39,7 +24,7 @@ pub(crate) struct DimensionBuilder {
 impl DimensionBuilder {
     pub(crate) fn new() -> DimensionBuilder {
         DimensionBuilder {
-            interner: Interner::new(),
+            counts: ValueCounts::new(),
             overflow: None,
         }
     }
@@ -48,7 +33,7 @@ impl DimensionBuilder {
     #[inline]
     pub(crate) fn count(&mut self, value: Value<'_>, entries_max: usize) -> Option<u32> {
         if self.overflow.is_none() {
-            let id = self.interner.count(value, entries_max);
+            let id = self.counts.count(value, entries_max);
             if id.is_some() {
                 return id;
             }
@@ -58,24 +43,24 @@ impl DimensionBuilder {
 
     /// The values that are kept, in the order of their numbers.
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = Value<'_>> {
-        self.interner.values().map(|(value, _)| value)
+        self.counts.values().map(|(value, _)| value)
     }
 
     /// Counts the value of a number that [`DimensionBuilder::count`] gave so many times more.
     pub(crate) fn count_again(&mut self, id: u32, times: u64) {
         if let Some(overflow) = &mut self.overflow
-            && let Some(value) = self.interner.value(id)
+            && let Some(value) = self.counts.value(id)
         {
             overflow.add(value.as_value(), times);
         }
-        self.interner.count_again(id, times);
+        self.counts.count_again(id, times);
     }
 
     #[cold]
     #[inline(never)]
     fn begin_overflow(&self) -> Box<Overflow> {
         let mut overflow = Box::new(Overflow::new());
-        for (value, count) in self.interner.values() {
+        for (value, count) in self.counts.values() {
             overflow.add(value, count);
         }
         overflow
@@ -93,72 +78,57 @@ impl DimensionBuilder {
 
     /// The value of a number that [`DimensionBuilder::count`] gave.
     pub(crate) fn value(&self, id: u32) -> Option<OwnedValue> {
-        self.interner.value(id)
+        self.counts.value(id)
     }
 
     /// The summary of the events so far; begins anew for the next chunk.
-    /// Many values are told in numbers of `members`, where it has room for them.
+    /// Many values are told in numbers of `distinct`, where it has room for them.
     pub(crate) fn finish(
         &mut self,
         config: &IndexConfig,
-        members: Option<&mut Members>,
+        distinct: Option<&mut DistinctValues>,
     ) -> DimensionSummary {
         let summary = match self.overflow.take() {
             Some(overflow) => DimensionSummary {
                 zone: overflow.into_zone(),
                 ..DimensionSummary::default()
             },
-            None => self.summarize(config, members),
+            None => self.summarize(config, distinct),
         };
-        self.interner.clear();
+        self.counts.clear();
         summary
     }
 
-    fn summarize(&self, config: &IndexConfig, members: Option<&mut Members>) -> DimensionSummary {
+    fn summarize(
+        &self,
+        config: &IndexConfig,
+        distinct: Option<&mut DistinctValues>,
+    ) -> DimensionSummary {
         let mut zone = Zone {
-            distinct: self.interner.len() as u64,
+            distinct: self.counts.len() as u64,
             distinct_exact: true,
             ..Zone::default()
         };
-        for (value, count) in self.interner.values() {
+        for (value, count) in self.counts.values() {
             zone.present += count;
             zone.widen(value);
         }
         let room = config.dictionary_bytes_max as usize;
-        let dictionary = Dictionary::within(self.interner.values(), room);
+        let dictionary = Dictionary::within(self.counts.values(), room);
         let mut summary = DimensionSummary {
             zone,
             dictionary,
             ..DimensionSummary::default()
         };
         if summary.dictionary.is_none() && summary.zone.distinct > 0 {
-            summary.members = members.and_then(|members| members.number(self.values()));
-            if summary.members.is_none() {
+            summary.numbers = distinct.and_then(|distinct| distinct.numbers_of(self.values()));
+            if summary.numbers.is_none() {
                 let values: Vec<Value<'_>> = self.values().collect();
-                summary.filter = Some(ChunkFilter::Bloom(filter_of_values(&values, config)));
+                summary.filter = Some(ChunkFilter::of_values(&values, config));
             }
         }
         summary
     }
-}
-
-/// A Bloom filter of distinct values.
-pub(crate) fn filter_of_values(values: &[Value<'_>], config: &IndexConfig) -> BloomFilter {
-    // Text that spells a number is in the filter twice: as text and as the number.
-    let twice = |value: &&Value<'_>| ValueTypes::of(**value) == ValueTypes::NUMERIC_TEXT;
-    let entries = values.len() + values.iter().filter(twice).count();
-    let mut filter = BloomFilter::new(entries as u64, config.false_positive_rate);
-    for value in values {
-        match *value {
-            Value::Str(text) => filter.insert(hash_text(text)),
-            Value::Bool(value) => filter.insert(hash_bool(value)),
-            Value::Int(_) | Value::Uint(_) | Value::Float(_) => {}
-        }
-        if let Some(number) = value.as_number() {
-            filter.insert(hash_number(number));
-        }
-    }
-    filter
 }
 
 /// Registers of the distinct count: 1,024 are right to about 3 %.
@@ -186,7 +156,7 @@ impl Overflow {
 
     fn add(&mut self, value: Value<'_>, count: u64) {
         self.zone.present += count;
-        let hash = fleeting_hash(value);
+        let hash = transient_hash(value);
         let register = &mut self.registers[(hash >> (64 - REGISTER_BITS)) as usize];
         let run = (hash << REGISTER_BITS | 1 << (REGISTER_BITS - 1)).leading_zeros() as u8 + 1;
         *register = (*register).max(run);
@@ -235,6 +205,8 @@ impl Overflow {
 mod tests {
     use super::*;
     use query_language::Number;
+
+    use crate::value::hash_text;
 
     fn build(values: &[Value<'_>], config: &IndexConfig) -> DimensionSummary {
         let mut builder = DimensionBuilder::new();
