@@ -5,7 +5,7 @@
 //! written as what differs from the one before, in about twenty bytes; files lie beside the bytes,
 //! once for many in a row. Only this program reads them, and before it ends: they have no version.
 
-use crate::{Access, Block, BlockType, Cause, FileTag, Operation, Record};
+use crate::{Access, Block, BlockType, Cause, FileName, Operation, Record};
 
 /// So many files that were used last are looked at before one is kept another time.
 const RECENT_FILES: usize = 4;
@@ -32,7 +32,7 @@ const _: () = assert!(Operation::COUNT <= 16 && Cause::ALL.len() <= 16);
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     count: usize,
-    files: Vec<FileTag>,
+    files: Vec<FileName>,
     last: Last,
 }
 
@@ -113,7 +113,7 @@ impl Batch {
     }
 
     /// The number of a file, which is kept unless it was just used.
-    fn file(&mut self, file: &FileTag) -> usize {
+    fn file(&mut self, file: &FileName) -> usize {
         let recent = self.files.len().saturating_sub(RECENT_FILES);
         let found = self.files[recent..].iter().rposition(|kept| kept.is(file));
         if let Some(place) = found {
@@ -169,7 +169,7 @@ impl Batch {
     }
 
     /// The file with this number.
-    pub(crate) fn of(&self, file: usize) -> &FileTag {
+    pub(crate) fn of(&self, file: usize) -> &FileName {
         &self.files[file]
     }
 
@@ -202,7 +202,7 @@ struct Reader<'b> {
 impl Reader<'_> {
     fn record(
         &mut self,
-        files: &[FileTag],
+        files: &[FileName],
         each: &mut dyn FnMut(&Record<'_>, usize),
     ) -> Option<()> {
         let (flags, what) = (self.byte()?, self.byte()?);

@@ -8,14 +8,16 @@
 //! Why an operation is done, and for which request, is said by a [`Scope`] around it.
 
 mod batch;
-mod file;
+mod file_name;
+mod file_tag;
 mod record;
 mod records;
 mod scope;
 mod settings;
 mod tracer;
 
-pub use file::FileTag;
+pub use file_name::FileName;
+pub use file_tag::FileTag;
 pub use record::{Access, Block, BlockType, Cause, FileClass, Operation, Record, errno};
 pub use records::Records;
 pub use scope::{Guard, Requests, Scope, Surroundings, current, current_request};

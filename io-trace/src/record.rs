@@ -1,6 +1,6 @@
 //! What is recorded of one operation.
 
-use crate::FileTag;
+use crate::FileName;
 
 macro_rules! names {
     (
@@ -162,7 +162,7 @@ impl Block {
     /// A block of `block_type` that takes `size` bytes, of the file of `tag`: kept by its cache,
     /// and of nothing that can change.
     #[must_use]
-    pub fn of(tag: &FileTag, block_type: BlockType, size: u64) -> Self {
+    pub fn of(tag: &FileName, block_type: BlockType, size: u64) -> Self {
         Self {
             block_type,
             size,
@@ -206,7 +206,7 @@ pub struct Record<'r> {
     /// The system's number of the thread that ended it.
     pub thread: u32,
     /// The file.
-    pub file: &'r FileTag,
+    pub file: &'r FileName,
     /// What was touched.
     pub access: Access,
     /// The request it was done for; the first one, when there were several.

@@ -97,8 +97,8 @@ pub fn current() -> Option<Scope> {
     look_at_current(|scope| scope.cloned())
 }
 
-/// Tells `look` why the thread does what it does, and for whom.
-pub(crate) fn why<T>(look: impl FnOnce(Cause, Option<&Arc<str>>, u32) -> T) -> T {
+/// Calls `look` with the cause of what the thread does, and the requests it is done for.
+pub(crate) fn reason<T>(look: impl FnOnce(Cause, Option<&Arc<str>>, u32) -> T) -> T {
     look_at_current(|scope| match scope {
         Some(scope) => look(scope.cause, scope.request.as_ref(), scope.requests),
         None => look(Cause::Unknown, None, 0),
@@ -145,7 +145,7 @@ impl Scope {
     /// A scope for `cause`, for the requests of the scope around it.
     #[must_use]
     pub fn within(tracer: &Arc<Tracer>, cause: Cause) -> Self {
-        why(|_, request, requests| Self::new(tracer, cause, request.cloned(), requests))
+        reason(|_, request, requests| Self::new(tracer, cause, request.cloned(), requests))
     }
 
     /// Surrounds what this thread does until the guard is dropped.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{FileTag, Operation, file::mix};
+use crate::{FileName, Operation, file_name::mix};
 
 /// Operations on neighbouring bytes are sampled together, in stretches of this many bytes.
 pub(crate) const SAMPLED_BYTES: u64 = 64 << 10;
@@ -66,7 +66,7 @@ impl Settings {
     }
 
     /// Whether the file is one that is recorded.
-    pub(crate) fn takes_file(&self, file: &FileTag) -> bool {
+    pub(crate) fn takes_file(&self, file: &FileName) -> bool {
         let storage = file.storage();
         if storage.is_some() && storage == self.own_storage {
             return false;
@@ -75,7 +75,7 @@ impl Settings {
     }
 
     /// Whether the stretch with `offset` is one that is recorded; the same for every operation.
-    pub(crate) fn takes_block(&self, file: &FileTag, offset: Option<u64>) -> bool {
+    pub(crate) fn takes_block(&self, file: &FileName, offset: Option<u64>) -> bool {
         let Some(offset) = offset.filter(|_| self.blocks_one_in > 1) else {
             return true;
         };

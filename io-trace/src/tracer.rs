@@ -12,7 +12,7 @@ use std::{
 use spin::{Yield, mutex::SpinMutex};
 
 use crate::{
-    Access, FileTag, Operation, Record, Records, Settings, SettingsError, batch::Batch, scope,
+    Access, Cause, FileName, Operation, Record, Records, Settings, SettingsError, batch::Batch,
 };
 
 /// Buffers. A thread has one of its own as long as there are no more threads than this; more
@@ -199,10 +199,11 @@ impl Tracer {
     /// Records an operation that began at `started` and ends now.
     pub(crate) fn push(
         &self,
-        file: &FileTag,
+        file: &FileName,
         started: Instant,
         operation: Operation,
         access: Access,
+        reason: impl FnOnce(&mut dyn FnMut(Cause, Option<&Arc<str>>, u32)),
     ) {
         let ended = Instant::now();
         let number = operation as usize;
@@ -225,7 +226,7 @@ impl Tracer {
             buffer.counts.dropped[number] += 1;
             return;
         }
-        scope::why(|cause, request, requests| {
+        reason(&mut |cause, request, requests| {
             buffer.batch.push(&Record {
                 start: self.since_made(started),
                 latency: u64::try_from((ended - started).as_nanos()).unwrap_or(u64::MAX),

@@ -1,16 +1,14 @@
-//! A file as a trace names it.
+//! The name of a file in a trace.
 
 use std::{fmt, sync::Arc};
 
-use crate::{Access, FileClass, Operation, Started, Tracer};
+use crate::FileClass;
 
-/// The name, class and storage of a file, and the tracer that its operations are told to. Made
-/// once when a file is opened; clones share it.
+/// The path, class and storage of a file. Created once when a file is opened; clones share it.
 #[derive(Clone)]
-pub struct FileTag(Arc<Inner>);
+pub struct FileName(Arc<Inner>);
 
 struct Inner {
-    tracer: Arc<Tracer>,
     path: Box<str>,
     class: FileClass,
     storage: Option<[u8; 16]>,
@@ -18,20 +16,11 @@ struct Inner {
     hash: u64,
 }
 
-impl FileTag {
-    /// The file with this `path` below the data folder.
-    #[must_use]
-    pub fn new(
-        tracer: &Arc<Tracer>,
-        path: impl Into<Box<str>>,
-        class: FileClass,
-        storage: Option<[u8; 16]>,
-    ) -> Self {
-        let path = path.into();
+impl FileName {
+    pub(crate) fn new(path: Box<str>, class: FileClass, storage: Option<[u8; 16]>) -> Self {
         let leaf = leaf_of(&path);
         let hash = hash(path.as_bytes());
         Self(Arc::new(Inner {
-            tracer: Arc::clone(tracer),
             path,
             class,
             storage,
@@ -40,69 +29,54 @@ impl FileTag {
         }))
     }
 
-    /// Its path below the data folder.
+    /// The path below the data folder.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.0.path
     }
 
-    /// What it is.
+    /// The class of the file.
     #[must_use]
     pub fn class(&self) -> FileClass {
         self.0.class
     }
 
-    /// The id of the storage that it belongs to.
+    /// The id of the storage that contains the file.
     #[must_use]
     pub fn storage(&self) -> Option<[u8; 16]> {
         self.0.storage
     }
 
-    /// The leaf that its name tells: 0 for a file of no leaf.
+    /// The leaf in the name of the file; 0 for a file of no leaf.
     #[must_use]
     pub fn leaf(&self) -> u64 {
         self.0.leaf
     }
 
-    /// Whether both share what [`FileTag::new`] made.
+    /// Whether both are clones of one name.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A hash of its path, the same in every run.
+    /// A hash of the path, the same in every run.
     pub(crate) fn hash(&self) -> u64 {
         self.0.hash
     }
-
-    /// To be called before an operation.
-    #[inline]
-    #[must_use]
-    pub fn begin(&self) -> Started {
-        self.0.tracer.begin()
-    }
-
-    /// To be called after an operation; `access` is only called while the tracer is on.
-    #[inline]
-    pub fn end(&self, started: Started, operation: Operation, access: impl FnOnce() -> Access) {
-        if let Some(started) = started.0 {
-            self.0.tracer.push(self, started, operation, access());
-        }
-    }
 }
 
-impl fmt::Debug for FileTag {
+impl fmt::Debug for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FileTag").field(&self.path()).finish()
+        f.debug_tuple("FileName").field(&self.path()).finish()
     }
 }
 
-/// Files of a leaf are named by its number, 16 hexadecimal digits; so are index parts, by a number
-/// that is no leaf's.
+/// The files of a leaf have its number as their name, 16 hexadecimal digits. Index parts have such
+/// names, too, but their numbers are not those of leaves.
 fn leaf_of(path: &str) -> u64 {
-    const OF_A_LEAF: [&str; 3] = ["itdata", "idx", "pidx"];
+    const LEAF_FILES: [&str; 3] = ["itdata", "idx", "pidx"];
     let name = path.rsplit('/').next().unwrap_or_default();
     match name.split_once('.') {
-        Some((number, ending)) if number.len() == 16 && OF_A_LEAF.contains(&ending) => {
+        Some((number, ending)) if number.len() == 16 && LEAF_FILES.contains(&ending) => {
             u64::from_str_radix(number, 16).unwrap_or(0)
         }
         _ => 0,
