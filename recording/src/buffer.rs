@@ -29,10 +29,10 @@ pub(crate) struct Buffer {
     tree: BTreeMap<AgentId, Leaves>,
     evicted: u64,
     /// Packets in line for triggers.
-    looks: usize,
+    queued: usize,
     /// What left the buffer while packets were in line, oldest first, with the number of the packet
     /// that took its room: what the buffer held when a packet came is there until it was looked at.
-    held: VecDeque<(u64, Entry)>,
+    retained: VecDeque<(u64, Entry)>,
 }
 
 /// What is in the buffer.
@@ -57,24 +57,24 @@ impl Buffer {
             packets: VecDeque::new(),
             tree: BTreeMap::new(),
             evicted: 0,
-            looks: 0,
-            held: VecDeque::new(),
+            queued: 0,
+            retained: VecDeque::new(),
         }
     }
 
     /// Keeps a packet; the oldest ones go to make room. One larger than the buffer is not kept.
-    /// Gives its number. With `is_in_line`, what leaves the buffer is held until
-    /// [`Self::looked_at`].
-    pub(crate) fn insert(&mut self, packet: &Packet, is_in_line: bool) -> u64 {
+    /// Gives its number. With `is_queued`, what leaves the buffer is held until
+    /// [`Self::release`].
+    pub(crate) fn insert(&mut self, packet: &Packet, is_queued: bool) -> u64 {
         let number = self.next;
-        self.looks += usize::from(is_in_line);
+        self.queued += usize::from(is_queued);
         let memory = packet.memory();
         if memory > self.bytes_max {
             self.next += 1;
             self.evicted += 1;
-            if self.looks > 0 {
+            if self.queued > 0 {
                 let entry = (number, Arc::new(packet.clone()));
-                self.held.push_back((number, entry));
+                self.retained.push_back((number, entry));
             }
             return number;
         }
@@ -98,19 +98,22 @@ impl Buffer {
     }
 
     /// The packet with this number left the line of triggers; the line keeps the order of numbers.
-    pub(crate) fn looked_at(&mut self, number: u64) {
-        self.looks -= 1;
-        let is_last = self.looks == 0;
-        while (self.held.front()).is_some_and(|(by, _)| is_last || *by <= number) {
-            self.held.pop_front();
+    pub(crate) fn release(&mut self, number: u64) {
+        self.queued -= 1;
+        let is_last = self.queued == 0;
+        while (self.retained.front()).is_some_and(|(by, _)| is_last || *by <= number) {
+            self.retained.pop_front();
         }
     }
 
     /// What the buffer held before the packet with this number came, and all that came since, in
     /// the order of arrival.
     pub(crate) fn since_before(&self, number: u64) -> Vec<Arc<Packet>> {
-        let held = self.held.iter().filter(|(by, _)| *by >= number);
-        let mut found: Vec<_> = held.map(|(_, entry)| entry).chain(&self.packets).collect();
+        let retained = self.retained.iter().filter(|(by, _)| *by >= number);
+        let mut found: Vec<_> = retained
+            .map(|(_, entry)| entry)
+            .chain(&self.packets)
+            .collect();
         found.sort_unstable_by_key(|(number, _)| *number);
         found
             .into_iter()
@@ -124,9 +127,9 @@ impl Buffer {
         };
         self.bytes -= oldest.memory();
         self.evicted += 1;
-        if self.looks > 0 {
+        if self.queued > 0 {
             let entry = (number, Arc::clone(&oldest));
-            self.held.push_back((self.next, entry));
+            self.retained.push_back((self.next, entry));
         }
         let key = (oldest.kind, oldest.stream.clone());
         if let Some(leaves) = self.tree.get_mut(&oldest.agent) {
@@ -237,8 +240,8 @@ mod tests {
                     model.remove(0);
                 }
             }
-            let held: usize = model.iter().map(Packet::memory).sum();
-            prop_assert_eq!(buffer.status().bytes, held as u64);
+            let retained: usize = model.iter().map(Packet::memory).sum();
+            prop_assert_eq!(buffer.status().bytes, retained as u64);
             let selection = Selection {
                 agent: Some(format!("a{agent}").parse().unwrap()),
                 stream: Some(format!("s{stream}").parse().unwrap()),
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_buffer_held_is_there_until_it_was_looked_at() {
+    fn what_the_buffer_held_is_there_until_it_was_release() {
         let mut buffer = Buffer::new(2000);
         let arrivals = |packets: &[Arc<Packet>]| -> Vec<i64> {
             packets.iter().map(|packet| packet.arrival).collect()
@@ -290,12 +293,12 @@ mod tests {
         buffer.insert(&packet(1, 1, 5000, 5), true);
         let third = buffer.insert(&packet(0, 0, 1000, 6), true);
         assert_eq!(arrivals(&buffer.since_before(first)), [1, 2, 3, 4, 5, 6]);
-        buffer.looked_at(first);
+        buffer.release(first);
         assert_eq!(arrivals(&buffer.since_before(third)), [2, 3, 4, 6]);
-        buffer.looked_at(first + 1);
+        buffer.release(first + 1);
         assert_eq!(arrivals(&buffer.since_before(third)), [2, 3, 4, 6]);
-        buffer.looked_at(third);
-        assert!(buffer.held.is_empty());
+        buffer.release(third);
+        assert!(buffer.retained.is_empty());
         assert_eq!(arrivals(&buffer.since_before(third)), [4, 6]);
     }
 }

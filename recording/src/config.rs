@@ -137,6 +137,18 @@ pub fn default_chain() -> Vec<ProcessorConfig> {
     ]
 }
 
+/// The chain of a copy: the query, then the processors.
+pub(crate) fn copy_chain(
+    query: Option<&String>,
+    processors: &[ProcessorConfig],
+) -> Vec<ProcessorConfig> {
+    let processors = processors.to_vec();
+    match query.cloned() {
+        Some(query) => vec![ProcessorConfig::Query { query, processors }],
+        None => processors,
+    }
+}
+
 /// Refuses a chain that could not run.
 ///
 /// # Errors

@@ -1,57 +1,67 @@
-//! Recording: the buffer, recordings, and the processors between arrival and storage.
+//! Recording: the buffer, recordings, and the processors between the arrival of packets and their
+//! storage.
 //!
-//! | module | its one reason to change |
+//! | module | contents |
 //! | --- | --- |
-//! | `config` | how processors are told, in JSON |
-//! | `chain` | what goes through a chain: packets, invocations, spans |
+//! | `config` | the configuration of processors, in JSON |
+//! | `chain` | what passes a chain: packets, invocations, spans |
 //! | `processors` | what each processor does |
-//! | `invocation` | how spans become invocations |
+//! | `invocation` | how spans are assembled to invocations |
 //! | `outbox` | how derived spans become packets |
-//! | `buffer` | what is kept in memory of what arrived |
-//! | `spec` | what a recording is told and is |
-//! | `front` | what is known of the place of a stream |
-//! | `recorder` | who wants a packet, and what is known of its stream |
-//! | `triggers` | which packet starts a recording, and with what |
-//! | `task` | the life of one recording, and copies of the buffer |
-//! | `copy` | how packets of a storage go through a chain into another |
-//! | `sink` | how packets of a chain come into a storage |
+//! | `buffer` | which packets are in memory |
+//! | `spec` | what a recording is, in the API and on disk |
+//! | `recording` | the state of a recording and its inbox |
+//! | `next_position` | where a stream goes on |
+//! | `registry` | the list of recordings, and its file |
+//! | `recorder` | how recordings are started, listed and stopped |
+//! | `intake` | which recordings a pushed packet is delivered to |
+//! | `trigger_queue` | which packet starts a recording, and with what |
+//! | `task` | the life of one recording |
+//! | `buffer_copy` | copies of the buffer through a chain into a storage |
+//! | `storage_copy` | copies of a storage through a chain into another |
+//! | `sink` | how packets of a chain are written into a storage |
 //!
-//! A [`Chain`] does no I/O and asks no clock: packets in, packets out. What is derived (clones,
-//! spans, exceptions, aggregates) is OTLP like the spans it comes from, in streams of its own, so
-//! that it is decoded, indexed and queried like everything else.
+//! A [`Chain`] does no I/O and reads no clock: packets in, packets out. Derived packets (clones,
+//! spans, exceptions, aggregates) are OTLP like the spans they are derived from, in separate
+//! streams, so that they are decoded, indexed and queried like all others.
 
 mod buffer;
+mod buffer_copy;
 mod chain;
 mod clock;
 mod config;
-mod copy;
 mod error;
-mod front;
+mod intake;
 mod invocation;
+mod next_position;
 mod outbox;
 mod packet;
 mod processor;
 mod processors;
 mod recorder;
 mod recording;
+mod registry;
 mod sink;
 mod spec;
+mod storage_copy;
 mod task;
-mod triggers;
+mod trigger_queue;
 
 pub use buffer::BufferStatus;
+pub use buffer_copy::{Copied, CopySpec};
 pub use chain::Chain;
 pub use config::{
     ATTRIBUTES_MAX, DEPTH_MAX, GROUPS_DEFAULT, GROUPS_MAX, Instant, PROCESSORS_MAX,
     ProcessorConfig, check_chain, default_chain, parse_query,
 };
-pub use copy::{StorageCopySpec, check_copy};
 pub use error::{ConfigError, RecordingError};
+pub use intake::Recorded;
 pub use invocation::{Invocation, Member, SharedSource, Waiting};
 pub use outbox::Outbox;
 pub use packet::{Derived, OutPacket, Packet};
 pub use processor::{Item, Processor};
-pub use recorder::{Recorded, Recorder, RecorderConfig};
+pub use recorder::Recorder;
+pub use registry::RecorderConfig;
 pub use sink::{Sink, stream_spec};
 pub use spec::{RecordingCounts, RecordingInfo, RecordingSpec, RecordingState, Trigger};
-pub use task::{Copied, CopySpec};
+pub use storage_copy::{StorageCopySpec, check_copy};

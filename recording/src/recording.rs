@@ -1,4 +1,4 @@
-//! One recording: what it was told, where it is in its life, and the way into it.
+//! One recording: its spec, its state, and its inbox.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::packet::Packet;
 use crate::processors::PacketQuery;
 use crate::spec::{Counting, RecordingInfo, RecordingSpec, RecordingState};
 
-/// Packets that may wait for one recording.
+/// Packets in the inbox of a recording.
 const INBOX_MAX: usize = 64;
 const NS: i64 = 1_000_000_000;
 
@@ -32,23 +32,23 @@ struct Life {
     started: Option<i64>,
     ended: Option<i64>,
     reason: Option<String>,
-    inbox: Option<mpsc::Sender<Arriving>>,
-    /// What the task begins with when the trigger came: what the buffer held, and the end of the
-    /// inbox into which packets come already.
-    pulled: Option<Pulled>,
+    inbox: Option<mpsc::Sender<InboxPacket>>,
+    /// What the task begins with, once the trigger came or the server resumed the recording.
+    intake: Option<Intake>,
 }
 
-/// See [`Life::pulled`].
-pub(crate) struct Pulled {
+/// The packets of a recording: those of the buffer at its start, and the receiving end of the
+/// inbox.
+pub(crate) struct Intake {
     pub(crate) backlog: Vec<Arc<Packet>>,
-    pub(crate) arriving: mpsc::Receiver<Arriving>,
+    pub(crate) arriving: mpsc::Receiver<InboxPacket>,
 }
 
-/// A packet on its way to a recording.
-pub(crate) struct Arriving {
+/// A packet in the inbox of a recording.
+pub(crate) struct InboxPacket {
     pub(crate) packet: Arc<Packet>,
     pub(crate) permit: BytePermit,
-    /// Whether its agent waits until it is durable.
+    /// Whether the agent waits until the packet is durable.
     pub(crate) waits: bool,
     pub(crate) reply: oneshot::Sender<Result<Vec<PendingPush>, StorageError>>,
 }
@@ -59,13 +59,13 @@ impl Recording {
         let query = query
             .map(|trigger| PacketQuery::new(&trigger.query))
             .transpose()?;
-        // One that was on takes packets from the first on; they wait until its task is ready.
+        // A recording that resumes accepts packets at once; they wait until its task is ready.
         let is_on = info.state == RecordingState::On;
-        let (inbox, pulled) = is_on
+        let (inbox, intake) = is_on
             .then(|| {
                 let (inbox, arriving) = mpsc::channel(INBOX_MAX);
                 let backlog = Vec::new();
-                (inbox, Pulled { backlog, arriving })
+                (inbox, Intake { backlog, arriving })
             })
             .unzip();
         Ok(Self {
@@ -80,7 +80,7 @@ impl Recording {
                 ended: info.ended,
                 reason: info.reason,
                 inbox,
-                pulled,
+                intake,
             }),
             spec: info.spec,
         })
@@ -104,13 +104,14 @@ impl Recording {
         self.life.lock().state
     }
 
-    /// Whether an event of the packet starts it.
+    /// Whether an event of the packet matches the trigger.
     pub(crate) fn is_started_by(&self, packet: &Packet) -> bool {
         let query = self.query.as_ref();
         query.is_some_and(|query| query.matches_packet(packet))
     }
 
-    /// From when on it takes what the buffer holds, when its trigger comes at `now`.
+    /// The earliest arrival of packets of the buffer that belong to the recording, when its trigger
+    /// comes at `now`; `None` for all packets.
     pub(crate) fn since(&self, now: i64) -> Option<i64> {
         let seconds = self.spec.trigger.as_ref()?.before_seconds?;
         let before = i64::try_from(seconds)
@@ -119,35 +120,35 @@ impl Recording {
         Some(now.saturating_sub(before))
     }
 
-    /// The trigger came: packets wait in the inbox until the task is ready for them.
-    pub(crate) fn pull(&self, backlog: Vec<Arc<Packet>>, now: i64) {
+    /// Starts the recording by its trigger. Packets wait in the inbox until the task is ready.
+    pub(crate) fn trigger(&self, backlog: Vec<Arc<Packet>>, now: i64) {
         let (inbox, arriving) = mpsc::channel(INBOX_MAX);
         let mut life = self.life.lock();
         life.inbox = Some(inbox);
-        life.pulled = Some(Pulled { backlog, arriving });
+        life.intake = Some(Intake { backlog, arriving });
         life.started = Some(now);
-        // The task looks up.
+        // Wakes the task.
         self.stop.send_modify(|_| {});
     }
 
-    /// Whether it waits for an event.
+    /// Whether the recording waits for its trigger.
     pub(crate) fn is_armed(&self) -> bool {
         let life = self.life.lock();
         life.state == RecordingState::Scheduled && life.started.is_none() && self.query.is_some()
     }
 
-    /// The way to the task while it records.
-    pub(crate) fn inbox(&self) -> Option<mpsc::Sender<Arriving>> {
+    /// The inbox, while the recording accepts packets.
+    pub(crate) fn inbox(&self) -> Option<mpsc::Sender<InboxPacket>> {
         self.life.lock().inbox.clone()
     }
 
-    /// Whether the trigger came.
-    pub(crate) fn is_pulled(&self) -> bool {
-        self.life.lock().pulled.is_some()
+    /// Whether the recording has packets, so that the task has to begin.
+    pub(crate) fn is_triggered(&self) -> bool {
+        self.life.lock().intake.is_some()
     }
 
-    /// From now on packets go into the inbox, whose other end is given.
-    pub(crate) fn begin(&self, now: i64) -> Pulled {
+    /// Sets the state ON. Packets go to the inbox from now on.
+    pub(crate) fn begin(&self, now: i64) -> Intake {
         let mut life = self.life.lock();
         life.state = RecordingState::On;
         let started = *life.started.get_or_insert(now);
@@ -157,17 +158,17 @@ impl Recording {
                 .duration_seconds
                 .map(|seconds| end_of(started, seconds));
         }
-        life.pulled.take().unwrap_or_else(|| {
+        life.intake.take().unwrap_or_else(|| {
             let (inbox, arriving) = mpsc::channel(INBOX_MAX);
             life.inbox = Some(inbox);
-            Pulled {
+            Intake {
                 backlog: Vec::new(),
                 arriving,
             }
         })
     }
 
-    /// From now on no packet comes.
+    /// Accepts no more packets.
     pub(crate) fn close(&self) {
         self.life.lock().inbox = None;
     }
@@ -175,13 +176,13 @@ impl Recording {
     pub(crate) fn end(&self, now: i64, reason: String) {
         let mut life = self.life.lock();
         life.inbox = None;
-        life.pulled = None;
+        life.intake = None;
         life.state = RecordingState::Off;
         life.ended = Some(now);
         life.reason = Some(reason);
     }
 
-    /// When it starts, and when it ends, as far as that is known.
+    /// The times of the start and of the end, as far as they are known.
     pub(crate) fn times(&self) -> (Option<i64>, Option<i64>) {
         let life = self.life.lock();
         (life.started, life.ended)

@@ -195,10 +195,10 @@ pub struct RecordingInfo {
 
 /// The file of recordings.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct RecordingsFile {
     pub(crate) version: u32,
     pub(crate) recordings: Vec<RecordingInfo>,
 }
 
-/// The version of [`Kept`] that is written.
-pub(crate) const KEPT_VERSION: u32 = 1;
+/// The version of [`RecordingsFile`] that is written.
+pub(crate) const RECORDINGS_VERSION: u32 = 1;

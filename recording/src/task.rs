@@ -1,101 +1,100 @@
-//! The life of one recording: waiting for its time, recording, ending; and copies of the buffer.
+//! The task of one recording: waits for the start, records, and ends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use serde::Serialize;
-use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, Selection, StorageError};
+use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, StorageError};
 use storage_format::storage_file::StorageState;
-use storage_format::{AgentId, StorageId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::RecordingError;
 use crate::chain::Chain;
-use crate::config::{Instant, ProcessorConfig, check_chain};
-use crate::copy::chain_of;
 use crate::packet::{OutPacket, Packet};
-use crate::recorder::Recorder;
-use crate::recording::{Arriving, Pulled, Recording};
+use crate::recording::{InboxPacket, Intake, Recording};
+use crate::registry::Registry;
 use crate::sink::Sink;
 use crate::spec::{Counting, RecordingState, add};
-use crate::{ConfigError, RecordingError};
 
-/// Time passes in steps of this for chains.
+/// The interval at which the clock of a chain advances.
 const TICK: Duration = Duration::from_millis(250);
-/// Derived packets of one recording on their way to the disk at once.
-const DERIVED_WAITING_MAX: usize = 64;
-/// Packets from this size on go through a chain on a thread where that may take its time, bytes.
+/// Derived packets of one recording in flight to the disk.
+const DERIVED_PENDING_MAX: usize = 64;
+/// Packets of this size and larger pass the chain on a thread for blocking work, bytes.
 const LONG_BYTES: usize = 128 << 10;
 
 /// Why a task ends.
 enum End {
-    /// The recording is over, and this is why.
+    /// The recording has ended for this reason.
     Over(String),
-    /// The server stops; the recording goes on after its next start.
+    /// The server stops; the recording resumes after the next start.
     Stopping,
 }
 
-/// Everything a recording has while it is on.
+/// A recording that is on.
 struct Running {
     engine: Engine,
     recording: Arc<Recording>,
-    /// Away while it works on another thread.
+    /// `None` while it runs on another thread.
     chain: Option<Chain>,
     sink: Sink,
     derived: FuturesUnordered<PendingPush>,
-    /// A storage that refuses ends the recording.
+    /// Why the recording has to end.
     failure: Option<String>,
 }
 
-/// Lives the life of a recording from where it is.
-pub(crate) async fn live(
-    recorder: Recorder,
+/// Runs a recording from its current state to its end.
+pub(crate) async fn run(
+    registry: Arc<Registry>,
     recording: Arc<Recording>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Held to the end: whoever stops the recording waits until it is let go.
+    // Dropped at the end: whoever stops the recording waits for that.
     let mut stop = recording.stop.subscribe();
     let end = match wait_for_start(&recording, &mut stop, &mut stopping).await {
         Some(end) => end,
-        None => match Running::begin(&recorder, &recording).await {
+        None => match Running::begin(&registry, &recording).await {
             Err(error) => End::Over(error.to_string()),
-            Ok((running, pulled)) => {
-                recorder.keep_or_log().await;
-                running.run(pulled, &mut stop, &mut stopping).await
+            Ok((running, intake)) => {
+                registry.save_or_log().await;
+                running.run(intake, &mut stop, &mut stopping).await
             }
         },
     };
-    let engine = &recorder.inner.engine;
+    let engine = &registry.engine;
     if let End::Over(mut reason) = end {
         let was_on = recording.state() == RecordingState::On;
         recording.close();
         let storage = recording.spec.storage;
         if was_on {
             if let Err(error) = engine.storages().end_recording(storage).await {
-                tracing::warn!(%error, %storage, "the storage does not leave RECORDING");
+                tracing::warn!(
+                    %error, %storage,
+                    "the recording ended, but its storage is still in state RECORDING"
+                );
             }
             if recording.spec.auto_finalize
                 && let Err(error) = engine.storages().finalize(storage).await
             {
-                reason = format!("{reason}; it could not be finalized: {error}");
+                reason = format!("{reason}; the storage was not finalized: {error}");
             }
         }
-        tracing::info!(recording = %recording.id, %storage, reason, "a recording ended");
+        tracing::info!(recording = %recording.id, %storage, reason, "recording ended");
         recording.end(storage_core::clock::now_ns(), reason);
-        recorder.keep_or_log().await;
+        registry.save_or_log().await;
     }
     drop(stop);
 }
 
 /// Waits until the server stops.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A recorder that is gone has stopped.
+    // A recorder that was dropped has stopped.
     drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
-/// Waits until the recording is to be on; gives an end that comes before.
+/// Waits until the recording starts; returns an end that comes first.
 async fn wait_for_start(
     recording: &Recording,
     stop: &mut watch::Receiver<Option<String>>,
@@ -105,7 +104,7 @@ async fn wait_for_start(
         if let Some(reason) = stop.borrow_and_update().clone() {
             return Some(End::Over(reason));
         }
-        if recording.state() == RecordingState::On || recording.is_pulled() {
+        if recording.state() == RecordingState::On || recording.is_triggered() {
             return None;
         }
         let start = recording.times().0;
@@ -125,12 +124,11 @@ async fn wait_for_start(
 
 impl Running {
     async fn begin(
-        recorder: &Recorder,
+        registry: &Registry,
         recording: &Arc<Recording>,
-    ) -> Result<(Self, Pulled), RecordingError> {
-        let inner = &recorder.inner;
-        let engine = inner.engine.clone();
-        let chain = Chain::new(&recording.spec.processors, recorder.waiting())?;
+    ) -> Result<(Self, Intake), RecordingError> {
+        let engine = registry.engine.clone();
+        let chain = Chain::new(&recording.spec.processors, registry.waiting())?;
         engine
             .storages()
             .begin_recording(recording.spec.storage)
@@ -143,16 +141,16 @@ impl Running {
             failure: None,
             engine,
         };
-        let pulled = recording.begin(storage_core::clock::now_ns());
-        Ok((running, pulled))
+        let intake = recording.begin(storage_core::clock::now_ns());
+        Ok((running, intake))
     }
 
     async fn run(
         mut self,
-        Pulled {
+        Intake {
             backlog,
             mut arriving,
-        }: Pulled,
+        }: Intake,
         stop: &mut watch::Receiver<Option<String>>,
         stopping: &mut watch::Receiver<bool>,
     ) -> End {
@@ -160,7 +158,7 @@ impl Running {
             let permit = self.engine.budget().nothing();
             if let Ok(pending) = self.take(&packet, permit, true).await {
                 self.derived.extend(pending);
-                self.settle_some().await;
+                self.await_some().await;
             }
         }
         let mut ticks = interval(TICK);
@@ -177,12 +175,12 @@ impl Running {
                 () = stopped(stopping) => break End::Stopping,
                 _ = stop.changed() => {}
                 Some(outcome) = self.derived.next(), if !self.derived.is_empty() => {
-                    self.settle(outcome);
+                    self.note_outcome(outcome);
                 }
                 _ = ticks.tick() => {
                     self.tick().await;
                     if ends.is_some_and(|ends| storage_core::clock::now_ns() >= ends) {
-                        break End::Over("its time is over".to_owned());
+                        break End::Over("the duration is over".to_owned());
                     }
                 }
                 Some(message) = arriving.recv() => self.arrived(message).await,
@@ -203,7 +201,7 @@ impl Running {
         match self.engine.storages().get(self.recording.spec.storage) {
             Ok(info) if info.state == StorageState::Recording => {}
             Ok(info) => {
-                self.failure = Some(format!("its storage is {}", info.state));
+                self.failure = Some(format!("the storage is {}", info.state));
                 return;
             }
             Err(error) => {
@@ -216,19 +214,19 @@ impl Running {
         self.write_derived(out.unwrap_or_default()).await;
     }
 
-    async fn arrived(&mut self, message: Arriving) {
-        let Arriving {
+    async fn arrived(&mut self, message: InboxPacket) {
+        let InboxPacket {
             packet,
             permit,
             waits,
             reply,
         } = message;
-        let taken = self.take(&packet, permit, waits).await;
-        // Who asked may have gone; then nobody waits for the packets.
-        let _ = reply.send(taken);
+        let pending = self.take(&packet, permit, waits).await;
+        // If the request was cancelled, nobody waits for the packets.
+        let _ = reply.send(pending);
     }
 
-    /// Sends a packet through the chain; gives what is on its way of the packet itself.
+    /// Passes a packet through the chain; returns the pending writes of the packet itself.
     async fn take(
         &mut self,
         packet: &Arc<Packet>,
@@ -239,14 +237,15 @@ impl Running {
         add(&counting.packets, 1);
         add(&counting.bytes, packet.payload.len() as u64);
         let out = self.run_chain(packet).await;
-        let (own, derived): (Vec<_>, Vec<_>) =
+        let (originals, derived): (Vec<_>, Vec<_>) =
             out.into_iter().partition(|packet| packet.derived.is_none());
-        let mut pending = Vec::with_capacity(own.len());
-        for packet in own {
+        let mut pending = Vec::with_capacity(originals.len());
+        for packet in originals {
             let permit = permit.split(packet.payload.len() as u64);
-            let written = match waits {
-                true => self.sink.write(packet, permit).await.map(Some),
-                false => (self.sink.write_droppable(packet, permit).await).map(|()| None),
+            let written = if waits {
+                self.sink.write(packet, permit).await.map(Some)
+            } else {
+                (self.sink.write_droppable(packet, permit).await).map(|()| None)
             };
             match written {
                 Ok(push) => {
@@ -282,7 +281,7 @@ impl Running {
             match worked.await {
                 Ok((chain, out)) => (Some(chain), out),
                 Err(_) => {
-                    self.failure = Some("its chain failed; see the server's log".to_owned());
+                    self.failure = Some("the chain failed; see the log of the server".to_owned());
                     (None, Vec::new())
                 }
             }
@@ -295,8 +294,7 @@ impl Running {
         out
     }
 
-    /// Writes what was derived; it becomes durable by itself, and nobody waits for it but the end
-    /// of the recording.
+    /// Writes derived packets. Only the end of the recording waits until they are durable.
     async fn write_derived(&mut self, packets: Vec<OutPacket>) {
         for packet in packets {
             let counting: &Counting = &self.recording.counting;
@@ -311,27 +309,27 @@ impl Running {
                     return;
                 }
             }
-            self.settle_some().await;
+            self.await_some().await;
         }
     }
 
-    /// Waits while too much is on its way.
-    async fn settle_some(&mut self) {
-        while self.derived.len() > DERIVED_WAITING_MAX
+    /// Waits while too many packets are in flight.
+    async fn await_some(&mut self) {
+        while self.derived.len() > DERIVED_PENDING_MAX
             && let Some(outcome) = self.derived.next().await
         {
-            self.settle(outcome);
+            self.note_outcome(outcome);
         }
     }
 
-    fn settle(&mut self, outcome: PushOutcome) {
+    fn note_outcome(&mut self, outcome: PushOutcome) {
         if let Some(error) = outcome.refused {
             add(&self.recording.counting.derived_refused, 1);
             self.note_failure(&error);
         }
     }
 
-    /// What cannot get better by itself ends the recording.
+    /// Ends the recording after an error that retrying cannot fix.
     fn note_failure(&mut self, error: &StorageError) {
         match error {
             StorageError::Busy { .. } | StorageError::EarlierRefused | StorageError::Stopping => {}
@@ -342,8 +340,8 @@ impl Running {
         }
     }
 
-    /// Takes what is on its way to the recording, and writes all that the chain still holds.
-    async fn finish(&mut self, mut arriving: mpsc::Receiver<Arriving>) {
+    /// Accepts what is in flight to the recording, and writes what the chain still contains.
+    async fn finish(&mut self, mut arriving: mpsc::Receiver<InboxPacket>) {
         self.recording.close();
         arriving.close();
         while let Some(message) = arriving.recv().await {
@@ -355,13 +353,13 @@ impl Running {
             self.write_derived(out).await;
         }
         while let Some(outcome) = self.derived.next().await {
-            self.settle(outcome);
+            self.note_outcome(outcome);
         }
     }
 }
 
-/// Whether a storage will never take a packet again. Then the recording is over, and the packet is
-/// none of its any more: its agent has nothing to send again.
+/// Whether the storage will never accept a packet again. The recording then ends, and the packet
+/// is not refused on its behalf: sending it again would not help.
 fn is_over(error: &StorageError) -> bool {
     matches!(
         error,
@@ -369,119 +367,4 @@ fn is_over(error: &StorageError) -> bool {
             | StorageError::WrongState { .. }
             | StorageError::Failed { .. }
     )
-}
-
-/// What is to be copied out of the buffer, and where to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CopySpec {
-    /// The storage; CREATED ones are opened.
-    pub storage: StorageId,
-    /// Only what comes from these; empty for all.
-    pub agents: Vec<AgentId>,
-    /// Only packets that may hold something from here on.
-    pub from: Option<Instant>,
-    /// Only packets that may hold something before this.
-    pub to: Option<Instant>,
-    /// Only what matches this, as the processor `query` has it.
-    pub query: Option<String>,
-    /// What is done with each.
-    pub processors: Vec<ProcessorConfig>,
-    /// Whether the storage is finalized then.
-    pub auto_finalize: bool,
-}
-
-impl CopySpec {
-    /// The whole chain: the query in front of the processors.
-    fn chain(&self) -> Vec<ProcessorConfig> {
-        chain_of(self.query.as_ref(), &self.processors)
-    }
-
-    fn frame(&self) -> Result<(Option<i64>, Option<i64>), ConfigError> {
-        let nanos = |instant: Option<&Instant>| instant.map(Instant::nanos).transpose();
-        Ok((nanos(self.from.as_ref())?, nanos(self.to.as_ref())?))
-    }
-
-    /// Refuses what could not run.
-    ///
-    /// # Errors
-    /// Names the first thing that is wrong.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        check_chain(&self.chain())?;
-        self.frame().map(drop)
-    }
-}
-
-/// What a copy wrote.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Copied {
-    /// Packets that were chosen.
-    pub chosen_packets: u64,
-    /// Packets that are durable in the storage now, derived ones among them.
-    pub written_packets: u64,
-    /// Their bytes before they were stored.
-    pub written_bytes: u64,
-}
-
-impl Recorder {
-    /// Writes what the buffer holds into a storage, through a chain. All that it counts is durable
-    /// when it answers.
-    ///
-    /// # Errors
-    /// When the chain could not run, or the storage does not take packets.
-    pub async fn copy_buffer(&self, spec: CopySpec) -> Result<Copied, RecordingError> {
-        let engine = &self.inner.engine;
-        let mut chain = Chain::new(&spec.chain(), self.waiting())?;
-        let (from, to) = spec.frame()?;
-        let selection = Selection {
-            from,
-            to,
-            limit: usize::MAX,
-            ..Selection::default()
-        };
-        let mut chosen = self.buffered(&selection);
-        chosen.retain(|packet| spec.agents.is_empty() || spec.agents.contains(&packet.agent));
-        engine.storages().open(spec.storage).await?;
-        let mut sink = Sink::new(engine, spec.storage);
-        let mut copied = Copied {
-            chosen_packets: chosen.len() as u64,
-            ..Copied::default()
-        };
-        for packet in chosen {
-            let worked = tokio::task::spawn_blocking(move || {
-                let out = chain.take(&packet);
-                (chain, out)
-            });
-            let failed = |_| ConfigError::new("processors", "the chain failed".to_owned());
-            let (back, out) = worked.await.map_err(failed)?;
-            chain = back;
-            write_all(engine, &mut sink, out, &mut copied).await?;
-        }
-        write_all(engine, &mut sink, chain.finish(), &mut copied).await?;
-        if spec.auto_finalize {
-            engine.storages().finalize(spec.storage).await?;
-        }
-        Ok(copied)
-    }
-}
-
-/// Writes packets and waits until they are durable.
-async fn write_all(
-    engine: &Engine,
-    sink: &mut Sink,
-    packets: Vec<OutPacket>,
-    copied: &mut Copied,
-) -> Result<(), StorageError> {
-    let mut waiting = Vec::with_capacity(packets.len());
-    for packet in packets {
-        copied.written_packets += 1;
-        copied.written_bytes += packet.payload.len() as u64;
-        let nothing = engine.budget().nothing();
-        waiting.push(sink.write(packet, nothing).await?);
-    }
-    for pending in waiting {
-        if let Some(error) = pending.await.refused {
-            return Err(error);
-        }
-    }
-    Ok(())
 }

@@ -251,7 +251,7 @@ fn recordings_survive_a_restart() {
     send_spans(&mut api, "shop", &[span(2, 1, 0, "between")]);
     // Its duration continued while the server was down.
     let ended = wait_for(&mut api, &ending, "OFF");
-    assert_eq!(ended["reason"], "its time is over", "{ended}");
+    assert_eq!(ended["reason"], "the duration is over", "{ended}");
     assert_eq!(api.state(&ended_storage), "FINALIZED");
     let shown = api.done("GET", &format!("/recordings/{scheduled}"), None);
     assert_eq!(

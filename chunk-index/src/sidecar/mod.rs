@@ -19,10 +19,10 @@
 //! ```
 //!
 //! Fixed integers are little-endian, the others as `wire` says. A block whose raw length differs
-//! from its stored length is compressed with zstd. A reader far away fetches the last bytes
-//! ([`TAIL_BYTES`] are nearly always enough), then only the blocks that a query asks for. Kinds of
-//! blocks: 0 statistics, 1 sketches, 2 limits, 3 filters, 4 attachment, 5 slowest records, 6
-//! file dictionary, of which a dimension has one at most, and needs it where its filters are places. Every
+//! from its stored length is compressed with zstd. A remote reader fetches the last bytes
+//! ([`TAIL_BYTES`] are nearly always enough), then only the blocks that a query needs. Kinds of
+//! blocks: 0 statistics, 1 sketches, 2 limits, 3 filters, 4 attachment, 5 slowest records, 6 file
+//! dictionary; a dimension has at most one, and exactly one if its filters are entry sets. Every
 //! byte is covered by a checksum.
 
 mod block;

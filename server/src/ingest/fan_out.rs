@@ -203,7 +203,7 @@ impl FanOut<'_> {
         for Recorded {
             storage,
             pending,
-            is_repeat,
+            is_duplicate,
         } in recorded
         {
             let outcome = pending.await;
@@ -218,7 +218,7 @@ impl FanOut<'_> {
                     StorageError::SequenceGap { .. }
                     | StorageError::EpochStale { .. }
                     | StorageError::PacketLeftOut { .. },
-                ) if is_repeat => {}
+                ) if is_duplicate => {}
                 Some(error) => refused = Some(error),
             }
         }

@@ -17,7 +17,7 @@ use trace_kinds::dft::{Names, PacketDecoder, TimeUnit};
 use trace_kinds::{Decoder, StreamContext};
 
 use crate::chain::Chain;
-use crate::config::{ProcessorConfig, check_chain};
+use crate::config::{ProcessorConfig, check_chain, copy_chain};
 use crate::invocation::Waiting;
 use crate::packet::{OutPacket, Packet};
 use crate::recorder::Recorder;
@@ -47,18 +47,6 @@ pub struct StorageCopySpec {
     pub processors: Vec<ProcessorConfig>,
 }
 
-/// The chain of a copy: the query in front of the processors.
-pub(crate) fn chain_of(
-    query: Option<&String>,
-    processors: &[ProcessorConfig],
-) -> Vec<ProcessorConfig> {
-    let processors = processors.to_vec();
-    match query.cloned() {
-        Some(query) => vec![ProcessorConfig::Query { query, processors }],
-        None => processors,
-    }
-}
-
 /// Refuses a chain of a copy that could not run.
 ///
 /// # Errors
@@ -67,7 +55,7 @@ pub fn check_copy(
     query: Option<&String>,
     processors: &[ProcessorConfig],
 ) -> Result<(), ConfigError> {
-    check_chain(&chain_of(query, processors))
+    check_chain(&copy_chain(query, processors))
 }
 
 /// A copy under way.
@@ -105,7 +93,15 @@ impl Recorder {
         progress: &Arc<Progress>,
         listener: Option<CopyListener>,
     ) -> Result<CopyReport, RecordingError> {
-        copy_storage(&self.inner.engine, spec, self.waiting(), progress, listener).await
+        let registry = &self.inner.registry;
+        copy_storage(
+            &registry.engine,
+            spec,
+            registry.waiting(),
+            progress,
+            listener,
+        )
+        .await
     }
 }
 
@@ -116,7 +112,7 @@ async fn copy_storage(
     progress: &Arc<Progress>,
     listener: Option<CopyListener>,
 ) -> Result<CopyReport, RecordingError> {
-    let chain = chain_of(spec.query.as_ref(), &spec.processors);
+    let chain = copy_chain(spec.query.as_ref(), &spec.processors);
     let mut copying = Copying {
         engine,
         source: spec.source,

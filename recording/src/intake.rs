@@ -1,0 +1,250 @@
+//! The way of a pushed packet: into the buffer, and to the recordings that want it.
+
+use std::sync::Arc;
+
+use storage_core::{BytePermit, NewPacket, PendingPush, Push, StorageError};
+use storage_format::{AgentId, StorageId, StreamId, StreamPosition};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::RecordingError;
+use crate::next_position::NextPosition;
+use crate::packet::Packet;
+use crate::recorder::Recorder;
+use crate::recording::{InboxPacket, Recording};
+use crate::registry::Shared;
+use crate::trigger_queue::{QueueSlot, QueuedPacket};
+
+/// A packet that a recording accepted, on its way to the disk.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The storage that the packet is written to.
+    pub storage: StorageId,
+    /// Resolves when the packet is durable.
+    pub pending: PendingPush,
+    /// The packet arrived before; a storage that does not contain it did not want it then.
+    pub is_duplicate: bool,
+}
+
+/// A recording that wants a packet, with the memory reserved for it.
+struct Delivery {
+    storage: StorageId,
+    inbox: mpsc::Sender<InboxPacket>,
+    permit: BytePermit,
+}
+
+impl Recorder {
+    /// Puts a packet into the buffer and delivers it to the recordings that want it. Returns what
+    /// is on its way to their storages: nothing when no recording wrote the packet as it came, and
+    /// nothing when its agent does not wait (`waits`), so that the packet may be dropped.
+    ///
+    /// # Errors
+    /// When there is no memory for it, a storage refused it, or it follows a gap. The agent then
+    /// sends it again; storages that accepted it recognize it by its position.
+    pub async fn push(
+        &self,
+        packet: Packet,
+        permit: BytePermit,
+        waits: bool,
+    ) -> Result<Vec<Recorded>, RecordingError> {
+        let Some(position) = packet.position else {
+            return self.deliver(packet, permit, (waits, &[])).await;
+        };
+        let next = self.inner.positions.entry(&packet.agent, &packet.stream);
+        let mut next = next.lock().await;
+        if next.is_duplicate(position)? {
+            drop(next);
+            let storages = self.inner.registry.filled_storages();
+            return self.push_again(&storages, &packet).await;
+        }
+        let past = self.storages_past(&mut next, &packet, position).await?;
+        let recorded = self.deliver(packet, permit, (waits, &past)).await?;
+        next.next = Some(position.next());
+        Ok(recorded)
+    }
+
+    /// Requests the receipts of a packet that `storages` may contain. It does not pass their
+    /// chains again.
+    async fn push_again(
+        &self,
+        storages: &[StorageId],
+        packet: &Packet,
+    ) -> Result<Vec<Recorded>, RecordingError> {
+        let engine = &self.inner.registry.engine;
+        let position = packet.position.unwrap_or_default();
+        let mut recorded = Vec::new();
+        for &storage in storages {
+            let payload = packet.payload.clone();
+            let push = Push {
+                agent: packet.agent.clone(),
+                stream: packet.stream.clone(),
+                packets: vec![NewPacket::new(position, payload, packet.facts)],
+                permit: engine.budget().nothing(),
+            };
+            recorded.push(Recorded {
+                storage,
+                pending: engine.ingest().submit_repeat(storage, push).await?,
+                is_duplicate: true,
+            });
+        }
+        Ok(recorded)
+    }
+
+    /// The storages that contained this packet before the server started, or did not want it then.
+    async fn storages_past(
+        &self,
+        next: &mut NextPosition,
+        packet: &Packet,
+        position: StreamPosition,
+    ) -> Result<Vec<StorageId>, RecordingError> {
+        if next.is_unknown() {
+            let registry = &self.inner.registry;
+            let mut before_start = Vec::new();
+            for storage in registry.filled_storages() {
+                let next =
+                    registry
+                        .engine
+                        .ingest()
+                        .next_position(storage, &packet.agent, &packet.stream);
+                before_start.push((storage, next.await?));
+            }
+            next.before_start = Some(before_start);
+        }
+        Ok(next.storages_past(position))
+    }
+
+    /// Sets a stream back to a packet that was delivered and could not be made durable.
+    pub async fn refused(&self, agent: &AgentId, stream: &StreamId, position: StreamPosition) {
+        if let Some(next) = self.inner.positions.get(agent, stream) {
+            let mut next = next.lock().await;
+            if next.next.is_some_and(|next| position < next) {
+                next.next = Some(position);
+            }
+        }
+    }
+
+    /// The next position of a stream: after what arrived since the server started, or else after
+    /// what the storages that are being filled contain.
+    ///
+    /// # Errors
+    /// When there is no such agent or stream, or a storage cannot be read.
+    pub async fn next_position(
+        &self,
+        agent: &AgentId,
+        stream: &StreamId,
+    ) -> Result<StreamPosition, RecordingError> {
+        let registry = &self.inner.registry;
+        let engine = &registry.engine;
+        if engine.agents().get(agent)?.stream(stream).is_none() {
+            return Err(StorageError::StreamNotFound {
+                agent: agent.clone(),
+                stream: stream.clone(),
+            }
+            .into());
+        }
+        if let Some(known) = self.inner.positions.get(agent, stream)
+            && let Some(next) = known.lock().await.next
+        {
+            return Ok(next);
+        }
+        let mut next = StreamPosition::default();
+        for storage in registry.filled_storages() {
+            next = next.max(
+                engine
+                    .ingest()
+                    .next_position(storage, agent, stream)
+                    .await?,
+            );
+        }
+        Ok(next)
+    }
+
+    async fn deliver(
+        &self,
+        packet: Packet,
+        permit: BytePermit,
+        (waits, past): (bool, &[StorageId]),
+    ) -> Result<Vec<Recorded>, RecordingError> {
+        let packet = Arc::new(packet);
+        let inner = &self.inner;
+        let shared = &inner.registry.shared;
+        let slot = inner.trigger_queue.reserve(&packet, shared).await;
+        let deliveries = self.route(&packet, permit, slot, past)?;
+        let mut recorded = self.push_again(past, &packet).await?;
+        let mut replies = Vec::with_capacity(deliveries.len());
+        for delivery in deliveries {
+            let (reply, answer) = oneshot::channel();
+            let message = InboxPacket {
+                packet: Arc::clone(&packet),
+                permit: delivery.permit,
+                waits,
+                reply,
+            };
+            // A recording that ended meanwhile does not want the packet any more.
+            if delivery.inbox.send(message).await.is_ok() {
+                replies.push((delivery.storage, answer));
+            }
+        }
+        let mut refused = None;
+        for (storage, answer) in replies {
+            match answer.await {
+                Ok(Ok(pending)) => recorded.extend((pending.into_iter()).map(|pending| Recorded {
+                    storage,
+                    pending,
+                    is_duplicate: false,
+                })),
+                Ok(Err(error)) => refused = Some(error),
+                Err(_) => refused = Some(StorageError::Stopping),
+            }
+        }
+        match refused {
+            Some(error) => Err(error.into()),
+            None => Ok(recorded),
+        }
+    }
+
+    /// Puts the packet into the buffer and the trigger queue, and reserves memory for each
+    /// recording that wants it. Changes nothing when there is not enough memory.
+    fn route(
+        &self,
+        packet: &Arc<Packet>,
+        permit: BytePermit,
+        slot: Option<QueueSlot>,
+        past: &[StorageId],
+    ) -> Result<Vec<Delivery>, RecordingError> {
+        let budget = self.inner.registry.engine.budget();
+        let bytes = packet.payload.len() as u64;
+        let mut permits = vec![permit];
+        let mut shared = self.inner.registry.shared.lock();
+        let Shared { buffer, recordings } = &mut *shared;
+        let wants = |each: &&Arc<Recording>| each.spec.wants(&packet.agent);
+        let is_past = |each: &&Arc<Recording>| past.contains(&each.spec.storage);
+        let wanting = recordings.iter().filter(wants);
+        let inboxes: Vec<_> = (wanting.filter(|each| !is_past(each)))
+            .filter_map(|each| Some((each.spec.storage, each.inbox()?)))
+            .collect();
+        for _ in 1..inboxes.len() {
+            let more = budget.try_grow(bytes);
+            permits.push(more.inspect_err(|_| budget.count_refusal())?);
+        }
+        let number = buffer.insert(packet, slot.is_some());
+        if let Some(slot) = slot {
+            let armed = recordings
+                .iter()
+                .filter(wants)
+                .filter(|each| each.is_armed());
+            slot.fill(QueuedPacket {
+                packet: Arc::clone(packet),
+                number,
+                armed: armed.cloned().collect(),
+            });
+        }
+        let deliveries = inboxes.into_iter().zip(permits);
+        Ok(deliveries
+            .map(|((storage, inbox), permit)| Delivery {
+                storage,
+                inbox,
+                permit,
+            })
+            .collect())
+    }
+}
