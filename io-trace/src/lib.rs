@@ -10,6 +10,7 @@
 mod batch;
 mod file_name;
 mod file_tag;
+mod names;
 mod record;
 mod records;
 mod scope;
@@ -18,7 +19,8 @@ mod tracer;
 
 pub use file_name::FileName;
 pub use file_tag::FileTag;
-pub use record::{Access, Block, BlockType, Cause, FileClass, Operation, Record, errno};
+pub use names::{BlockType, Cause, FileClass, Operation};
+pub use record::{Access, Block, Record, errno};
 pub use records::Records;
 pub use scope::{Guard, Requests, Scope, Surroundings, current, current_request};
 pub use settings::{Settings, SettingsError};
