@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace_kinds::rocksdb::{BlockNumbers, BlockRecord, BlockType, Caller, Interner};
+use trace_kinds::rocksdb::{BlockNumbers, BlockRecord, BlockType, Caller, NumberedStrings};
 
 /// Callers told apart; the last one stands for every number that is not a caller.
 pub(crate) const CALLERS: usize = 16;
@@ -143,7 +143,7 @@ impl Blocks {
         self.files[number as usize]
     }
 
-    pub(crate) fn families(&self) -> &Interner {
+    pub(crate) fn families(&self) -> &NumberedStrings {
         self.numbers.families()
     }
 

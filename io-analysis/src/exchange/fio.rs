@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use trace_kinds::rocksdb::Interner;
+use trace_kinds::rocksdb::NumberedStrings;
 
 use crate::io::{Direction, IoAccess};
 
@@ -16,7 +16,7 @@ use crate::io::{Direction, IoAccess};
 /// Operations without a place or with length 0 have no counterpart and are counted as left out.
 #[derive(Debug, Default)]
 pub struct FioIolog {
-    files: Interner,
+    files: NumberedStrings,
     /// The name of the latest file as it is written.
     start_ns: Option<i64>,
     latest_us: u64,

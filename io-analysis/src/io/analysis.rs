@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trace_kinds::rocksdb::Interner;
+use trace_kinds::rocksdb::NumberedStrings;
 
 use super::access::IoAccess;
 use super::amplification::Volumes;
@@ -41,10 +41,10 @@ pub(super) type LatencyKey = (u32, u32, u32);
 #[derive(Debug)]
 pub struct IoAnalysis {
     pub(super) questions: IoQuestions,
-    pub(super) operations: Interner,
-    pub(super) classes: Interner,
-    pub(super) causes: Interner,
-    pub(super) files: Interner,
+    pub(super) operations: NumberedStrings,
+    pub(super) classes: NumberedStrings,
+    pub(super) causes: NumberedStrings,
+    pub(super) files: NumberedStrings,
     pub(super) accesses: u64,
     pub(super) failed: u64,
     pub(super) first_ns: i64,
@@ -64,10 +64,10 @@ impl IoAnalysis {
         Self {
             slowest: Slowest::new(questions.slowest),
             questions,
-            operations: Interner::default(),
-            classes: Interner::default(),
-            causes: Interner::default(),
-            files: Interner::default(),
+            operations: NumberedStrings::default(),
+            classes: NumberedStrings::default(),
+            causes: NumberedStrings::default(),
+            files: NumberedStrings::default(),
             accesses: 0,
             failed: 0,
             first_ns: i64::MAX,

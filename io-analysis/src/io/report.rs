@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use trace_kinds::rocksdb::Interner;
+use trace_kinds::rocksdb::NumberedStrings;
 
 use super::analysis::IoAnalysis;
 use super::working_set::PAGE_BYTES;
@@ -46,7 +46,7 @@ pub struct IoReport {
     pub working_set: Vec<(i64, u64)>,
 }
 
-fn name(names: &Interner, number: u32) -> String {
+fn name(names: &NumberedStrings, number: u32) -> String {
     String::from_utf8_lossy(names.get(number).unwrap_or_default()).into_owned()
 }
 

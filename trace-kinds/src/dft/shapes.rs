@@ -5,6 +5,8 @@
 //! once; where they come again they are compared, which takes a tenth of the time. What follows
 //! is remembered, too: the head that came behind this one, and the [tail](super::tail).
 
+use hashbrown::HashTable;
+
 use super::scalar::Scalar;
 use super::tail::Tail;
 
@@ -24,8 +26,8 @@ pub(super) struct ShapedHead<'a> {
 pub struct Shapes {
     shapes: Vec<Shape>,
     bytes: Vec<u8>,
-    /// Open addressing: number of a shape plus one, or zero.
-    slots: Vec<u32>,
+    /// Numbers of shapes by the hash of their bytes.
+    numbers: HashTable<usize>,
     last: usize,
 }
 
@@ -61,7 +63,6 @@ struct Shape {
 const SHAPES_MAX: usize = 4_096;
 /// The longest head that is kept.
 const HEAD_BYTES_MAX: usize = 512;
-const SLOTS_MIN: usize = 64;
 
 impl Shapes {
     /// The shape of the head at `start`, when it is the one that is expected there. Gives its
@@ -109,23 +110,12 @@ impl Shapes {
     /// The number of the shape of a head that was parsed; `None` when it is not kept.
     pub(super) fn learn(&mut self, bytes: &[u8], head: &ParsedHead<'_>) -> Option<u32> {
         let piece = &bytes[head.start..head.end];
-        // At most half full, so that a chain of probes stays short.
-        if self.shapes.len() * 2 >= self.slots.len() {
-            self.grow();
-        }
-        let mut at = hash(piece) as usize;
-        let number = loop {
-            at &= self.slots.len() - 1;
-            match (self.slots[at] as usize).checked_sub(1) {
-                None => break self.insert(at, piece, head)?,
-                Some(number) => {
-                    let shape = &self.shapes[number];
-                    if self.bytes[shape.start..shape.start + shape.len] == *piece {
-                        break number;
-                    }
-                }
-            }
-            at += 1;
+        let found = self.numbers.find(hash(piece), |number| {
+            piece_of(&self.shapes, &self.bytes, *number) == piece
+        });
+        let number = match found {
+            Some(number) => *number,
+            None => self.insert(piece, head)?,
         };
         self.follow(number);
         self.last = number;
@@ -142,7 +132,7 @@ impl Shapes {
     }
 
     #[cold]
-    fn insert(&mut self, slot: usize, piece: &[u8], head: &ParsedHead<'_>) -> Option<usize> {
+    fn insert(&mut self, piece: &[u8], head: &ParsedHead<'_>) -> Option<usize> {
         let number = self.shapes.len();
         if number >= SHAPES_MAX || piece.len() > HEAD_BYTES_MAX {
             return None;
@@ -165,23 +155,10 @@ impl Shapes {
             tail: Tail::default(),
         });
         self.bytes.extend_from_slice(piece);
-        self.slots[slot] = u32::try_from(number).ok()? + 1;
+        let (shapes, bytes) = (&self.shapes, &self.bytes);
+        let rehash = |number: &usize| hash(piece_of(shapes, bytes, *number));
+        self.numbers.insert_unique(hash(piece), number, rehash);
         Some(number)
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let size = (self.slots.len() * 4).max(SLOTS_MIN);
-        self.slots.clear();
-        self.slots.resize(size, 0);
-        for (number, shape) in (1..).zip(&self.shapes) {
-            let mut at = hash(&self.bytes[shape.start..shape.start + shape.len]) as usize;
-            at &= size - 1;
-            while self.slots[at] != 0 {
-                at = (at + 1) & (size - 1);
-            }
-            self.slots[at] = number;
-        }
     }
 
     /// What follows the times of the records of a shape.
@@ -190,6 +167,12 @@ impl Shapes {
         let shape = self.shapes.get_mut(shape? as usize)?;
         Some(&mut shape.tail)
     }
+}
+
+/// The bytes of a shape.
+fn piece_of<'s>(shapes: &[Shape], bytes: &'s [u8], number: usize) -> &'s [u8] {
+    let shape = &shapes[number];
+    &bytes[shape.start..shape.start + shape.len]
 }
 
 /// A few multiplications over words, good enough to spread heads.

@@ -8,7 +8,7 @@
 //! number, snapshot sequence, length of the block key, length of the referenced key, offset.
 
 use super::decimal::Columns;
-use super::interner::{BlockNumbers, Fingerprints};
+use super::numbering::{BlockNumbers, Fingerprints};
 use super::text::until_nul;
 use super::{BlockRecord, Caller};
 

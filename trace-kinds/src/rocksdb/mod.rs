@@ -24,8 +24,8 @@ mod error;
 mod events;
 mod file_class;
 mod header;
-mod interner;
 mod io;
+mod numbering;
 mod text;
 
 pub use block_cache::{BlockCacheTrace, BlockRecord, BlockType, Caller};
@@ -39,8 +39,8 @@ pub use header::{
     CONTINUATION_BYTES, Continuation, HEADER_BYTES, TraceHeader, TraceKind, is_trace,
 };
 pub(crate) use header::{has_magic, kind_of_prefix};
-pub use interner::{BlockNumbers, Fingerprints, Interner};
 pub use io::{IoRecord, IoTrace};
+pub use numbering::{BlockNumbers, Fingerprints, NumberedStrings};
 pub use text::{put_io_header, put_io_line};
 
 #[cfg(test)]

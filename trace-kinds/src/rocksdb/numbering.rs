@@ -2,35 +2,35 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use hashbrown::HashTable;
+
 use super::BlockRecord;
 
-/// Gives each distinct byte string a number: 0, 1, 2, … in the order of first sight.
+/// Gives each distinct byte string a number: 0, 1, 2, … in the order of first occurrence.
 ///
-/// The strings lie one behind another in one allocation and the table holds eight bytes a slot,
-/// so a string of 29 bytes costs about 55. The hash is seeded afresh for each table: keys come
-/// from foreign files, and nobody can lay them all into one slot.
+/// The strings are stored in one allocation and the table takes 4.6 to 10 bytes a string, so a
+/// string of 29 bytes costs about 45. The hash is seeded for each table: keys come from untrusted
+/// files, which cannot direct them all to one slot.
 #[derive(Debug)]
-pub struct Interner {
+pub struct NumberedStrings {
     seed: u64,
-    /// 0 = empty, else the upper half of the hash and the number + 1 in the lower half.
-    slots: Vec<u64>,
+    numbers: HashTable<u32>,
     ends: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-impl Default for Interner {
+impl Default for NumberedStrings {
     fn default() -> Self {
-        let seed = RandomState::new().hash_one(0u8);
         Self {
-            seed,
-            slots: vec![0; 64],
+            seed: RandomState::new().hash_one(0u8),
+            numbers: HashTable::new(),
             ends: Vec::new(),
             bytes: Vec::new(),
         }
     }
 }
 
-impl Interner {
+impl NumberedStrings {
     /// How many distinct strings there are.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -43,84 +43,62 @@ impl Interner {
 
     /// The string with this number.
     pub fn get(&self, number: u32) -> Option<&[u8]> {
-        let index = number as usize;
-        let end = *self.ends.get(index)?;
-        let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        Some(&self.bytes[start..end])
+        string(&self.ends, &self.bytes, number)
     }
 
-    /// The number of `key`, which is given the next one when it is new.
+    /// The number of `key`; a new key gets the next one.
     #[inline]
     pub fn intern(&mut self, key: &[u8]) -> u32 {
-        let hash = hash(self.seed, key);
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        loop {
-            let content = self.slots[slot];
-            if content == 0 {
-                return self.add(key, hash, slot);
-            }
-            if content >> 32 == hash >> 32 {
-                let number = (content as u32).wrapping_sub(1);
-                if self.get(number) == Some(key) {
-                    return number;
-                }
-            }
-            slot = (slot + 1) & mask;
+        match self.find(key) {
+            Some(number) => number,
+            None => self.add(key),
         }
     }
 
     /// The number of `key`, if it has one.
+    #[inline]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
-        let hash = hash(self.seed, key);
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        while self.slots[slot] != 0 {
-            let number = (self.slots[slot] as u32).wrapping_sub(1);
-            if self.get(number) == Some(key) {
-                return Some(number);
-            }
-            slot = (slot + 1) & mask;
-        }
-        None
+        let is_key = |number: &u32| self.get(*number) == Some(key);
+        self.numbers.find(hash(self.seed, key), is_key).copied()
     }
 
     #[cold]
-    fn add(&mut self, key: &[u8], hash: u64, slot: usize) -> u32 {
-        let number = u32::try_from(self.ends.len())
-            .ok()
-            .filter(|&number| number < u32::MAX)
-            .expect("four billion keys need more memory than there is");
+    fn add(&mut self, key: &[u8]) -> u32 {
+        let number = next_number(self.ends.len());
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
-        self.slots[slot] = (hash >> 32 << 32) | u64::from(number + 1);
-        if self.ends.len() * 3 > self.slots.len() * 2 {
-            self.grow();
-        }
+        let (ends, bytes) = (&self.ends, &self.bytes);
+        let rehash = |number: &u32| {
+            let key = string(ends, bytes, *number);
+            hash(self.seed, key.expect("a number that was given"))
+        };
+        let hash = hash(self.seed, key);
+        self.numbers.insert_unique(hash, number, rehash);
         number
-    }
-
-    fn grow(&mut self) {
-        let mask = self.slots.len() * 2 - 1;
-        let mut slots = vec![0u64; mask + 1];
-        for number in 0..self.ends.len() as u32 {
-            let hash = hash(self.seed, self.get(number).expect("the number was given"));
-            let mut slot = hash as usize & mask;
-            while slots[slot] != 0 {
-                slot = (slot + 1) & mask;
-            }
-            slots[slot] = (hash >> 32 << 32) | u64::from(number + 1);
-        }
-        self.slots = slots;
     }
 }
 
-/// Gives each distinct byte string a number as [`Interner`] does, but keeps 96 bits of a seeded
-/// hash instead of the string.
+fn string<'s>(ends: &[usize], bytes: &'s [u8], number: u32) -> Option<&'s [u8]> {
+    let index = usize::try_from(number).ok()?;
+    let start = match index.checked_sub(1) {
+        None => 0,
+        Some(before) => *ends.get(before)?,
+    };
+    bytes.get(start..*ends.get(index)?)
+}
+
+fn next_number(len: usize) -> u32 {
+    let number = u32::try_from(len).ok().filter(|number| *number < u32::MAX);
+    number.expect("four billion keys need more memory than there is")
+}
+
+/// Gives each distinct byte string a number as [`NumberedStrings`] does, but stores 96 bits of a
+/// seeded hash instead of the string.
 ///
-/// A lookup touches one place in memory instead of three, and a string costs 24 to 48 bytes
-/// whatever its length. Two of ten million strings are taken for one with a probability of about
-/// 10^-15, and the seed is drawn afresh for each table, so nobody can choose them.
+/// A lookup touches one cache line instead of three, and a string costs 24 to 48 bytes whatever its
+/// length. That is why this is not a `hashbrown::HashTable`, whose lookups touch two: with five
+/// million keys they took half as long again. Two of ten million strings get one number with a
+/// probability of about 10^-15, and the seed is random for each table, so nobody can choose them.
 #[derive(Debug)]
 pub struct Fingerprints {
     seeds: [u64; 2],
@@ -129,13 +107,15 @@ pub struct Fingerprints {
     len: u32,
 }
 
+const SLOTS_MIN: usize = 64;
+
 impl Default for Fingerprints {
     fn default() -> Self {
         let random = RandomState::new();
         let seeds = [random.hash_one(0u8), random.hash_one(1u8)];
         Self {
             seeds,
-            slots: vec![(0, 0, 0); 64],
+            slots: vec![(0, 0, 0); SLOTS_MIN],
             len: 0,
         }
     }
@@ -152,13 +132,13 @@ impl Fingerprints {
         self.len == 0
     }
 
-    /// The number of `key`, which is given the next one when it is new.
+    /// The number of `key`; a new key gets the next one.
     #[inline]
     pub fn number(&mut self, key: &[u8]) -> u32 {
         let first = hash(self.seeds[0], key);
-        let second = hash(self.seeds[1], key) as u32;
+        let (second, _) = halves(hash(self.seeds[1], key));
         let mask = self.slots.len() - 1;
-        let mut slot = first as usize & mask;
+        let mut slot = first_slot(first, mask);
         loop {
             let (known, more, number) = self.slots[slot];
             if number == 0 {
@@ -173,16 +153,14 @@ impl Fingerprints {
 
     #[cold]
     fn add(&mut self, first: u64, second: u32, slot: usize) -> u32 {
-        let number = self.len;
-        self.len = number
-            .checked_add(1)
-            .expect("four billion keys need more memory than there is");
+        let number = next_number(self.len());
+        self.len = number + 1;
         self.slots[slot] = (first, second, self.len);
         if self.len() * 3 > self.slots.len() * 2 {
             let mask = self.slots.len() * 2 - 1;
             let old = std::mem::replace(&mut self.slots, vec![(0, 0, 0); mask + 1]);
             for entry in old.into_iter().filter(|entry| entry.2 != 0) {
-                let mut slot = entry.0 as usize & mask;
+                let mut slot = first_slot(entry.0, mask);
                 while self.slots[slot].2 != 0 {
                     slot = (slot + 1) & mask;
                 }
@@ -193,15 +171,40 @@ impl Fingerprints {
     }
 }
 
-/// Multiply-and-fold over eight bytes at a time; each step mixes both halves of the product.
+/// The slot at which the search for a hash starts, in a table of a power of two.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the mask keeps low bits only"
+)]
+fn first_slot(hash: u64, mask: usize) -> usize {
+    hash as usize & mask
+}
+
+/// The lower and the upper half.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the halves of the word")]
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+/// The lower and the upper word.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the halves of the product")]
+fn words(product: u128) -> [u64; 2] {
+    [product as u64, (product >> 64) as u64]
+}
+
+/// Multiplies and folds eight bytes at a time; each step mixes both halves of the product.
 #[inline]
 fn hash(seed: u64, key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |a: u64, b: u64| {
         let product = u128::from(a) * u128::from(b);
-        (product as u64) ^ ((product >> 64) as u64)
+        let [low, high] = words(product);
+        low ^ high
     };
-    // The length goes through a step of its own: the padding of the last word hides it.
+    // The length needs a separate step: the padding of the last word hides it.
     let mut state = fold(seed ^ FACTOR, key.len() as u64 ^ 0xa076_1d64_78bd_642f);
     let mut chunks = key.chunks_exact(8);
     for chunk in &mut chunks {
@@ -217,7 +220,7 @@ fn hash(seed: u64, key: &[u8]) -> u64 {
 /// Numbers blocks as RocksDB does: by column family name, file, block type and block key.
 #[derive(Debug, Default)]
 pub struct BlockNumbers {
-    families: Interner,
+    families: NumberedStrings,
     blocks: Fingerprints,
     last_family: (Vec<u8>, u32),
     scratch: Vec<u8>,
@@ -227,7 +230,7 @@ impl BlockNumbers {
     /// The number of the record's column family and of its block, both from 0.
     #[inline]
     pub fn number(&mut self, record: &BlockRecord<'_>) -> (u32, u32) {
-        // Neighbouring records are mostly of one column family.
+        // Adjacent records are mostly of one column family.
         if self.last_family.0 != record.cf_name || self.families.is_empty() {
             self.last_family = (
                 record.cf_name.to_vec(),
@@ -245,7 +248,7 @@ impl BlockNumbers {
     }
 
     /// The names of the column families, by number.
-    pub fn families(&self) -> &Interner {
+    pub fn families(&self) -> &NumberedStrings {
         &self.families
     }
 
@@ -266,24 +269,21 @@ mod tests {
 
     #[test]
     fn numbers_are_dense_and_stay() {
-        let mut interner = Interner::default();
+        let mut strings = NumberedStrings::default();
         let mut fingerprints = Fingerprints::default();
         let key = |n: u32| [n.to_string().into_bytes(), vec![0; (n % 11) as usize]].concat();
         for n in 0..10_000 {
-            assert_eq!(interner.intern(&key(n)), n);
+            assert_eq!(strings.intern(&key(n)), n);
             assert_eq!(fingerprints.number(&key(n)), n);
         }
         for n in (0..10_000).rev() {
             assert_eq!(fingerprints.number(&key(n)), n);
-            assert_eq!(interner.intern(&key(n)), n);
-            assert_eq!(interner.find(&key(n)), Some(n));
-            assert_eq!(interner.get(n), Some(&key(n)[..]));
+            assert_eq!(strings.intern(&key(n)), n);
+            assert_eq!(strings.find(&key(n)), Some(n));
+            assert_eq!(strings.get(n), Some(&key(n)[..]));
         }
-        assert_eq!(
-            (interner.find(b"other"), interner.get(10_000)),
-            (None, None)
-        );
-        assert_eq!(interner.intern(b""), 10_000);
+        assert_eq!((strings.find(b"other"), strings.get(10_000)), (None, None));
+        assert_eq!(strings.intern(b""), 10_000);
     }
 
     #[test]
