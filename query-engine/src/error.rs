@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use query_language::QueryError;
-use trace_kinds::DecodeError;
 use trace_kinds::gzip::GzipError;
+use trace_kinds::{DecodeError, Recognized};
 
 /// Why a query cannot be answered.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +92,19 @@ pub enum ReadError {
         path: PathBuf,
         /// What was looked for.
         reason: &'static str,
+    },
+    /// The file is none of the traces that a query reads.
+    #[error(
+        "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip), RocksDB traces, I/O \
+         traces of a server, and folders of CTF traces",
+        path.display(),
+        found.hint().map(|hint| format!(" ({hint})")).unwrap_or_default()
+    )]
+    NotATrace {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: Recognized,
     },
     /// Columns are not kept of its kind.
     #[error("{}: columns are kept of DFTracer files only; index it without them", path.display())]

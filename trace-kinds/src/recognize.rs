@@ -99,6 +99,8 @@ pub enum Content {
     Rocksdb(Option<TraceKind>),
     /// A file that Tracehold writes, by its name in the glossary.
     Tracehold(&'static str),
+    /// Nothing.
+    Empty,
     /// Nothing known, and why.
     Unknown(&'static str),
 }
@@ -123,9 +125,7 @@ pub fn recognize(prefix: &[u8], is_whole: bool) -> Recognized {
             && is_whole
             && (text.len() as u64) < TEXT_BYTES;
         match content(&text, is_whole) {
-            Content::Unknown(_) if text.is_empty() => {
-                Content::Unknown("it cannot be decompressed, or there is nothing in it")
-            }
+            Content::Empty if !is_whole => Content::Unknown("it cannot be decompressed"),
             content => content,
         }
     };
@@ -152,7 +152,7 @@ fn content(prefix: &[u8], is_whole: bool) -> Content {
         .iter()
         .find(|(magic, _)| prefix.starts_with(magic));
     if prefix.is_empty() {
-        Content::Unknown("it is empty")
+        Content::Empty
     } else if let Some((_, name)) = own {
         Content::Tracehold(name)
     } else if is_io_trace(prefix) {
@@ -215,6 +215,7 @@ impl Recognized {
                 Content::CtfMetadata(_)
                 | Content::CtfPacketIndex
                 | Content::Tracehold(_)
+                | Content::Empty
                 | Content::Unknown(_),
             ) => None,
         }
@@ -223,7 +224,7 @@ impl Recognized {
     /// What to do instead, for a file that a caller refuses.
     pub fn hint(&self) -> Option<&'static str> {
         match (self.container, self.content) {
-            (_, Content::Unknown(_)) => None,
+            (_, Content::Empty | Content::Unknown(_)) => None,
             (_, Content::Tracehold(_)) => Some("`tracehold inspect` shows what is in it"),
             (Container::Gzip, Content::DftLines) => None,
             (Container::Gzip | Container::Zstd, _) => Some("decompress it first"),
@@ -247,6 +248,7 @@ impl fmt::Display for Recognized {
             Content::Rocksdb(None) => write!(out, "a RocksDB trace"),
             Content::Rocksdb(Some(kind)) => write!(out, "{} of RocksDB", kind.describe()),
             Content::Tracehold(name) => write!(out, "a Tracehold file ({name})"),
+            Content::Empty => write!(out, "an empty file"),
             Content::Unknown(_) => write!(out, "a file of unknown content"),
         }?;
         match self.container {

@@ -3,9 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use query_language::FieldTable;
-use trace_kinds::Event;
 use trace_kinds::dft::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
-use trace_kinds::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
+use trace_kinds::gzip::{Entry, ScanOptions, Scanner, TextSink};
+use trace_kinds::{Container, Event};
 
 use crate::{Fetch, ReadError};
 
@@ -28,7 +28,7 @@ const MAGIC_BYTES: u64 = 10;
 pub(crate) fn begins_as_gzip(fetch: &dyn Fetch, len: u64) -> Result<bool, ReadError> {
     let start = fetch.fetch_one(0..len.min(MAGIC_BYTES));
     let start = start.map_err(|error| ReadError::fetch(fetch.place(), error))?;
-    Ok(is_gzip(&start))
+    Ok(Container::of(&start) == Container::Gzip)
 }
 
 /// Reads the start of a file of `len` bytes.
@@ -39,7 +39,7 @@ pub(crate) fn head_of(
 ) -> Result<Head, ReadError> {
     let head = fetch.fetch_one(0..len.min(HEAD_BYTES));
     let head = head.map_err(|error| ReadError::fetch(fetch.place(), error))?;
-    let gzip = is_gzip(&head);
+    let gzip = Container::of(&head) == Container::Gzip;
     if !gzip {
         return Ok(Head {
             gzip,

@@ -21,8 +21,8 @@ use super::update::{Indexed, Update, summary};
 use crate::ReadError;
 use crate::packet_files::folder::{stream_parts, traces};
 use crate::packet_files::packet_index::CompleteIndex;
-use crate::packet_files::rocksdb::{PACKET_BYTES, kind_of};
-use crate::packet_files::{Form, WITHOUT_FOLDER, io_trace_packets};
+use crate::packet_files::rocksdb::PACKET_BYTES;
+use crate::packet_files::{InputFormat, WITHOUT_FOLDER, io_trace_packets};
 
 /// What is known of a file of packets before it is indexed.
 pub(crate) struct PacketInput {
@@ -48,11 +48,11 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
         };
         vec![(path.to_owned(), input)]
     };
-    Ok(Some(match Form::of(path)? {
-        Form::Lines => return Ok(None),
-        Form::IoTrace => alone(Kind::IoTrace, Some(io_trace_packets(path)?)),
-        Form::Rocksdb => alone(kind_of(path)?, None),
-        Form::Folder => {
+    Ok(Some(match InputFormat::of(path)? {
+        InputFormat::DftLines => return Ok(None),
+        InputFormat::IoTrace => alone(Kind::IoTrace, Some(io_trace_packets(path)?)),
+        InputFormat::Rocksdb(kind) => alone(kind, None),
+        InputFormat::Folder => {
             let mut files = Vec::new();
             for trace in traces(path)? {
                 let parts = stream_parts(FolderParts::open(&trace)?)?.into_iter();

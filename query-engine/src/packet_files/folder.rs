@@ -7,11 +7,11 @@ use std::sync::Arc;
 use chunk_index::{PacketRange, TraceStamp};
 use ctf_folder::{FolderParts, find_traces};
 use storage_format::Kind;
-use trace_kinds::StreamContext;
+use trace_kinds::{Content, StreamContext};
 
 use super::packet_index::PacketIndex;
 use super::source::PacketFile;
-use super::{choose, is_io_trace_file};
+use super::{choose, recognized};
 use crate::ReadError;
 use crate::source::ChunkSource;
 
@@ -132,9 +132,10 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
             packets.sort_by_key(|packet| packet.range.start);
             found.push(StreamPart {
                 // CTF as well, but told in the fields of its own kind, as from its storage.
-                kind: match is_io_trace_file(&file.path)? {
-                    true => Kind::IoTrace,
-                    false => Kind::Ctf,
+                kind: if recognized(&file.path)?.content == Content::IoTrace {
+                    Kind::IoTrace
+                } else {
+                    Kind::Ctf
                 },
                 path: file.path.clone(),
                 context: context.clone(),

@@ -24,9 +24,8 @@ use std::path::{Path, PathBuf};
 use chunk_index::{PacketRange, TraceStamp};
 use query_language::FieldPath;
 use storage_format::Kind;
-use trace_kinds::StreamContext;
-use trace_kinds::io_trace::{PREAMBLE_BYTES, is_io_trace, packet_bytes};
-use trace_kinds::rocksdb::{HEADER_BYTES, is_trace};
+use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
+use trace_kinds::{Container, Content, PREFIX_BYTES, Recognized, StreamContext, recognize};
 
 use self::packet_index::{PacketIndex, unused};
 use self::source::PacketFile;
@@ -34,31 +33,40 @@ use crate::dft::DftSet;
 use crate::source::ChunkSource;
 use crate::{ReadError, Request};
 
-/// What a path is, as far as its first bytes tell.
+/// How a path is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum InputFormat {
+    /// A folder of CTF traces.
     Folder,
     IoTrace,
-    Rocksdb,
-    /// Lines of JSON, plain or gzip, until they are read.
-    Lines,
+    /// A RocksDB trace; its kind.
+    Rocksdb(Kind),
+    /// Lines of a DFTracer trace, plain or gzip.
+    DftLines,
 }
 
-impl Form {
-    pub(crate) fn of(path: &Path) -> Result<Form, ReadError> {
+impl InputFormat {
+    pub(crate) fn of(path: &Path) -> Result<InputFormat, ReadError> {
         if path.is_dir() {
-            return Ok(Form::Folder);
+            return Ok(InputFormat::Folder);
         }
-        let head = head_of(path, PREAMBLE_BYTES.max(HEADER_BYTES))?;
-        Ok(
-            if is_io_trace(head.get(..PREAMBLE_BYTES).unwrap_or(&head)) {
-                Form::IoTrace
-            } else if is_trace(head.get(..HEADER_BYTES).unwrap_or(&head)) {
-                Form::Rocksdb
-            } else {
-                Form::Lines
-            },
-        )
+        let found = recognized(path)?;
+        match (found.container, found.content) {
+            (Container::Plain, Content::IoTrace) => Ok(InputFormat::IoTrace),
+            // A trace without records has no events of either kind.
+            (Container::Plain, Content::Rocksdb(_)) => Ok(InputFormat::Rocksdb(
+                found.kind().unwrap_or(Kind::RocksdbIo),
+            )),
+            (Container::Plain | Container::Gzip, Content::DftLines | Content::Empty) => {
+                Ok(InputFormat::DftLines)
+            }
+            // Reading it reports where it is damaged.
+            (Container::Gzip, Content::Unknown(_)) => Ok(InputFormat::DftLines),
+            _ => Err(ReadError::NotATrace {
+                path: path.to_owned(),
+                found,
+            }),
+        }
     }
 }
 
@@ -78,11 +86,11 @@ pub fn open_paths(
     let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
     let mut lines = Vec::new();
     for path in paths {
-        match Form::of(path)? {
-            Form::Folder => folder::open(path, use_sidecars, &mut sources)?,
-            Form::IoTrace => sources.push(Box::new(open_io_trace(path, use_sidecars)?)),
-            Form::Rocksdb => sources.push(rocksdb::open(path, use_sidecars)?),
-            Form::Lines => lines.push(path.clone()),
+        match InputFormat::of(path)? {
+            InputFormat::Folder => folder::open(path, use_sidecars, &mut sources)?,
+            InputFormat::IoTrace => sources.push(Box::new(open_io_trace(path, use_sidecars)?)),
+            InputFormat::Rocksdb(kind) => sources.push(rocksdb::open(path, kind, use_sidecars)?),
+            InputFormat::DftLines => lines.push(path.clone()),
         }
     }
     if !lines.is_empty() {
@@ -146,23 +154,19 @@ fn choose(
     PacketFile::plain(path, kind, context, packets, reason)
 }
 
-/// The first bytes of a file.
-fn head_of(path: &Path, length: usize) -> Result<Vec<u8>, ReadError> {
+/// Recognizes a file by its content.
+fn recognized(path: &Path) -> Result<Recognized, ReadError> {
     let failed = |error| ReadError::fetch(path.display().to_string(), error);
-    let mut head = Vec::new();
+    let mut prefix = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    let read = file.take(length as u64).read_to_end(&mut head);
+    let length = file.metadata().map_err(failed)?.len();
+    let read = file.take(PREFIX_BYTES as u64).read_to_end(&mut prefix);
     read.map_err(failed)?;
-    Ok(head)
+    Ok(recognize(&prefix, prefix.len() as u64 >= length))
 }
 
-/// Whether a file begins like a stream of a server's trace of its own I/O.
-fn is_io_trace_file(path: &Path) -> Result<bool, ReadError> {
-    Ok(is_io_trace(&head_of(path, PREAMBLE_BYTES)?))
-}
-
-/// The packets of such a stream. What is behind the last whole one is a packet as well: a crash cut
-/// it, and it is read up to the cut.
+/// The packets of a stream of an I/O trace. Bytes after the last complete packet are one as well: a
+/// crash cut it off, and it is decoded up to there.
 pub(crate) fn io_trace_packets(path: &Path) -> Result<Vec<PacketRange>, ReadError> {
     let failed = |error| ReadError::fetch(path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;

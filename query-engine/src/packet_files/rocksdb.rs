@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use query_language::{BareUnit, FieldTable, Filter};
 use storage_format::Kind;
-use trace_kinds::rocksdb::{PacketReader, TraceKind};
+use trace_kinds::rocksdb::PacketReader;
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::packet_index::{PacketIndex, unused};
@@ -20,7 +20,11 @@ use crate::{Evidence, ReadError};
 pub(crate) const PACKET_BYTES: usize = 64 << 10;
 
 /// Opens a RocksDB trace with the sidecar beside it, if there is one that is used.
-pub(crate) fn open(path: &Path, use_sidecars: bool) -> Result<Box<dyn ChunkSource>, ReadError> {
+pub(crate) fn open(
+    path: &Path,
+    kind: Kind,
+    use_sidecars: bool,
+) -> Result<Box<dyn ChunkSource>, ReadError> {
     let index = match use_sidecars {
         true => PacketIndex::open(path),
         false => Ok(None),
@@ -34,29 +38,11 @@ pub(crate) fn open(path: &Path, use_sidecars: bool) -> Result<Box<dyn ChunkSourc
         Ok(None) => None,
         Err(reason) => Some(reason),
     };
-    Ok(Box::new(RocksdbFile::new(path, kind_of(path)?, reason)))
+    Ok(Box::new(RocksdbFile::new(path, kind, reason)))
 }
 
 fn is_rocksdb(kind: Kind) -> bool {
     matches!(kind, Kind::RocksdbIo | Kind::RocksdbBlockCache)
-}
-
-/// The kind of a RocksDB trace. The header is the same for both kinds; the first record tells.
-pub(crate) fn kind_of(path: &Path) -> Result<Kind, ReadError> {
-    let file = File::open(path);
-    let file = file.map_err(|error| ReadError::fetch(path.display().to_string(), error))?;
-    let mut reader = PacketReader::new(file, PACKET_BYTES);
-    while reader.kind().is_none() {
-        match reader.next_packet() {
-            Ok(Some(_)) => {}
-            // A trace without records, or one that breaks off, is told when it is read.
-            Ok(None) | Err(_) => break,
-        }
-    }
-    Ok(match reader.kind() {
-        Some(TraceKind::BlockCache) => Kind::RocksdbBlockCache,
-        Some(TraceKind::Io) | None => Kind::RocksdbIo,
-    })
 }
 
 /// A RocksDB trace that has no index: where its packets lie is found by reading it.

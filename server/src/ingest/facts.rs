@@ -19,7 +19,7 @@ use storage_format::{Kind, StreamPosition, TimeBasis};
 use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
 use trace_kinds::io_trace::IoTraceDecoder;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
-use trace_kinds::{Decoder, Event, otlp};
+use trace_kinds::{Container, Decoder, Event, otlp};
 
 use super::metadata::CompiledMetadata;
 use super::target::Target;
@@ -314,7 +314,7 @@ fn dft_facts(
     packet: &[u8],
     unit: Option<TimeUnit>,
 ) -> (Facts, Option<TimeUnit>) {
-    if packet.starts_with(&[0x1f, 0x8b]) {
+    if Container::of(packet) == Container::Gzip {
         // Pushed in compressed form: it is parsed when it is queried.
         return (Facts::default(), unit);
     }

@@ -149,7 +149,7 @@ fn without_frame(line: &[u8]) -> &[u8] {
 const LINES_EXAMINED: usize = 16;
 
 /// Whether a file that starts with `prefix` consists of DFTracer lines: whether one of its first
-/// lines is an object with a phase, or the array that the records are in is still empty. The last
+/// lines is an object with a phase or with a name and a time, or the array that the records are in is still empty. The last
 /// line of a prefix that is not the whole file may be cut; its first keys decide.
 pub(crate) fn begins_with_lines(prefix: &[u8], is_whole: bool) -> bool {
     if is_whole && prefix.trim_ascii() == b"[" {
@@ -163,7 +163,10 @@ pub(crate) fn begins_with_lines(prefix: &[u8], is_whole: bool) -> bool {
         .any(|(record, is_complete)| {
             if is_complete {
                 let line = ParsedLine::new(record);
-                line.is_some_and(|line| line.top("ph") != Owned::NULL)
+                line.is_some_and(|line| {
+                    let has = |key| line.top(key) != Owned::NULL;
+                    has("ph") || has("name") && has("ts")
+                })
             } else {
                 let first_keys: [&[u8]; 2] = [b"{\"id\":", b"{\"name\":"];
                 first_keys.iter().any(|key| record.starts_with(key))

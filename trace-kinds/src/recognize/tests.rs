@@ -46,7 +46,7 @@ fn check(container: Container, kind: Option<Kind>, content: Content, files: &[&[
 #[test]
 fn traces_are_recognized_by_content() {
     use Container::{Gzip, Plain, Zstd};
-    use Content::{CtfMetadata, CtfPacketIndex, CtfPackets, DftLines, IoTrace, Rocksdb};
+    use Content::{CtfMetadata, CtfPacketIndex, CtfPackets, DftLines, Empty, IoTrace, Rocksdb};
 
     let tsdl = CtfMetadata(MetadataFormat::Tsdl);
     check(Plain, None, tsdl, &[b"/* CTF 1.8 */ trace {"]);
@@ -83,16 +83,26 @@ fn traces_are_recognized_by_content() {
     let lines = |text: &[u8]| [text, b"\n", DFT_LINE, b"\n"].concat();
     let (array, broken, zeros) = (lines(b"["), lines(b"d\",\"ts\":5}"), lines(b"\0\0"));
     let other_order = br#"{"ph":"C", "name":"x"}"#;
-    let files = [DFT_LINE, &array, &broken, &zeros, other_order, b"[\n"];
+    let no_phase = br#"{"ts":5, "name":"x"}"#;
+    let files = [
+        DFT_LINE,
+        &array,
+        &broken,
+        &zeros,
+        other_order,
+        no_phase,
+        b"[\n",
+    ];
     check(Plain, Some(Kind::Dft), DftLines, &files);
     check(Gzip, Some(Kind::Dft), DftLines, &[&gzip(&array)]);
     check(Zstd, None, DftLines, &[&zstd(&array)]);
+    check(Plain, None, Empty, &[b""]);
+    check(Gzip, None, Empty, &[&gzip(b"")]);
 }
 
 #[test]
 fn other_files_are_unknown() {
-    let cases: [(&str, Vec<u8>); 10] = [
-        ("empty", Vec::new()),
+    let cases: [(&str, Vec<u8>); 8] = [
         ("text", b"Jan 1 host kernel: {ph}\n".to_vec()),
         (
             "json lines",
@@ -107,7 +117,6 @@ fn other_files_are_unknown() {
             "part of a rocksdb header",
             rocksdb(None, &[])[..29].to_vec(),
         ),
-        ("empty gzip", gzip(b"")),
         ("text in gzip", gzip(b"text")),
         ("damaged gzip", b"\x1f\x8b\x08\x00 and so on".to_vec()),
         ("damaged zstd", b"\x28\xb5\x2f\xfd and so on".to_vec()),

@@ -184,7 +184,9 @@ impl From<ReadError> for CommandError {
         match error {
             ReadError::Query(error) => CommandError::usage(error.to_string()),
             ReadError::TooManyGroups { .. } => CommandError::usage(error.to_string()),
-            ReadError::UnknownFile { .. } => CommandError::usage(error.to_string()),
+            ReadError::UnknownFile { .. } | ReadError::NotATrace { .. } => {
+                CommandError::usage(error.to_string())
+            }
             ReadError::NoColumns { .. } => CommandError::usage(error.to_string()),
             ReadError::Fetch { place, source } => CommandError::io(place, source),
             ReadError::Output(source) => CommandError::Output(source),
