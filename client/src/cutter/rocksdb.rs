@@ -42,7 +42,7 @@ impl RocksdbCutter {
 
     /// Bytes of an incomplete record.
     fn unfinished(&self) -> u64 {
-        match self.cutter.tail() {
+        match self.cutter.torn_end() {
             Some(RocksdbError::Torn { left, .. }) => left,
             _ => 0,
         }
@@ -88,7 +88,7 @@ impl Cutter for RocksdbCutter {
     }
 
     fn remark(&self) -> Option<String> {
-        let torn = self.cutter.tail()?;
+        let torn = self.cutter.torn_end()?;
         Some(format!(
             "{}: {torn}; the torn record was not pushed",
             self.path.display()

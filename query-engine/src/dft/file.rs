@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use chunk_index::ColumnFilter;
 use query_language::{BareUnit, FieldTable, Filter};
 use trace_kinds::EachEvent;
-use trace_kinds::dft::{DftDecoder, Names, Skim, TimeUnit};
+use trace_kinds::dft::{DftDecoder, Names, Prefilter, TimeUnit};
 use trace_kinds::gzip::Scanner;
 
 use super::columns::OpenColumns;
@@ -245,7 +245,7 @@ impl ChunkSource for DftFile {
         scratch: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
-        self.read_skimming(task, fields, None, scratch, each)
+        self.read_prefiltered(task, fields, None, scratch, each)
     }
 
     fn read_passing(
@@ -257,17 +257,17 @@ impl ChunkSource for DftFile {
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
         // A file that has no index is read whole, and what it holds is counted.
-        let skim = self.sidecar.as_ref().and(Skim::new(filter, self.unit));
-        self.read_skimming(task, fields, skim, scratch, each)
+        let prefilter = self.sidecar.as_ref().and(Prefilter::new(filter, self.unit));
+        self.read_prefiltered(task, fields, prefilter, scratch, each)
     }
 }
 
 impl DftFile {
-    fn read_skimming(
+    fn read_prefiltered(
         &self,
         task: &Task,
         fields: &FieldTable,
-        skim: Option<Skim>,
+        prefilter: Option<Prefilter>,
         scratch: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
@@ -276,7 +276,7 @@ impl DftFile {
             decoder: &decoder,
             each,
             counters: Counters::default(),
-            skim,
+            prefilter,
         };
         if let Some(records) = &task.records {
             events.counters.decoded_bytes += records.len() as u64;

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Part, Shapes, Skim};
+use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Part, Prefilter, Shapes};
 use trace_kinds::{EachEvent, Event};
 
 use crate::source::Counters;
@@ -13,7 +13,7 @@ pub(super) struct Events<'e, 'f> {
     pub(super) each: &'e mut EachEvent<'f>,
     pub(super) counters: Counters,
     /// Finds the lines that need be decoded, where others may be left out.
-    pub(super) skim: Option<Skim>,
+    pub(super) prefilter: Option<Prefilter>,
 }
 
 impl Events<'_, '_> {
@@ -29,8 +29,8 @@ impl Events<'_, '_> {
             counters.decoded += decoder.walk_shaped(lines, &mut shapes, &mut given);
             given.flow
         };
-        match &self.skim {
-            Some(skim) => skim.runs(text, run),
+        match &self.prefilter {
+            Some(prefilter) => prefilter.runs(text, run),
             None => run(text),
         }
     }

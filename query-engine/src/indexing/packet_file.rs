@@ -280,26 +280,26 @@ fn walk_rocksdb(source: &mut Checked, chunker: &mut Chunker, place: &str) -> io:
             }
         };
         chunker.packet(
-            packet.place.clone(),
+            packet.input_range.clone(),
             found.packets.len() as u64,
             &packet.bytes,
         );
-        let start = match packet.place.start {
+        let start = match packet.input_range.start {
             // The header counts.
             0 => 0,
             _ => packet.offset,
         };
         let shift = start
             .cast_signed()
-            .wrapping_sub(packet.place.start.cast_signed());
+            .wrapping_sub(packet.input_range.start.cast_signed());
         found.packets.push(PacketRange {
-            range: packet.place,
+            range: packet.input_range,
             shift,
         });
     }
     found.entry = reader.continuation();
     if found.fault.is_none() {
-        found.fault = reader.tail().map(|torn| told(&torn));
+        found.fault = reader.torn_end().map(|torn| told(&torn));
     }
     Ok(found)
 }

@@ -128,7 +128,7 @@ impl ChunkSource for RocksdbFile {
                 return Ok(events.counters);
             }
         }
-        if let Some(torn) = reader.tail() {
+        if let Some(torn) = reader.torn_end() {
             events.fault(format!("{}: {torn}", self.place()));
         }
         Ok(events.counters)

@@ -1,7 +1,7 @@
 //! The arguments of a record that somebody asked for.
 
+use super::remainder::Remainder;
 use super::scalar::{Cursor, Scalar};
-use super::tail::Tail;
 
 /// The argument keys that a decoder keeps.
 #[derive(Debug, Clone, Default)]
@@ -83,18 +83,18 @@ impl<'k, 'a> Arguments<'k, 'a> {
     /// Reads an object, its braces included. `None` when the cursor is not at one, or at one that
     /// must be taken apart by a JSON parser.
     ///
-    /// `tail` is that of a record like this one.
+    /// `remainder` is that of a record like this one.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
         cursor: &mut Cursor<'a>,
-        mut tail: Option<&mut Tail>,
+        mut remainder: Option<&mut Remainder>,
     ) -> Option<()> {
         let mut place = 0;
         loop {
-            if let Some(tail) = &tail
+            if let Some(remainder) = &remainder
                 && let Some(()) =
-                    tail.argument(place, cursor, |slot, value| self.slots[slot] = value)
+                    remainder.argument(place, cursor, |slot, value| self.slots[slot] = value)
             {
                 place += 1;
                 continue;
@@ -103,7 +103,7 @@ impl<'k, 'a> Arguments<'k, 'a> {
             if cursor.peek() != Some(begin) {
                 return (place > 0 && cursor.eat(b"}")).then_some(());
             }
-            if !self.general(place, cursor, tail.as_deref_mut())? {
+            if !self.general(place, cursor, remainder.as_deref_mut())? {
                 return Some(());
             }
             place += 1;
@@ -117,7 +117,7 @@ impl<'k, 'a> Arguments<'k, 'a> {
         &mut self,
         place: usize,
         cursor: &mut Cursor<'a>,
-        tail: Option<&mut Tail>,
+        remainder: Option<&mut Remainder>,
     ) -> Option<bool> {
         let start = cursor.position();
         cursor.skip(1);
@@ -140,8 +140,8 @@ impl<'k, 'a> Arguments<'k, 'a> {
         if self.keys.has_nested() && matches!(value, Scalar::Nested(_)) {
             return None;
         }
-        if let Some(tail) = tail {
-            tail.learn_argument(place, lead, slot, value);
+        if let Some(remainder) = remainder {
+            remainder.learn_argument(place, lead, slot, value);
         }
         Some(true)
     }

@@ -12,7 +12,7 @@ use crate::Event;
 
 /// Where a field of the table is found in a record.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Place {
+pub(super) enum FieldLocation {
     Id,
     Name,
     Cat,
@@ -29,58 +29,58 @@ pub(super) enum Place {
         hash: usize,
         kind: HashKind,
     },
-    Nowhere,
+    Missing,
 }
 
 /// Where each field of a table is found.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    pub(super) places: Vec<Place>,
+    pub(super) locations: Vec<FieldLocation>,
     pub(super) keys: ArgumentKeys,
 }
 
 impl Layout {
     pub(super) fn new(table: &FieldTable) -> Layout {
         let mut keys = ArgumentKeys::default();
-        let places = table
+        let locations = table
             .paths()
             .iter()
             .map(|path| match (path.as_str(), path.argument()) {
-                ("id", _) => Place::Id,
-                ("name", _) => Place::Name,
-                ("cat", _) => Place::Cat,
-                ("type", _) => Place::Type,
-                ("pid", _) => Place::Pid,
-                ("tid", _) => Place::Tid,
-                ("ts", _) => Place::Ts,
-                ("dur", _) => Place::Dur,
-                ("ph", _) => Place::Ph,
+                ("id", _) => FieldLocation::Id,
+                ("name", _) => FieldLocation::Name,
+                ("cat", _) => FieldLocation::Cat,
+                ("type", _) => FieldLocation::Type,
+                ("pid", _) => FieldLocation::Pid,
+                ("tid", _) => FieldLocation::Tid,
+                ("ts", _) => FieldLocation::Ts,
+                ("dur", _) => FieldLocation::Dur,
+                ("ph", _) => FieldLocation::Ph,
                 (path, Some(own)) => {
                     let own = keys.insert(own);
                     match HASH_FIELDS.iter().find(|field| field.text == path) {
                         Some(field) => {
                             let hash = field.hash.strip_prefix("args.").unwrap_or(field.hash);
-                            Place::Resolved {
+                            FieldLocation::Resolved {
                                 own,
                                 hash: keys.insert(hash),
                                 kind: field.kind,
                             }
                         }
-                        None => Place::Argument(own),
+                        None => FieldLocation::Argument(own),
                     }
                 }
-                _ => Place::Nowhere,
+                _ => FieldLocation::Missing,
             });
-        let places = places.collect();
-        Layout { places, keys }
+        let locations = locations.collect();
+        Layout { locations, keys }
     }
 
     #[inline]
-    fn place(&self, id: FieldId) -> Place {
-        self.places
+    fn location(&self, id: FieldId) -> FieldLocation {
+        self.locations
             .get(id.index())
             .copied()
-            .unwrap_or(Place::Nowhere)
+            .unwrap_or(FieldLocation::Missing)
     }
 }
 
@@ -104,24 +104,26 @@ impl FieldSource for LineEvent<'_, '_, '_> {
     #[inline(always)]
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
         let head = self.head;
-        match self.frame.layout.place(id) {
-            Place::Id => head.id.value(),
-            Place::Name => Some(Value::Str(head.name)),
-            Place::Cat => Some(Value::Str(head.cat)),
-            Place::Type => head.type_.value(),
-            Place::Pid => head.pid.value(),
-            Place::Tid => head.tid.value(),
-            Place::Ts => self.frame.unit.scale(head.ts),
-            Place::Dur => self.frame.unit.scale(head.dur),
-            Place::Ph => head.ph.value(),
-            Place::Argument(slot) => self.arguments.get(slot).value(),
-            Place::Resolved { own, hash, kind } => self.arguments.get(own).value().or_else(|| {
-                self.frame
-                    .names
-                    .text(kind, self.arguments.get(hash).value()?)
-                    .map(Value::Str)
-            }),
-            Place::Nowhere => None,
+        match self.frame.layout.location(id) {
+            FieldLocation::Id => head.id.value(),
+            FieldLocation::Name => Some(Value::Str(head.name)),
+            FieldLocation::Cat => Some(Value::Str(head.cat)),
+            FieldLocation::Type => head.type_.value(),
+            FieldLocation::Pid => head.pid.value(),
+            FieldLocation::Tid => head.tid.value(),
+            FieldLocation::Ts => self.frame.unit.scale(head.ts),
+            FieldLocation::Dur => self.frame.unit.scale(head.dur),
+            FieldLocation::Ph => head.ph.value(),
+            FieldLocation::Argument(slot) => self.arguments.get(slot).value(),
+            FieldLocation::Resolved { own, hash, kind } => {
+                self.arguments.get(own).value().or_else(|| {
+                    self.frame
+                        .names
+                        .text(kind, self.arguments.get(hash).value()?)
+                        .map(Value::Str)
+                })
+            }
+            FieldLocation::Missing => None,
         }
     }
 }
@@ -211,16 +213,16 @@ impl<'d> ParsedEvent<'d> {
             .iter()
             .map(|(_, key)| std::str::from_utf8(key).map_or(Owned::NULL, |key| line.argument(key)))
             .collect();
-        let value = |place: &Place| match *place {
-            Place::Id => line.top("id"),
-            Place::Name => line.top("name"),
-            Place::Cat => line.top("cat"),
-            Place::Type => line.top("type"),
-            Place::Pid => line.top("pid"),
-            Place::Tid => line.top("tid"),
-            Place::Ph => line.top("ph"),
-            Place::Argument(slot) => arguments[slot].clone(),
-            Place::Resolved { own, hash, kind } => match &arguments[own] {
+        let value = |location: &FieldLocation| match *location {
+            FieldLocation::Id => line.top("id"),
+            FieldLocation::Name => line.top("name"),
+            FieldLocation::Cat => line.top("cat"),
+            FieldLocation::Type => line.top("type"),
+            FieldLocation::Pid => line.top("pid"),
+            FieldLocation::Tid => line.top("tid"),
+            FieldLocation::Ph => line.top("ph"),
+            FieldLocation::Argument(slot) => arguments[slot].clone(),
+            FieldLocation::Resolved { own, hash, kind } => match &arguments[own] {
                 &Owned::NULL => {
                     let hash = arguments[hash].scalar().value();
                     let text = hash.and_then(|hash| frame.names.text(kind, hash));
@@ -228,9 +230,9 @@ impl<'d> ParsedEvent<'d> {
                 }
                 own => own.clone(),
             },
-            Place::Ts | Place::Dur | Place::Nowhere => Owned::NULL,
+            FieldLocation::Ts | FieldLocation::Dur | FieldLocation::Missing => Owned::NULL,
         };
-        let values = frame.layout.places.iter().map(value).collect();
+        let values = frame.layout.locations.iter().map(value).collect();
         let (ts, dur) = (
             frame.unit.scale(line.top("ts").scalar()),
             frame.unit.scale(line.top("dur").scalar()),
@@ -247,9 +249,9 @@ impl<'d> ParsedEvent<'d> {
 
 impl FieldSource for ParsedEvent<'_> {
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
-        match self.frame.layout.place(id) {
-            Place::Ts => self.ts,
-            Place::Dur => self.dur,
+        match self.frame.layout.location(id) {
+            FieldLocation::Ts => self.ts,
+            FieldLocation::Dur => self.dur,
             _ => self.values.get(id.index())?.scalar().value(),
         }
     }

@@ -6,9 +6,9 @@
 //! gives up, and the line is parsed as the JSON object that it may still be.
 
 use super::arguments::Arguments;
+use super::remainder::{PHASE_KEY, Remainder};
 use super::scalar::{Cursor, Scalar};
 use super::shapes::{ParsedHead, ShapedHead, Shapes};
-use super::tail::{PHASE_KEY, Tail};
 
 /// The fields at the top of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,19 +61,19 @@ pub(super) fn read<'a>(
         tid,
     } = head;
     let dur = optional_number(&mut cursor, b",\"dur\":")?;
-    let mut tail = shapes.tail(shape);
+    let mut remainder = shapes.remainder(shape);
     arguments.clear();
-    let known = match &tail {
-        Some(tail) => tail.eat_middle(&mut cursor),
+    let known = match &remainder {
+        Some(remainder) => remainder.eat_middle(&mut cursor),
         None => None,
     };
     let (ph, has_args) = match known {
         Some(ph) => (ph, true),
-        None => middle(&mut cursor, tail.as_deref_mut())?,
+        None => middle(&mut cursor, remainder.as_deref_mut())?,
     };
     let args_start = cursor.position();
     if has_args {
-        arguments.read(&mut cursor, tail)?;
+        arguments.read(&mut cursor, remainder)?;
     }
     let args = &bytes[args_start..cursor.position()];
     let ended = cursor.eat(b"}\n") || (cursor.eat(b"}") && cursor.peek().is_none());
@@ -98,15 +98,18 @@ pub(super) fn read<'a>(
 
 /// Reads the phase and the key of the arguments; `false` when there are none.
 #[inline(never)]
-fn middle<'a>(cursor: &mut Cursor<'a>, tail: Option<&mut Tail>) -> Option<(Scalar<'a>, bool)> {
+fn middle<'a>(
+    cursor: &mut Cursor<'a>,
+    remainder: Option<&mut Remainder>,
+) -> Option<(Scalar<'a>, bool)> {
     let start = cursor.position();
     if !cursor.eat(PHASE_KEY) {
         return None;
     }
     let phase = cursor.value()?;
     let has_args = cursor.eat(b",\"args\":");
-    if let Some(tail) = tail.filter(|_| has_args) {
-        tail.learn_middle(cursor, start, phase);
+    if let Some(remainder) = remainder.filter(|_| has_args) {
+        remainder.learn_middle(cursor, start, phase);
     }
     Some((phase, has_args))
 }

@@ -19,10 +19,10 @@ mod metadata;
 mod names;
 mod packet;
 mod parsed;
+mod prefilter;
+mod remainder;
 mod scalar;
 mod shapes;
-mod skim;
-mod tail;
 mod time;
 
 #[cfg(test)]
@@ -49,6 +49,6 @@ pub use lines::{LINE_BYTES_MAX, Lines, Part};
 pub use metadata::Metadata;
 pub use names::{HASH_FIELDS, HashField, HashKind, HashNames, HashValue, Names};
 pub use packet::{Declared, PacketDecoder};
+pub use prefilter::Prefilter;
 pub use shapes::Shapes;
-pub use skim::Skim;
 pub use time::TimeUnit;

@@ -51,7 +51,7 @@ impl Decoder for PacketDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
         let mut packet_text = PacketText {
             decoder: &self.decoder,
-            given: Given {
+            output: Output {
                 each,
                 declared: &mut self.declared,
                 flow: ControlFlow::Continue(()),
@@ -86,15 +86,15 @@ impl Decoder for PacketDecoder {
 /// The text of a packet on its way to the events.
 struct PacketText<'d, 'e, 'f> {
     decoder: &'d DftDecoder,
-    given: Given<'d, 'e, 'f>,
+    output: Output<'d, 'e, 'f>,
     lines: Lines,
     decoded: Decoded,
 }
 
 impl PacketText<'_, '_, '_> {
     fn walk(&mut self, text: &[u8]) -> ControlFlow<()> {
-        self.decoded += self.decoder.walk(text, &mut self.given);
-        self.given.flow
+        self.decoded += self.decoder.walk(text, &mut self.output);
+        self.output.flow
     }
 
     fn part(&mut self, part: Part<'_>) -> ControlFlow<()> {
@@ -108,7 +108,7 @@ impl PacketText<'_, '_, '_> {
     }
 
     fn finish(&mut self) {
-        if self.given.flow.is_continue() {
+        if self.output.flow.is_continue() {
             let mut lines = std::mem::take(&mut self.lines);
             // Nothing follows the last line that a break could spare.
             let _last = lines.finish(|part| self.part(part));
@@ -127,13 +127,13 @@ impl TextSink for PacketText<'_, '_, '_> {
     }
 }
 
-struct Given<'d, 'e, 'f> {
+struct Output<'d, 'e, 'f> {
     each: &'e mut EachEvent<'f>,
     declared: &'d mut Declared,
     flow: ControlFlow<()>,
 }
 
-impl DftVisitor for Given<'_, '_, '_> {
+impl DftVisitor for Output<'_, '_, '_> {
     #[inline]
     fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
         self.flow = (self.each)(event);

@@ -3,12 +3,12 @@
 //! Between its `id` and its `ts` a record says what happened, where: `name`, `cat`, `type`, `pid`
 //! and `tid`. Traces say the same few hundred things over and over, so these bytes are parsed
 //! once; where they come again they are compared, which takes a tenth of the time. What follows
-//! is remembered, too: the head that came behind this one, and the [tail](super::tail).
+//! is remembered, too: the head that came behind this one, and the [remainder](super::remainder).
 
 use hashbrown::HashTable;
 
+use super::remainder::Remainder;
 use super::scalar::Scalar;
-use super::tail::Tail;
 
 /// The fields of a head that follows an `id`.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ struct Shape {
     tid: Scalar<'static>,
     /// The shape that came behind it the last time, and the one before that was another.
     next: [usize; 2],
-    tail: Tail,
+    remainder: Remainder,
 }
 
 /// Shapes that are kept; whatever comes later is parsed.
@@ -152,7 +152,7 @@ impl Shapes {
             pid: plain(head.pid)?,
             tid: plain(head.tid)?,
             next: [number; 2],
-            tail: Tail::default(),
+            remainder: Remainder::default(),
         });
         self.bytes.extend_from_slice(piece);
         let (shapes, bytes) = (&self.shapes, &self.bytes);
@@ -163,9 +163,9 @@ impl Shapes {
 
     /// What follows the times of the records of a shape.
     #[inline(always)]
-    pub(super) fn tail(&mut self, shape: Option<u32>) -> Option<&mut Tail> {
+    pub(super) fn remainder(&mut self, shape: Option<u32>) -> Option<&mut Remainder> {
         let shape = self.shapes.get_mut(shape? as usize)?;
-        Some(&mut shape.tail)
+        Some(&mut shape.remainder)
     }
 }
 

@@ -13,7 +13,7 @@ use query_language::{FieldPath, FieldTable, Value};
 use super::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
 use crate::{Decoded, Event};
 
-mod tails;
+mod remainders;
 
 const FIELDS: [&str; 12] = [
     "name", "cat", "pid", "tid", "ts", "dur", "fhash", "ret", "epoch", "fname", "a.b", "level",

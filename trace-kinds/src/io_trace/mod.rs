@@ -16,13 +16,13 @@
 //! two threads were told to the trace in the other order; `start` and `latency` are exact.
 //! `discarded events` of a packet counts what was dropped before its end.
 
-mod encode;
+mod encoder;
 mod events;
 mod reader;
 mod schema;
 mod text;
 
-pub use encode::{Anchor, Begin, Encoded, Encoder, End};
+pub use encoder::{Anchor, Begin, Encoded, Encoder, End};
 pub(crate) use events::DIMENSIONS;
 pub use events::IoTraceDecoder;
 pub use reader::{IoTraceRecord, Item, each_item};

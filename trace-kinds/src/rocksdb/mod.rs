@@ -17,7 +17,7 @@
 mod block_cache;
 mod csv;
 mod cursor;
-mod cut;
+mod cutter;
 mod decimal;
 mod envelope;
 mod error;
@@ -30,7 +30,7 @@ mod text;
 
 pub use block_cache::{BlockCacheTrace, BlockRecord, BlockType, Caller};
 pub use csv::BlockCsv;
-pub use cut::{Cutter, Packet, PacketReader, ReadError, join};
+pub use cutter::{Cutter, Packet, PacketReader, ReadError, join};
 pub use envelope::{ENVELOPE_BYTES, Envelope, Envelopes, PAYLOAD_BYTES_MAX};
 pub use error::RocksdbError;
 pub use events::RocksdbDecoder;

@@ -141,7 +141,7 @@ fn a_cut_trace_is_read_to_the_cut_and_reported() {
         whole
     );
     assert_eq!(
-        cutter.tail(),
+        cutter.torn_end(),
         Some(RocksdbError::Torn {
             offset,
             left,
@@ -186,7 +186,7 @@ fn cut(file: &[u8], target: usize, piece: usize) -> Vec<Packet> {
         packets.extend(std::iter::from_fn(|| cutter.next_packet()));
     }
     packets.extend(std::iter::from_fn(|| cutter.flush()));
-    assert_eq!(cutter.tail(), None);
+    assert_eq!(cutter.torn_end(), None);
     packets
 }
 

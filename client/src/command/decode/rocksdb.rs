@@ -47,7 +47,7 @@ pub(super) fn decode(context: &Context, path: &Path, format: Format) -> Result<b
             }
         }
     }
-    match packets.tail() {
+    match packets.torn_end() {
         Some(torn) => {
             context.note(format!("{}: {torn}", path.display()));
             Ok(false)

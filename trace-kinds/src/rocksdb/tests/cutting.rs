@@ -27,11 +27,10 @@ fn packets_are_decodable_alone_and_join_to_the_file() {
 
 /// Where packets lie depends on the headers between them.
 fn placeless(packets: Vec<Packet>) -> Vec<Packet> {
-    let place = 0..0;
     let packets = packets.into_iter();
     packets
         .map(|packet| Packet {
-            place: place.clone(),
+            input_range: 0..0,
             ..packet
         })
         .collect()
@@ -43,9 +42,9 @@ fn check_places(pushed: &[u8], packets: &[Packet]) {
     cutter.push(pushed).unwrap();
     let behind = cutter.continuation().unwrap();
     for packet in packets {
-        let place = packet.place.start as usize..packet.place.end as usize;
+        let place = packet.input_range.start as usize..packet.input_range.end as usize;
         let mut made = Vec::new();
-        if packet.place.start > 0 {
+        if packet.input_range.start > 0 {
             behind.at(packet.offset).put(&mut made);
         }
         assert_eq!([&made, &pushed[place]].concat(), packet.bytes);

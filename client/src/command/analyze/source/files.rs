@@ -99,7 +99,7 @@ impl Files {
                 }
                 (Ok(Some(_)), _) => {}
                 (Ok(None), _) => {
-                    if let Some(torn) = reader.tail() {
+                    if let Some(torn) = reader.torn_end() {
                         self.damage.push(format!("{}: {torn}", path.display()));
                     }
                     self.current = None;

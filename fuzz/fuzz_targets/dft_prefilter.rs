@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 use libfuzzer_sys::fuzz_target;
 use query_language::{BareUnit, FieldTable, Filter, Program, Query};
 use trace_kinds::Event;
-use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, Skim, TimeUnit};
+use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, Prefilter, TimeUnit};
 
 const UNITS: [TimeUnit; 4] = [
     TimeUnit::Nanosecond,
@@ -53,7 +53,7 @@ fn query(door: u8, text: &str) -> String {
     }
 }
 
-fn passing(text: &[u8], filter: &Filter, unit: TimeUnit, skim: Option<&Skim>) -> Vec<Vec<u8>> {
+fn passing(text: &[u8], filter: &Filter, unit: TimeUnit, prefilter: Option<&Prefilter>) -> Vec<Vec<u8>> {
     let mut table = FieldTable::new();
     let program = Program::compile(filter, &mut table);
     let decoder = DftDecoder::new(&table, Names::default(), unit);
@@ -68,8 +68,8 @@ fn passing(text: &[u8], filter: &Filter, unit: TimeUnit, skim: Option<&Skim>) ->
         lines.append(&mut visitor.lines);
         ControlFlow::Continue(())
     };
-    let _all = match skim {
-        Some(skim) => skim.runs(text, &mut walk),
+    let _all = match prefilter {
+        Some(prefilter) => prefilter.runs(text, &mut walk),
         None => walk(text),
     };
     lines
@@ -96,8 +96,8 @@ fuzz_target!(|input: &[u8]| {
     let Ok(filter) = query.bind(BareUnit::Nanos(nanoseconds)) else {
         return;
     };
-    if let Some(skim) = Skim::new(&filter, unit) {
+    if let Some(prefilter) = Prefilter::new(&filter, unit) {
         let all = passing(text, &filter, unit, None);
-        assert_eq!(passing(text, &filter, unit, Some(&skim)), all);
+        assert_eq!(passing(text, &filter, unit, Some(&prefilter)), all);
     }
 });

@@ -118,7 +118,7 @@ impl KnownArgument {
 
 /// What follows the times of the records of one shape.
 #[derive(Debug, Default)]
-pub(super) struct Tail {
+pub(super) struct Remainder {
     middle: Option<Middle>,
     arguments: Vec<KnownArgument>,
 }
@@ -138,7 +138,7 @@ pub(super) const PHASE_KEY: &[u8] = b",\"ph\":";
 /// Arguments of one shape that are remembered.
 const ARGUMENTS_MAX: usize = 16;
 
-impl Tail {
+impl Remainder {
     /// Steps over the phase and the key of the arguments when they are what they were the last
     /// time; gives the phase.
     #[inline(always)]

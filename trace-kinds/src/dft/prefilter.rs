@@ -18,7 +18,7 @@ use super::time::TimeUnit;
 
 /// Finds the lines of a text that can pass a filter.
 #[derive(Debug)]
-pub struct Skim {
+pub struct Prefilter {
     test: Test,
 }
 
@@ -48,10 +48,10 @@ const WORTH_PART: usize = 4;
 /// Blocks that are shown at once where looking was not worth it.
 const UNASKED_MAX: usize = 16;
 
-impl Skim {
+impl Prefilter {
     /// What `filter` asks of every event that passes and that can be found in the text of lines
     /// whose times are counted in `unit`; `None` where it asks for nothing of that kind.
-    pub fn new(filter: &Filter, unit: TimeUnit) -> Option<Skim> {
+    pub fn new(filter: &Filter, unit: TimeUnit) -> Option<Prefilter> {
         let mut asked = Vec::new();
         conjuncts(filter, &mut asked);
         let texts = asked.iter().filter_map(|predicate| texts_of(predicate));
@@ -68,7 +68,7 @@ impl Skim {
                 Test::Numbers(Box::new(key), range)
             }
         };
-        Some(Skim { test })
+        Some(Prefilter { test })
     }
 
     /// Shows the lines of `text` that can pass, in runs of whole lines, in their order. Where many
@@ -131,7 +131,7 @@ impl Skim {
 
 /// Places in a text, each in a line that can pass.
 struct Hits<'s, 't> {
-    skim: &'s Skim,
+    prefilter: &'s Prefilter,
     text: &'t [u8],
     /// The next place of each thing that is looked for; the end of the text where there is none.
     texts: [usize; TEXTS_MAX],
@@ -139,14 +139,14 @@ struct Hits<'s, 't> {
 }
 
 impl<'s, 't> Hits<'s, 't> {
-    fn new(skim: &'s Skim, text: &'t [u8]) -> Self {
+    fn new(prefilter: &'s Prefilter, text: &'t [u8]) -> Self {
         let mut hits = Hits {
-            skim,
+            prefilter,
             text,
             texts: [text.len(); TEXTS_MAX],
             backslash: memchr::memchr(b'\\', text).unwrap_or(text.len()),
         };
-        if let Test::Texts(finders) = &skim.test {
+        if let Test::Texts(finders) = &prefilter.test {
             for (place, finder) in hits.texts.iter_mut().zip(finders) {
                 *place = finder.find(text).unwrap_or(text.len());
             }
@@ -161,7 +161,7 @@ impl<'s, 't> Hits<'s, 't> {
             let found = memchr::memchr(b'\\', rest);
             self.backslash = found.map_or(self.text.len(), |at| from + at);
         }
-        let hit = match &self.skim.test {
+        let hit = match &self.prefilter.test {
             Test::Texts(finders) => {
                 let mut first = self.text.len();
                 for (place, finder) in self.texts.iter_mut().zip(finders) {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     /// The ends of the lines whose events pass, found by reading all of `text` or only the runs.
-    fn passing(text: &[u8], filter: &Filter, skim: Option<&Skim>) -> (Vec<Vec<u8>>, u64) {
+    fn passing(text: &[u8], filter: &Filter, prefilter: Option<&Prefilter>) -> (Vec<Vec<u8>>, u64) {
         struct Passing<'p>(&'p Program, &'p [u8], Vec<Vec<u8>>);
         impl DftVisitor for Passing<'_> {
             fn event<E: Event>(&mut self, event: &E, line: Range<usize>) -> ControlFlow<()> {
@@ -330,8 +330,8 @@ mod tests {
             lines.append(&mut visitor.2);
             ControlFlow::Continue(())
         };
-        let _all = match skim {
-            Some(skim) => skim.runs(text, &mut walk),
+        let _all = match prefilter {
+            Some(prefilter) => prefilter.runs(text, &mut walk),
             None => walk(text),
         };
         (lines, read)
@@ -340,9 +340,9 @@ mod tests {
     #[track_caller]
     fn check(text: &[u8], query: &str) -> u64 {
         let filter = filter(query);
-        let skim = Skim::new(&filter, TimeUnit::Microsecond).expect(query);
+        let prefilter = Prefilter::new(&filter, TimeUnit::Microsecond).expect(query);
         let (expected, _) = passing(text, &filter, None);
-        let (found, read) = passing(text, &filter, Some(&skim));
+        let (found, read) = passing(text, &filter, Some(&prefilter));
         assert_eq!(
             found,
             expected,
@@ -424,8 +424,8 @@ no record
             "fhash in ['a', 5]",
             "ts != 5",
         ] {
-            let skim = Skim::new(&filter(query), TimeUnit::Microsecond);
-            assert!(skim.is_none(), "{query}: {skim:?}");
+            let prefilter = Prefilter::new(&filter(query), TimeUnit::Microsecond);
+            assert!(prefilter.is_none(), "{query}: {prefilter:?}");
         }
     }
 

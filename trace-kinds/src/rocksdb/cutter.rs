@@ -18,7 +18,7 @@ pub struct Packet {
     pub offset: u64,
     /// Where its bytes lie in what was pushed: all of them in the first packet, the records in
     /// others, whose header is made.
-    pub place: Range<u64>,
+    pub input_range: Range<u64>,
     /// How many records it has.
     pub records: u64,
     /// When the earliest record starts, ns since the epoch.
@@ -32,7 +32,7 @@ pub struct Packet {
 /// It holds at most one packet under construction, one unfinished record and the packets that
 /// were not taken yet. Bytes go in by [`Cutter::push`], packets come out by
 /// [`Cutter::next_packet`], and at the end of the file [`Cutter::flush`] gives the last packet and
-/// [`Cutter::tail`] tells whether the file ends inside a record. A file that still grows is cut
+/// [`Cutter::torn_end`] tells whether the file ends inside a record. A file that still grows is cut
 /// the same way: flush whenever it pauses, push when there is more.
 ///
 /// ```
@@ -44,7 +44,7 @@ pub struct Packet {
 /// cutter.push(&file)?;
 /// let packet = cutter.flush().expect("the header alone is a packet");
 /// assert_eq!((packet.bytes, packet.records), (file, 0));
-/// assert_eq!(cutter.tail(), None);
+/// assert_eq!(cutter.torn_end(), None);
 /// # Ok::<(), trace_kinds::rocksdb::RocksdbError>(())
 /// ```
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl Cutter {
 
     /// What is wrong with the end of the bytes so far: [`RocksdbError::Torn`] when they end inside
     /// a record.
-    pub fn tail(&self) -> Option<RocksdbError> {
+    pub fn torn_end(&self) -> Option<RocksdbError> {
         match self.partial.is_empty() {
             true => None,
             false => split_envelope(&self.partial, self.offset).err(),
@@ -206,7 +206,7 @@ impl Cutter {
         packet.end_ns = packet.end_ns.max(end_ns);
         packet.records += 1;
         packet.bytes.extend_from_slice(bytes);
-        packet.place.end = self.pushed + bytes.len() as u64;
+        packet.input_range.end = self.pushed + bytes.len() as u64;
         self.offset += bytes.len() as u64;
         if self.current.bytes.len() >= self.target {
             self.close_packet();
@@ -228,7 +228,7 @@ impl Cutter {
         let start_ns = anchored_ns(header.start_us, 0, 0);
         self.current = Packet {
             bytes: bytes.to_vec(),
-            place: self.pushed..self.pushed + bytes.len() as u64,
+            input_range: self.pushed..self.pushed + bytes.len() as u64,
             start_ns,
             end_ns: start_ns,
             ..empty_packet(self.offset)
@@ -262,7 +262,7 @@ impl Cutter {
             offset: self.offset,
         });
         self.current = Packet {
-            place: self.pushed..self.pushed,
+            input_range: self.pushed..self.pushed,
             ..empty_packet(self.offset)
         };
         TraceHeader {
@@ -310,7 +310,7 @@ fn empty_packet(offset: u64) -> Packet {
     Packet {
         bytes: Vec::new(),
         offset,
-        place: 0..0,
+        input_range: 0..0,
         records: 0,
         start_ns: 0,
         end_ns: 0,
@@ -379,7 +379,7 @@ impl<R: Read> PacketReader<R> {
         }
     }
 
-    /// The next packet; `None` at the end of the file, when [`Self::tail`] tells how it ends.
+    /// The next packet; `None` at the end of the file, when [`Self::torn_end`] tells how it ends.
     ///
     /// # Errors
     ///
@@ -423,8 +423,8 @@ impl<R: Read> PacketReader<R> {
     }
 
     /// After the end: [`RocksdbError::Torn`] when the file ends inside a record.
-    pub fn tail(&self) -> Option<RocksdbError> {
-        self.cutter.tail()
+    pub fn torn_end(&self) -> Option<RocksdbError> {
+        self.cutter.torn_end()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What may follow the times of a record of one shape, whole and broken.
-const TAILS: &[&str] = &[
+const REMAINDERS: &[&str] = &[
     r#","dur":7,"ph":"X"}"#,
     r#","dur":7,"ph":"X","args":{}}"#,
     r#","dur":7,"ph":"X","args":{"fhash":"4660f84ce042691f","ret":4096,"count":8192}}"#,
@@ -33,22 +33,22 @@ const TAILS: &[&str] = &[
     r#","dur":7,"ph":"X","args":{"an argument with a name of some Length":1,"ret":2}}"#,
 ];
 
-fn line(tail: &str) -> String {
-    format!(r#"{{"id":1,"name":"read","cat":"POSIX","pid":1,"tid":2,"ts":10{tail}"#)
+fn line(remainder: &str) -> String {
+    format!(r#"{{"id":1,"name":"read","cat":"POSIX","pid":1,"tid":2,"ts":10{remainder}"#)
 }
 
 #[test]
 fn a_record_says_the_same_whatever_came_before() {
     let table = table(&FIELDS);
-    let alone = |tail: &&str| {
-        let (decoded, transcript) = walk(&table, Names::default(), line(tail).as_bytes());
+    let alone = |remainder: &&str| {
+        let (decoded, transcript) = walk(&table, Names::default(), line(remainder).as_bytes());
         (decoded, transcript.text)
     };
-    let expected: Vec<(Decoded, String)> = TAILS.iter().map(alone).collect();
+    let expected: Vec<(Decoded, String)> = REMAINDERS.iter().map(alone).collect();
     let broken = expected.iter().filter(|(decoded, _)| decoded.broken == 1);
     assert_eq!(broken.count(), 5);
-    for (first, (_, first_text)) in TAILS.iter().zip(&expected) {
-        for (second, (_, second_text)) in TAILS.iter().zip(&expected) {
+    for (first, (_, first_text)) in REMAINDERS.iter().zip(&expected) {
+        for (second, (_, second_text)) in REMAINDERS.iter().zip(&expected) {
             // Padding: the words of the last record must not reach over the end of the text.
             let text = format!("{0}\n{1}\n{0}\n{1}\n{2:200}", line(first), line(second), "");
             let (decoded, transcript) = walk(&table, Names::default(), text.as_bytes());
