@@ -1,30 +1,30 @@
 //! Why a packet cannot be decoded.
 
-/// A packet that cannot be decoded any further.
+/// Why a packet cannot be decoded further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes break the rules of their format.
+    /// The bytes violate their format.
     #[error("{format} packet is damaged at byte {offset}: {reason}")]
     Damaged {
-        /// The format, as its kind is named.
+        /// The name of the kind.
         format: &'static str,
-        /// Offset in the packet of the first byte that makes no sense.
+        /// Offset in the packet of the first invalid byte.
         offset: u64,
-        /// The rule that is broken.
+        /// What is invalid.
         reason: String,
     },
     /// The packet ends inside a record.
-    #[error("{format} packet ends inside a record that begins at byte {offset}")]
+    #[error("{format} packet ends inside the record at byte {offset}")]
     Truncated {
-        /// The format, as its kind is named.
+        /// The name of the kind.
         format: &'static str,
-        /// Offset in the packet of the record that is not whole.
+        /// Offset in the packet of the incomplete record.
         offset: u64,
     },
     /// The packet needs something that its stream did not declare.
-    #[error("{format} packet cannot be read: {reason}")]
+    #[error("cannot decode {format} packet: {reason}")]
     Unsupported {
-        /// The format, as its kind is named.
+        /// The name of the kind.
         format: &'static str,
         /// What is missing, and what to do.
         reason: String,

@@ -6,52 +6,52 @@ use query_language::{FieldSource, Value};
 
 use crate::DecodeError;
 
-/// One decoded record, borrowed from its packet for the length of one call.
+/// One decoded record, borrowed from its packet for the duration of one call.
 ///
-/// As a [`FieldSource`] it answers for the fields of the table that its decoder was made with, and
-/// only those were decoded. Field names, units and kinds are those of `docs/fields.md`: `ts` and
-/// `dur` are nanoseconds, everything else stands as the trace wrote it.
+/// As a [`FieldSource`] it has the fields of its decoder's table; no others are decoded.
+/// `docs/fields.md` defines names and units of fields: `ts` and `dur` are nanoseconds, all other
+/// values are those of the trace.
 pub trait Event: FieldSource {
     /// Start in nanoseconds since the epoch; `None` for a record without a clock.
     fn ts(&self) -> Option<i64>;
 
-    /// Shows every field of the record, in the order in which the record has them, under its
-    /// canonical path. This may decode the record a second time: call it for what is printed.
+    /// Calls `visit` with the canonical path and value of every field, in the order of the record.
+    /// This may decode the record a second time; call it only for records that are printed.
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>));
 
-    /// A number that events of one reading share when they are known to have the same values of
-    /// some fields, which the adapter names; `None` where nothing is known.
+    /// A number that two events of one pass share only if some fields, which the adapter lists,
+    /// have the same values in both; `None` if unknown.
     #[inline]
     fn shape(&self) -> Option<u32> {
         None
     }
 }
 
-/// What receives the events of a packet. `Break` ends the decoding without an error.
+/// Receives the events of a packet. `Break` ends the decoding without an error.
 pub type EachEvent<'f> = dyn FnMut(&dyn Event) -> ControlFlow<()> + 'f;
 
-/// Turns packets of one stream into events, one packet after another.
+/// Decodes the packets of one stream, one after another.
 ///
-/// A decoder keeps what a stream needs from packet to packet (dictionaries, clocks, scratch
-/// space) and no events, so its memory does not grow with the packets it has seen.
+/// A decoder retains what a stream needs across packets (dictionaries, clocks, scratch space) but
+/// no events, so its memory does not grow with the number of packets.
 pub trait Decoder: Send {
-    /// Gives each event of `packet` to `each`, in the order of the bytes.
+    /// Calls `each` for every event of `packet`, in the order of the bytes.
     ///
     /// # Errors
     ///
-    /// When the packet cannot be decoded any further; the events in front of the fault were given
-    /// already. Faults that a reader can step over are counted in [`Decoded`] instead.
+    /// When the packet cannot be decoded further, after the events before the damage. Records
+    /// that can be skipped are counted in [`Decoded`] instead.
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError>;
 }
 
-/// What one packet held.
+/// Numbers of records in a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// Events given to the caller.
+    /// Events passed to the caller.
     pub events: u64,
-    /// Records that describe the trace and are no events.
+    /// Records that describe the trace.
     pub metadata: u64,
-    /// Records that no reader can make sense of, stepped over.
+    /// Invalid records, which were skipped.
     pub broken: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The one place where a kind of packets gets its decoder.
+//! Decoders and properties by kind.
 //!
-//! A further kind is added by its adapter and a line in [`decoder_for`], [`bare_unit`] and
-//! [`dimensions`]; ingest, indexes, queries and mounts then know it.
+//! A new kind needs an adapter and a line in [`decoder_for`], [`bare_unit`] and [`dimensions`];
+//! ingest, indexes, queries and mounts then support it.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::otlp::OtlpDecoder;
 use crate::rocksdb::{RocksdbDecoder, TraceKind};
 use crate::{DecodeError, Decoder};
 
-/// What the packets of a stream need besides their bytes.
+/// What decoding needs besides the bytes of a packet.
 #[derive(Debug, Clone, Default)]
 pub struct StreamContext {
     /// The compiled trace metadata of the agent (`ctf`).
     pub procedure: Option<Arc<Procedure>>,
-    /// What hashes stand for (`dft`); only events that are asked for texts need it.
+    /// The texts of hashes (`dft`); needed only where fields with these texts are requested.
     pub names: Names,
     /// Unit of the stream's times (`dft`).
     pub unit: TimeUnit,
@@ -31,7 +31,7 @@ pub struct StreamContext {
 ///
 /// # Errors
 ///
-/// When the context lacks what the kind needs.
+/// When the context lacks something that the kind needs.
 pub fn decoder_for(
     kind: Kind,
     context: &StreamContext,
@@ -62,12 +62,13 @@ pub fn decoder_for(
     }))
 }
 
-/// Whether packets of `kind` hold events.
+/// Whether packets of `kind` contain events.
 pub fn has_events(kind: Kind) -> bool {
     kind != Kind::Raw
 }
 
-/// What a bare number beside `ts` or `dur` means in a query over a stream of `kind`.
+/// The unit of a number without one that a query over a stream of `kind` compares with `ts` or
+/// `dur`.
 pub fn bare_unit(kind: Kind, context: &StreamContext) -> BareUnit {
     match kind {
         Kind::Dft => BareUnit::Nanos(u32::try_from(context.unit.nanoseconds()).unwrap_or(1)),
@@ -75,7 +76,7 @@ pub fn bare_unit(kind: Kind, context: &StreamContext) -> BareUnit {
     }
 }
 
-/// Fields of `kind` that are indexed besides `name` and `cat` unless others are asked for.
+/// Fields of `kind` that are indexed by default, besides `name` and `cat`.
 pub fn dimensions(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Dft => &crate::dft::DIMENSIONS,
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dft_has_a_unit_of_its_own() {
+    fn only_dft_has_a_unit_other_than_nanoseconds() {
         let context = StreamContext {
             unit: TimeUnit::Millisecond,
             ..StreamContext::default()

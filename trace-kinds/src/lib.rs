@@ -1,13 +1,13 @@
 //! One adapter a kind: packet bytes in, events out, with projection.
 //!
-//! A reader says which fields it wants with a [`query_language::FieldTable`] and makes the
-//! [`Decoder`] of the packet's kind with it. The decoder walks the packet, decodes those fields and
-//! skips the rest, and hands out each record as an [`Event`], which the query language evaluates
-//! as it stands. No adapter opens a file, keeps events or knows where its bytes came from; what an
-//! event has from there is added by [`OriginFields`].
+//! A reader lists the fields it needs in a [`query_language::FieldTable`] and creates the
+//! [`Decoder`] of the packet's kind with it. The decoder reads the packet, decodes those fields,
+//! skips the rest, and passes each record on as an [`Event`], which the query language evaluates.
+//! No adapter opens a file, stores events or knows where its bytes came from; [`OriginFields`] adds
+//! the fields that depend on that. [`recognize`] tells the kind of a file by its content.
 //!
-//! *Invariant:* whether a record is an event never depends on the fields that were asked for, so
-//! that every way to answer a query counts the same events.
+//! *Invariant:* whether a record is an event never depends on the requested fields, so every way
+//! to execute a query counts the same events.
 
 pub mod ctf;
 pub mod dft;

@@ -1,10 +1,10 @@
-//! The fields that an event has from where it was kept: `agent`, `stream`, `storage`, `kind`.
+//! The fields that say where an event comes from: `agent`, `stream`, `storage`, `kind`.
 
 use query_language::{FieldId, FieldPath, FieldSource, FieldTable, Value};
 
 use crate::Event;
 
-/// Names of the places an event came through. Every kind has them, no record holds them.
+/// Where events come from. Every kind has these fields, no record contains them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Name of the agent.
@@ -13,26 +13,26 @@ pub struct Origin {
     pub stream: Option<String>,
     /// Name of the storage.
     pub storage: Option<String>,
-    /// The kind, as `docs/fields.md` spells it.
+    /// Name of the kind.
     pub kind: &'static str,
 }
 
-/// Answers for the fields of an [`Origin`], resolved once for a table.
+/// The fields of an [`Origin`] that a table contains.
 #[derive(Debug, Clone)]
 pub struct OriginFields {
     fields: Vec<(FieldId, String)>,
 }
 
 impl OriginFields {
-    /// The fields of `origin` that `table` asks for.
+    /// The fields of `origin` that `table` contains.
     pub fn new(origin: &Origin, table: &FieldTable) -> OriginFields {
-        let places = [
+        let known = [
             ("agent", origin.agent.as_deref()),
             ("stream", origin.stream.as_deref()),
             ("storage", origin.storage.as_deref()),
             ("kind", Some(origin.kind)),
         ];
-        let fields = places
+        let fields = known
             .into_iter()
             .filter_map(|(name, value)| {
                 Some((table.get(&FieldPath::new(name))?, value?.to_owned()))
@@ -41,7 +41,7 @@ impl OriginFields {
         OriginFields { fields }
     }
 
-    /// Whether the table asks for none of them, so that events can be used as they are.
+    /// Whether the table contains none of them, so that events need no wrapper.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }

@@ -1,20 +1,20 @@
-//! The arguments of a record that somebody asked for.
+//! The requested arguments of a record.
 
 use super::remainder::Remainder;
 use super::scalar::{Cursor, Scalar};
 
-/// The argument keys that a decoder keeps.
+/// The argument keys that a decoder needs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ArgumentKeys {
     keys: Vec<Box<[u8]>>,
-    /// A bit for each (length, first byte) of a key: nearly every other key is told apart by it.
+    /// A bit for the length and first byte of each key; it rejects nearly every other key.
     filter: u64,
-    /// Whether a key has a dot and so may stand for a field of a nested object.
+    /// Whether a key has a dot and so may be the path of a member of a nested object.
     nested: bool,
 }
 
 impl ArgumentKeys {
-    /// The slot of `key`, given now if it had none.
+    /// The slot of `key`; a new key gets the next one.
     pub(super) fn insert(&mut self, key: &str) -> usize {
         let bytes = key.as_bytes();
         if let Some(slot) = self.keys.iter().position(|known| **known == *bytes) {
@@ -38,7 +38,7 @@ impl ArgumentKeys {
         self.keys.len()
     }
 
-    /// Whether a nested object must be looked into.
+    /// Whether nested objects must be searched.
     pub(super) fn has_nested(&self) -> bool {
         self.nested
     }
@@ -55,7 +55,7 @@ fn filter_bit(key: &[u8]) -> u64 {
     1 << ((u64::from(first) ^ (key.len() as u64).wrapping_mul(11)) & 63)
 }
 
-/// The wanted arguments of one record.
+/// The requested arguments of one record.
 #[derive(Debug)]
 pub(super) struct Arguments<'k, 'a> {
     keys: &'k ArgumentKeys,
@@ -80,48 +80,45 @@ impl<'k, 'a> Arguments<'k, 'a> {
         self.slots.fill(Scalar::Null);
     }
 
-    /// Reads an object, its braces included. `None` when the cursor is not at one, or at one that
-    /// must be taken apart by a JSON parser.
-    ///
-    /// `remainder` is that of a record like this one.
+    /// Reads an object with its braces. `None` if the cursor is not at one, or at one that a JSON
+    /// parser must read. `remainder` is that of the record's shape.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
         cursor: &mut Cursor<'a>,
         mut remainder: Option<&mut Remainder>,
     ) -> Option<()> {
-        let mut place = 0;
+        let mut index = 0;
         loop {
             if let Some(remainder) = &remainder
                 && let Some(()) =
-                    remainder.argument(place, cursor, |slot, value| self.slots[slot] = value)
+                    remainder.argument(index, cursor, |slot, value| self.slots[slot] = value)
             {
-                place += 1;
+                index += 1;
                 continue;
             }
-            let begin = if place == 0 { b'{' } else { b',' };
+            let begin = if index == 0 { b'{' } else { b',' };
             if cursor.peek() != Some(begin) {
-                return (place > 0 && cursor.eat(b"}")).then_some(());
+                return (index > 0 && cursor.eat(b"}")).then_some(());
             }
-            if !self.general(place, cursor, remainder.as_deref_mut())? {
+            if !self.general(index, cursor, remainder.as_deref_mut())? {
                 return Some(());
             }
-            place += 1;
+            index += 1;
         }
     }
 
-    /// Reads the argument of number `place` with what stands in front of it; `false` when there is
-    /// none, but the end of the object.
+    /// Reads argument `index` with the bytes before it; `false` at the end of the object.
     #[inline(never)]
     fn general(
         &mut self,
-        place: usize,
+        index: usize,
         cursor: &mut Cursor<'a>,
         remainder: Option<&mut Remainder>,
     ) -> Option<bool> {
         let start = cursor.position();
         cursor.skip(1);
-        if place == 0 && cursor.eat(b"}") {
+        if index == 0 && cursor.eat(b"}") {
             return Some(false);
         }
         if !cursor.eat(b"\"") {
@@ -141,7 +138,7 @@ impl<'k, 'a> Arguments<'k, 'a> {
             return None;
         }
         if let Some(remainder) = remainder {
-            remainder.learn_argument(place, lead, slot, value);
+            remainder.learn_argument(index, lead, slot, value);
         }
         Some(true)
     }

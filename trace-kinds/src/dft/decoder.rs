@@ -1,4 +1,4 @@
-//! The walk over the lines of a packet.
+//! The decoder of the lines of a packet.
 
 use std::ops::{ControlFlow, Range};
 
@@ -14,7 +14,7 @@ use super::shapes::Shapes;
 use super::time::TimeUnit;
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
-/// What is shown the records of a packet with the places of their lines, line ends included.
+/// Receives the records of a packet with the ranges of their lines, line ends included.
 pub trait DftVisitor {
     /// An event. `Break` ends the walk.
     fn event<E: Event>(&mut self, event: &E, line: Range<usize>) -> ControlFlow<()>;
@@ -22,15 +22,15 @@ pub trait DftVisitor {
     /// A metadata record.
     fn metadata(&mut self, metadata: Metadata);
 
-    /// A line begins, whatever it holds.
+    /// A line begins, whatever its content.
     #[inline]
     fn line(&mut self) {}
 }
 
-/// Decodes packets of whole DFTracer lines.
+/// Decodes packets of complete DFTracer lines.
 ///
-/// The names and the unit that the file declares must be known before its events can be decoded
-/// out of order, so they are given; a packet's own declarations are shown to the visitor.
+/// Events can be decoded in any order only if the names and the unit that the file declares are
+/// known, so the caller provides them; the visitor receives the declarations in a packet.
 #[derive(Debug)]
 pub struct DftDecoder {
     layout: Layout,
@@ -39,8 +39,8 @@ pub struct DftDecoder {
 }
 
 impl DftDecoder {
-    /// A decoder for the fields of `table`. `names` may be empty where the table asks for no text
-    /// that is kept as a hash.
+    /// A decoder for the fields of `table`. `names` may be empty if the table contains no text that
+    /// the trace stores as a hash.
     pub fn new(table: &FieldTable, names: Names, unit: TimeUnit) -> DftDecoder {
         DftDecoder {
             layout: Layout::new(table),
@@ -49,12 +49,12 @@ impl DftDecoder {
         }
     }
 
-    /// Shows every record of `packet` to `visitor`, in the order of the bytes.
+    /// Passes every record of `packet` to `visitor`, in the order of the bytes.
     pub fn walk<V: DftVisitor>(&self, packet: &[u8], visitor: &mut V) -> Decoded {
         self.walk_shaped(packet, &mut Shapes::default(), visitor)
     }
 
-    /// As [`DftDecoder::walk`], for the slices of a text that one set of shapes is kept for.
+    /// As [`DftDecoder::walk`], with shapes that the slices of a text share.
     pub fn walk_shaped<V: DftVisitor>(
         &self,
         packet: &[u8],
@@ -97,7 +97,7 @@ impl DftDecoder {
     }
 }
 
-/// The slow way for the line at `at`. Gives the offset behind it.
+/// Parses the line at `at` as JSON. Returns the offset of the next line.
 #[cold]
 fn parse_line<V: DftVisitor>(
     packet: &[u8],
@@ -130,8 +130,8 @@ fn parse_line<V: DftVisitor>(
     (flow, end)
 }
 
-/// The record of a line without what surrounds it: the brackets and commas of a JSON array, blanks,
-/// and the zero bytes that some writers leave in front of the first record.
+/// The record of a line without the brackets and commas of a JSON array, blanks, and the zero
+/// bytes that some writers leave before the first record.
 fn without_frame(line: &[u8]) -> &[u8] {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'\0' | b',');
     let start = line

@@ -1,4 +1,4 @@
-//! Events of a trace, in the layout or parsed.
+//! Events: records in DFTracer's layout, and records parsed as JSON.
 
 use query_language::{FieldId, FieldSource, FieldTable, Value};
 
@@ -10,7 +10,7 @@ use super::scalar::{Cursor, Scalar};
 use super::time::{TimeUnit, instant};
 use crate::Event;
 
-/// Where a field of the table is found in a record.
+/// Where a record contains a field of the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum FieldLocation {
     Id,
@@ -23,16 +23,16 @@ pub(super) enum FieldLocation {
     Dur,
     Ph,
     Argument(usize),
-    /// A text that the record holds itself or only as a hash.
+    /// A text that the record contains itself or as a hash.
     Resolved {
-        own: usize,
+        text: usize,
         hash: usize,
         kind: HashKind,
     },
     Missing,
 }
 
-/// Where each field of a table is found.
+/// The locations of the fields of a table.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) locations: Vec<FieldLocation>,
@@ -55,18 +55,18 @@ impl Layout {
                 ("ts", _) => FieldLocation::Ts,
                 ("dur", _) => FieldLocation::Dur,
                 ("ph", _) => FieldLocation::Ph,
-                (path, Some(own)) => {
-                    let own = keys.insert(own);
+                (path, Some(key)) => {
+                    let slot = keys.insert(key);
                     match HASH_FIELDS.iter().find(|field| field.text == path) {
                         Some(field) => {
                             let hash = field.hash.strip_prefix("args.").unwrap_or(field.hash);
                             FieldLocation::Resolved {
-                                own,
+                                text: slot,
                                 hash: keys.insert(hash),
                                 kind: field.kind,
                             }
                         }
-                        None => FieldLocation::Argument(own),
+                        None => FieldLocation::Argument(slot),
                     }
                 }
                 _ => FieldLocation::Missing,
@@ -84,7 +84,7 @@ impl Layout {
     }
 }
 
-/// What both forms of a record need to answer for a field.
+/// What both forms of a record need to resolve a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'d> {
     pub(super) layout: &'d Layout,
@@ -92,7 +92,7 @@ pub(super) struct Frame<'d> {
     pub(super) unit: TimeUnit,
 }
 
-/// A record in the known layout.
+/// A record in DFTracer's layout.
 #[derive(Clone, Copy)]
 pub(super) struct LineEvent<'l, 'd, 'a> {
     pub(super) head: &'l Head<'a>,
@@ -115,8 +115,8 @@ impl FieldSource for LineEvent<'_, '_, '_> {
             FieldLocation::Dur => self.frame.unit.scale(head.dur),
             FieldLocation::Ph => head.ph.value(),
             FieldLocation::Argument(slot) => self.arguments.get(slot).value(),
-            FieldLocation::Resolved { own, hash, kind } => {
-                self.arguments.get(own).value().or_else(|| {
+            FieldLocation::Resolved { text, hash, kind } => {
+                self.arguments.get(text).value().or_else(|| {
                     self.frame
                         .names
                         .text(kind, self.arguments.get(hash).value()?)
@@ -161,7 +161,7 @@ impl Event for LineEvent<'_, '_, '_> {
     }
 }
 
-/// Shows the arguments of an object whose form was checked when its line was read.
+/// Calls `visit` for the arguments of an object that was validated when its line was read.
 fn each_argument(args: &[u8], visit: &mut dyn FnMut(&str, Value<'_>)) {
     let mut cursor = Cursor::new(args, 1);
     let mut path = String::from("args.");
@@ -195,11 +195,11 @@ fn each_argument(args: &[u8], visit: &mut dyn FnMut(&str, Value<'_>)) {
     }
 }
 
-/// A record that had to be parsed.
+/// A record parsed as JSON.
 pub(super) struct ParsedEvent<'d> {
     line: ParsedLine,
     frame: Frame<'d>,
-    /// By field.
+    /// Values by the index of the field.
     values: Vec<Owned>,
     ts: Option<Value<'static>>,
     dur: Option<Value<'static>>,
@@ -222,13 +222,13 @@ impl<'d> ParsedEvent<'d> {
             FieldLocation::Tid => line.top("tid"),
             FieldLocation::Ph => line.top("ph"),
             FieldLocation::Argument(slot) => arguments[slot].clone(),
-            FieldLocation::Resolved { own, hash, kind } => match &arguments[own] {
+            FieldLocation::Resolved { text, hash, kind } => match &arguments[text] {
                 &Owned::NULL => {
                     let hash = arguments[hash].scalar().value();
                     let text = hash.and_then(|hash| frame.names.text(kind, hash));
                     text.map_or(Owned::NULL, |text| Owned::Text(text.to_vec()))
                 }
-                own => own.clone(),
+                text => text.clone(),
             },
             FieldLocation::Ts | FieldLocation::Dur | FieldLocation::Missing => Owned::NULL,
         };

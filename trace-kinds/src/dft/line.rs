@@ -1,16 +1,15 @@
-//! A trace line in the layout that DFTracer writes, read in one pass.
+//! A line in the layout that DFTracer writes, read in one pass.
 //!
 //! All dialects share one order of keys: `id` (missing on metadata of 2.x), `name`, `cat`, `type`
-//! (2.x only), `pid`, `tid`, `ts` and `dur` (missing on metadata), `ph`, `args`, without any space.
-//! The reader trusts that order and checks every byte of it; where a line differs in anything it
-//! gives up, and the line is parsed as the JSON object that it may still be.
+//! (2.x only), `pid`, `tid`, `ts` and `dur` (missing on metadata), `ph`, `args`, without spaces.
+//! The reader expects that order and checks every byte; a line that differs is parsed as JSON.
 
 use super::arguments::Arguments;
 use super::remainder::{PHASE_KEY, Remainder};
 use super::scalar::{Cursor, Scalar};
 use super::shapes::{ParsedHead, ShapedHead, Shapes};
 
-/// The fields at the top of a line.
+/// The top-level fields of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Head<'a> {
     pub(super) id: Scalar<'a>,
@@ -22,14 +21,14 @@ pub(super) struct Head<'a> {
     pub(super) ts: Scalar<'a>,
     pub(super) dur: Scalar<'a>,
     pub(super) ph: Scalar<'a>,
-    /// The `args` object with its braces; empty when the line has none.
+    /// The `args` object with its braces; empty if the line has none.
     pub(super) args: &'a [u8],
-    /// The shape of what lies between `id` and `ts`, where it has one.
+    /// The shape of the bytes between `id` and `ts`, if there is one.
     pub(super) shape: Option<u32>,
 }
 
-/// Reads the line that begins at `at`, and its arguments into `arguments`. Gives the head and the
-/// offset behind the line and its line end; `None` when the layout does not hold.
+/// Reads the line at `at`, and its arguments into `arguments`. Returns the head and the offset of
+/// the next line; `None` if the line has another layout.
 #[inline]
 pub(super) fn read<'a>(
     bytes: &'a [u8],
@@ -96,7 +95,7 @@ pub(super) fn read<'a>(
     Some((head, cursor.position()))
 }
 
-/// Reads the phase and the key of the arguments; `false` when there are none.
+/// Reads the phase and the key of the arguments; `false` if there are none.
 #[inline(never)]
 fn middle<'a>(
     cursor: &mut Cursor<'a>,
@@ -114,14 +113,14 @@ fn middle<'a>(
     Some((phase, has_args))
 }
 
-/// Parses the head behind the `id` and the `ts` that follows it.
+/// Parses the head after the `id`, and the `ts` that follows it.
 #[inline(never)]
 fn parse<'a>(
     cursor: &mut Cursor<'a>,
     shapes: &mut Shapes,
 ) -> Option<(Option<u32>, ShapedHead<'a>, Scalar<'a>)> {
     let (bytes, start) = (cursor.bytes(), cursor.position());
-    // Whether a comma or a brace is right there was checked.
+    // The caller checked which of comma and brace is valid here.
     let begins = cursor.eat(b",\"name\":\"") || cursor.eat(b"{\"name\":\"");
     if !begins {
         return None;

@@ -1,20 +1,20 @@
-//! Whole lines out of text that comes in slices.
+//! Complete lines from text that arrives in slices.
 
 use std::ops::ControlFlow;
 
-/// A longer line is no record: it is stepped over without being kept.
+/// A longer line is not a record; it is skipped without being stored.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// A part of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'t> {
-    /// Whole lines, each with its line end but for the last of the text.
+    /// Complete lines, each with its line end except the last one of the text.
     Lines(&'t [u8]),
-    /// So many bytes of a line that is too long; `true` with its end.
+    /// Bytes of a line that is too long, and whether its end is among them.
     Skipped(u64, bool),
 }
 
-/// Cuts slices of text into whole lines; copies only a line that two slices share.
+/// Divides slices of text into complete lines; copies only lines that span slices.
 #[derive(Debug, Default)]
 pub struct Lines {
     carry: Vec<u8>,
@@ -22,7 +22,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes the next slice.
+    /// Reads the next slice.
     pub fn feed(
         &mut self,
         text: &[u8],
@@ -31,10 +31,10 @@ impl Lines {
         let mut rest = text;
         if self.skipping || !self.carry.is_empty() {
             let Some(newline) = memchr::memchr(b'\n', rest) else {
-                return self.keep(rest, each);
+                return self.carry_over(rest, each);
             };
-            let (end, behind) = rest.split_at(newline + 1);
-            rest = behind;
+            let (end, next) = rest.split_at(newline + 1);
+            rest = next;
             if std::mem::take(&mut self.skipping) {
                 each(Part::Skipped(end.len() as u64, true))?;
             } else {
@@ -49,15 +49,15 @@ impl Lines {
         if !lines.is_empty() {
             each(Part::Lines(lines))?;
         }
-        self.keep(tail, each)
+        self.carry_over(tail, each)
     }
 
-    /// Whether a line has begun whose end did not come yet.
+    /// Whether the text so far ends inside a line.
     pub fn inside_line(&self) -> bool {
         self.skipping || !self.carry.is_empty()
     }
 
-    fn keep(
+    fn carry_over(
         &mut self,
         tail: &[u8],
         mut each: impl FnMut(Part<'_>) -> ControlFlow<()>,
@@ -79,7 +79,7 @@ impl Lines {
         ControlFlow::Continue(())
     }
 
-    /// Ends the text: gives the last line, which has no line end.
+    /// Ends the text: passes on the last line, which has no line end.
     pub fn finish(&mut self, mut each: impl FnMut(Part<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
         self.skipping = false;
         let carry = std::mem::take(&mut self.carry);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_wherever_the_text_is_cut() {
+    fn lines_are_complete_wherever_the_text_is_cut() {
         let text = b"one\n\ntwo and a half\nthree\nno end";
         for first in 0..text.len() {
             for second in first..text.len() {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_takes_no_memory_without_end() {
+    fn the_memory_of_an_endless_line_is_bounded() {
         let mut lines = Lines::default();
         let mut got = (0, Vec::new());
         let slice = vec![b'x'; 1 << 20];

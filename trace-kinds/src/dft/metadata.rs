@@ -6,12 +6,12 @@ use super::parsed::ParsedLine;
 use super::scalar::{Cursor, Scalar};
 use super::time::TimeUnit;
 
-/// What one metadata record says.
+/// A metadata record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Metadata {
-    /// A hash and what it stands for.
+    /// The text of a hash.
     Name {
-        /// What kind of thing it stands for.
+        /// What the text is.
         kind: HashKind,
         /// The hash.
         hash: HashValue,
@@ -20,7 +20,7 @@ pub enum Metadata {
     },
     /// The unit of all times of the file.
     Unit(TimeUnit),
-    /// Anything else: names of processes and threads, and what later versions add.
+    /// Anything else: names of processes and threads, and additions of later versions.
     Other,
 }
 
@@ -40,7 +40,7 @@ impl Metadata {
         }
     }
 
-    /// Reads a record that had to be parsed.
+    /// Reads a record that was parsed as JSON.
     pub(super) fn of_parsed(line: &ParsedLine) -> Metadata {
         let (record, name, value) = (
             line.top("name"),
@@ -70,7 +70,7 @@ impl Metadata {
         }
     }
 
-    /// Takes the declaration into `names` and `unit`.
+    /// Adds the declaration to `names` or `unit`.
     pub fn apply(self, names: &mut HashNames, unit: &mut TimeUnit) {
         match self {
             Metadata::Name { kind, hash, text } => names.insert(kind, hash, &text),

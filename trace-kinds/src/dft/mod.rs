@@ -1,4 +1,4 @@
-//! DFTracer traces: one JSON object a line, in the dialects of three years.
+//! DFTracer traces: one JSON object per line, in three dialects.
 //!
 //! | dialect | numbers | host and file | metadata records | frame |
 //! | --- | --- | --- | --- | --- |
@@ -6,9 +6,9 @@
 //! | v1 | bare, hashes of 64 unsigned bits | `hhash`, `fhash` | `ph` is `"M"` | `[` and `]` |
 //! | v2 | bare, hashes hexadecimal text | `hhash`, `fhash` | `ph` is `4` | none |
 //!
-//! A record is an event when its line is a JSON object and `ph` does not say metadata. Lines that
-//! only frame the others are nothing; lines that are not JSON are counted as broken and stepped
-//! over. A trace is UTF-8; a line that is not is broken.
+//! A record is an event if its line is a JSON object and `ph` does not mark it as metadata. Lines
+//! that only frame the others are ignored; lines that are not JSON are counted as broken and
+//! skipped. A trace is UTF-8; a line that is not is broken.
 
 mod arguments;
 mod decoder;
@@ -28,7 +28,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-/// Fields that are indexed besides `name` and `cat` unless others are asked for.
+/// Fields that are indexed by default, besides `name` and `cat`.
 pub const DIMENSIONS: [&str; 8] = [
     "pid",
     "tid",
@@ -40,7 +40,8 @@ pub const DIMENSIONS: [&str; 8] = [
     "hostname",
 ];
 
-/// Fields that events of one shape have in common: see [`Event::shape`](crate::Event::shape).
+/// Fields that have the same values in all events of a shape: see
+/// [`Event::shape`](crate::Event::shape).
 pub const SHAPED_FIELDS: [&str; 5] = ["name", "cat", "type", "pid", "tid"];
 
 pub(crate) use decoder::begins_with_lines;

@@ -1,7 +1,7 @@
-//! What the hashes of a trace stand for.
+//! The texts of the hashes of a trace.
 //!
 //! Since version 1 a DFTracer event names its host, files and commands by hash, and a metadata
-//! record of some file of the set, written at the first use, says what the hash stands for.
+//! record, written at the first use into some file of the set, declares the text of the hash.
 //! Hashes are numbers of up to 64 unsigned bits in version 1 and hexadecimal text in version 2.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ impl HashKind {
     /// Every kind.
     pub const ALL: [HashKind; 3] = [HashKind::File, HashKind::Host, HashKind::Text];
 
-    /// The kind that a metadata record of this name declares.
+    /// The kind of hash that a metadata record of this name declares.
     pub fn of_record(name: &[u8]) -> Option<HashKind> {
         match name {
             b"FH" => Some(HashKind::File),
@@ -35,18 +35,18 @@ impl HashKind {
     }
 }
 
-/// A field that holds a hash, and the field under which its text is found.
+/// A field with a hash, and the field with its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashField {
     /// Canonical path of the hash.
     pub hash: &'static str,
-    /// Canonical path of the text, which the oldest dialect writes itself.
+    /// Canonical path of the text, which the oldest dialect writes into the record.
     pub text: &'static str,
     /// Which records declare it.
     pub kind: HashKind,
 }
 
-/// All fields that hold hashes.
+/// All fields with hashes.
 pub const HASH_FIELDS: [HashField; 4] = [
     HashField {
         hash: "args.fhash",
@@ -70,17 +70,17 @@ pub const HASH_FIELDS: [HashField; 4] = [
     },
 ];
 
-/// A hash as a record holds it.
+/// A hash in the form of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HashValue {
-    /// A number, or text that spells one.
+    /// A number, or text with one.
     Number(u64),
     /// Any other text.
     Text(Box<[u8]>),
 }
 
 impl HashValue {
-    /// The hash that a field holds; `None` for what cannot be one.
+    /// The hash in a field; `None` for a value that cannot be one.
     pub fn new(value: Value<'_>) -> Option<HashValue> {
         match (value.as_number(), value) {
             (Some(Number::Int(number)), _) => u64::try_from(number).ok().map(HashValue::Number),
@@ -105,14 +105,14 @@ pub struct HashNames {
 }
 
 impl HashNames {
-    /// Takes in one declaration; the first one of a hash stands.
+    /// Adds a declaration, unless the hash has one.
     pub fn insert(&mut self, kind: HashKind, hash: HashValue, text: &[u8]) {
         self.texts
             .entry((kind, hash))
             .or_insert_with(|| text.into());
     }
 
-    /// Takes in the declarations of another file; those already here stand.
+    /// Adds the declarations of another file, for hashes that have none.
     pub fn merge(&mut self, other: &HashNames) {
         for (key, text) in &other.texts {
             self.texts
@@ -121,7 +121,7 @@ impl HashNames {
         }
     }
 
-    /// The text that `hash` stands for.
+    /// The text of `hash`.
     pub fn text(&self, kind: HashKind, hash: &HashValue) -> Option<&[u8]> {
         self.texts.get(&(kind, hash.clone())).map(|text| &**text)
     }
@@ -144,9 +144,9 @@ impl HashNames {
     }
 }
 
-/// How the events of one file are resolved: by what the file itself declares, and where it is
-/// silent by what any file of the set declares. Small hashes of version 1.0.5 stand for different
-/// files in different processes, so the order matters.
+/// The names for the events of one file: a declaration in the file precedes those of the rest of
+/// its set. The order matters, because small hashes of version 1.0.5 stand for different files in
+/// different processes.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     /// Declarations of the file itself.
@@ -156,14 +156,14 @@ pub struct Names {
 }
 
 impl Names {
-    /// The text that `hash` stands for in this file.
+    /// The text of `hash` in this file.
     #[inline]
     pub fn text(&self, kind: HashKind, hash: Value<'_>) -> Option<&[u8]> {
-        // Whoever indexes has no names and asks for every event.
-        match self.own.is_empty() && self.set.is_empty() {
-            true => None,
-            false => self.find(kind, hash),
+        // Indexing has no names and calls this for every event.
+        if self.own.is_empty() && self.set.is_empty() {
+            return None;
         }
+        self.find(kind, hash)
     }
 
     fn find(&self, kind: HashKind, hash: Value<'_>) -> Option<&[u8]> {
@@ -173,7 +173,7 @@ impl Names {
             .or_else(|| self.set.text(kind, &hash))
     }
 
-    /// Every hash that stands in this file for a text that `matches` accepts, in order.
+    /// Every hash whose text in this file `matches` accepts, in order.
     pub fn hashes(&self, kind: HashKind, matches: &dyn Fn(&[u8]) -> bool) -> Vec<HashValue> {
         let own = self.own.iter();
         let of_set = self

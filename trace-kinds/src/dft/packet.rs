@@ -1,4 +1,4 @@
-//! Packets of a pushed stream: whole lines, as text or as gzip members.
+//! Packets of a pushed stream: complete lines, as text or as gzip members.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,8 +8,8 @@ use super::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, Tim
 use crate::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
-/// Decodes packets of a `dft` stream, which are text or, told by their first bytes, gzip. A packet
-/// whose last member is cut or damaged gives the events in front of that.
+/// Decodes packets of a `dft` stream, which are text or gzip, as their first bytes show. The events
+/// before a torn or damaged member are decoded.
 #[derive(Debug)]
 pub struct PacketDecoder {
     decoder: DftDecoder,
@@ -17,12 +17,12 @@ pub struct PacketDecoder {
     scanner: Box<Scanner>,
 }
 
-/// What the packets decoded so far declared.
+/// Declarations in the packets decoded so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Declared {
-    /// What hashes stand for.
+    /// The texts of hashes.
     pub names: HashNames,
-    /// The unit of times, where one was declared.
+    /// The unit of times, if one was declared.
     pub unit: Option<TimeUnit>,
 }
 
@@ -36,7 +36,7 @@ impl PacketDecoder {
         }
     }
 
-    /// What the packets decoded so far declared.
+    /// Declarations in the packets decoded so far.
     pub fn declared(&self) -> &Declared {
         &self.declared
     }
@@ -69,7 +69,7 @@ impl Decoder for PacketDecoder {
         let scanned = self.scanner.scan(packet, options, &mut packet_text);
         packet_text.finish();
         match scanned {
-            // A producer that was killed leaves a torn member: what it wrote counts.
+            // A producer that was killed leaves a torn member; its complete records count.
             Ok(scanned) => packet_text.decoded.broken += u64::from(scanned.fault.is_some()),
             Err(error) => {
                 return Err(DecodeError::Damaged {
@@ -83,7 +83,7 @@ impl Decoder for PacketDecoder {
     }
 }
 
-/// The text of a packet on its way to the events.
+/// Decodes the text of a packet as it is inflated.
 struct PacketText<'d, 'e, 'f> {
     decoder: &'d DftDecoder,
     output: Output<'d, 'e, 'f>,
@@ -110,7 +110,7 @@ impl PacketText<'_, '_, '_> {
     fn finish(&mut self) {
         if self.output.flow.is_continue() {
             let mut lines = std::mem::take(&mut self.lines);
-            // Nothing follows the last line that a break could spare.
+            // Nothing follows the last line, so a break changes nothing.
             let _last = lines.finish(|part| self.part(part));
         }
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_gzip_say_the_same() {
+    fn text_and_gzip_decode_alike() {
         let whole = decode(TEXT);
         assert_eq!(
             (whole.0.as_slice(), whole.1.metadata),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_member_gives_what_lies_in_front() {
+    fn events_before_a_torn_end_are_decoded() {
         let mut torn = [gzip(TEXT), gzip(TEXT)].concat();
         torn.truncate(torn.len() - 9);
         let (starts, decoded, _) = decode(&torn);

@@ -1,4 +1,4 @@
-//! A line that is JSON but not in the layout that DFTracer writes.
+//! A line of JSON in another layout than DFTracer's.
 
 use serde_json::{Map, Value as Json};
 
@@ -44,13 +44,13 @@ pub(super) struct ParsedLine {
     object: Map<String, Json>,
 }
 
-/// What stands at the top of a record under its own name.
+/// Top-level keys that are fields with the same name.
 const TOP: [&str; 10] = [
     "id", "name", "cat", "type", "pid", "tid", "ts", "dur", "ph", "args",
 ];
 
 impl ParsedLine {
-    /// Parses a line, already without what frames it. `None` when it is not an object.
+    /// Parses a line without its frame. `None` if it is not an object.
     pub(super) fn new(line: &[u8]) -> Option<ParsedLine> {
         match serde_json::from_slice(line).ok()? {
             Json::Object(object) => Some(ParsedLine { object }),
@@ -58,13 +58,13 @@ impl ParsedLine {
         }
     }
 
-    /// A field at the top.
+    /// A top-level field.
     pub(super) fn top(&self, name: &str) -> Owned {
         self.object.get(name).map_or(Owned::NULL, Owned::new)
     }
 
-    /// An argument by its key or by the dotted path into nested objects. What stands at the top
-    /// under a name of its own is an argument as well, unless the arguments have that name.
+    /// An argument, by its key or its dotted path into nested objects. Other top-level keys are
+    /// arguments as well, unless the arguments contain the same key.
     pub(super) fn argument(&self, path: &str) -> Owned {
         let in_args = self.object.get("args").and_then(Json::as_object);
         let at_top = || match self.object.get_key_value(first_part(path)) {
@@ -77,7 +77,7 @@ impl ParsedLine {
             .map_or(Owned::NULL, Owned::new)
     }
 
-    /// Every field with its canonical path, objects taken apart.
+    /// Calls `visit` for every field with its canonical path; nested objects are flattened.
     pub(super) fn each(&self, visit: &mut dyn FnMut(&str, Scalar<'_>)) {
         for name in TOP.iter().filter(|name| **name != "args") {
             visit(name, self.top(name).scalar());
@@ -107,7 +107,7 @@ fn first_part(path: &str) -> &str {
     path.split_once('.').map_or(path, |(first, _)| first)
 }
 
-/// The value at `path`: a key may hold dots itself, so the longest key is tried first.
+/// The value at `path`. Keys may contain dots, so the longest key is tried first.
 fn lookup<'j>(object: &'j Map<String, Json>, path: &str) -> Option<&'j Json> {
     if let Some(json) = object.get(path) {
         return Some(json);
@@ -118,7 +118,7 @@ fn lookup<'j>(object: &'j Map<String, Json>, path: &str) -> Option<&'j Json> {
     })
 }
 
-/// Shows `json` under `path`, and what is inside an object under the paths below.
+/// Calls `visit` for `json` at `path`; for an object, for its members instead.
 pub(super) fn flatten(path: &str, json: &Json, visit: &mut dyn FnMut(&str, Scalar<'_>)) {
     match json {
         Json::Object(object) if !object.is_empty() => {

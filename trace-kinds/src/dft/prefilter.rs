@@ -1,11 +1,10 @@
-//! Lines that can pass a filter, found in the text before any of it is read.
+//! Lines that can pass a filter, found by a search of the text before any line is decoded.
 //!
-//! Reading a line costs ten times what finding a few bytes in it does. Where a filter asks every
-//! event for a text, a line can pass only when that text stands in it in quotes; where it asks for
-//! a range of times, only when some `"ts"` of the line is not followed by a plain number outside of
-//! it. What JSON may spell in another way needs a backslash, so lines with one are always read.
-//! Whatever is found this way is then read and judged like any other line: to find too much is
-//! never wrong.
+//! Decoding a line takes ten times as long as finding a few bytes in it. If a filter requires a
+//! text, a line can pass only if it contains the text in quotes; if it requires a range of times,
+//! only if some `"ts"` of the line is followed by anything but a plain number outside the range.
+//! Any other spelling of the same JSON needs a backslash, so lines with one are always decoded.
+//! The lines found are decoded and filtered like any others, so finding too many is never wrong.
 
 use std::ops::ControlFlow;
 
@@ -24,44 +23,44 @@ pub struct Prefilter {
 
 #[derive(Debug)]
 enum Test {
-    /// One of these stands in the line.
+    /// The line contains one of these.
     Texts(Vec<Finder<'static>>),
-    /// The number behind this key is one of the range.
+    /// The number after this key is within the range.
     Numbers(Box<Finder<'static>>, Within),
 }
 
-/// Whole numbers of the unit of a file, both ends included; `all_from` on, all.
+/// A range of integers in the unit of a file, both ends included, and all numbers from `all_from`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Within {
     low: i128,
     high: i128,
-    /// What is scaled to more than a word is compared as a float.
+    /// From here on, scaled times exceed 64 bits and are compared as floating-point numbers.
     all_from: u64,
 }
 
-/// Texts of a list that are looked for; a longer list is left to the reader.
+/// The most texts that are searched for; lines are not filtered by longer lists.
 const TEXTS_MAX: usize = 4;
-/// Text after which it is asked whether looking for lines is worth it.
+/// Bytes of text between decisions on whether searching pays off.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Lines are worth finding while they are at most this part of the text.
-const WORTH_PART: usize = 4;
-/// Blocks that are shown at once where looking was not worth it.
-const UNASKED_MAX: usize = 16;
+/// Searching pays off while it finds at most one byte in this many.
+const FOUND_ONE_IN_MIN: usize = 4;
+/// The most blocks that are passed on unsearched after searching did not pay off.
+const UNSEARCHED_MAX: usize = 16;
 
 impl Prefilter {
-    /// What `filter` asks of every event that passes and that can be found in the text of lines
-    /// whose times are counted in `unit`; `None` where it asks for nothing of that kind.
+    /// A search for what `filter` requires of every event, in lines whose times are in `unit`;
+    /// `None` if it requires nothing that can be searched for.
     pub fn new(filter: &Filter, unit: TimeUnit) -> Option<Prefilter> {
-        let mut asked = Vec::new();
-        conjuncts(filter, &mut asked);
-        let texts = asked.iter().filter_map(|predicate| texts_of(predicate));
+        let mut required = Vec::new();
+        conjuncts(filter, &mut required);
+        let texts = required.iter().filter_map(|predicate| texts_of(predicate));
         // The longest text is the rarest, as a rule.
         let rarest = texts.max_by_key(|texts| texts.iter().map(|text| text.len()).min());
         let test = match rarest {
             Some(texts) => Test::Texts(texts.iter().map(|text| quoted(text)).collect()),
             None => {
                 let range = ["ts", "dur"].iter().find_map(|field| {
-                    let range = range_of(field, &asked, unit)?;
+                    let range = range_of(field, &required, unit)?;
                     Some((quoted(field.as_bytes()), range))
                 });
                 let (key, range) = range?;
@@ -71,30 +70,30 @@ impl Prefilter {
         Some(Prefilter { test })
     }
 
-    /// Shows the lines of `text` that can pass, in runs of whole lines, in their order. Where many
-    /// of them can, it shows what follows without looking, for a while.
+    /// Calls `each` for the lines of `text` that can pass, in runs of complete lines, in their
+    /// order. Where many lines can pass, the following blocks are passed on unsearched.
     pub fn runs(
         &self,
         text: &[u8],
         mut each: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let (mut at, mut unasked) = (0, 0);
+        let (mut at, mut unsearched) = (0, 0);
         while at < text.len() {
             let end = line_end(text, (at + BLOCK_BYTES).min(text.len()) - 1);
-            let mut shown = 0;
+            let mut found = 0;
             self.block(&text[at..end], &mut |run| {
-                shown += run.len();
+                found += run.len();
                 each(run)
             })?;
-            let dense = shown > (end - at) / WORTH_PART;
-            unasked = if dense {
-                (unasked * 2).clamp(1, UNASKED_MAX)
+            let dense = found > (end - at) / FOUND_ONE_IN_MIN;
+            unsearched = if dense {
+                (unsearched * 2).clamp(1, UNSEARCHED_MAX)
             } else {
                 0
             };
             at = end;
-            if unasked > 0 && at < text.len() {
-                let end = (at + unasked * BLOCK_BYTES).min(text.len());
+            if unsearched > 0 && at < text.len() {
+                let end = (at + unsearched * BLOCK_BYTES).min(text.len());
                 let end = line_end(text, end - 1);
                 each(&text[at..end])?;
                 at = end;
@@ -103,7 +102,7 @@ impl Prefilter {
         ControlFlow::Continue(())
     }
 
-    /// The runs of a block of whole lines.
+    /// The runs of a block of complete lines.
     fn block(
         &self,
         text: &[u8],
@@ -122,18 +121,19 @@ impl Prefilter {
                 run = line;
             }
         }
-        match run.is_empty() {
-            true => ControlFlow::Continue(()),
-            false => each(&text[run]),
+        if run.is_empty() {
+            ControlFlow::Continue(())
+        } else {
+            each(&text[run])
         }
     }
 }
 
-/// Places in a text, each in a line that can pass.
+/// Positions in a text, each in a line that can pass.
 struct Hits<'s, 't> {
     prefilter: &'s Prefilter,
     text: &'t [u8],
-    /// The next place of each thing that is looked for; the end of the text where there is none.
+    /// The next position of each text; the end of the text if there is none.
     texts: [usize; TEXTS_MAX],
     backslash: usize,
 }
@@ -147,14 +147,14 @@ impl<'s, 't> Hits<'s, 't> {
             backslash: memchr::memchr(b'\\', text).unwrap_or(text.len()),
         };
         if let Test::Texts(finders) = &prefilter.test {
-            for (place, finder) in hits.texts.iter_mut().zip(finders) {
-                *place = finder.find(text).unwrap_or(text.len());
+            for (next, finder) in hits.texts.iter_mut().zip(finders) {
+                *next = finder.find(text).unwrap_or(text.len());
             }
         }
         hits
     }
 
-    /// The first place at or behind `from`.
+    /// The first position at or after `from`.
     fn next(&mut self, from: usize) -> Option<usize> {
         let rest = self.text.get(from..)?;
         if self.backslash < from {
@@ -164,15 +164,15 @@ impl<'s, 't> Hits<'s, 't> {
         let hit = match &self.prefilter.test {
             Test::Texts(finders) => {
                 let mut first = self.text.len();
-                for (place, finder) in self.texts.iter_mut().zip(finders) {
-                    if *place < from {
-                        *place = finder.find(rest).map_or(self.text.len(), |at| from + at);
+                for (next, finder) in self.texts.iter_mut().zip(finders) {
+                    if *next < from {
+                        *next = finder.find(rest).map_or(self.text.len(), |at| from + at);
                     }
-                    first = first.min(*place);
+                    first = first.min(*next);
                 }
                 first
             }
-            // What lies behind the backslash is looked at when it is its turn.
+            // The text after the backslash is searched once the backslash has been returned.
             Test::Numbers(key, range) => number_hit(&self.text[..self.backslash], from, key, range)
                 .unwrap_or(self.text.len()),
         };
@@ -181,7 +181,7 @@ impl<'s, 't> Hits<'s, 't> {
     }
 }
 
-/// The first key at or behind `from` that is followed by anything but a number outside of `range`.
+/// The first key at or after `from` that is followed by anything but a number outside `range`.
 fn number_hit(text: &[u8], from: usize, key: &Finder<'_>, range: &Within) -> Option<usize> {
     let mut at = from;
     loop {
@@ -212,10 +212,10 @@ fn conjuncts<'f>(filter: &'f Filter, into: &mut Vec<&'f Predicate<Literal>>) {
     }
 }
 
-/// The texts of which an event must hold one to pass, where these stand in its line as they are.
+/// The texts of which an event must have one to pass, if lines contain them verbatim.
 fn texts_of(predicate: &Predicate<Literal>) -> Option<Vec<&[u8]>> {
     let field = &predicate.field;
-    // Times are numbers whatever the line says, and a text may be kept as its hash.
+    // Times are converted to numbers, and a line may contain the hash of a text instead.
     let elsewhere = field.is_time()
         || field.is_duration()
         || HASH_FIELDS.iter().any(|known| known.text == field.as_str());
@@ -241,7 +241,7 @@ fn texts_of(predicate: &Predicate<Literal>) -> Option<Vec<&[u8]>> {
     Some(texts.collect())
 }
 
-/// An object or an array is its own text, which need not be spelled as in the line.
+/// An object or an array is compared as text, which need not be spelled as in the line.
 fn nested(text: &[u8]) -> bool {
     text.starts_with(b"{") || text.starts_with(b"[")
 }
@@ -250,11 +250,11 @@ fn quoted(text: &[u8]) -> Finder<'static> {
     Finder::new(&[b"\"", text, b"\""].concat()).into_owned()
 }
 
-/// The numbers that a field may have, where `asked` says so.
-fn range_of(field: &str, asked: &[&Predicate<Literal>], unit: TimeUnit) -> Option<Within> {
+/// The range that the predicates `required` restrict a field to; `None` if they do not.
+fn range_of(field: &str, required: &[&Predicate<Literal>], unit: TimeUnit) -> Option<Within> {
     let factor = i128::from(unit.nanoseconds());
     let (mut low, mut high, mut found) = (i128::MIN, i128::MAX, false);
-    for predicate in asked.iter().filter(|p| p.field.as_str() == field) {
+    for predicate in required.iter().filter(|p| p.field.as_str() == field) {
         let Condition::Compare(op, Literal::Number(number)) = &predicate.condition else {
             continue;
         };
@@ -265,7 +265,7 @@ fn range_of(field: &str, asked: &[&Predicate<Literal>], unit: TimeUnit) -> Optio
             }
             Number::Float(_) => continue,
         };
-        // Rounded outwards, which finds a unit too many at most.
+        // Rounded outwards, so the range is too large by one unit at most.
         let (least, most) = (least.div_euclid(factor), most.div_euclid(factor) + 1);
         match op {
             CompareOp::Eq => (low, high) = (low.max(least), high.min(most)),
@@ -282,7 +282,7 @@ fn range_of(field: &str, asked: &[&Predicate<Literal>], unit: TimeUnit) -> Optio
     })
 }
 
-/// Begin of the line with the byte at `at`, which is not in front of `from`, where a line begins.
+/// Start of the line with the byte at `at`; a line starts at `from`, which is not after `at`.
 fn line_begin(text: &[u8], from: usize, at: usize) -> usize {
     memchr::memrchr(b'\n', &text[from..at]).map_or(from, |newline| from + newline + 1)
 }
@@ -308,7 +308,7 @@ mod tests {
         query.bind(BareUnit::Nanos(1_000)).unwrap()
     }
 
-    /// The ends of the lines whose events pass, found by reading all of `text` or only the runs.
+    /// The lines whose events pass, and the number of events decoded, of all lines or those found.
     fn passing(text: &[u8], filter: &Filter, prefilter: Option<&Prefilter>) -> (Vec<Vec<u8>>, u64) {
         struct Passing<'p>(&'p Program, &'p [u8], Vec<Vec<u8>>);
         impl DftVisitor for Passing<'_> {
@@ -367,7 +367,7 @@ no record
 {"id":11,"name":"x","cat":"POSIX","pid":1,"tid":1,"ts":26,"dur":2,"ph":1,"args":{"fhash":"ab"}}"#;
 
     #[test]
-    fn what_json_may_spell_in_another_way_is_found() {
+    fn other_spellings_of_json_are_found() {
         let text = LINES.as_bytes();
         for query in [
             "fhash == 'ab'",
@@ -391,7 +391,7 @@ no record
     }
 
     #[test]
-    fn lines_that_cannot_pass_are_not_read() {
+    fn lines_that_cannot_pass_are_not_decoded() {
         let line = |number: u64| {
             let name = if number == 700 { "rare" } else { "read" };
             format!(
@@ -403,7 +403,7 @@ no record
         let text: String = (0..9_000).map(line).collect();
         assert_eq!(check(text.as_bytes(), "name == 'rare'"), 1);
         assert!(check(text.as_bytes(), "ts >= 500 and ts < 600") <= 12);
-        // Where all can pass, the rest is read as it stands.
+        // Where all lines can pass, the rest is not searched.
         let read = check(text.as_bytes(), "name == 'read'");
         assert!((8_999..=9_000).contains(&read), "{read}");
         // A window in the middle costs no more than a few times its lines.
@@ -412,7 +412,7 @@ no record
     }
 
     #[test]
-    fn what_cannot_be_found_is_left_to_the_reader() {
+    fn some_filters_require_nothing_that_can_be_found() {
         for query in [
             "fname == '/a'",
             "pid == 1",

@@ -1,30 +1,30 @@
-//! What follows the times of a record, as records of its shape had it before.
+//! The part of a record after its times, predicted from the last record of the same shape.
 //!
-//! Behind `dur` stand the phase and the arguments. Records of one shape have the same phase and
-//! the same keys in the same order, and values of the same kind and often the same length. So
-//! what lies between two values is compared as one piece, and a value is read as what it was the
-//! last time; whatever differs is read the general way and remembered instead.
+//! The phase and the arguments follow `dur`. Records of one shape have the same phase, the same
+//! keys in the same order, and values of the same type and often the same length. So the bytes
+//! between two values are compared as one piece, and a value is read as the type that it had last
+//! time. A record that differs is read without prediction, and is the prediction from then on.
 
 use super::scalar::{Cursor, SHORT_TEXT_MAX, Scalar};
 
-/// Bytes that are expected at a place of a line; at least one.
+/// Expected bytes of a line; at least one.
 #[derive(Debug, Clone, Default)]
 struct Piece {
-    /// The first sixteen bytes, zeros behind a shorter piece.
+    /// The first sixteen bytes; a shorter piece is followed by zeros.
     word: u128,
     mask: u128,
     len: usize,
-    /// What follows the first sixteen.
+    /// The bytes after the first sixteen.
     rest: Box<[u8]>,
 }
 
-/// Bytes of a piece that are compared at once.
+/// Bytes of a piece that are compared in one operation.
 const WORD_BYTES: usize = 16;
-/// The longest piece that is remembered.
+/// The longest piece that is stored.
 const PIECE_BYTES_MAX: usize = 128;
 
 impl Piece {
-    /// `None` for nothing and for too much.
+    /// `None` if there are no bytes, or too many.
     fn new(bytes: &[u8]) -> Option<Piece> {
         if bytes.is_empty() || bytes.len() > PIECE_BYTES_MAX {
             return None;
@@ -40,8 +40,8 @@ impl Piece {
         })
     }
 
-    /// Steps over the piece where it stands. So near to the end of the text that a word reaches
-    /// over it, a piece is never there.
+    /// Skips the piece if it is next. It never matches so close to the end of the text that a word
+    /// would extend past it.
     #[inline(always)]
     fn eat(&self, cursor: &mut Cursor<'_>) -> bool {
         let (bytes, at) = (cursor.bytes(), cursor.position());
@@ -65,19 +65,19 @@ impl Piece {
     }
 }
 
-/// What a value was the last time.
+/// The type that a value had last time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// Text; the piece in front holds its opening quote.
+    /// Text; the piece before it contains the opening quote.
     Text {
         len: usize,
     },
-    /// An integer that is not negative.
+    /// A non-negative integer.
     UInt,
     Other,
 }
 
-/// An argument: what stands in front of its value, where that goes, what it was.
+/// An argument: the bytes before its value, the slot of the value, and its type.
 #[derive(Debug)]
 struct KnownArgument {
     lead: Piece,
@@ -86,7 +86,7 @@ struct KnownArgument {
 }
 
 impl KnownArgument {
-    /// Reads a value of the kind that is known.
+    /// Reads a value of the expected type.
     #[inline(always)]
     fn value<'a>(
         &self,
@@ -116,31 +116,31 @@ impl KnownArgument {
     }
 }
 
-/// What follows the times of the records of one shape.
+/// The remainder of the last record of a shape.
 #[derive(Debug, Default)]
 pub(super) struct Remainder {
     middle: Option<Middle>,
     arguments: Vec<KnownArgument>,
 }
 
-/// From behind the times up to the arguments: the phase and the keys around it.
+/// The bytes between the times and the arguments: the phase and the keys around it.
 #[derive(Debug)]
 struct Middle {
     piece: Piece,
-    /// A phase that is no text.
+    /// A phase that is not text.
     plain: Scalar<'static>,
-    /// Where the text of the phase stands in the piece.
+    /// The range of the text of the phase in the piece.
     text: Option<(usize, usize)>,
 }
 
-/// What stands in front of a phase.
+/// The bytes before a phase.
 pub(super) const PHASE_KEY: &[u8] = b",\"ph\":";
-/// Arguments of one shape that are remembered.
+/// Arguments of a shape that are stored.
 const ARGUMENTS_MAX: usize = 16;
 
 impl Remainder {
-    /// Steps over the phase and the key of the arguments when they are what they were the last
-    /// time; gives the phase.
+    /// Skips the phase and the key of the arguments if they are the same as last time; returns the
+    /// phase.
     #[inline(always)]
     pub(super) fn eat_middle<'a>(&self, cursor: &mut Cursor<'a>) -> Option<Scalar<'a>> {
         let middle = self.middle.as_ref()?;
@@ -154,7 +154,7 @@ impl Remainder {
         }
     }
 
-    /// Remembers the phase, which was read from `start` up to the cursor.
+    /// Stores the phase, which was read from `start` to the cursor.
     #[cold]
     pub(super) fn learn_middle(&mut self, cursor: &Cursor<'_>, start: usize, phase: Scalar<'_>) {
         let bytes = &cursor.bytes()[start..cursor.position()];
@@ -169,17 +169,16 @@ impl Remainder {
         self.middle = Piece::new(bytes).map(|piece| Middle { piece, plain, text });
     }
 
-    /// Steps over the argument of number `place` when it has the same key and the same kind of
-    /// value as the last time, and shows that value to `keep` with its slot. `None` when it
-    /// differs; the cursor is then in front of it.
+    /// Skips argument `index` if it has the same key and the same type of value as last time, and
+    /// calls `keep` with its slot and value. `None` if it differs; the cursor is then before it.
     #[inline(always)]
     pub(super) fn argument<'a>(
         &self,
-        place: usize,
+        index: usize,
         cursor: &mut Cursor<'a>,
         keep: impl FnOnce(usize, Scalar<'a>),
     ) -> Option<()> {
-        let known = self.arguments.get(place)?;
+        let known = self.arguments.get(index)?;
         let start = *cursor;
         if !known.lead.eat(cursor) {
             return None;
@@ -191,17 +190,16 @@ impl Remainder {
         value
     }
 
-    /// Remembers the argument that was read as number `place`: its key with what stands in front
-    /// of it, `lead`, and its value.
+    /// Stores argument `index`: `lead`, which is its key with the bytes before it, and its value.
     #[inline(never)]
     pub(super) fn learn_argument(
         &mut self,
-        place: usize,
+        index: usize,
         lead: &[u8],
         slot: Option<usize>,
         value: Scalar<'_>,
     ) {
-        if place >= ARGUMENTS_MAX || place > self.arguments.len() {
+        if index >= ARGUMENTS_MAX || index > self.arguments.len() {
             return;
         }
         let (kind, lead) = match value {
@@ -216,7 +214,7 @@ impl Remainder {
             return;
         };
         let known = KnownArgument { lead, slot, kind };
-        match self.arguments.get_mut(place) {
+        match self.arguments.get_mut(index) {
             Some(old) => *old = known,
             None => self.arguments.push(known),
         }

@@ -1,31 +1,31 @@
-//! One JSON value as it stands in a line, and the cursor that reads it without copying.
+//! JSON values of a line, and the cursor that reads them without copying.
 
 use query_language::Value;
 
-/// A value as the line spells it; strings and nested values are slices of the line.
+/// A value; strings and nested values are slices of the line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Scalar<'a> {
     /// A string without escapes.
     Str(&'a [u8]),
-    /// An integer that is not negative.
+    /// A non-negative integer.
     UInt(u64),
     /// A negative integer.
     Int(i64),
     /// Any other number.
     Float(f64),
     /// `true` or `false`.
-    // Not one variant with a truth value, whose byte beside the tag would make every copy of the
-    // others unaligned.
+    // Two variants, because a truth value next to the tag would make every copy of the other
+    // variants unaligned.
     True,
     False,
     /// `null`.
     Null,
-    /// The text of an object or array, its brackets included.
+    /// The text of an object or array with its brackets.
     Nested(&'a [u8]),
 }
 
 impl<'a> Scalar<'a> {
-    /// The value of a field; a null is none. A nested value is its own text.
+    /// The value of a field, none for null. The value of an object or array is its text.
     #[inline]
     pub(super) fn value(self) -> Option<Value<'a>> {
         Some(match self {
@@ -43,9 +43,9 @@ impl<'a> Scalar<'a> {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// High bit of each byte of `word` that ends or breaks a plain string: a quote, a backslash, a
-/// control character or a byte that is not ASCII. Bits above the first set one may
-/// be wrong, which is enough to find the first.
+/// Sets the high bit of each byte of `word` that ends a plain string or does not belong in one: a
+/// quote, a backslash, a control character or a byte that is not ASCII. Bits above the first set
+/// one may be wrong.
 #[inline(always)]
 fn string_stops(word: u64) -> u64 {
     let quote = word ^ (ONES * b'"' as u64);
@@ -60,15 +60,15 @@ pub(super) const SHORT_TEXT_MAX: usize = 16;
 
 const POWERS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-/// High bit of each byte that is no digit, of bytes from which the digit zero was taken by XOR.
-/// Bits above the first set one may be wrong, which is enough to find the first.
+/// Sets the high bit of each byte that is not a digit, of bytes combined with the digit zero by
+/// XOR. Bits above the first set one may be wrong.
 #[inline(always)]
 fn digit_stops(digits: u64) -> u64 {
     (digits | digits.wrapping_add(ONES * (0x80 - 10))) & HIGHS
 }
 
-/// The number that eight digits spell, the first in the lowest byte. Folds pairs, then fours, then
-/// eights, with one multiplication each.
+/// The number that eight digits represent, the first in the lowest byte. Folds pairs, then fours,
+/// then eights, with one multiplication each.
 #[inline(always)]
 fn fold_digits(digits: u64) -> u64 {
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
@@ -76,8 +76,8 @@ fn fold_digits(digits: u64) -> u64 {
     fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff
 }
 
-/// Reads a text from a position on. Every reader gives `None` where the text is not what it
-/// reads; the position is then of no meaning and the caller takes the slow way.
+/// Reads a text from a position. Every method returns `None` if the text is not what it reads; the
+/// position is then undefined, and the caller parses the line as JSON.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -89,12 +89,12 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at }
     }
 
-    /// What it reads.
+    /// The text.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Goes on behind `len` bytes that are known.
+    /// Skips `len` bytes.
     pub(super) fn skip(&mut self, len: usize) {
         self.at += len;
     }
@@ -107,7 +107,7 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Steps over `literal` when it stands here.
+    /// Skips `literal` if it is next.
     #[inline(always)]
     pub(super) fn eat(&mut self, literal: &[u8]) -> bool {
         let end = self.at + literal.len();
@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
         here
     }
 
-    /// A string body up to and over its closing quote; the opening quote is already behind.
+    /// Reads a string after its opening quote, including the closing quote.
     #[inline(always)]
     pub(super) fn string_body(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
@@ -138,8 +138,8 @@ impl<'a> Cursor<'a> {
         self.string_rest(start, at)
     }
 
-    /// A string body of `len` bytes, at most [`SHORT_TEXT_MAX`], up to and over its closing quote.
-    /// `None` when it is another, or near to the end of the text; then nothing was read.
+    /// As [`Cursor::string_body`], for a string of `len` bytes, at most [`SHORT_TEXT_MAX`]. `None`
+    /// if it has another length or is close to the end of the text; the cursor has not moved.
     #[inline(always)]
     pub(super) fn short_text(&mut self, len: usize) -> Option<&'a [u8]> {
         let end = self.at + len;
@@ -150,7 +150,7 @@ impl<'a> Cursor<'a> {
             Ok(word) => string_stops(u64::from_le_bytes(word)),
             Err(_) => HIGHS,
         };
-        // What lies behind the text is no matter, and does not change what is in front of it.
+        // Bytes after the text do not matter, and do not affect the bits before them.
         let stops = u128::from(stops(first)) | u128::from(stops(second)) << 64;
         let mask = u128::MAX.checked_shr(8 * (SHORT_TEXT_MAX - len) as u32);
         if stops & mask.unwrap_or(0) != 0 || self.bytes.get(end) != Some(&b'"') {
@@ -160,7 +160,7 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// A string that is near the end of the text or not all ASCII.
+    /// A string that is close to the end of the text or not all ASCII.
     #[cold]
     fn string_rest(&mut self, start: usize, mut at: usize) -> Option<&'a [u8]> {
         while !matches!(*self.bytes.get(at)?, b'"' | b'\\' | 0..0x20) {
@@ -174,7 +174,7 @@ impl<'a> Cursor<'a> {
         Some(body)
     }
 
-    /// An integer without sign, of the form JSON allows, followed by anything but a digit.
+    /// Reads an integer without sign, in the form JSON allows, followed by anything but a digit.
     #[inline(always)]
     pub(super) fn unsigned(&mut self) -> Option<u64> {
         let start = self.at;
@@ -192,7 +192,7 @@ impl<'a> Cursor<'a> {
             }
             let count = (stops.trailing_zeros() / 8) as usize;
             if count > 0 {
-                // Zeros in front instead of what is behind.
+                // Shifts in zeros before the digits, and the bytes after them out.
                 let digits = fold_digits(digits << (64 - 8 * count));
                 value = value.checked_mul(POWERS[count])?.checked_add(digits)?;
             }
@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
         self.unsigned_tail(start, at, value)
     }
 
-    /// An integer as [`Cursor::unsigned`] reads it, whatever it is and however long.
+    /// Skips an integer that [`Cursor::unsigned`] reads, of any length.
     #[inline(always)]
     pub(super) fn digits(&mut self) -> Option<()> {
         let start = self.at;
@@ -219,7 +219,7 @@ impl<'a> Cursor<'a> {
         self.unsigned_tail(start, at, 0).map(|_| ())
     }
 
-    /// The last bytes of the text, fewer than a word.
+    /// Reads the last bytes of the text, fewer than a word.
     #[cold]
     fn unsigned_tail(&mut self, start: usize, mut at: usize, mut value: u64) -> Option<u64> {
         while let Some(digit) = self.bytes.get(at).map(|b| b.wrapping_sub(b'0'))
@@ -241,7 +241,7 @@ impl<'a> Cursor<'a> {
         Some(value)
     }
 
-    /// Any value.
+    /// Reads any value.
     #[inline(always)]
     pub(super) fn value(&mut self) -> Option<Scalar<'a>> {
         match self.peek()? {
@@ -274,7 +274,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A number that is negative, too long or not whole. serde_json is the judge of its form.
+    /// A number that is negative, too long or not an integer. serde_json validates its form.
     #[cold]
     fn other_number(&mut self, start: usize) -> Option<Scalar<'a>> {
         let rest = &self.bytes[start..];
@@ -291,7 +291,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An object or array: serde_json finds its end and checks its form. JSON allows line ends
+    /// An object or array. serde_json finds its end and validates its form. JSON allows line ends
     /// between tokens, a trace does not.
     fn nested(&mut self) -> Option<Scalar<'a>> {
         let rest = self.bytes.get(self.at..)?;
@@ -311,7 +311,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<Scalar<'_>>) {
-        // Behind a comma and in front of nothing: both the word loop and the tail are used.
+        // With and without more text, so that both the loop over words and the end are tested.
         for padding in ["", ",123456789012345678"] {
             let whole = format!("{text}{padding}");
             let mut cursor = Cursor::new(whole.as_bytes(), 0);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_is_no_digit_ends_a_number() {
+    fn every_byte_but_a_digit_ends_a_number() {
         for byte in 0..128u8 {
             for place in 0..10 {
                 let mut bytes = *b"1234567890123";

@@ -1,9 +1,9 @@
-//! Heads of records that came before.
+//! Heads of earlier records.
 //!
-//! Between its `id` and its `ts` a record says what happened, where: `name`, `cat`, `type`, `pid`
-//! and `tid`. Traces say the same few hundred things over and over, so these bytes are parsed
-//! once; where they come again they are compared, which takes a tenth of the time. What follows
-//! is remembered, too: the head that came behind this one, and the [remainder](super::remainder).
+//! The head of a record, between its `id` and its `ts`, contains `name`, `cat`, `type`, `pid` and
+//! `tid`. A trace repeats a few hundred heads, so these bytes are parsed once and compared from
+//! then on, which takes a tenth of the time. The next head is predicted, too, and so is the
+//! [remainder](super::remainder) of a record.
 
 use hashbrown::HashTable;
 
@@ -20,8 +20,8 @@ pub(super) struct ShapedHead<'a> {
     pub(super) tid: Scalar<'a>,
 }
 
-/// Heads that came before, by number. Made once for a file, so that the numbers mean the same in
-/// all of its slices.
+/// Heads of earlier records, by number. One instance serves all slices of a file, so that they
+/// share the numbers.
 #[derive(Debug, Default)]
 pub struct Shapes {
     shapes: Vec<Shape>,
@@ -31,12 +31,12 @@ pub struct Shapes {
     last: usize,
 }
 
-/// Where a head that was parsed lies, and what it said.
+/// The position and the fields of a parsed head.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ParsedHead<'a> {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Begin and end of the text of `name` and of `cat`.
+    /// Start and end of the text of `name` and of `cat`.
     pub(super) name: (usize, usize),
     pub(super) cat: (usize, usize),
     pub(super) type_: Scalar<'a>,
@@ -46,7 +46,7 @@ pub(super) struct ParsedHead<'a> {
 
 #[derive(Debug)]
 struct Shape {
-    /// Its bytes among those of all.
+    /// Offset of its bytes in [`Shapes::bytes`].
     start: usize,
     len: usize,
     name: (usize, usize),
@@ -54,19 +54,19 @@ struct Shape {
     type_: Scalar<'static>,
     pid: Scalar<'static>,
     tid: Scalar<'static>,
-    /// The shape that came behind it the last time, and the one before that was another.
+    /// The shape that followed it last, and the one before that.
     next: [usize; 2],
     remainder: Remainder,
 }
 
-/// Shapes that are kept; whatever comes later is parsed.
+/// Limit on the number of shapes; later heads are always parsed.
 const SHAPES_MAX: usize = 4_096;
-/// The longest head that is kept.
+/// The longest head that is stored.
 const HEAD_BYTES_MAX: usize = 512;
 
 impl Shapes {
-    /// The shape of the head at `start`, when it is the one that is expected there. Gives its
-    /// number, its fields and where it ends.
+    /// The shape of the head at `start`, if it is one of those predicted: its number, its fields
+    /// and its end.
     #[inline(always)]
     pub(super) fn expected<'a>(
         &mut self,
@@ -107,7 +107,7 @@ impl Shapes {
         bytes.get(start..start + shape.len) == Some(known)
     }
 
-    /// The number of the shape of a head that was parsed; `None` when it is not kept.
+    /// The number of the shape of a parsed head; `None` if it is not stored.
     pub(super) fn learn(&mut self, bytes: &[u8], head: &ParsedHead<'_>) -> Option<u32> {
         let piece = &bytes[head.start..head.end];
         let found = self.numbers.find(hash(piece), |number| {
@@ -122,7 +122,7 @@ impl Shapes {
         u32::try_from(number).ok()
     }
 
-    /// Remembers that `number` came behind the last one.
+    /// Records that `number` followed the last shape.
     fn follow(&mut self, number: usize) {
         if let Some(last) = self.shapes.get_mut(self.last)
             && last.next[0] != number
@@ -161,7 +161,7 @@ impl Shapes {
         Some(number)
     }
 
-    /// What follows the times of the records of a shape.
+    /// The expected remainder of the records of a shape.
     #[inline(always)]
     pub(super) fn remainder(&mut self, shape: Option<u32>) -> Option<&mut Remainder> {
         let shape = self.shapes.get_mut(shape? as usize)?;
@@ -212,7 +212,7 @@ mod tests {
                 let text = line(number);
                 let expected = shapes.expected(text.as_bytes(), 2);
                 if round == 1 {
-                    let (shape, known, end) = expected.expect("what came behind it before");
+                    let (shape, known, end) = expected.expect("the shape that followed it before");
                     assert_eq!((u64::from(shape), end), (number, text.len()));
                     assert_eq!(
                         (known.tid, known.name),
@@ -224,7 +224,7 @@ mod tests {
                 let learned = shapes.learn(text.as_bytes(), &head(text.as_bytes(), number));
                 assert_eq!(learned.map(u64::from), Some(number));
             }
-            // Behind the last one comes the first one again.
+            // The first one follows the last one again.
             let first = line(0);
             if round == 0 {
                 assert!(shapes.expected(first.as_bytes(), 2).is_none());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_number_or_too_much_is_not_kept() {
+    fn heads_with_other_values_or_beyond_the_limits_are_not_stored() {
         let mut shapes = Shapes::default();
         let mut quoted = head(b"..000001", 1);
         quoted.pid = Scalar::Str(b"1");

@@ -5,8 +5,8 @@ use storage_format::TimeBasis;
 
 use super::scalar::Scalar;
 
-/// What one unit of `ts` and `dur` is. A `CM` metadata record named `time_metric` declares it;
-/// without one it is a microsecond.
+/// The unit of `ts` and `dur`. A `CM` metadata record named `time_metric` declares it; the default
+/// is a microsecond.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum TimeUnit {
     /// `NS`
@@ -42,12 +42,12 @@ impl TimeUnit {
         }
     }
 
-    /// What times of packets rest on that are read with this unit.
+    /// The time basis of packets that are read with this unit.
     pub fn time_basis(self) -> TimeBasis {
         u32::try_from(self.nanoseconds()).map_or(TimeBasis::Unknown, TimeBasis::Number)
     }
 
-    /// A time of a record in nanoseconds; `None` for what is no number.
+    /// A time of a record in nanoseconds; `None` for a value that is not a number.
     #[inline]
     pub(super) fn scale(self, time: Scalar<'_>) -> Option<Value<'static>> {
         let factor = self.nanoseconds();
