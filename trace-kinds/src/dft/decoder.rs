@@ -149,8 +149,8 @@ fn without_frame(line: &[u8]) -> &[u8] {
 const LINES_EXAMINED: usize = 16;
 
 /// Whether a file that starts with `prefix` consists of DFTracer lines: whether one of its first
-/// lines is an object with a phase or with a name and a time, or the array that the records are in is still empty. The last
-/// line of a prefix that is not the whole file may be cut; its first keys decide.
+/// lines is an object with a phase or with a name and a time, or the array of the records is still
+/// empty. The last line of a prefix that is not the whole file may be cut; its first keys decide.
 pub(crate) fn begins_with_lines(prefix: &[u8], is_whole: bool) -> bool {
     if is_whole && prefix.trim_ascii() == b"[" {
         return true;
