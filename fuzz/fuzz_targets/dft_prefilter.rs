@@ -53,7 +53,12 @@ fn query(door: u8, text: &str) -> String {
     }
 }
 
-fn passing(text: &[u8], filter: &Filter, unit: TimeUnit, prefilter: Option<&Prefilter>) -> Vec<Vec<u8>> {
+fn passing(
+    text: &[u8],
+    filter: &Filter,
+    unit: TimeUnit,
+    prefilter: Option<&Prefilter>,
+) -> Vec<Vec<u8>> {
     let mut table = FieldTable::new();
     let program = Program::compile(filter, &mut table);
     let decoder = DftDecoder::new(&table, Names::default(), unit);
