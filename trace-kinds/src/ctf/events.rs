@@ -1,4 +1,4 @@
-//! CTF event records as events of the one view.
+//! CTF event records as events (`docs/fields.md`).
 
 use super::fields::{Common, FieldMap, category};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
@@ -8,7 +8,7 @@ use ctf::{Datum, EventReader, Fields, Plan, Procedure, Value as CtfValue};
 use query_language::{FieldId, FieldSource, FieldTable, Value};
 use std::cell::RefCell;
 
-/// Scopes of an event record in the order in which fields are shown.
+/// Scopes of an event record in the order of `each_field`.
 const EVENT_SCOPES: [Scope; 3] = [
     Scope::EventCommonContext,
     Scope::EventSpecificContext,
@@ -19,13 +19,13 @@ const EVENT_SCOPES: [Scope; 3] = [
 #[derive(Debug)]
 pub struct CtfDecoder {
     plan: Plan,
-    /// For events that are shown whole.
-    whole: Plan,
+    /// Reads all fields, for `each_field`.
+    all_fields: Plan,
     map: FieldMap,
     fields: usize,
 }
 
-/// A value without a lifetime: text is a range of the packet or of the scratch space.
+/// A value without a lifetime: text is a range of the packet or of the scratch buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Slot {
     None,
@@ -42,11 +42,11 @@ enum Slot {
 struct Row {
     slots: Vec<Slot>,
     scratch: Vec<u8>,
-    /// Text of the array that is being walked.
+    /// The array that is being converted to text.
     array: Option<Array>,
 }
 
-/// An array on its way to be text.
+/// An array that is being converted to text.
 #[derive(Clone, Copy, Debug)]
 struct Array {
     start: usize,
@@ -60,7 +60,7 @@ impl CtfDecoder {
         let plan = Plan::new(procedure, |candidate| map.wants(procedure, candidate.node));
         Self {
             plan,
-            whole: Plan::everything(procedure),
+            all_fields: Plan::everything(procedure),
             map,
             fields: table.len(),
         }
@@ -71,8 +71,8 @@ impl Decoder for CtfDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
         let mut decoded = Decoded::default();
         let mut reader = EventReader::new(&self.plan, packet);
-        let again = RefCell::new(Again {
-            reader: EventReader::new(&self.whole, packet),
+        let full = RefCell::new(FullReader {
+            reader: EventReader::new(&self.all_fields, packet),
             at: 0,
         });
         let mut row = Row {
@@ -94,7 +94,7 @@ impl Decoder for CtfDecoder {
                     row: &row,
                     map: &self.map,
                     packet,
-                    again: &again,
+                    full: &full,
                     number: decoded.events,
                 };
                 if each(&view).is_break() {
@@ -125,18 +125,18 @@ impl Row {
         }
     }
 
-    /// The value of `datum` when it is one of its own, not a part of another.
+    /// The value of `datum`, unless it is part of another value.
     fn slot(&mut self, datum: &Datum<'_>, packet: &[u8]) -> Slot {
         if let Some(array) = self.array {
             return self.array_part(array, datum);
         }
         match datum.value {
             CtfValue::Unsigned(value) => match label(datum, value) {
-                Some(label) => self.keep(label.as_bytes()),
+                Some(label) => self.store(label.as_bytes()),
                 None => Slot::Uint(value),
             },
             CtfValue::Signed(value) => match label(datum, value.cast_unsigned()) {
-                Some(label) => self.keep(label.as_bytes()),
+                Some(label) => self.store(label.as_bytes()),
                 None => Slot::Int(value),
             },
             CtfValue::BitArray(value) | CtfValue::BitMap(value) => Slot::Uint(value),
@@ -160,7 +160,7 @@ impl Row {
         }
     }
 
-    fn keep(&mut self, text: &[u8]) -> Slot {
+    fn store(&mut self, text: &[u8]) -> Slot {
         let start = self.scratch.len();
         self.scratch.extend_from_slice(text);
         Slot::Scratch(start, self.scratch.len())
@@ -170,14 +170,14 @@ impl Row {
         let bytes = datum.text().unwrap_or_default();
         match encoding(datum) {
             Encoding::Utf8 => {
-                // Where the text lies in the packet, so that it need not be copied.
+                // The offset of the text in the packet, so that it need not be copied.
                 let start = (bytes.as_ptr() as usize).checked_sub(packet.as_ptr() as usize);
                 match start.filter(|start| start + bytes.len() <= packet.len()) {
                     Some(start) => Slot::Packet(start, start + bytes.len()),
-                    None => self.keep(bytes),
+                    None => self.store(bytes),
                 }
             }
-            encoding => self.keep(&to_utf8(bytes, encoding)),
+            encoding => self.store(&to_utf8(bytes, encoding)),
         }
     }
 
@@ -284,8 +284,8 @@ fn push_scalar(out: &mut Vec<u8>, datum: &Datum<'_>) {
     }
 }
 
-/// A second reader of the packet, for events that are shown whole. It follows the first one.
-struct Again<'p> {
+/// A second reader of the packet, for `each_field`. It follows the first one.
+struct FullReader<'p> {
     reader: EventReader<'p>,
     at: u64,
 }
@@ -296,7 +296,7 @@ struct CtfEvent<'e, 'p> {
     row: &'e Row,
     map: &'e FieldMap,
     packet: &'e [u8],
-    again: &'e RefCell<Again<'p>>,
+    full: &'e RefCell<FullReader<'p>>,
     number: u64,
 }
 
@@ -335,10 +335,10 @@ impl Event for CtfEvent<'_, '_> {
         if let Some(time) = self.time {
             visit("ts", Value::Int(time));
         }
-        let mut again = self.again.borrow_mut();
-        let Again { reader, at } = &mut *again;
+        let mut full = self.full.borrow_mut();
+        let FullReader { reader, at } = &mut *full;
         while *at < self.number {
-            // The first reader decoded the same event without a fault.
+            // The first reader decoded the same event without an error.
             let Ok(found) = reader.next_event() else {
                 return;
             };
@@ -350,14 +350,14 @@ impl Event for CtfEvent<'_, '_> {
             };
             *at += 1;
             if *at == self.number {
-                self.show(&event, visit);
+                self.visit_fields(&event, visit);
             }
         }
     }
 }
 
 impl CtfEvent<'_, '_> {
-    fn show(&self, event: &ctf::Event<'_>, visit: &mut dyn FnMut(&str, Value<'_>)) {
+    fn visit_fields(&self, event: &ctf::Event<'_>, visit: &mut dyn FnMut(&str, Value<'_>)) {
         let mut row = Row::default();
         let packet_context = event.reader().packet_fields(Scope::PacketContext);
         let scopes = EVENT_SCOPES.iter().map(|scope| event.fields(*scope));

@@ -1,4 +1,4 @@
-//! Where the fields of `docs/fields.md` are in a trace class.
+//! The fields of `docs/fields.md` in a trace class.
 //!
 //! | field | from |
 //! | --- | --- |
@@ -10,14 +10,14 @@
 //! | `ctx.*` | specific context, common context |
 //! | `packet.*` | packet context |
 //!
-//! Structures add a part to the path; variants and optionals do not. An enumeration is its label
-//! where its value has one. Arrays and BLOBs are text.
+//! Structures add a part to the path; variants and optionals do not. The value of an enumeration is
+//! its label, if there is one. Arrays and BLOBs are text.
 
 use ctf::class::{EnvironmentValue, EventClass, FieldKind, Scope, TraceClass};
 use ctf::{NodeId, Procedure};
 use query_language::FieldTable;
 
-/// Fields that are not of a scope.
+/// Fields outside of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Common {
     Name,
@@ -25,16 +25,16 @@ pub(super) enum Common {
     Time,
 }
 
-/// What the table's fields are, and what the nodes of the procedure are for.
+/// The mapping between fields of a table and nodes of a procedure.
 #[derive(Debug)]
 pub(super) struct FieldMap {
     /// Fields without a node, by their index in the table.
     pub(super) common: Vec<(usize, Common)>,
     /// Fields with the same value in all events.
     pub(super) constant: Vec<(usize, i64)>,
-    /// Indexes in the table of the fields that a node is, by the node.
+    /// Indexes in the table of the fields of a node, by node.
     targets: Vec<Box<[usize]>>,
-    /// Canonical path of every node that is a field; empty for the others.
+    /// Canonical path of every node that is a field; empty for others.
     paths: Vec<Box<str>>,
 }
 
@@ -83,18 +83,18 @@ impl FieldMap {
         }
     }
 
-    /// Indexes in the table of the fields that `node` is.
+    /// Indexes in the table of the fields of `node`.
     #[inline]
     pub(super) fn targets(&self, node: NodeId) -> &[usize] {
         &self.targets[node.index()]
     }
 
-    /// The path of `node`; empty when it is no field of its own.
+    /// The path of `node`; empty if it is not a field.
     pub(super) fn path(&self, node: NodeId) -> &str {
         &self.paths[node.index()]
     }
 
-    /// True when something inside `node`, or the node itself, is in the table.
+    /// True if the table contains `node` or something inside it.
     pub(super) fn wants(&self, procedure: &Procedure, node: NodeId) -> bool {
         if !self.targets(node).is_empty() {
             return true;
@@ -102,7 +102,7 @@ impl FieldMap {
         let is_struct = matches!(procedure.field_class(node).kind, FieldKind::Struct(_));
         let inside = (node.index() + 1..procedure.nodes().len())
             .take_while(|index| is_inside(procedure, NodeId(*index as u32), node));
-        // Members of a structure are asked for one by one.
+        // Members of a structure are requested one by one.
         !is_struct
             && inside
                 .into_iter()
@@ -120,7 +120,7 @@ fn is_inside(procedure: &Procedure, mut node: NodeId, outer: NodeId) -> bool {
     false
 }
 
-/// Context fields that a common field is, the best first.
+/// Context fields that a common field stands for, in the order of preference.
 fn alias(path: &str) -> &'static [&'static str] {
     match path {
         "pid" => &["vpid", "pid"],

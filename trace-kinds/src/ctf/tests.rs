@@ -37,7 +37,7 @@ fn shown(value: query_language::Value<'_>) -> String {
 }
 
 #[test]
-fn events_have_the_fields_of_the_one_view() {
+fn events_have_the_documented_fields() {
     use crate::Decoder;
     let names = [
         "name",

@@ -1,4 +1,4 @@
-//! Lines of every dialect, whole and damaged, through the decoder.
+//! Lines of every dialect, complete and damaged.
 
 use std::fmt::Write as _;
 use std::ops::{ControlFlow, Range};
@@ -27,7 +27,7 @@ fn table(fields: &[&str]) -> FieldTable {
     table
 }
 
-/// Writes down all it is shown.
+/// Records everything that it receives as text.
 struct Transcript<'t> {
     table: &'t FieldTable,
     text: String,
@@ -145,7 +145,7 @@ fn integer_phases_and_text_hashes_of_version_2() {
 }
 
 #[test]
-fn what_only_frames_the_records_is_nothing() {
+fn frames_of_records_are_ignored() {
     check(
         "",
         expect![[r#"
@@ -175,7 +175,7 @@ fn what_only_frames_the_records_is_nothing() {
 }
 
 #[test]
-fn broken_lines_are_counted_and_cost_nothing_but_themselves() {
+fn broken_lines_are_counted_and_affect_no_others() {
     let good = "{\"id\":3,\"name\":\"a\",\"cat\":\"b\",\"pid\":1,\"tid\":2,\"ts\":3,\"dur\":4,\
                 \"ph\":\"X\",\"args\":{}}\n";
     let cut = "{\"id\":3,\"name\":\"a\",\"cat\":\"b\",\"pid\":1,\"tid\":2,\"ts\":3,\"dur\":4,\
@@ -194,7 +194,7 @@ fn broken_lines_are_counted_and_cost_nothing_but_themselves() {
 }
 
 #[test]
-fn what_the_layout_does_not_hold_is_parsed() {
+fn lines_in_another_layout_are_parsed() {
     check(
         "{\"name\":\"a \\\"b\\\"\",\"ts\":1.5,\"ph\":\"C\",\"args\":{\"ret\":true}}\n\
          {\"id\":3,\"name\":\"a\",\"cat\":\"b\",\"pid\":1,\"tid\":2,\"ts\":3,\"dur\":4,\"ph\":\"X\",\
@@ -212,7 +212,7 @@ fn what_the_layout_does_not_hold_is_parsed() {
 }
 
 #[test]
-fn texts_are_found_by_the_hashes_of_the_file_then_of_the_set() {
+fn declarations_of_the_file_precede_those_of_the_set() {
     let declare = |text: &str, hash: u64| {
         format!(
             "{{\"id\":1,\"name\":\"FH\",\"cat\":\"dftracer\",\"pid\":7,\"tid\":7,\"ph\":\"M\",\
@@ -259,7 +259,7 @@ fn texts_are_found_by_the_hashes_of_the_file_then_of_the_set() {
     );
 }
 
-/// The corpus folder, `None` (after saying so) where it is not.
+/// The corpus folder; `None`, with a message, if it is missing.
 fn corpus() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
     if folder.is_dir() {
@@ -280,7 +280,7 @@ fn read_trace(path: &Path) -> Vec<u8> {
     }
 }
 
-/// Events, metadata records and broken lines as serde_json counts them, a line at a time.
+/// Events, metadata records and broken lines as serde_json counts them, line by line.
 fn count_by_json(text: &[u8]) -> Decoded {
     let mut decoded = Decoded::default();
     for line in text.split(|byte| *byte == b'\n') {
@@ -321,7 +321,7 @@ fn real_traces_have_the_events_that_a_json_parser_finds() {
     );
 }
 
-/// Lines near those of every dialect.
+/// Lines similar to those of every dialect.
 fn any_line() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         any::<u64>().prop_map(|n| n.to_string()),
@@ -376,10 +376,10 @@ fn any_line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The trusting reader and the parser tell the same of every line: a blank in front of the
-    /// closing brace is all that keeps the first from reading what the second can.
+    /// The reader of the fixed layout and the parser return the same for every line. A blank before
+    /// the closing brace makes the former reject a line that the latter accepts.
     #[test]
-    fn trusting_reader_and_parser_agree(line in any_line()) {
+    fn reader_and_parser_agree(line in any_line()) {
         let table = table(&FIELDS);
         let slow = match line.strip_suffix('}') {
             Some(head) => format!("{head} }}"),
@@ -394,7 +394,7 @@ proptest! {
             all.sort();
             (wanted.to_owned(), all)
         };
-        // A key given twice is shown twice by the one and once by the other.
+        // The former visits a repeated key twice, the latter once.
         let keys: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
         let twice = keys.iter().any(|key| keys.iter().filter(|other| *other == key).count() > 1);
         if twice || fast_count.metadata > 0 {
@@ -404,7 +404,7 @@ proptest! {
         }
     }
 
-    /// What is an event does not depend on the fields that are asked for, nor on its neighbours.
+    /// Whether a line is an event depends neither on the requested fields nor on its neighbors.
     #[test]
     fn damaged_lines_count_the_same_for_every_projection(
         lines in proptest::collection::vec(any_line(), 1..6),

@@ -1,15 +1,15 @@
 //! Deflate streams that begin and end inside a byte.
 //!
-//! Deflate fills bytes from their lowest bit. Shifting a stream so that its first bit is the lowest
-//! of a byte makes it one that every inflater takes; a stored block in front of it that holds the
-//! window gives the references a text to point into; an empty last block behind it ends it.
+//! Deflate fills bytes from their lowest bit. Every inflater accepts a stream that is shifted so
+//! that its first bit is the lowest of a byte. A stored block before it contains the window that
+//! the stream refers to, and an empty last block terminates it.
 
 use super::WINDOW_BYTES;
 
 const STORED_HEADER_BYTES: usize = 5;
 const _: () = assert!(
     WINDOW_BYTES <= u16::MAX as usize,
-    "one stored block holds a window"
+    "a stored block can contain a window"
 );
 
 /// Appends a stored block that is not the last one.
@@ -29,7 +29,7 @@ pub(super) fn push_window(stream: &mut Vec<u8>, window: &[u8]) {
     stream.extend_from_slice(window);
 }
 
-/// Appends the bits of `bytes` from bit `skip` (below 8) of the first byte on.
+/// Appends the bits of `bytes`, starting at bit `skip` (below 8) of the first byte.
 pub(super) fn push_shifted(stream: &mut Vec<u8>, bytes: &[u8], skip: u32) {
     if skip == 0 {
         stream.extend_from_slice(bytes);
@@ -43,7 +43,7 @@ pub(super) fn push_shifted(stream: &mut Vec<u8>, bytes: &[u8], skip: u32) {
     stream.push(last >> skip);
 }
 
-/// Ends a stream that begins at byte `start` of `stream` and has `bits` bits with an empty last
+/// Terminates the stream of `bits` bits that starts at byte `start` of `stream` with an empty last
 /// block.
 pub(super) fn push_end(stream: &mut Vec<u8>, start: usize, bits: u64) {
     // A block of fixed codes: last, type 1, end of block; lowest bit first.
@@ -54,6 +54,6 @@ pub(super) fn push_end(stream: &mut Vec<u8>, start: usize, bits: u64) {
     stream.truncate(whole);
     let end = u16::from(partial) | (EMPTY_LAST_BLOCK << used);
     stream.extend_from_slice(&end.to_le_bytes());
-    // Ten bits behind seven used ones reach into a third byte; they are all zero there.
+    // Ten bits after seven used ones extend into a third byte, where they are all zero.
     stream.push(0);
 }

@@ -1,14 +1,14 @@
-//! Places where inflating can begin.
+//! Places where inflating can start.
 
-/// A place in a gzip file where inflating can begin, without what lies in front of it.
+/// A place in a gzip file where inflating can start without the bytes before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Offset in the file, in bits. At the start of a member a multiple of eight.
+    /// Offset in the file, in bits; a multiple of eight at a member.
     pub bit_offset: u64,
     /// Offset in the text of the first byte that inflates from here.
     pub text_offset: u64,
-    /// `None` at the start of a member; at a deflate block the text in front of it, at most 32 KiB,
-    /// with zeros in place of what the text behind does not refer to.
+    /// `None` at a member; at a deflate block, the text before it, at most 32 KiB, with zeros for
+    /// bytes that the following text does not refer to.
     pub window: Option<Box<[u8]>>,
 }
 
@@ -24,18 +24,19 @@ impl Entry {
 pub enum PieceEnd {
     /// At a block of the same member: offset in the file, in bits.
     Block {
-        /// The first bit that is not of the piece.
+        /// The first bit after the piece.
         bit_offset: u64,
     },
-    /// With a member: offset in the file, in bytes, behind its trailer (or of the end of the file).
+    /// At the end of a member: offset in the file, in bytes, after its trailer (or the end of the
+    /// file).
     Member {
-        /// The first byte that is not of the piece.
+        /// The first byte after the piece.
         byte_offset: u64,
     },
 }
 
 impl PieceEnd {
-    /// Offset behind the last byte that must be read.
+    /// Offset after the last byte that must be read.
     pub fn byte_offset(self) -> u64 {
         match self {
             PieceEnd::Block { bit_offset } => bit_offset.div_ceil(8),
@@ -44,10 +45,10 @@ impl PieceEnd {
     }
 }
 
-/// What lies between an entry and the next one (or the end of the file).
+/// The part of a file between an entry and the next one (or the end of the file).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'e> {
-    /// Where it begins.
+    /// Where it starts.
     pub entry: &'e Entry,
     /// Where it ends.
     pub end: PieceEnd,
@@ -56,8 +57,8 @@ pub struct Piece<'e> {
 }
 
 impl<'e> Piece<'e> {
-    /// The pieces between `entries`, which are in the order of the file, up to the end of a file
-    /// of `file_len` bytes that holds `text_len` bytes of text.
+    /// The pieces of a file of `file_len` bytes with `text_len` bytes of text, given its `entries`
+    /// in their order.
     pub fn all(
         entries: &'e [Entry],
         file_len: u64,

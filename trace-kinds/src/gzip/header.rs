@@ -4,7 +4,7 @@ const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 const FIXED_BYTES: usize = 10;
 /// CRC32 and length of the text, each 32 bits.
 pub(super) const TRAILER_BYTES: usize = 8;
-/// The least that a member can be: header, an empty deflate block, trailer.
+/// The smallest member: header, an empty deflate block, trailer.
 pub(super) const MEMBER_BYTES_MIN: usize = FIXED_BYTES + 2 + TRAILER_BYTES;
 
 const FLAG_HEADER_CRC: u8 = 1 << 1;
@@ -13,12 +13,12 @@ const FLAG_NAME: u8 = 1 << 3;
 const FLAG_COMMENT: u8 = 1 << 4;
 const FLAGS_RESERVED: u8 = 0xe0;
 
-/// Whether a file that begins with `bytes` is gzip.
+/// Whether a file that starts with `bytes` is gzip.
 pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Length of the header that `bytes` begin with; `None` where there is no whole one.
+/// Length of the header at the start of `bytes`; `None` if it is incomplete or invalid.
 pub(super) fn header_len(bytes: &[u8]) -> Option<usize> {
     let fixed = bytes.get(..FIXED_BYTES)?;
     let flags = fixed[3];
@@ -41,8 +41,8 @@ pub(super) fn header_len(bytes: &[u8]) -> Option<usize> {
     (len <= bytes.len()).then_some(len)
 }
 
-/// Offset at or behind `from` of the next place that looks like a member header. Compressed data
-/// may look like one as well.
+/// The next offset at or after `from` with bytes like a member header. Compressed data may look the
+/// same.
 pub(super) fn find_header(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
     memchr::memmem::find_iter(rest, &MAGIC)
@@ -51,7 +51,7 @@ pub(super) fn find_header(bytes: &[u8], from: usize) -> Option<usize> {
         .find(|at| header_len(&bytes[*at..]).is_some() && matches!(bytes[*at + 9], 0..=13 | 255))
 }
 
-/// The length of the text, modulo 2^32, that the trailer in front of `end` tells.
+/// The length of the text, modulo 2^32, in the trailer that ends at `end`.
 pub(super) fn trailer_text_len(bytes: &[u8], end: usize) -> Option<usize> {
     let len = bytes.get(end.checked_sub(4)?..end)?;
     usize::try_from(u32::from_le_bytes(len.try_into().ok()?)).ok()

@@ -1,4 +1,4 @@
-//! Inflating what is in memory.
+//! The inflater of members and pieces in memory.
 
 use libdeflater::Decompressor;
 
@@ -9,23 +9,23 @@ use super::stream::Stream;
 use super::text::TextBuffer;
 use super::{GzipError, WHOLE_TEXT_BYTES_MAX};
 
-/// No deflate stream inflates further: 258 bytes from two bits, and some slack for tiny streams.
+/// The highest ratio of deflate: 258 bytes from two bits, and some slack for tiny streams.
 const RATIO_MAX: usize = 1032;
-/// Places that look like the next header and are tried before the stream way is taken.
+/// Candidates for the next header that are tried before the member is streamed.
 const HEADER_CANDIDATES_MAX: usize = 4;
 
-/// Inflates members and pieces that are in memory. Keeps its working space between calls.
+/// Inflates members and pieces in memory. Reuses its working memory between calls.
 #[derive(Default)]
 pub struct Inflater {
     decompressor: Decompressor,
-    /// A piece made into a deflate stream of its own.
+    /// A piece as a separate deflate stream.
     stream: Vec<u8>,
 }
 
 impl Inflater {
-    /// Inflates the member that `bytes` begin with onto the end of `text`, when it is whole, at
-    /// most `text_max` long and ends at something that looks like a header or, with `at_end`, at
-    /// the end of `bytes`. Gives its length in the file; nothing is appended where there is none.
+    /// Inflates the member at the start of `bytes` and appends it to `text`, if it is complete, has
+    /// at most `text_max` bytes of text and ends before a header or, with `at_end`, at the end of
+    /// `bytes`. Returns its length in the file; appends nothing if there is none.
     pub(super) fn whole_member(
         &mut self,
         bytes: &[u8],
@@ -43,9 +43,9 @@ impl Inflater {
             };
             let text_len = trailer_text_len(bytes, end)?;
             if text_len <= text_max && text_len / RATIO_MAX <= end {
-                let room = text.room(text_len);
-                // libdeflate checks length and checksum, which the next header only suggests.
-                let inflated = self.decompressor.gzip_decompress(&bytes[..end], room);
+                let space = text.space(text_len);
+                // The next header is only a guess; libdeflate verifies length and checksum.
+                let inflated = self.decompressor.gzip_decompress(&bytes[..end], space);
                 if inflated == Ok(text_len) {
                     text.advance(text_len);
                     return Some(end);
@@ -56,12 +56,12 @@ impl Inflater {
         None
     }
 
-    /// Inflates a piece into `text`, in place of what is there. `bytes` are those of the file from
-    /// the entry's to the end's byte offset.
+    /// Replaces `text` by that of a piece. `bytes` are those of the file between the byte offsets
+    /// of its entry and its end.
     ///
     /// # Errors
     ///
-    /// When the bytes do not inflate to the length that the piece has.
+    /// When the bytes do not inflate to the length of the piece.
     pub fn piece(
         &mut self,
         piece: &Piece<'_>,
@@ -78,7 +78,7 @@ impl Inflater {
             .byte_offset()
             .checked_sub(piece.entry.byte_offset());
         if read != u64::try_from(bytes.len()).ok() {
-            return Err(wrong("it has another length"));
+            return Err(wrong("its length differs"));
         }
         text.clear();
         let inflated = match (&piece.entry.window, piece.end) {
@@ -89,21 +89,19 @@ impl Inflater {
             Some(()) if text.text().len() == text_len => Ok(()),
             _ => {
                 text.clear();
-                Err(wrong(
-                    "the compressed data are damaged or not those of this file",
-                ))
+                Err(wrong("the compressed data is damaged or of another file"))
             }
         }
     }
 
-    /// Inflates whole members, and what there is of a last one that was cut.
+    /// Inflates complete members, and a torn last one as far as it goes.
     fn members(&mut self, bytes: &[u8], text_len: usize, text: &mut TextBuffer) -> Option<()> {
         let mut rest = bytes;
         while text.text().len() < text_len {
             let left = text_len - text.text().len();
-            let room = left.min(WHOLE_TEXT_BYTES_MAX);
+            let text_max = left.min(WHOLE_TEXT_BYTES_MAX);
             rest = without_padding(rest);
-            let used = match self.whole_member(rest, true, room, text) {
+            let used = match self.whole_member(rest, true, text_max, text) {
                 Some(len) => len,
                 None => Stream::at_member().append(rest, left, text)?,
             };
@@ -112,7 +110,7 @@ impl Inflater {
         Some(())
     }
 
-    /// Inflates blocks of one member as a deflate stream of their own.
+    /// Inflates blocks of one member as a separate deflate stream.
     fn blocks(
         &mut self,
         piece: &Piece<'_>,
@@ -133,19 +131,19 @@ impl Inflater {
             push_end(&mut self.stream, start, bit_offset.checked_sub(first_bit)?);
         }
         text.reset(window.len());
-        let room = text.with_start(text_len);
-        if self.decompressor.deflate_decompress(&self.stream, room) == Ok(room.len()) {
+        let space = text.with_start(text_len);
+        if self.decompressor.deflate_decompress(&self.stream, space) == Ok(space.len()) {
             text.advance(text_len);
             return Some(());
         }
-        // A member that was cut has no end for libdeflate to find.
+        // libdeflate refuses a torn member, which has no end.
         Stream::at_block(window)?
             .append(&self.stream[start..], text_len, text)
             .map(|_| ())
     }
 
-    /// Inflates at most `text_max` bytes from the start of a piece onto the end of `text`, of which
-    /// `bytes` are as many as there are at hand. Gives fewer where they do not reach further.
+    /// Inflates at most `text_max` bytes from the start of a piece and appends them to `text`.
+    /// `bytes` may be only the start of the piece; they may yield less text.
     pub fn prefix(
         &mut self,
         piece: &Piece<'_>,
@@ -159,7 +157,7 @@ impl Inflater {
         self.stream.clear();
         push_shifted(&mut self.stream, bytes, (piece.entry.bit_offset % 8) as u32);
         if let Some(mut stream) = Stream::at_block(window) {
-            // Nothing inflated is a short answer like any other.
+            // No text at all is a valid result.
             let _taken = stream.append(&self.stream, text_max, text);
         }
     }

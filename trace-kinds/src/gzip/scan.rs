@@ -1,4 +1,4 @@
-//! One pass over a gzip file.
+//! The scanner, which reads a gzip file in one pass.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -11,47 +11,47 @@ use super::stream::{StepState, Stream};
 use super::text::TextBuffer;
 use super::{GzipError, WHOLE_TEXT_BYTES_MAX, WINDOW_BYTES};
 
-/// Compressed bytes that are read ahead to find the end of a member.
+/// Limit on the compressed bytes that are read ahead to find the end of a member.
 const AHEAD_BYTES_MAX: usize = 8 << 20;
 const READ_BYTES: usize = 256 << 10;
-/// Text of a streamed member that is given at once.
+/// Text of a streamed member that is passed on at a time.
 const STREAM_TEXT_BYTES: usize = 1 << 20;
 
-/// Steps without progress before a member counts as cut: a pause at a block may be one, and
-/// running out of room another.
+/// Steps without progress after which a member counts as torn: a pause at a block may be one, and
+/// running out of space another.
 const IDLE_STEPS_MAX: u32 = 3;
 
 /// How a file is scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanOptions {
-    /// Text between entries, at least; members that are smaller share one entry. `None` finds no
-    /// entries inside members and costs nothing for them.
+    /// The least text between entries; smaller members share one entry. `None` finds no entries
+    /// inside members and has no cost.
     pub spacing_bytes: Option<u64>,
 }
 
-/// What is shown the text of a file.
+/// Receives the text of a file.
 pub trait TextSink {
-    /// Inflating can begin here; the text that is given next is the first of this entry.
+    /// Inflating can start here; the next text is the first of this entry.
     fn entry(&mut self, entry: Entry);
 
     /// The next text. `Break` ends the scan.
     fn text(&mut self, text: &[u8]) -> ControlFlow<()>;
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scanned {
     /// Bytes of text.
     pub text_len: u64,
     /// Bytes of the file that were read.
     pub file_len: u64,
-    /// Where and why the file cannot be read to its end: a member that was cut when its writer was
-    /// killed, or damage. The text in front was given.
+    /// Where and why the file cannot be read to its end: a member that was torn when its writer was
+    /// killed, or damage. The text before it was passed on.
     pub fault: Option<(u64, &'static str)>,
 }
 
-/// Scans gzip files. Keeps its working space from file to file, because fresh memory of the size
-/// of a member costs a twentieth of inflating it.
+/// Scans gzip files. Reuses its working memory, because new memory of the size of a member costs a
+/// twentieth of inflating it.
 #[derive(Default)]
 pub struct Scanner {
     inflater: Inflater,
@@ -66,11 +66,12 @@ impl std::fmt::Debug for Scanner {
 }
 
 impl Scanner {
-    /// Inflates all of `source` into `sink`, in memory bounded by a member that is inflated whole.
+    /// Inflates all of `source` into `sink`, in memory bounded by the largest member that is
+    /// inflated in one call.
     ///
     /// # Errors
     ///
-    /// When the source cannot be read. Damage is no error: see [`Scanned::fault`].
+    /// When the source cannot be read. Damage is not an error: see [`Scanned::fault`].
     pub fn scan<R: Read, S: TextSink>(
         &mut self,
         source: R,
@@ -98,11 +99,11 @@ impl Scanner {
     }
 }
 
-/// The bytes of the file around the present place.
+/// The bytes of the file around the current position.
 struct Input<'b, R> {
     source: R,
     bytes: &'b mut Vec<u8>,
-    /// The present place in `bytes`.
+    /// The current position in `bytes`.
     at: usize,
     /// Offset in the file of the first of `bytes`.
     offset: u64,
@@ -118,7 +119,7 @@ impl<R: Read> Input<'_, R> {
         &self.bytes[self.at..]
     }
 
-    /// Reads until `len` bytes are at hand or the file ends.
+    /// Reads until `len` bytes are available or the file ends.
     fn fill(&mut self, len: usize) -> Result<(), GzipError> {
         if self.rest().len() >= len || self.ended {
             return Ok(());
@@ -150,12 +151,12 @@ impl<R: Read> Input<'_, R> {
     }
 }
 
-/// The text of a streamed member: what was given, back to the window, and what was not yet.
+/// The text of a streamed member: the window, which was passed on, and text that was not yet.
 struct StreamText {
     bytes: Vec<u8>,
     /// First byte that is text of this member.
     start: usize,
-    given: usize,
+    passed_on: usize,
     filled: usize,
 }
 
@@ -165,29 +166,29 @@ impl StreamText {
         StreamText {
             bytes,
             start: WINDOW_BYTES,
-            given: WINDOW_BYTES,
+            passed_on: WINDOW_BYTES,
             filled: WINDOW_BYTES,
         }
     }
 
-    fn room(&self) -> usize {
+    fn space(&self) -> usize {
         self.bytes.len() - self.filled
     }
 
-    fn room_mut(&mut self) -> &mut [u8] {
+    fn space_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.filled..]
     }
 
-    /// Makes the first `len` bytes of the room text.
+    /// Adds the first `len` bytes of the space to the text.
     fn advance(&mut self, len: usize) -> &[u8] {
         self.filled += len;
         &self.bytes[self.filled - len..self.filled]
     }
 
-    /// The text that was not given yet.
+    /// The text that was not passed on yet.
     fn take(&mut self) -> &[u8] {
-        let new = &self.bytes[self.given..self.filled];
-        self.given = self.filled;
+        let new = &self.bytes[self.passed_on..self.filled];
+        self.passed_on = self.filled;
         new
     }
 
@@ -195,15 +196,15 @@ impl StreamText {
         &self.bytes[self.start.max(self.filled - WINDOW_BYTES)..self.filled]
     }
 
-    /// Makes room by keeping the window only.
-    fn turn(&mut self) {
+    /// Discards all text but the window.
+    fn discard(&mut self) {
         assert!(
-            self.given == self.filled,
-            "a probe is opened only where its text has room"
+            self.passed_on == self.filled,
+            "a probe is opened only if there is space for its text"
         );
         self.start = self.start.saturating_sub(self.filled - WINDOW_BYTES);
         self.bytes.copy_within(self.filled - WINDOW_BYTES.., 0);
-        (self.given, self.filled) = (WINDOW_BYTES, WINDOW_BYTES);
+        (self.passed_on, self.filled) = (WINDOW_BYTES, WINDOW_BYTES);
     }
 }
 
@@ -213,7 +214,7 @@ struct Scan<'b, R> {
     text: &'b mut TextBuffer,
     options: ScanOptions,
     scanned: Scanned,
-    /// Offset in the text of the last entry that was shown.
+    /// Offset in the text of the last entry.
     entry_at: Option<u64>,
 }
 
@@ -223,7 +224,7 @@ impl<R: Read> Scan<'_, R> {
         ControlFlow::Break(())
     }
 
-    /// Scans the member at the present place.
+    /// Scans the member at the current position.
     fn member<S: TextSink>(&mut self, sink: &mut S) -> Result<ControlFlow<()>, GzipError> {
         self.skip_padding()?;
         if self.input.rest().is_empty() {
@@ -235,17 +236,17 @@ impl<R: Read> Scan<'_, R> {
             self.input.fill(known + READ_BYTES)?;
             let no_more = self.input.rest().len() == known || known > AHEAD_BYTES_MAX;
             if no_more && header_len(self.input.rest()).is_none() {
-                return Ok(self.fault("what follows is no gzip member"));
+                return Ok(self.fault("the following bytes are not a gzip member"));
             }
         }
         let start = self.input.position();
         match self.whole_member(sink)? {
             Some(flow) => Ok(flow),
             None => {
-                // An entry inside a member is reached from the start of that member.
+                // Inflating to an entry inside a member may start at that member.
                 self.member_entry(start, 0, sink);
                 let flow = self.streamed_member(sink);
-                // And what begins at an entry inside a member ends with it.
+                // A piece that starts inside a member ends with it.
                 self.entry_at = None;
                 flow
             }
@@ -266,8 +267,7 @@ impl<R: Read> Scan<'_, R> {
         }
     }
 
-    /// Shows an entry for the member that begins at `start`, unless the last one is nearer than
-    /// `spacing`.
+    /// Adds an entry for the member at `start`, unless the last one is nearer than `spacing`.
     fn member_entry<S: TextSink>(&mut self, start: u64, spacing: u64, sink: &mut S) {
         let text_offset = self.scanned.text_len;
         if self
@@ -283,7 +283,7 @@ impl<R: Read> Scan<'_, R> {
         }
     }
 
-    /// Inflates the member in one go, when it is small enough and its end is found.
+    /// Inflates the member in one call, if it is small enough and its end is found.
     fn whole_member<S: TextSink>(
         &mut self,
         sink: &mut S,
@@ -313,7 +313,7 @@ impl<R: Read> Scan<'_, R> {
         }
     }
 
-    /// Inflates the member as it comes, finding entries inside.
+    /// Streams the member, and finds entries inside.
     fn streamed_member<S: TextSink>(&mut self, sink: &mut S) -> Result<ControlFlow<()>, GzipError> {
         let mut stream = Stream::at_member();
         let mut text = StreamText::new();
@@ -321,16 +321,16 @@ impl<R: Read> Scan<'_, R> {
         let mut idle = 0;
         loop {
             self.input.fill(PROBE_INPUT_BYTES)?;
-            let to_block = probe.is_none() && text.room() > PROBE_TEXT_BYTES && self.wants_entry();
-            let step = stream.step(self.input.rest(), text.room_mut(), to_block);
-            self.input.at += step.taken;
-            self.scanned.text_len += step.given as u64;
-            let new = text.advance(step.given);
+            let to_block = probe.is_none() && text.space() > PROBE_TEXT_BYTES && self.wants_entry();
+            let step = stream.step(self.input.rest(), text.space_mut(), to_block);
+            self.input.at += step.consumed;
+            self.scanned.text_len += step.produced as u64;
+            let new = text.advance(step.produced);
             if let Some(open) = &mut probe {
-                let wanted = PROBE_TEXT_BYTES - open.text.len();
-                open.text.extend_from_slice(&new[..wanted.min(new.len())]);
+                let missing = PROBE_TEXT_BYTES - open.text.len();
+                open.text.extend_from_slice(&new[..missing.min(new.len())]);
             }
-            idle = if step.taken == 0 && step.given == 0 {
+            idle = if step.consumed == 0 && step.produced == 0 {
                 idle + 1
             } else {
                 0
@@ -350,18 +350,18 @@ impl<R: Read> Scan<'_, R> {
             }
             match step.state {
                 StepState::Ended => return Ok(ControlFlow::Continue(())),
-                StepState::Damaged => return Ok(self.fault("the compressed data are damaged")),
+                StepState::Damaged => return Ok(self.fault("the compressed data is damaged")),
                 StepState::Paused if stuck => {
                     return Ok(self.fault("the file ends inside a member"));
                 }
                 StepState::Paused => {}
             }
-            // With room left and input left, zlib paused because a block ended.
-            if to_block && text.room() >= PROBE_TEXT_BYTES && !self.input.rest().is_empty() {
+            // With space and input left, zlib paused because a block ended.
+            if to_block && text.space() >= PROBE_TEXT_BYTES && !self.input.rest().is_empty() {
                 probe = self.probe(text.window())?;
             }
-            if text.room() == 0 {
-                text.turn();
+            if text.space() == 0 {
+                text.discard();
             }
         }
     }
@@ -373,12 +373,12 @@ impl<R: Read> Scan<'_, R> {
         }
     }
 
-    /// Begins to look for the bit at which the next block begins.
+    /// Starts the search for the bit at which the next block starts.
     fn probe(&mut self, window: &[u8]) -> Result<Option<Probe>, GzipError> {
         if self.input.at == 0 {
             return Ok(None);
         }
-        // The last byte that was taken is needed as well, so it must stay at hand.
+        // The last consumed byte is needed as well.
         self.input.at -= 1;
         self.input.fill(PROBE_INPUT_BYTES)?;
         let rest = self.input.rest();
@@ -393,8 +393,8 @@ impl<R: Read> Scan<'_, R> {
         }))
     }
 
-    /// Shows the entry that a probe found. `complete` when it saw all text that can refer to its
-    /// window.
+    /// Adds the entry that a probe found. `complete` says whether it has all text that can refer to
+    /// its window.
     fn probed<S: TextSink>(&mut self, probe: Probe, complete: bool, sink: &mut S) {
         if probe.text.is_empty() {
             return;
@@ -402,9 +402,10 @@ impl<R: Read> Scan<'_, R> {
         let Some(bit_offset) = probe.bit_offset() else {
             return;
         };
-        let window = match complete {
-            true => probe.needed_window(bit_offset),
-            false => Some(probe.window),
+        let window = if complete {
+            probe.needed_window(bit_offset)
+        } else {
+            Some(probe.window)
         };
         if window.is_some() {
             self.entry_at = Some(probe.text_offset);

@@ -1,4 +1,4 @@
-//! Files of many shapes are scanned, and every piece of them inflated on its own.
+//! Scans of files of many shapes, of which every piece is inflated alone.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -40,7 +40,7 @@ fn scan_all(file: &[u8], spacing_bytes: Option<u64>) -> (Scanned, Collected) {
     (scanned, collected)
 }
 
-/// Lines that compress as those of traces do.
+/// Lines that compress like those of traces.
 fn lines(count: usize, seed: u64) -> Vec<u8> {
     let mut text = Vec::new();
     let mut state = seed | 1;
@@ -66,7 +66,7 @@ fn member(text: &[u8], level: u32) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A member whose writer flushed now and then.
+/// A member whose writer flushed several times.
 fn flushed_member(text: &[u8], every: usize) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
     for part in text.chunks(every) {
@@ -76,8 +76,8 @@ fn flushed_member(text: &[u8], every: usize) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Scans `file`, then inflates each piece alone and the start of each. Gives the entries inside
-/// members.
+/// Scans `file`, then inflates each piece and the start of each piece alone. Returns the entries
+/// inside members.
 #[track_caller]
 fn check(file: &[u8], text: &[u8], spacing_bytes: u64) -> usize {
     let (scanned, collected) = scan_all(file, Some(spacing_bytes));
@@ -111,7 +111,7 @@ fn check(file: &[u8], text: &[u8], spacing_bytes: u64) -> usize {
         .count()
 }
 
-/// Longer than what is inflated in one go, so that it is streamed.
+/// Longer than what is inflated in one call, so that it is streamed.
 fn long_text() -> Vec<u8> {
     let text = lines(700_000, 1);
     assert!(text.len() > super::WHOLE_TEXT_BYTES_MAX);
@@ -119,7 +119,7 @@ fn long_text() -> Vec<u8> {
 }
 
 #[test]
-fn members_that_fit_in_memory_are_entered_at_their_start() {
+fn members_that_fit_in_memory_have_entries_at_their_start_only() {
     let text = lines(20_000, 2);
     let parts: Vec<&[u8]> = text.chunks(100_001).collect();
     let file: Vec<u8> = parts.iter().flat_map(|part| member(part, 6)).collect();
@@ -131,7 +131,7 @@ fn members_that_fit_in_memory_are_entered_at_their_start() {
 }
 
 #[test]
-fn a_huge_member_is_entered_in_the_middle() {
+fn a_huge_member_has_entries_inside() {
     let text = long_text();
     for level in [6, 9] {
         let inside = check(&member(&text, level), &text, 4 << 20);
@@ -143,8 +143,7 @@ fn a_huge_member_is_entered_in_the_middle() {
         check(&flushed_member(&text, 50_000), &text, 8 << 20) >= 3,
         "flushed"
     );
-    // Blocks that are stored cannot be told from their neighbours' padding; they may be skipped,
-    // never wrong.
+    // The start of a stored block is ambiguous; such entries may be missing but never wrong.
     check(&member(&text, 0), &text, 4 << 20);
     let mut file = member(&lines(100, 3), 6);
     file.extend(member(&text, 6));
@@ -154,7 +153,7 @@ fn a_huge_member_is_entered_in_the_middle() {
 }
 
 #[test]
-fn windows_keep_only_what_the_text_behind_refers_to() {
+fn windows_contain_only_bytes_that_the_text_refers_to() {
     let text = long_text();
     let (_, collected) = scan_all(&member(&text, 6), Some(4 << 20));
     let inside = collected.entries.iter().filter_map(|entry| {
@@ -197,8 +196,8 @@ fn empty_members_padding_and_headers_with_names() {
 }
 
 #[test]
-fn what_looks_like_a_header_inside_a_member_is_not_taken_for_one() {
-    // Stored blocks show the text as it is.
+fn bytes_like_a_header_inside_a_member_are_not_a_header() {
+    // Stored blocks contain the text verbatim.
     let inner = member(b"inner\n", 6);
     let text = [&inner[..], &inner, &inner, &inner, &inner, &inner, b"\n"].concat();
     check(
@@ -209,7 +208,7 @@ fn what_looks_like_a_header_inside_a_member_is_not_taken_for_one() {
 }
 
 #[test]
-fn a_cut_file_gives_what_is_there() {
+fn a_torn_file_yields_the_text_before_its_end() {
     let text = lines(20_000, 5);
     let parts: Vec<Vec<u8>> = text.chunks(200_000).map(|part| member(part, 6)).collect();
     let file = parts.concat();
@@ -272,7 +271,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn members_of_any_size_and_level_come_back(
+    fn members_of_any_size_and_level_are_restored(
         members in proptest::collection::vec((0..3000_usize, 0..10_u32, 0..40_usize), 0..6),
         spacing in 0..200_000_u64,
     ) {
@@ -302,7 +301,7 @@ proptest! {
         let mut buffer = TextBuffer::new();
         for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
             let range = piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize;
-            // Either the same text or a refusal.
+            // Either the same text or an error.
             if Inflater::default().piece(&piece, &file[range], &mut buffer).is_ok() {
                 let start = piece.entry.text_offset as usize;
                 prop_assert!(collected.text[start..].starts_with(buffer.text()));

@@ -1,7 +1,7 @@
-//! A buffer that inflating writes into.
+//! The buffer for inflated text.
 
-/// Text with room behind it. Clearing keeps the bytes, so that the room is not zeroed again for
-/// every piece: that alone would cost a fifth of inflating it.
+/// Text with space after it. Clearing does not free the space, because zeroing it for every piece
+/// would cost a fifth of inflating.
 #[derive(Debug, Default)]
 pub struct TextBuffer {
     bytes: Vec<u8>,
@@ -20,19 +20,19 @@ impl TextBuffer {
         &self.bytes[self.start..self.end]
     }
 
-    /// Forgets the text, and begins the next one `start` bytes behind the start of the room.
+    /// Discards the text; the next one starts `start` bytes after the start of the buffer.
     pub(super) fn reset(&mut self, start: usize) {
         self.start = start;
         self.end = start;
     }
 
-    /// Forgets the text.
+    /// Discards the text.
     pub fn clear(&mut self) {
         self.reset(0);
     }
 
-    /// `len` bytes of room behind the text.
-    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
+    /// `len` bytes of space after the text.
+    pub(super) fn space(&mut self, len: usize) -> &mut [u8] {
         let end = self.end + len;
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
@@ -40,18 +40,18 @@ impl TextBuffer {
         &mut self.bytes[self.end..end]
     }
 
-    /// The buffer from its very start to `len` bytes behind the text.
+    /// The buffer from its start to `len` bytes after the text.
     pub(super) fn with_start(&mut self, len: usize) -> &mut [u8] {
         let end = self.end + len;
-        self.room(len);
+        self.space(len);
         &mut self.bytes[..end]
     }
 
-    /// Makes the first `len` bytes of the room text.
+    /// Adds the first `len` bytes of the space to the text.
     pub(super) fn advance(&mut self, len: usize) {
         assert!(
             self.end + len <= self.bytes.len(),
-            "text lies in the room that was asked for"
+            "text is in the space that was requested"
         );
         self.end += len;
     }
@@ -61,13 +61,13 @@ impl TextBuffer {
         self.end = self.end.min(self.start + len);
     }
 
-    /// Appends bytes that were not inflated.
+    /// Appends bytes that were not compressed.
     pub fn extend(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).copy_from_slice(bytes);
+        self.space(bytes.len()).copy_from_slice(bytes);
         self.advance(bytes.len());
     }
 
-    /// Bytes of memory that the buffer holds.
+    /// Bytes of memory that are allocated.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }

@@ -1,21 +1,21 @@
-//! From records to packets.
+//! The encoder of records into packets.
 
 use ::io_trace::{Drained, Operation, Record};
 use ctf::write::{FieldValue, PacketWriter};
 
 use super::schema::{CACHE, FOUND, SCHEMA_OF_TRACES, VERSION};
 
-/// One moment on two clocks.
+/// One instant on two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     /// The tracer's clock, ns.
     pub clock: u64,
-    /// The wall clock, ns since the epoch; not before it.
+    /// The wall clock, ns since the epoch; not negative.
     pub wall: i64,
 }
 
 impl Anchor {
-    /// The wall clock time of a time of the tracer's clock.
+    /// Converts a time of the tracer's clock to the wall clock.
     fn wall_of(&self, clock: u64) -> i64 {
         let since = i128::from(clock) - i128::from(self.clock);
         i64::try_from(i128::from(self.wall) + since).unwrap_or(i64::MAX)
@@ -29,7 +29,7 @@ pub struct Begin {
     pub anchor: Anchor,
     /// `stop_at_limit` or `ring`.
     pub mode: String,
-    /// Bytes of packets that are kept at most.
+    /// Limit on the bytes of packets that are kept.
     pub bytes_max: u64,
     /// One in so many blocks is recorded.
     pub blocks_one_in: u32,
@@ -44,7 +44,7 @@ pub struct Begin {
 pub struct End {
     /// `stopped`, `limit`, `shutdown` or `failed`.
     pub reason: &'static str,
-    /// What was recorded and dropped.
+    /// Counts of recorded and dropped operations.
     pub drained: Drained,
     /// Event records that were written and then overwritten (ring).
     pub overwritten: u64,
@@ -52,20 +52,20 @@ pub struct End {
     pub clock: u64,
 }
 
-/// A packet and what is known of it.
+/// A packet with its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
     /// The packet.
     pub bytes: Vec<u8>,
-    /// Begin of the first operation and end of the last, ns since the epoch; `None` without one.
+    /// Start of the first operation and end of the last, ns since the epoch; `None` without one.
     pub time_span: Option<(i64, i64)>,
     /// Operations in it.
     pub events: u64,
-    /// Operations that were dropped since the packet before it was ended.
+    /// Operations that were dropped since the end of the previous packet.
     pub dropped: u64,
 }
 
-/// Makes the packets of one trace.
+/// Writes the packets of one trace.
 #[derive(Debug)]
 pub struct Encoder {
     writer: PacketWriter<'static>,
@@ -73,14 +73,14 @@ pub struct Encoder {
     last: u64,
     time_span: Option<(i64, i64)>,
     events: u64,
-    /// Drops that were told already.
+    /// Drops that were reported already.
     dropped: u64,
     /// Records that could not be written.
     refused: u64,
 }
 
 impl Encoder {
-    /// An encoder whose first packet tells how the trace was started.
+    /// An encoder whose first packet contains how the trace was started.
     pub fn new(begin: &Begin) -> Self {
         let known = &*SCHEMA_OF_TRACES;
         let mut encoder = Self {
@@ -118,7 +118,7 @@ impl Encoder {
         self.writer.len()
     }
 
-    /// Time of an event record that ended at `clock`; never before the one in front of it.
+    /// Time of an event record that ended at `clock`; never before that of the previous record.
     fn time(&mut self, clock: u64) -> u64 {
         let wall = u64::try_from(self.anchor.wall_of(clock)).unwrap_or(0);
         self.last = self.last.max(wall);
@@ -130,7 +130,7 @@ impl Encoder {
         let time = self.time(record.end());
         let start = self.anchor.wall_of(record.start);
         let access = &record.access;
-        let of_three = |known: Option<bool>| match known {
+        let tristate = |known: Option<bool>| match known {
             None => 0,
             Some(true) => 1,
             Some(false) => 2,
@@ -147,7 +147,7 @@ impl Encoder {
             FieldValue::Unsigned(access.offset.unwrap_or(0)),
             FieldValue::Unsigned(access.asked),
             FieldValue::Unsigned(access.done),
-            FieldValue::Unsigned(of_three(access.cache_hit)),
+            FieldValue::Unsigned(tristate(access.cache_hit)),
             FieldValue::Text(record.request.unwrap_or("")),
             FieldValue::Unsigned(record.requests.into()),
         ];
@@ -161,7 +161,7 @@ impl Encoder {
                     FieldValue::Unsigned(block.leaf),
                     FieldValue::Unsigned(block.entries),
                     FieldValue::Bool(block.immutable),
-                    FieldValue::Unsigned(of_three(block.found)),
+                    FieldValue::Unsigned(tristate(block.found)),
                 ];
                 let values = [of_operation.as_slice(), &of_block].concat();
                 self.writer.event(event, time, &values)
@@ -180,19 +180,19 @@ impl Encoder {
         });
     }
 
-    /// Ends the packet; `drained` is what the tracer said last.
+    /// Ends the packet; `drained` are the tracer's latest counts.
     pub fn finish(&mut self, drained: &Drained) -> Encoded {
         let dropped = drained.dropped_total() + self.refused;
-        let told = std::mem::replace(&mut self.dropped, dropped);
+        let reported = std::mem::replace(&mut self.dropped, dropped);
         Encoded {
             bytes: self.writer.finish(dropped),
             time_span: self.time_span.take(),
             events: std::mem::take(&mut self.events),
-            dropped: dropped.saturating_sub(told),
+            dropped: dropped.saturating_sub(reported),
         }
     }
 
-    /// Ends the trace with a packet that tells how it ended.
+    /// Ends the trace with a packet that contains how it ended.
     pub fn end(&mut self, end: &End) -> Encoded {
         let by_operation: Vec<_> = Operation::ALL
             .iter()

@@ -1,11 +1,11 @@
-//! Records of our own I/O as events (`docs/fields.md`).
+//! Records of I/O traces as events (`docs/fields.md`).
 //!
 //! | field | what |
 //! | --- | --- |
 //! | `name`, `cat` | operation, class of the file |
 //! | `ts`, `dur` | start and latency, ns |
 //! | `tid` | thread |
-//! | `args.*` | `cause`, `path`, `file_name`, `storage`, `errno`, `offset`, `len` (asked), `done`, `is_cache_hit`, `request_id`, `requests`; of look-ups also `block_type`, `block_size`, `not_inserted`, `leaf`, `entries`, `immutable`, `found` |
+//! | `args.*` | `cause`, `path`, `file_name`, `storage`, `errno`, `offset`, `len` (requested), `done`, `is_cache_hit`, `request_id`, `requests`; of lookups also `block_type`, `block_size`, `not_inserted`, `leaf`, `entries`, `immutable`, `found` |
 
 use std::ops::ControlFlow;
 
@@ -41,7 +41,7 @@ enum IoField {
     Found,
 }
 
-/// All fields, in the order in which they are shown.
+/// All fields, in the order of `each_field`.
 const FIELDS: [(&str, IoField); 23] = [
     ("name", IoField::Name),
     ("cat", IoField::Cat),
@@ -68,28 +68,28 @@ const FIELDS: [(&str, IoField); 23] = [
     ("args.found", IoField::Found),
 ];
 
-/// Fields that are indexed besides `name` and `cat`.
+/// Fields that are indexed by default, besides `name` and `cat`.
 pub(crate) const DIMENSIONS: [&str; 4] = ["cause", "file_name", "storage", "errno"];
 
 /// Decodes packets of the kind `io-trace`.
 #[derive(Debug)]
 pub struct IoTraceDecoder {
-    /// The field that each field of the table is, by index.
-    places: Vec<Option<IoField>>,
+    /// The field of the record for each field of the table, by index.
+    requested: Vec<Option<IoField>>,
 }
 
 impl IoTraceDecoder {
     /// A decoder for the fields of `table`.
     pub fn new(table: &FieldTable) -> Self {
-        let place = |path: &str| {
+        let of_record = |path: &str| {
             let found = FIELDS.iter().find(|(name, _)| *name == path);
             found.map(|(_, field)| *field)
         };
         Self {
-            places: table
+            requested: table
                 .paths()
                 .iter()
-                .map(|path| place(path.as_str()))
+                .map(|path| of_record(path.as_str()))
                 .collect(),
         }
     }
@@ -103,7 +103,7 @@ impl Decoder for IoTraceDecoder {
                 decoded.events += 1;
                 each(&IoTraceEvent {
                     record: &record,
-                    places: &self.places,
+                    requested: &self.requested,
                 })
             }
             Item::Begin | Item::End { .. } => {
@@ -117,7 +117,7 @@ impl Decoder for IoTraceDecoder {
 
 struct IoTraceEvent<'r> {
     record: &'r IoTraceRecord<'r>,
-    places: &'r [Option<IoField>],
+    requested: &'r [Option<IoField>],
 }
 
 impl IoTraceEvent<'_> {
@@ -155,7 +155,7 @@ impl IoTraceEvent<'_> {
 impl FieldSource for IoTraceEvent<'_> {
     #[inline]
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
-        self.value((*self.places.get(id.index())?)?)
+        self.value((*self.requested.get(id.index())?)?)
     }
 }
 

@@ -1,20 +1,20 @@
-//! Traces of our own I/O (kind `io-trace`), written and read as CTF.
+//! I/O traces of the server (kind `io-trace`), in CTF.
 //!
-//! [`Encoder`] turns the records of [`io_trace`] into packets, [`each_item`] walks over them.
-//! All packets are of one schema ([`metadata`]), whose UUID they carry, so each is decodable
-//! alone, without asking who wrote it. Its clock is the wall clock in ns: the tracer's monotonic
-//! clock with the anchor that was taken when the trace was started, which `trace_begin` tells.
+//! [`Encoder`] writes the records of [`io_trace`] into packets, [`each_item`] reads them. All
+//! packets have one schema ([`metadata`]) and contain its UUID, so each can be decoded alone,
+//! without trace metadata. The clock is the wall clock in ns: the tracer's monotonic clock with an
+//! anchor that is recorded when the trace is started and that `trace_begin` contains.
 //!
 //! | event record | fields |
 //! | --- | --- |
-//! | one class an operation (`open`, `read`, `write`, …) | `start` (ns since the epoch), `latency` (ns), `file_class`, `cause`, `path` (below the data folder), `thread`, `errno`, `has_offset`, `offset`, `asked`, `done` (bytes), `cache` (`unknown`, `hit`, `miss`), `request_id` (of the first, empty without one), `requests` (how many it was done for) |
+//! | one class per operation (`open`, `read`, `write`, …) | `start` (ns since the epoch), `latency` (ns), `file_class`, `cause`, `path` (below the data folder), `thread`, `errno`, `has_offset`, `offset`, `asked`, `done` (bytes requested and done), `cache` (`unknown`, `hit`, `miss`), `request_id` (of the first, empty without one), `requests` (their number) |
 //! | `lookup` | the same, and of the block: `block_type`, `block_size`, `not_inserted`, `leaf`, `entries`, `immutable`, `found` (`unknown`, `yes`, `no`) |
 //! | `trace_begin` | `version`, `clock`, `wall` (the anchor, ns), `mode`, `bytes_max`, `blocks_one_in`, `operations`, `storages` |
 //! | `trace_end` | `reason`, `recorded`, `dropped`, `dropped_by_operation`, `overwritten` |
 //!
-//! The time of an event record is the end of its operation, or that of the record before it where
-//! two threads were told to the trace in the other order; `start` and `latency` are exact.
-//! `discarded events` of a packet counts what was dropped before its end.
+//! The time of an event record is the end of its operation, or that of the record before it if two
+//! threads recorded theirs in the other order; `start` and `latency` are exact. `discarded events`
+//! of a packet counts the operations dropped before its end.
 
 mod encoder;
 mod events;

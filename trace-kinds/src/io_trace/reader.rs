@@ -1,4 +1,4 @@
-//! From packets to records.
+//! The reader of packets.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::DecodeError;
 
 const FORMAT: &str = "io-trace";
 
-/// An operation, as the trace tells of it.
+/// An operation in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoTraceRecord<'a> {
     /// What was done.
@@ -24,31 +24,31 @@ pub struct IoTraceRecord<'a> {
     pub class: FileClass,
     /// Why it was done.
     pub cause: Cause,
-    /// The file, below the data folder: the id of its storage, a slash and its name, or what else
-    /// it is.
+    /// The file, relative to the data folder: the id of its storage, a slash and its name, or
+    /// another path.
     pub path: &'a [u8],
-    /// The system's number of the thread.
+    /// The thread's id in the operating system.
     pub thread: u32,
-    /// The system's error number, 0 for none.
+    /// The operating system's error number, 0 for none.
     pub errno: u16,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: Option<u64>,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked: u64,
-    /// Bytes done.
+    /// Bytes read or written.
     pub done: u64,
-    /// Whether a cache had it.
+    /// Whether a cache contained the data.
     pub cache_hit: Option<bool>,
-    /// The request it was done for; the first one, when there were several.
+    /// The request that it served; the first, if there were several.
     pub request: Option<&'a [u8]>,
-    /// How many requests it was done for.
+    /// How many requests it served.
     pub requests: u32,
-    /// The block that was looked for.
+    /// The block that was looked up.
     pub block: Option<Block>,
 }
 
 impl<'a> IoTraceRecord<'a> {
-    /// The id of the storage as the path tells it; `None` for a file of no storage.
+    /// The id of the storage in the path; `None` for a file outside of storages.
     pub fn storage(&self) -> Option<&'a [u8]> {
         const ID_BYTES: usize = 36;
         let (id, rest) = self.path.split_at_checked(ID_BYTES)?;
@@ -62,7 +62,7 @@ impl<'a> IoTraceRecord<'a> {
     }
 }
 
-/// What a trace holds.
+/// One item of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
     /// An operation.
@@ -75,20 +75,20 @@ pub enum Item<'a> {
         reason: &'a [u8],
         /// Operations that were recorded.
         recorded: u64,
-        /// Operations for which there was no room.
+        /// Operations for which there was no space.
         dropped: u64,
         /// Operations that were recorded and then overwritten.
         overwritten: u64,
     },
 }
 
-/// Gives every item of `packets`, which lie one behind another, to `each` until it breaks.
+/// Calls `each` for every item of `packets`, which are concatenated, until it breaks.
 ///
 /// # Errors
 ///
-/// [`DecodeError::Truncated`] where the bytes end inside a packet, after everything in front of
-/// that was given; [`DecodeError::Unsupported`] for packets of another schema;
-/// [`DecodeError::Damaged`] for anything else.
+/// [`DecodeError::Truncated`] if the bytes end inside a packet, after all items before;
+/// [`DecodeError::Unsupported`] for packets of another schema; [`DecodeError::Damaged`] for
+/// anything else.
 pub fn each_item(
     packets: &[u8],
     mut each: impl FnMut(Item<'_>) -> ControlFlow<()>,
@@ -98,8 +98,8 @@ pub fn each_item(
         if !facts.uuid.is_some_and(is_schema) {
             return Err(DecodeError::Unsupported {
                 format: FORMAT,
-                reason: "a packet of a schema that this version does not know; read it with the \
-                         version that wrote it"
+                reason: "its schema is unknown to this version; read it with the version that \
+                         wrote it"
                     .to_owned(),
             });
         }
@@ -127,7 +127,7 @@ fn fault(error: ctf::DecodeError) -> DecodeError {
     }
 }
 
-/// The values of an event record, one after another, as its schema has them.
+/// The values of an event record in the order of its schema.
 struct Values<'a> {
     fields: Fields<'a>,
     at: u64,
@@ -156,7 +156,7 @@ impl<'a> Values<'a> {
         self.unsigned().map(|value| value != 0)
     }
 
-    fn of_three(&mut self) -> Result<Option<bool>, DecodeError> {
+    fn tristate(&mut self) -> Result<Option<bool>, DecodeError> {
         Ok(match self.unsigned()? {
             1 => Some(true),
             2 => Some(false),
@@ -172,7 +172,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The variant with a number; the first one for a number that none has.
+/// The variant with a number; the first one for an unknown number.
 fn variant<T: Copy>(all: &[T], number: u64) -> T {
     let at = usize::try_from(number).unwrap_or(usize::MAX);
     *all.get(at).unwrap_or(&all[0])
@@ -217,7 +217,7 @@ fn record<'a>(
     let has_offset = values.flag()?;
     let offset = Some(values.unsigned()?).filter(|_| has_offset);
     let (asked, done) = (values.unsigned()?, values.unsigned()?);
-    let cache_hit = values.of_three()?;
+    let cache_hit = values.tristate()?;
     let request = Some(values.text()?).filter(|text| !text.is_empty());
     let requests = values.unsigned()? as u32;
     let block = match operation {
@@ -228,7 +228,7 @@ fn record<'a>(
             leaf: values.unsigned()?,
             entries: values.unsigned()?,
             immutable: values.flag()?,
-            found: values.of_three()?,
+            found: values.tristate()?,
         }),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! The event records of our own I/O trace.
+//! The schema of I/O traces.
 
 use std::sync::LazyLock;
 
@@ -8,16 +8,16 @@ use ctf::write::{EventId, FieldType, Schema, WriteError};
 use ctf::{Plan, Procedure};
 use uuid::Uuid;
 
-/// Names the schema below; another schema has another one.
+/// Identifies the schema; any other schema has another UUID.
 const SCHEMA: Uuid = Uuid::from_u128(0x7b0c_5d3e_91a4_4f0e_8a52_1d6f_c04e_0002);
 
 /// The magic number of CTF packets.
 const MAGIC: [u8; 4] = 0xc1fc_1fc1_u32.to_le_bytes();
 
-/// What `trace_begin` says is the version of the schema.
+/// The version of the schema in `trace_begin`.
 pub(super) const VERSION: u64 = 2;
 
-/// The words of something that need not be known, by their number.
+/// The labels of values that may be unknown, by their number.
 pub(super) const CACHE: [&str; 3] = ["unknown", "hit", "miss"];
 pub(super) const FOUND: [&str; 3] = ["unknown", "yes", "no"];
 
@@ -30,17 +30,17 @@ pub(super) struct IoTraceSchema {
     pub(super) end: EventId,
 }
 
-/// The number of the class of `trace_begin`: numbers are given in the order of the classes.
+/// The number of the class of `trace_begin`: classes are numbered in their order.
 pub(super) const BEGIN: usize = Operation::COUNT;
 
 pub(super) static SCHEMA_OF_TRACES: LazyLock<IoTraceSchema> =
-    LazyLock::new(|| build().expect("the schema uses names and types that can be written"));
+    LazyLock::new(|| build().expect("the names and types of the schema are valid"));
 
-/// For reading what that schema wrote.
+/// The plan for reading packets of that schema.
 pub(super) static PLAN: LazyLock<Plan> = LazyLock::new(|| {
     let metadata = SCHEMA_OF_TRACES.schema.metadata();
-    let class = ctf::parse_metadata(&metadata).expect("metadata of ours can be read");
-    let procedure = Procedure::new(class).expect("metadata of ours can be compiled");
+    let class = ctf::parse_metadata(&metadata).expect("metadata of the schema is valid");
+    let procedure = Procedure::new(class).expect("metadata of the schema can be compiled");
     Plan::everything(&procedure)
 });
 
@@ -128,7 +128,7 @@ fn build() -> Result<IoTraceSchema, WriteError> {
     })
 }
 
-/// The metadata of every trace of our own I/O, as CTF 2.
+/// The metadata of all I/O traces, as CTF 2.
 pub fn metadata() -> Vec<u8> {
     SCHEMA_OF_TRACES.schema.metadata()
 }
@@ -138,7 +138,7 @@ pub fn tsdl() -> String {
     SCHEMA_OF_TRACES.schema.tsdl()
 }
 
-/// Whether `bytes` begin like a packet of a trace of our own I/O.
+/// Whether `bytes` start like a packet of an I/O trace.
 pub fn is_io_trace(bytes: &[u8]) -> bool {
     bytes.starts_with(&preamble()[..20])
 }
@@ -146,7 +146,7 @@ pub fn is_io_trace(bytes: &[u8]) -> bool {
 /// Bytes of header and context of a packet.
 pub const PREAMBLE_BYTES: usize = 80;
 
-/// What every packet begins with: magic number, UUID, stream class and stream.
+/// The start of every packet: magic number, UUID, stream class and stream.
 pub fn preamble() -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes[..4].copy_from_slice(&MAGIC);
@@ -154,7 +154,8 @@ pub fn preamble() -> [u8; 32] {
     bytes
 }
 
-/// The length of the packet that `preamble` begins, in bytes, when it is one of ours.
+/// The length in bytes of the packet that starts with `preamble`; `None` if it is not of an I/O
+/// trace.
 pub fn packet_bytes(preamble: &[u8]) -> Option<u64> {
     let total = preamble.get(32..40).filter(|_| is_io_trace(preamble))?;
     Some(u64::from_le_bytes(total.try_into().ok()?) / 8)

@@ -100,7 +100,7 @@ fn trace() -> [Encoded; 2] {
     [first, encoder.end(&end)]
 }
 
-/// Everything in `packets` as text, and how reading ended.
+/// All items of `packets` as text, and the result of reading.
 fn told(packets: &[u8]) -> (String, Result<(), DecodeError>) {
     let mut text = Vec::new();
     let ended = each_item(packets, |item| {
@@ -124,7 +124,7 @@ fn told(packets: &[u8]) -> (String, Result<(), DecodeError>) {
 }
 
 #[test]
-fn what_is_encoded_is_read_back() {
+fn encoded_records_are_read_back() {
     let [first, last] = trace();
     let anchor = 1_795_240_026_000_000_000;
     assert_eq!(first.time_span, Some((anchor + 400, anchor + 38_708)));
@@ -148,7 +148,7 @@ fn what_is_encoded_is_read_back() {
 }
 
 #[test]
-fn events_have_the_fields_of_the_one_view() {
+fn events_have_the_documented_fields() {
     let [first, _] = trace();
     let mut shown = String::new();
     let decoded = IoTraceDecoder::new(&FieldTable::new())
@@ -171,7 +171,7 @@ fn events_have_the_fields_of_the_one_view() {
 }
 
 #[test]
-fn a_trace_that_was_cut_is_read_up_to_the_cut() {
+fn a_torn_trace_is_read_to_its_end() {
     let [first, last] = trace();
     let whole = [first.bytes, last.bytes].concat();
     let (all, _) = told(&whole);
@@ -219,7 +219,7 @@ fn both_dialects_of_the_metadata_are_accepted() {
 }
 
 #[test]
-fn times_that_go_back_are_kept_exactly_beside_the_clock() {
+fn start_and_latency_are_exact_when_times_go_back() {
     let mut encoder = Encoder::new(&begin());
     encoder.put(&record(Operation::Read, 5_000, 1_000));
     encoder.put(&record(Operation::Read, 4_000, 1_000));
@@ -231,7 +231,7 @@ fn times_that_go_back_are_kept_exactly_beside_the_clock() {
 }
 
 proptest::proptest! {
-    /// Bytes that were changed anywhere are decoded or refused; both ways of reading agree.
+    /// Changed bytes are decoded or refused, and both ways of reading agree.
     #[test]
     fn damaged_packets_are_refused_or_decoded(
         changes in proptest::collection::vec((0_usize..4096, proptest::prelude::any::<u8>()), 1..8),
@@ -251,7 +251,7 @@ proptest::proptest! {
             ControlFlow::Continue(())
         });
         proptest::prop_assert_eq!(decoded.map(|_| ()), ended);
-        // Text of a damaged trace may hold line ends of its own.
+        // Text of a damaged trace may contain line ends.
         proptest::prop_assert!(events <= text.lines().count());
     }
 }

@@ -1,11 +1,11 @@
-//! A line of text for people.
+//! Operations as lines of text.
 
 use std::io::Write as _;
 
 use super::IoTraceRecord;
 
-/// Appends the line of one operation to `out`: start and latency in ns, operation, place, file,
-/// cause, and what else there is to tell.
+/// Appends the line of one operation: start and latency in ns, operation, range, file, cause, and
+/// further fields if they are set.
 ///
 /// ```text
 /// 1795240026000001000 +38208 write 0+4096 0192…/93224496ff98a4d8.itdata cause=ingest thread=17
@@ -69,5 +69,6 @@ pub fn put_io_trace_line(out: &mut Vec<u8>, record: &IoTraceRecord<'_>) {
 }
 
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a vector takes every byte");
+    out.write_fmt(text)
+        .expect("writing to a vector cannot fail");
 }

@@ -1,15 +1,14 @@
 //! Records of a block cache trace.
 //!
-//! A record tells of one lookup in the block cache. Its time is the wall clock in µs; with
-//! several threads the records are not in the order of their times. Two flags are easy to read
-//! the wrong way round: `is_cache_hit` 1 is a *hit*, `no_insert` 1 means that the block was *not*
-//! put into the cache after a miss.
+//! A record describes one lookup in the block cache. Its time is the wall clock in µs; with several
+//! threads, records are not ordered by time. Two flags are easily confused: `is_cache_hit` 1 is a
+//! *hit*, `no_insert` 1 means that the block was *not* inserted into the cache after a miss.
 
 use super::cursor::{Cursor, last_varint64};
 use super::envelope::{Envelope, Envelopes};
 use super::{RocksdbError, TraceHeader, TraceKind};
 
-/// What kind of block was looked up.
+/// The type of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockType(pub u8);
 
@@ -24,11 +23,11 @@ impl BlockType {
     pub const UNCOMPRESSION_DICT: Self = Self(10);
     /// A range deletion block.
     pub const RANGE_DELETION: Self = Self(11);
-    /// What releases before 8.2 wrote for the data blocks of a MultiGet: such a record has an
-    /// empty key, size 0 and no hit, so nothing is known of the block.
+    /// Written by releases before 8.2 for the data blocks of a MultiGet. Such a record has an empty
+    /// key, size 0 and no hit, so nothing is known about the block.
     pub const UNKNOWN: Self = Self(14);
 
-    /// The name that RocksDB's analyser prints.
+    /// The name that RocksDB's analyzer prints.
     pub fn name(self) -> &'static str {
         match self {
             Self::INDEX => "Index",
@@ -41,11 +40,11 @@ impl BlockType {
     }
 }
 
-/// Who looked the block up.
+/// The operation that looked a block up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Caller(pub u8);
 
-/// The callers by number, as RocksDB's analyser prints them.
+/// The callers by number, as RocksDB's analyzer prints them.
 const CALLER_NAMES: [&str; 15] = [
     "InvalidCaller",
     "Get",
@@ -71,10 +70,10 @@ impl Caller {
     pub const MULTI_GET: Self = Self(2);
     /// An iterator of a user.
     pub const ITERATOR: Self = Self(3);
-    /// No caller at all; what an unknown name becomes.
+    /// No caller; the number of unknown names.
     pub const NONE: Self = Self(15);
 
-    /// The name that RocksDB's analyser prints.
+    /// The name that RocksDB's analyzer prints.
     pub fn name(self) -> &'static str {
         CALLER_NAMES
             .get(usize::from(self.0))
@@ -91,12 +90,12 @@ impl Caller {
         u8::try_from(number + 1).ok().map(Self)
     }
 
-    /// Whether a user's request made the lookup, not the store's own work.
+    /// Whether a user's request made the lookup, rather than background work.
     pub fn is_user(self) -> bool {
         (1..=5).contains(&self.0)
     }
 
-    /// Whether records of this caller carry the key that was asked for.
+    /// Whether records of this caller contain the requested key.
     pub fn is_get(self) -> bool {
         self == Self::GET || self == Self::MULTI_GET
     }
@@ -107,11 +106,11 @@ impl Caller {
 pub struct BlockRecord<'a> {
     /// When, µs since the epoch.
     pub time: u64,
-    /// The kind of block.
+    /// The type of the block.
     pub block_type: BlockType,
     /// The block's key in the cache; 16 bytes since 6.29, empty for unknown blocks.
     pub block_key: &'a [u8],
-    /// The block's size in memory in bytes, 0 when it was not loaded.
+    /// The block's size in memory in bytes, 0 if it was not loaded.
     pub block_size: u64,
     /// Column family number.
     pub cf_id: u64,
@@ -121,31 +120,31 @@ pub struct BlockRecord<'a> {
     pub level: u32,
     /// The number of the SST file.
     pub sst_number: u64,
-    /// Who asked.
+    /// The operation.
     pub caller: Caller,
     /// The block was in the cache.
     pub is_cache_hit: bool,
-    /// The block is not put into the cache when it is missing.
+    /// The block is not inserted into the cache if it is missing.
     pub no_insert: bool,
-    /// Which Get this belongs to; 0 when there is none.
+    /// The id of the Get, 0 if there is none.
     pub get_id: u64,
     /// The user read from a snapshot.
     pub from_snapshot: bool,
-    /// The internal key that was asked for: user key and 8 bytes of sequence and type. May be
-    /// empty, also when `from_snapshot` is set.
+    /// The requested internal key: user key and 8 bytes of sequence and type. May be empty even if
+    /// `from_snapshot` is set.
     pub referenced_key: &'a [u8],
-    /// Bytes of the key and value that were asked for.
+    /// Bytes of the requested key and value.
     pub referenced_data_size: u64,
     /// Keys in the data block.
     pub num_keys_in_block: u64,
-    /// The key that was asked for is in the data block.
+    /// The requested key is in the data block.
     pub referenced_key_exists: bool,
 }
 
 impl<'a> BlockRecord<'a> {
-    /// The record in `envelope`, laid out as the release in `header` does.
+    /// The record in `envelope`, in the layout of the release in `header`.
     ///
-    /// Bytes behind the last field are ignored, as RocksDB's own reader does.
+    /// Bytes after the last field are ignored, as in RocksDB's reader.
     ///
     /// # Errors
     ///
@@ -208,15 +207,15 @@ impl<'a> BlockRecord<'a> {
         Ok(record)
     }
 
-    /// The key the user asked for, without sequence and type; empty when there is none.
+    /// The requested key without sequence and type; empty if there is none.
     #[inline]
     pub fn user_key(&self) -> &'a [u8] {
         let length = self.referenced_key.len().saturating_sub(8);
         &self.referenced_key[..length]
     }
 
-    /// One more than the number that the first four bytes of the key are when they are read as a
-    /// table's id, as some users lay their keys out; 0 when there is no such key.
+    /// One more than the first four bytes of the key as a number, which is a table's id in the keys
+    /// of some users; 0 if there is no such key.
     pub fn table_id(&self) -> u64 {
         match self.referenced_key.first_chunk::<4>() {
             Some(prefix) if self.caller.is_get() => u64::from(u32::from_le_bytes(*prefix)) + 1,
@@ -224,7 +223,7 @@ impl<'a> BlockRecord<'a> {
         }
     }
 
-    /// One more than the sequence number of the snapshot that was read from, 0 without one.
+    /// One more than the sequence number of the snapshot, 0 if there is none.
     pub fn snapshot_sequence(&self) -> u64 {
         match self.referenced_key.last_chunk::<8>() {
             Some(footer) if self.from_snapshot && self.caller.is_get() => {
@@ -234,14 +233,14 @@ impl<'a> BlockRecord<'a> {
         }
     }
 
-    /// What RocksDB prints as the block's offset in its file. See FORMAT note in the module
-    /// `cursor`: it means something only in traces older than 6.29.
+    /// What RocksDB prints as the block's offset in its file. It is the offset only in traces of
+    /// releases before 6.29: see `last_varint64` in the module `cursor`.
     pub fn printed_offset(&self) -> u64 {
         last_varint64(self.block_key)
     }
 }
 
-/// A walk over the records of a block cache trace, or of one packet of it.
+/// An iterator over the records of a block cache trace, or of one packet of it.
 #[derive(Debug, Clone)]
 pub struct BlockCacheTrace<'a> {
     header: TraceHeader,
@@ -272,11 +271,11 @@ impl<'a> BlockCacheTrace<'a> {
         self.envelopes.offset()
     }
 
-    /// The next record; `None` when the trace ends at a record boundary.
+    /// The next record; `None` at the end of the trace.
     ///
     /// # Errors
     ///
-    /// [`RocksdbError::Torn`] at a torn tail, else as [`BlockRecord::decode`].
+    /// [`RocksdbError::Torn`] at a torn end; as [`BlockRecord::decode`] otherwise.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<BlockRecord<'a>>, RocksdbError> {
         match self.envelopes.next_envelope()? {

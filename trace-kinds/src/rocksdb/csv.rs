@@ -1,8 +1,8 @@
-//! The 21 columns that RocksDB's block cache analyser writes for a block cache trace
+//! The 21 columns that RocksDB's block cache analyzer writes for a block cache trace
 //! (`-human_readable_trace_file_path`), byte for byte.
 //!
 //! There is no header row and no quoting: a comma in the name of a column family breaks the row,
-//! and RocksDB's own reader then stops. The columns are time (µs), block number, block type,
+//! and RocksDB's reader stops there. The columns are time (µs), block number, block type,
 //! block size, column family number and name, level, SST number, caller, `no_insert`, Get number,
 //! key number, referenced bytes, `is_cache_hit`, referenced key exists, keys in the block, table
 //! number, snapshot sequence, length of the block key, length of the referenced key, offset.
@@ -12,7 +12,7 @@ use super::numbering::{BlockNumbers, Fingerprints};
 use super::text::until_nul;
 use super::{BlockRecord, Caller};
 
-/// Writes rows, and numbers blocks and keys as it goes: from 1, in the order of first sight.
+/// Writes rows. Numbers blocks and keys from 1 in the order of first occurrence.
 #[derive(Debug, Default)]
 pub struct BlockCsv {
     blocks: BlockNumbers,
@@ -20,7 +20,7 @@ pub struct BlockCsv {
 }
 
 impl BlockCsv {
-    /// A writer that has seen nothing.
+    /// A writer without rows.
     pub fn new() -> Self {
         Self::default()
     }
@@ -68,7 +68,7 @@ impl BlockCsv {
             columns.put(value);
         }
         let row = columns.as_bytes();
-        // The last column has no comma behind it.
+        // No comma follows the last column.
         out.extend_from_slice(&row[..row.len() - 1]);
         out.push(b'\n');
     }

@@ -5,8 +5,8 @@ use storage_format::read_varint;
 /// The most bytes that a varint of 32 bits takes.
 const VARINT32_BYTES_MAX: usize = 5;
 
-/// The rest of a payload. Every getter takes what it returns off the front, or returns `None`
-/// and leaves the rest as it was.
+/// The rest of a payload. Every getter consumes what it returns, or returns `None` and consumes
+/// nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// A byte string behind its varint32 length.
+    /// A byte string after its length, a varint32.
     #[inline]
     pub(super) fn prefixed(&mut self) -> Option<&'a [u8]> {
         // Names and keys are nearly always shorter than 128 bytes: one length byte.

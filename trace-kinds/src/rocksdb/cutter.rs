@@ -1,4 +1,4 @@
-//! Cutting a trace file into packets that can each be decoded alone.
+//! The cutter of trace files into packets that can each be decoded alone.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -9,31 +9,31 @@ use super::header::{Continuation, is_trace};
 use super::io::{anchored_ns, latency};
 use super::{CONTINUATION_BYTES, HEADER_BYTES, RocksdbError, TraceHeader, TraceKind};
 
-/// A stretch of a trace file behind a header of its own.
+/// A part of a trace file, after a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// The header or continuation header, then whole records.
+    /// The header or continuation header, then complete records.
     pub bytes: Vec<u8>,
     /// The offset in the trace file of the first record.
     pub offset: u64,
-    /// Where its bytes lie in what was pushed: all of them in the first packet, the records in
-    /// others, whose header is made.
+    /// The range of its bytes in the input: including the header in the first packet, without the
+    /// continuation header in others.
     pub input_range: Range<u64>,
     /// How many records it has.
     pub records: u64,
     /// When the earliest record starts, ns since the epoch.
     pub start_ns: i64,
-    /// When the latest record ends, ns since the epoch. Records are not in the order of time.
+    /// When the latest record ends, ns since the epoch. Records are not ordered by time.
     pub end_ns: i64,
 }
 
-/// Cuts the bytes of a trace file, given in pieces of any size, into packets.
+/// Cuts the bytes of a trace file, passed in pieces of any size, into packets.
 ///
-/// It holds at most one packet under construction, one unfinished record and the packets that
-/// were not taken yet. Bytes go in by [`Cutter::push`], packets come out by
-/// [`Cutter::next_packet`], and at the end of the file [`Cutter::flush`] gives the last packet and
-/// [`Cutter::torn_end`] tells whether the file ends inside a record. A file that still grows is cut
-/// the same way: flush whenever it pauses, push when there is more.
+/// Memory contains at most one incomplete packet, one incomplete record and the packets that the
+/// caller has not fetched. [`Cutter::push`] adds bytes and [`Cutter::next_packet`] returns packets;
+/// at the end of the file, [`Cutter::flush`] returns the last packet and [`Cutter::torn_end`]
+/// whether the file ends inside a record. A growing file is cut in the same way: flush whenever it
+/// pauses, push when there is more.
 ///
 /// ```
 /// use trace_kinds::rocksdb::{Cutter, TraceHeader};
@@ -53,16 +53,16 @@ pub struct Cutter {
     partial: Vec<u8>,
     trace: Option<Trace>,
     current: Packet,
-    /// The current packet is the first one and its header was not yet given away.
+    /// The current packet is the first one, so its header alone makes it a packet.
     header_waits: bool,
     ready: VecDeque<Packet>,
-    /// The offset in the trace file behind the last whole record.
+    /// The offset in the trace file after the last complete record.
     offset: u64,
-    /// Bytes that were pushed in front of the record that is looked at: headers of packets count.
+    /// Bytes that were pushed before the current record, including headers of packets.
     pushed: u64,
 }
 
-/// What is known of the trace once its header was read.
+/// The trace, once its header was read.
 #[derive(Debug, Clone, Copy)]
 struct Trace {
     header: TraceHeader,
@@ -85,7 +85,7 @@ impl Cutter {
         }
     }
 
-    /// The kind of the trace, known from its first record on.
+    /// The kind of the trace; known after its first record.
     pub fn kind(&self) -> Option<TraceKind> {
         self.trace.and_then(|trace| trace.kind)
     }
@@ -95,8 +95,8 @@ impl Cutter {
         self.trace.map(|trace| trace.header)
     }
 
-    /// The header of packets behind the first, but for the offset at which each goes on; known
-    /// from the first record on.
+    /// The header of packets after the first, except for the offset at which each continues; known
+    /// after the first record.
     pub fn continuation(&self) -> Option<TraceHeader> {
         let trace = self.trace?;
         Some(TraceHeader {
@@ -108,12 +108,12 @@ impl Cutter {
         })
     }
 
-    /// Takes the next bytes of the file.
+    /// Reads the next bytes of the file.
     ///
     /// # Errors
     ///
     /// When the bytes are not those of a trace, or damaged. The packets before the damage can
-    /// still be taken; the cutter is not usable for more bytes.
+    /// still be fetched, but no more bytes pushed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), RocksdbError> {
         let mut rest = bytes;
         while !self.partial.is_empty() && !rest.is_empty() {
@@ -142,8 +142,8 @@ impl Cutter {
         self.ready.pop_front()
     }
 
-    /// The packet under construction, as far as it has whole records (or the header of a trace
-    /// without any). Full packets come first.
+    /// The incomplete packet with its complete records (or the header of a trace without any),
+    /// after all full packets.
     pub fn flush(&mut self) -> Option<Packet> {
         if self.ready.is_empty() {
             self.close_packet();
@@ -151,16 +151,15 @@ impl Cutter {
         self.ready.pop_front()
     }
 
-    /// What is wrong with the end of the bytes so far: [`RocksdbError::Torn`] when they end inside
-    /// a record.
+    /// [`RocksdbError::Torn`] if the bytes so far end inside a record.
     pub fn torn_end(&self) -> Option<RocksdbError> {
-        match self.partial.is_empty() {
-            true => None,
-            false => split_envelope(&self.partial, self.offset).err(),
+        if self.partial.is_empty() {
+            return None;
         }
+        split_envelope(&self.partial, self.offset).err()
     }
 
-    /// Takes the whole records off the front of `bytes`; the number of bytes they are.
+    /// Adds the complete records at the start of `bytes`; returns their length.
     fn take_records(&mut self, bytes: &[u8]) -> Result<usize, RocksdbError> {
         if self.trace.is_none() && !is_trace(bytes) {
             let what = "it does not start with RocksDB's magic text";
@@ -237,11 +236,11 @@ impl Cutter {
         Ok(())
     }
 
-    /// Packets of one trace laid one after another are a trace again.
+    /// Concatenated packets of one trace are a trace.
     fn take_continuation(&mut self, envelope: &Envelope<'_>) -> Result<(), RocksdbError> {
         match TraceHeader::decode(envelope)?.continuation {
             Some(continuation) if continuation.offset == self.offset => {
-                // The bytes of a packet lie side by side.
+                // The input range of a packet is contiguous.
                 self.close_packet();
                 Ok(())
             }
@@ -283,8 +282,8 @@ impl Cutter {
 }
 
 impl Trace {
-    /// When the record in `envelope` starts and ends, ns since the epoch. No more of it is read
-    /// than that takes: what is damaged inside a record is found by who decodes it.
+    /// When the record in `envelope` starts and ends, ns since the epoch. Only the fields that this
+    /// needs are read; the decoder reports damage in the others.
     fn span(&self, envelope: &Envelope<'_>) -> Result<(i64, i64), RocksdbError> {
         match self.kind {
             Some(TraceKind::Io) => {
@@ -317,11 +316,11 @@ fn empty_packet(offset: u64) -> Packet {
     }
 }
 
-/// Lays packets of one trace, given in order, one after another as the file they were cut from.
+/// Restores the file from which packets were cut. They must be in order.
 ///
 /// # Errors
 ///
-/// [`RocksdbError::Gap`] when one is missing or out of order, else as [`TraceHeader::read`].
+/// [`RocksdbError::Gap`] when one is missing or out of order; as [`TraceHeader::read`] otherwise.
 pub fn join<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, RocksdbError> {
     let mut file = Vec::new();
     for packet in packets {
@@ -363,7 +362,7 @@ pub struct PacketReader<R> {
     failed: Option<RocksdbError>,
 }
 
-/// Bytes asked of a reader at once.
+/// Bytes requested from a reader in one call.
 const READ_BYTES: usize = 1 << 18;
 
 impl<R: Read> PacketReader<R> {
@@ -379,11 +378,11 @@ impl<R: Read> PacketReader<R> {
         }
     }
 
-    /// The next packet; `None` at the end of the file, when [`Self::torn_end`] tells how it ends.
+    /// The next packet; `None` at the end of the file, after which [`Self::torn_end`] is known.
     ///
     /// # Errors
     ///
-    /// [`ReadError`], after all packets before the damage were given.
+    /// [`ReadError`], after all packets before the damage.
     pub fn next_packet(&mut self) -> Result<Option<Packet>, ReadError> {
         loop {
             if let Some(packet) = self.cutter.next_packet() {
@@ -412,7 +411,7 @@ impl<R: Read> PacketReader<R> {
         }
     }
 
-    /// The kind of the trace, known once a packet with a record was given.
+    /// The kind of the trace; known after a packet with a record.
     pub fn kind(&self) -> Option<TraceKind> {
         self.cutter.kind()
     }
@@ -422,7 +421,7 @@ impl<R: Read> PacketReader<R> {
         self.cutter.continuation()
     }
 
-    /// After the end: [`RocksdbError::Torn`] when the file ends inside a record.
+    /// After the end of the file: [`RocksdbError::Torn`] if it ends inside a record.
     pub fn torn_end(&self) -> Option<RocksdbError> {
         self.cutter.torn_end()
     }

@@ -1,4 +1,4 @@
-//! Decimal numbers into a byte buffer, without the machinery of `fmt`.
+//! Decimal numbers, written without the overhead of `fmt`.
 
 /// "00" to "99".
 const PAIRS: [u8; 200] = {
@@ -12,7 +12,7 @@ const PAIRS: [u8; 200] = {
     pairs
 };
 
-/// The most digits a u64 has.
+/// Digits of the largest u64.
 const DIGITS_MAX: usize = 20;
 
 /// Appends `value` to `out`, and returns how many digits it has.
@@ -28,15 +28,15 @@ pub(super) fn put_decimal(out: &mut Vec<u8>, value: u64) -> usize {
     DIGITS_MAX - start
 }
 
-/// Columns of numbers on the stack, to be appended at once: a copy for each column would be a call
-/// of its own, and cost more than its digits.
+/// Columns of numbers on the stack, to be appended in one copy: a copy per column would cost more
+/// than its digits.
 pub(super) struct Columns {
     bytes: [u8; Self::BYTES],
     length: usize,
 }
 
 impl Columns {
-    /// Room for 16 columns with their commas.
+    /// Space for 16 columns with their commas.
     const BYTES: usize = 16 * (DIGITS_MAX + 1);
 
     /// No columns yet.
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_as_fmt() {
+    fn numbers_are_written_as_fmt_writes_them() {
         let mut value = 1u64;
         for _ in 0..65 {
             for near in [value.wrapping_sub(1), value, value.wrapping_add(1)] {

@@ -1,4 +1,4 @@
-//! The envelope around every record, and the walk from one to the next.
+//! The envelope of a record, and iteration over records.
 //!
 //! | offset | size | field |
 //! | --- | --- | --- |
@@ -7,21 +7,21 @@
 //! | 9 | 4 | payload length N, u32 |
 //! | 13 | N | payload |
 //!
-//! Integers are little-endian. There is no padding, no checksum and no footer: a trace that was
-//! stopped, one that reached its size limit and one whose process was killed all just end.
+//! Integers are little-endian. There is no padding, no checksum and no footer: a trace ends in the
+//! same way when it is stopped, when it reaches its size limit and when its process is killed.
 
 use super::RocksdbError;
 
 /// Bytes before the payload of a record.
 pub const ENVELOPE_BYTES: usize = 13;
 
-/// The greatest payload that is accepted, in bytes.
+/// The largest accepted payload, in bytes.
 ///
-/// RocksDB states no limit. The longest thing in a record is a user key (8 MiB at most in
-/// practice), so this leaves room and still stops a damaged length from swallowing the trace.
+/// RocksDB has no limit. The longest field of a record is a user key (8 MiB at most in practice),
+/// so this is enough, and a damaged length does not skip the rest of the trace.
 pub const PAYLOAD_BYTES_MAX: u32 = 16 << 20;
 
-/// One record before its payload is looked at.
+/// One record with its payload undecoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// Where the record starts, counted from the start of the trace file.
@@ -34,7 +34,7 @@ pub struct Envelope<'a> {
     pub payload: &'a [u8],
 }
 
-/// A walk over the records of a byte string.
+/// An iterator over the records of a byte string.
 #[derive(Debug, Clone)]
 pub struct Envelopes<'a> {
     bytes: &'a [u8],
@@ -43,7 +43,7 @@ pub struct Envelopes<'a> {
 }
 
 impl<'a> Envelopes<'a> {
-    /// Walks `bytes`, whose first byte lies at `base` in the trace file.
+    /// Iterates over `bytes`, whose first byte is at `base` in the trace file.
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self {
             bytes,
@@ -57,12 +57,12 @@ impl<'a> Envelopes<'a> {
         self.base + self.position as u64
     }
 
-    /// The next record; `None` when the bytes end exactly here.
+    /// The next record; `None` at the end of the bytes.
     ///
     /// # Errors
     ///
     /// [`RocksdbError::Torn`] when the bytes end inside a record, [`RocksdbError::TooLong`] when
-    /// its length cannot be right. The walk then stays where it is.
+    /// its length exceeds the limit. The position does not change.
     #[inline]
     pub fn next_envelope(&mut self) -> Result<Option<Envelope<'a>>, RocksdbError> {
         let rest = &self.bytes[self.position..];
@@ -109,7 +109,7 @@ pub(super) fn split_envelope(rest: &[u8], offset: u64) -> Result<Envelope<'_>, R
 
 /// Appends a record to `out`.
 pub(super) fn put_envelope(out: &mut Vec<u8>, time: u64, record_type: u8, payload: &[u8]) {
-    let length = u32::try_from(payload.len()).expect("our own headers are shorter than 4 GiB");
+    let length = u32::try_from(payload.len()).expect("a header is shorter than 4 GiB");
     out.extend_from_slice(&time.to_le_bytes());
     out.push(record_type);
     out.extend_from_slice(&length.to_le_bytes());

@@ -1,31 +1,31 @@
-//! What can be wrong with the bytes of a RocksDB trace, and where.
+//! Errors in the bytes of a RocksDB trace, with their offsets.
 
 /// Why a RocksDB trace, or one record of it, could not be read.
 ///
-/// Every `offset` counts bytes from the start of the trace file, also when only a packet of it is
-/// read, as long as the packet carries its place (see [`super::TraceHeader`]).
+/// Every `offset` counts from the start of the trace file, even if only a packet is read, because
+/// its header contains its offset (see [`super::TraceHeader`]).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RocksdbError {
     /// The bytes end inside a record: the trace was cut while it was written or copied.
     #[error(
         "offset {offset}: the trace is torn: {left} bytes are left of a record that needs \
-         {needed}; everything before this offset is whole"
+         {needed}; everything before this offset is complete"
     )]
     Torn {
         /// Where the unfinished record starts.
         offset: u64,
-        /// Bytes that are there.
+        /// Bytes that are left.
         left: u64,
-        /// Bytes the record needs, as far as its own length could be read.
+        /// Bytes that the record needs, as far as its length is known.
         needed: u64,
     },
     /// The first record is not the header that RocksDB writes.
     #[error("offset {offset}: not an IO or block cache trace of RocksDB: {what}")]
     NotATrace {
-        /// Where the header was looked for.
+        /// Where the header was expected.
         offset: u64,
-        /// What does not fit.
+        /// What is wrong.
         what: &'static str,
     },
     /// A record claims to be longer than any record that RocksDB writes.
@@ -38,11 +38,11 @@ pub enum RocksdbError {
         offset: u64,
         /// The claimed payload length.
         length: u32,
-        /// The greatest length that is accepted.
+        /// The largest accepted length.
         limit: u32,
     },
     /// A record has a type that this kind of trace does not contain.
-    #[error("offset {offset}: record type {found} does not belong in {expected}")]
+    #[error("offset {offset}: record type {found} does not occur in {expected}")]
     UnexpectedType {
         /// Where the record starts.
         offset: u64,
@@ -56,7 +56,7 @@ pub enum RocksdbError {
     MissingField {
         /// Where the record starts.
         offset: u64,
-        /// The field, by its name in the format.
+        /// The name of the field in the format.
         field: &'static str,
     },
     /// A record has bytes after its last field.
@@ -67,15 +67,15 @@ pub enum RocksdbError {
     TrailingBytes {
         /// Where the record starts.
         offset: u64,
-        /// Bytes that no field explains.
+        /// Bytes after the last field.
         left: usize,
     },
     /// Packets of one trace were joined in the wrong order, or one of them is missing.
-    #[error("a packet continues the trace at offset {found}, but {expected} comes next")]
+    #[error("a packet continues the trace at offset {found}, but offset {expected} is next")]
     Gap {
-        /// The offset that comes next.
+        /// The next offset.
         expected: u64,
-        /// The offset the packet says it continues at.
+        /// The offset at which the packet continues.
         found: u64,
     },
 }

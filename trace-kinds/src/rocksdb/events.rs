@@ -34,7 +34,7 @@ enum IoField {
     RequestId,
 }
 
-/// All fields of an IO record, in the order in which they are shown.
+/// All fields of an IO record, in the order of `each_field`.
 const IO_FIELDS: [(&str, IoField); 11] = [
     ("name", IoField::Name),
     ("cat", IoField::Cat),
@@ -72,7 +72,7 @@ enum BlockField {
     KeyExists,
 }
 
-/// All fields of a block cache record, in the order in which they are shown.
+/// All fields of a block cache record, in the order of `each_field`.
 const BLOCK_FIELDS: [(&str, BlockField); 18] = [
     ("name", BlockField::Name),
     ("cat", BlockField::Cat),
@@ -97,9 +97,9 @@ const BLOCK_FIELDS: [(&str, BlockField); 18] = [
     ("args.referenced_key_exist_in_block", BlockField::KeyExists),
 ];
 
-/// The field that each field of the table is, by index.
-fn places<F: Copy>(table: &FieldTable, fields: &[(&str, F)]) -> Vec<Option<F>> {
-    let place = |path: &str| {
+/// The field of the record for each field of the table, by index.
+fn requested<F: Copy>(table: &FieldTable, fields: &[(&str, F)]) -> Vec<Option<F>> {
+    let of_record = |path: &str| {
         fields
             .iter()
             .find(|(name, _)| *name == path)
@@ -108,7 +108,7 @@ fn places<F: Copy>(table: &FieldTable, fields: &[(&str, F)]) -> Vec<Option<F>> {
     table
         .paths()
         .iter()
-        .map(|path| place(path.as_str()))
+        .map(|path| of_record(path.as_str()))
         .collect()
 }
 
@@ -128,8 +128,8 @@ impl RocksdbDecoder {
     /// A decoder for the fields of `table`.
     pub fn new(kind: TraceKind, table: &FieldTable) -> Self {
         let fields = match kind {
-            TraceKind::Io => Fields::Io(places(table, &IO_FIELDS)),
-            TraceKind::BlockCache => Fields::Block(places(table, &BLOCK_FIELDS)),
+            TraceKind::Io => Fields::Io(requested(table, &IO_FIELDS)),
+            TraceKind::BlockCache => Fields::Block(requested(table, &BLOCK_FIELDS)),
         };
         Self { fields }
     }
@@ -183,20 +183,20 @@ impl Decoder for RocksdbDecoder {
     }
 }
 
-/// A fault as one of the packet: offsets count from the packet's start, not the file's.
+/// Converts an error: offsets count from the start of the packet instead of the file.
 fn in_packet(error: RocksdbError, packet: &[u8], format: &'static str) -> DecodeError {
     let records_at = super::TraceHeader::read(packet).map_or((0, 0), |(header, length)| {
         (header.records_at(), length as u64)
     });
-    let place = |offset: u64| match offset.checked_sub(records_at.0) {
-        Some(behind) => behind + records_at.1,
+    let in_packet = |offset: u64| match offset.checked_sub(records_at.0) {
+        Some(after_header) => after_header.saturating_add(records_at.1),
         None => offset,
     };
     let reason = error.to_string();
     match error {
         RocksdbError::Torn { offset, .. } => DecodeError::Truncated {
             format,
-            offset: place(offset),
+            offset: in_packet(offset),
         },
         RocksdbError::NotATrace { offset, .. }
         | RocksdbError::TooLong { offset, .. }
@@ -204,7 +204,7 @@ fn in_packet(error: RocksdbError, packet: &[u8], format: &'static str) -> Decode
         | RocksdbError::MissingField { offset, .. }
         | RocksdbError::TrailingBytes { offset, .. } => DecodeError::Damaged {
             format,
-            offset: place(offset),
+            offset: in_packet(offset),
             reason,
         },
         RocksdbError::Gap { .. } => DecodeError::Damaged {

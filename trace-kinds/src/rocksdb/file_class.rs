@@ -1,6 +1,6 @@
-//! The kinds of files that RocksDB keeps.
+//! Classes of RocksDB's files.
 
-/// The kind of a file of RocksDB, by its name without the folder.
+/// The class of a file of RocksDB, by its name without the folder.
 pub fn file_class(name: &[u8]) -> &'static str {
     let ending = memchr::memrchr(b'.', name).map(|dot| &name[dot + 1..]);
     match ending {

@@ -1,24 +1,24 @@
-//! The header record, what it tells about the records behind it, and its form in later packets.
+//! The header record of a file, and its form in later packets.
 //!
 //! A trace file begins with one record of type 1 whose time is the wall clock in µs and whose
-//! payload is exactly 25 bytes: the magic text behind its length, then RocksDB's major and minor
-//! version as two u32. The headers of IO and of block cache traces are the same byte for byte:
-//! only the type of the first record behind the header tells them apart.
+//! payload is exactly 25 bytes: the length of the magic text, the text, then RocksDB's major and
+//! minor version as two u32. The headers of IO and of block cache traces have the same format; only
+//! the type of the first record after the header distinguishes them.
 //!
 //! ## Packets
 //!
-//! A file is cut into packets at record boundaries ([`super::Cutter`]). The first packet keeps
-//! the header as it is. Each later packet starts with a *continuation header*, so that it can be
-//! decoded alone: the same record with 16 more bytes of payload, the time of the first record of
-//! the whole trace (u64; the anchor of an IO trace's monotonic clock) and the offset in the file
-//! that the packet continues at (u64). Taking the continuation headers out of packets laid one
-//! after another gives the file back bit for bit ([`super::join`]).
+//! A file is cut into packets at record boundaries ([`super::Cutter`]). The first packet starts
+//! with the header of the file. Each later packet starts with a *continuation header*, so that it
+//! can be decoded alone: the same record with 16 more bytes of payload, the time of the first
+//! record of the trace (u64; the anchor of an IO trace's monotonic clock) and the offset in the
+//! file at which the packet continues (u64). Concatenated packets without their continuation
+//! headers are the file, bit for bit ([`super::join`]).
 
 use super::cursor::Cursor;
 use super::envelope::{Envelope, put_envelope, split_envelope};
 use super::{ENVELOPE_BYTES, RocksdbError};
 
-/// The magic text of every trace that RocksDB writes.
+/// The magic text of all traces of RocksDB.
 const MAGIC: &[u8] = b"feedcafedeadbeef";
 
 /// Whether a file that starts with `first` can be a trace that RocksDB wrote, of any kind: the
@@ -68,7 +68,7 @@ pub const HEADER_BYTES: usize = ENVELOPE_BYTES + PAYLOAD_BYTES;
 /// Bytes of the continuation header of every packet but the first.
 pub const CONTINUATION_BYTES: usize = HEADER_BYTES + 16;
 
-/// Record types (`TraceType` in RocksDB) that the readers tell apart.
+/// Record types (`TraceType` in RocksDB).
 pub(super) mod record_type {
     pub(crate) const BEGIN: u8 = 1;
     pub(crate) const BLOCK_FIRST: u8 = 7;
@@ -89,7 +89,7 @@ pub enum TraceKind {
 }
 
 impl TraceKind {
-    /// What a message calls the kind.
+    /// The kind, for messages.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Io => "an IO trace",
@@ -98,16 +98,16 @@ impl TraceKind {
     }
 }
 
-/// Where in its trace file a later packet lies.
+/// The position of a later packet in its trace file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Continuation {
-    /// The time of the first record of the whole trace.
+    /// The time of the first record of the trace.
     pub first_time: u64,
     /// The offset in the trace file of the first record of this packet.
     pub offset: u64,
 }
 
-/// What the header record says.
+/// The header record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceHeader {
     /// When the trace was started: µs of the wall clock since the epoch.
@@ -126,7 +126,7 @@ impl TraceHeader {
     /// # Errors
     ///
     /// [`RocksdbError::Torn`] when the bytes end inside it, [`RocksdbError::NotATrace`] when it is
-    /// something else, also when it is the header of a query trace (`StartTrace`).
+    /// something else or the header of a query trace (`StartTrace`).
     pub fn read(bytes: &[u8]) -> Result<(Self, usize), RocksdbError> {
         let envelope = split_envelope(bytes, 0)?;
         let header = Self::decode(&envelope)?;
@@ -155,7 +155,7 @@ impl TraceHeader {
         let continuation = match (fields.left(), fields.fixed64(), fields.fixed64()) {
             (0, ..) => None,
             (16, Some(first_time), Some(offset)) => Some(Continuation { first_time, offset }),
-            _ => return Err(refuse("the header has bytes behind the version")),
+            _ => return Err(refuse("the header has bytes after the version")),
         };
         Ok(Self {
             start_us: envelope.time,
@@ -165,7 +165,7 @@ impl TraceHeader {
         })
     }
 
-    /// The header of a packet that goes on at this offset of the trace.
+    /// The header of a packet that continues at this offset of the trace.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         if let Some(continuation) = &mut self.continuation {
@@ -188,11 +188,11 @@ impl TraceHeader {
         put_envelope(out, self.start_us, record_type::BEGIN, &payload);
     }
 
-    /// The kind of the trace, by the type of a record behind the header.
+    /// The kind of the trace, by the type of a record after the header.
     ///
-    /// Type 14 alone is ambiguous: a block of unknown type to the block cache tracer, a call with
-    /// name and size to the IO tracer of 6.12 to 6.17. The header's version decides: up to 6.17 it
-    /// is taken for IO. Who knows the kind from elsewhere opens the trace by its type.
+    /// Type 14 alone is ambiguous: a block of unknown type in a block cache trace, a call with name
+    /// and size in an IO trace of 6.12 to 6.17. The version in the header decides: up to 6.17 it
+    /// means IO. A caller that knows the kind opens the trace as that kind.
     pub fn kind(&self, record_type: u8) -> Option<TraceKind> {
         use record_type::{BLOCK_FIRST, BLOCK_LAST, IO, OLD_IO_LAST, UNKNOWN_BLOCK};
         match record_type {
@@ -219,7 +219,7 @@ impl TraceHeader {
         (self.major, self.minor) < (6, 4)
     }
 
-    /// The offset in the trace file of the byte behind this header.
+    /// The offset in the trace file of the byte after this header.
     pub(super) fn records_at(&self) -> u64 {
         self.continuation
             .map_or(HEADER_BYTES as u64, |continuation| continuation.offset)

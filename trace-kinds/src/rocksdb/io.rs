@@ -1,9 +1,9 @@
 //! Records of an IO trace.
 //!
-//! A record tells of one call into RocksDB's file system layer. Its time is the monotonic clock in
-//! ns *after* the call returned, while the header has the wall clock in µs: absolute times are not
-//! in the file. The best anchor is that the first record returned when the header was written,
-//! which is wrong by the time between the two ([`IoTrace::start_ns`]).
+//! A record describes one call into RocksDB's file system layer. Its time is the monotonic clock in
+//! ns *after* the call returned, and the header contains the wall clock in µs, so the file has no
+//! absolute times. The anchor is that the first call returned when the header was written, which is
+//! wrong by the time between the two ([`IoTrace::start_ns`]).
 
 use super::cursor::Cursor;
 use super::envelope::{Envelope, Envelopes};
@@ -11,7 +11,7 @@ use super::header::record_type;
 use super::{RocksdbError, TraceHeader, TraceKind};
 
 /// Bits of `io_op_data`: which numbers follow the file name.
-mod given {
+mod present {
     pub(super) const FILE_SIZE: u64 = 1;
     pub(super) const LEN: u64 = 1 << 1;
     pub(super) const OFFSET: u64 = 1 << 2;
@@ -26,7 +26,7 @@ pub struct IoRecord<'a> {
     pub end: u64,
     /// The C++ name of the operation, such as `Append`.
     pub operation: &'a [u8],
-    /// How long the call took, in ns. The records of one MultiRead all carry that of the batch.
+    /// Duration of the call in ns. All records of one MultiRead have that of the batch.
     pub latency: u64,
     /// `OK`, or the text of the error.
     pub status: &'a [u8],
@@ -34,16 +34,16 @@ pub struct IoRecord<'a> {
     pub file_name: &'a [u8],
     /// The size of the file.
     pub file_size: Option<u64>,
-    /// Bytes: returned by a sequential read, asked for by a random one, written by an append.
+    /// Bytes: returned by a sequential read, requested by a random one, written by an append.
     pub len: Option<u64>,
-    /// Where in the file. An append has none.
+    /// Offset in the file. An append has none.
     pub offset: Option<u64>,
-    /// The request that caused the call, where the application set one.
+    /// The request that caused the call, if the application set one.
     pub request_id: Option<&'a [u8]>,
 }
 
 impl<'a> IoRecord<'a> {
-    /// The record in `envelope`, laid out as the release in `header` does.
+    /// The record in `envelope`, in the layout of the release in `header`.
     ///
     /// # Errors
     ///
@@ -62,18 +62,18 @@ impl<'a> IoRecord<'a> {
             field,
         };
         let mut fields = Cursor::new(envelope.payload);
-        let given = fields.fixed64().ok_or(missing("io_op_data"))?;
+        let present = fields.fixed64().ok_or(missing("io_op_data"))?;
         let operation = fields.prefixed().ok_or(missing("file_operation"))?;
         let latency = fields.fixed64().ok_or(missing("latency"))?;
         let status = fields.prefixed().ok_or(missing("io_status"))?;
         let file_name = fields.prefixed().ok_or(missing("file_name"))?;
-        let mut number = |bit, field| match given & bit {
+        let mut number = |bit, field| match present & bit {
             0 => Ok(None),
             _ => fields.fixed64().map(Some).ok_or(missing(field)),
         };
-        let file_size = number(given::FILE_SIZE, "file_size")?;
-        let len = number(given::LEN, "len")?;
-        let offset = number(given::OFFSET, "offset")?;
+        let file_size = number(present::FILE_SIZE, "file_size")?;
+        let len = number(present::LEN, "len")?;
+        let offset = number(present::OFFSET, "offset")?;
         let mut record = Self {
             end: envelope.time,
             operation,
@@ -89,7 +89,7 @@ impl<'a> IoRecord<'a> {
             return Ok(record);
         }
         let trace_data = fields.fixed64().ok_or(missing("trace_data"))?;
-        if trace_data & given::REQUEST_ID != 0 {
+        if trace_data & present::REQUEST_ID != 0 {
             record.request_id = Some(fields.prefixed().ok_or(missing("request_id"))?);
         }
         match fields.left() {
@@ -101,7 +101,7 @@ impl<'a> IoRecord<'a> {
         }
     }
 
-    /// The layout of 6.12 to 6.17, where the record type says which fields follow.
+    /// The layout of 6.12 to 6.17, in which the record type determines the fields.
     fn decode_old(envelope: &Envelope<'a>) -> Result<Self, RocksdbError> {
         let missing = |field| RocksdbError::MissingField {
             offset: envelope.offset,
@@ -148,7 +148,7 @@ impl<'a> IoRecord<'a> {
     }
 }
 
-/// The latency of the record in `envelope`, without reading the fields behind it.
+/// The latency of the record in `envelope`, without reading the fields after it.
 pub(super) fn latency(envelope: &Envelope<'_>, header: &TraceHeader) -> Result<u64, RocksdbError> {
     let missing = |field| RocksdbError::MissingField {
         offset: envelope.offset,
@@ -170,7 +170,7 @@ fn unexpected(envelope: &Envelope<'_>) -> RocksdbError {
     }
 }
 
-/// A walk over the records of an IO trace, or of one packet of it.
+/// An iterator over the records of an IO trace, or of one packet of it.
 #[derive(Debug, Clone)]
 pub struct IoTrace<'a> {
     header: TraceHeader,
@@ -207,11 +207,11 @@ impl<'a> IoTrace<'a> {
         self.envelopes.offset()
     }
 
-    /// The next record; `None` when the trace ends at a record boundary.
+    /// The next record; `None` at the end of the trace.
     ///
     /// # Errors
     ///
-    /// [`RocksdbError::Torn`] at a torn tail, else as [`IoRecord::decode`].
+    /// [`RocksdbError::Torn`] at a torn end; as [`IoRecord::decode`] otherwise.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<IoRecord<'a>>, RocksdbError> {
         let Some(envelope) = self.envelopes.next_envelope()? else {
@@ -222,15 +222,15 @@ impl<'a> IoTrace<'a> {
         Ok(Some(record))
     }
 
-    /// When `record` started, ns since the epoch, by the anchor described above.
+    /// When `record` started, ns since the epoch, by the anchor that the module describes.
     pub fn start_ns(&self, record: &IoRecord<'_>) -> i64 {
         let anchor = self.first_end.unwrap_or(record.end);
         anchored_ns(self.header.start_us, anchor, record.start())
     }
 }
 
-/// The monotonic time `at` as ns since the epoch, where `anchor` is the monotonic time that is
-/// taken for the wall clock time `start_us`. Saturates where the foreign numbers are absurd.
+/// The monotonic time `at` as ns since the epoch, where `anchor` is the monotonic time that
+/// corresponds to the wall clock time `start_us`. Saturates on out-of-range input.
 pub(super) fn anchored_ns(start_us: u64, anchor: u64, at: u64) -> i64 {
     let ns = i128::from(start_us) * 1000 + i128::from(at) - i128::from(anchor);
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })

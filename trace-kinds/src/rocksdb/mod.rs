@@ -1,18 +1,19 @@
 //! IO traces and block cache traces that RocksDB wrote, releases 6.2 to 11.9.
 //!
-//! [`IoTrace`] and [`BlockCacheTrace`] walk over the records of a file or packet without copying;
-//! [`Cutter`] and [`PacketReader`] cut a file of any length into packets that are decodable alone,
-//! and [`join`] makes the file again; [`put_io_line`] and [`BlockCsv`] write what RocksDB's own
-//! tools print. The layouts are described in the modules that read them.
+//! [`IoTrace`] and [`BlockCacheTrace`] iterate over the records of a file or packet without
+//! copying; [`Cutter`] and [`PacketReader`] cut a file of any length into packets that can each be
+//! decoded alone, and [`join`] restores the file; [`put_io_line`] and [`BlockCsv`] write the output
+//! of RocksDB's tools. The modules that read the layouts document them.
 //!
-//! What is easily got wrong, and where it is handled:
+//! Pitfalls, and where they are handled:
 //!
-//! - IO times are of the monotonic clock and taken after the call; the header's is the wall clock
-//!   before the first: [`IoTrace::start_ns`].
-//! - Records are not in the order of time: packet spans are the least start and greatest end.
+//! - IO times are of the monotonic clock, read after the call; the header's is of the wall clock,
+//!   read before the first call: [`IoTrace::start_ns`].
+//! - Records are not ordered by time: the time span of a packet is its least start and greatest
+//!   end.
 //! - `no_insert` is negated, `is_cache_hit` is not: [`BlockRecord`].
 //! - MultiGet before 8.2 logs data blocks without key and type: [`BlockType::UNKNOWN`].
-//! - A torn tail is an error with its offset, not an end: [`RocksdbError::Torn`].
+//! - A torn end is an error with its offset, not the end of the trace: [`RocksdbError::Torn`].
 
 mod block_cache;
 mod csv;

@@ -1,4 +1,4 @@
-//! Traces of both kinds: those of the corpus, and small ones with every field.
+//! Traces of both kinds: those of the corpus, and small ones with all fields.
 
 use std::io::Read as _;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ mod events;
 mod hostile;
 mod releases;
 
-/// The folder of real traces; `None`, with a line about it, where it is not.
+/// The folder of real traces; `None`, with a message, if it is missing.
 fn corpus() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
     if !folder.exists() {
@@ -89,7 +89,7 @@ fn assert_same_text(name: &str, ours: &[u8], theirs: &[u8]) {
 }
 
 #[test]
-fn io_text_equals_that_of_the_parser() {
+fn io_text_is_that_of_rocksdbs_parser() {
     let Some(folder) = corpus() else { return };
     for name in ["io_small", "io_variants", "io_medium"] {
         let expected = match folder.join(format!("{name}.txt")) {
@@ -103,7 +103,7 @@ fn io_text_equals_that_of_the_parser() {
 }
 
 #[test]
-fn block_csv_equals_that_of_the_analyser() {
+fn block_csv_is_that_of_rocksdbs_analyzer() {
     let Some(folder) = corpus() else { return };
     for name in ["bc_small", "bc_variants", "bc_medium"] {
         let expected = match folder.join(format!("{name}.csv")) {
@@ -117,7 +117,7 @@ fn block_csv_equals_that_of_the_analyser() {
 }
 
 #[test]
-fn a_cut_trace_is_read_to_the_cut_and_reported() {
+fn a_torn_trace_is_read_to_its_end_and_reported() {
     let Some(folder) = corpus() else { return };
     let bytes = read(folder.join("io_cut_midrecord.trace"));
     let (text, end) = io_text(&bytes);
@@ -158,7 +158,7 @@ fn a_query_trace_is_refused_with_its_name() {
 }
 
 #[test]
-fn other_files_are_told_from_traces_by_their_first_bytes() {
+fn the_first_bytes_distinguish_traces_from_other_files() {
     let mut file = Vec::new();
     header(7, 8).put(&mut file);
     for end in 0..file.len() {
@@ -252,7 +252,7 @@ fn small_traces() -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn small_traces_are_whole() {
+fn small_traces_are_complete() {
     let [io, blocks] = small_traces();
     assert_eq!((io_text(&io).1, block_csv(&blocks).1), (None, None));
 }

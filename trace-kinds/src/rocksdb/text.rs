@@ -3,7 +3,7 @@
 use super::decimal::put_decimal;
 use super::{IoRecord, TraceHeader};
 
-/// Appends the three lines about the trace to `out`.
+/// Appends the three lines about the trace.
 pub fn put_io_header(out: &mut Vec<u8>, header: &TraceHeader) {
     out.extend_from_slice(b"Start Time: ");
     put_decimal(out, header.start_us);
@@ -14,7 +14,7 @@ pub fn put_io_header(out: &mut Vec<u8>, header: &TraceHeader) {
     out.push(b'\n');
 }
 
-/// Appends the line of one record to `out`.
+/// Appends the line of a record.
 #[inline]
 pub fn put_io_line(out: &mut Vec<u8>, record: &IoRecord<'_>) {
     out.extend_from_slice(b"Access Time : ");

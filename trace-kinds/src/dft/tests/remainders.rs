@@ -1,8 +1,8 @@
-//! Records that share a shape but not what follows it.
+//! Records that share a shape but not the remainder.
 
 use super::*;
 
-/// What may follow the times of a record of one shape, whole and broken.
+/// Remainders of records of one shape, valid and broken.
 const REMAINDERS: &[&str] = &[
     r#","dur":7,"ph":"X"}"#,
     r#","dur":7,"ph":"X","args":{}}"#,
@@ -38,7 +38,7 @@ fn line(remainder: &str) -> String {
 }
 
 #[test]
-fn a_record_says_the_same_whatever_came_before() {
+fn a_record_decodes_alike_whatever_preceded_it() {
     let table = table(&FIELDS);
     let alone = |remainder: &&str| {
         let (decoded, transcript) = walk(&table, Names::default(), line(remainder).as_bytes());
@@ -49,7 +49,7 @@ fn a_record_says_the_same_whatever_came_before() {
     assert_eq!(broken.count(), 5);
     for (first, (_, first_text)) in REMAINDERS.iter().zip(&expected) {
         for (second, (_, second_text)) in REMAINDERS.iter().zip(&expected) {
-            // Padding: the words of the last record must not reach over the end of the text.
+            // Padding, so that no word of the last record extends past the end of the text.
             let text = format!("{0}\n{1}\n{0}\n{1}\n{2:200}", line(first), line(second), "");
             let (decoded, transcript) = walk(&table, Names::default(), text.as_bytes());
             let texts = [first_text, second_text, first_text, second_text];

@@ -11,22 +11,26 @@ fn packets_are_decodable_alone_and_join_to_the_file() {
             let packets = cut(&file, target, piece);
             let joined = join(packets.iter().map(|packet| &packet.bytes[..])).unwrap();
             assert_eq!(joined, file, "{name} {target} {piece}");
-            // A join by laying them end to end is understood as well.
+            // Concatenated packets are a trace as well.
             let laid: Vec<u8> = packets
                 .iter()
                 .flat_map(|packet| packet.bytes.iter().copied())
                 .collect();
             let again = cut(&laid, target, piece);
-            check_places(&file, &packets);
-            check_places(&laid, &again);
-            assert_eq!(placeless(again), placeless(packets.clone()), "{name}");
+            check_ranges(&file, &packets);
+            check_ranges(&laid, &again);
+            assert_eq!(
+                without_ranges(again),
+                without_ranges(packets.clone()),
+                "{name}"
+            );
             check_packets(name, &file, &packets);
         }
     }
 }
 
-/// Where packets lie depends on the headers between them.
-fn placeless(packets: Vec<Packet>) -> Vec<Packet> {
+/// The packets without input ranges, which depend on the headers between them.
+fn without_ranges(packets: Vec<Packet>) -> Vec<Packet> {
     let packets = packets.into_iter();
     packets
         .map(|packet| Packet {
@@ -36,8 +40,8 @@ fn placeless(packets: Vec<Packet>) -> Vec<Packet> {
         .collect()
 }
 
-/// What lies at the places of packets are the packets, but for the headers that are made.
-fn check_places(pushed: &[u8], packets: &[Packet]) {
+/// Checks that the input ranges contain the packets, except for continuation headers.
+fn check_ranges(pushed: &[u8], packets: &[Packet]) {
     let mut cutter = Cutter::new(1 << 20);
     cutter.push(pushed).unwrap();
     let behind = cutter.continuation().unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a decoder shows of every event: all fields, and those of the table.
+/// The fields of every event: all, and those of the table.
 fn events(kind: TraceKind, packet: &[u8], wanted: &[&str]) -> Vec<String> {
     let mut table = FieldTable::new();
     for path in wanted {
@@ -63,7 +63,7 @@ fn records_as_events() {
 }
 
 #[test]
-fn faults_of_a_packet_count_from_its_start() {
+fn offsets_of_errors_count_from_the_start_of_the_packet() {
     let [io, _] = small_traces();
     let packets = cut(&io, 1, 100);
     let mut torn = packets[2].bytes.clone();

@@ -1,8 +1,8 @@
-//! Bytes of any kind never do harm.
+//! Arbitrary bytes never cause a panic.
 
 use super::*;
 
-/// Reads `bytes` in every way there is; nothing may panic or run on for ever.
+/// Reads `bytes` in every way; nothing may panic or loop forever.
 fn read_all_ways(bytes: &[u8]) {
     let _text = io_text(bytes);
     let _csv = block_csv(bytes);

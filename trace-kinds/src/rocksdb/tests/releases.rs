@@ -1,4 +1,4 @@
-//! What older and odder releases of RocksDB write, of which the corpus has no file.
+//! Formats of releases of RocksDB of which the corpus has no file.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn io_records_of_the_first_releases() {
 }
 
 #[test]
-fn io_records_without_trace_data_only_in_old_releases() {
+fn io_records_lack_trace_data_in_old_releases_only() {
     let n = |value: u64| value.to_le_bytes();
     let short = payload(&[
         &n(2),
@@ -125,7 +125,7 @@ fn block_records_of_the_first_releases() {
 }
 
 #[test]
-fn a_length_that_cannot_be_is_damage() {
+fn a_length_above_the_limit_is_damage() {
     let mut file = Vec::new();
     header(7, 8).put(&mut file);
     file.extend([0; 8]);
