@@ -100,8 +100,10 @@ impl FieldMap {
             return true;
         }
         let is_struct = matches!(procedure.field_class(node).kind, FieldKind::Struct(_));
-        let inside = (node.index() + 1..procedure.nodes().len())
-            .take_while(|index| is_inside(procedure, NodeId(*index as u32), node));
+        let inside = (node.index() + 1..procedure.nodes().len()).take_while(|index| {
+            let id = u32::try_from(*index).expect("nodes have ids of 32 bits");
+            is_inside(procedure, NodeId(id), node)
+        });
         // Members of a structure are requested one by one.
         !is_struct
             && inside

@@ -260,6 +260,7 @@ fn range_of(field: &str, required: &[&Predicate<Literal>], unit: TimeUnit) -> Op
         };
         let (least, most) = match number.normalize() {
             Number::Int(value) => (value, value),
+            #[expect(clippy::cast_possible_truncation, reason = "integers below 10^30")]
             Number::Float(value) if value.abs() < 1e30 => {
                 (value.floor() as i128, value.ceil() as i128)
             }

@@ -42,14 +42,17 @@ impl<'a> Scalar<'a> {
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
+const QUOTE: u64 = 0x22;
+const BACKSLASH: u64 = 0x5c;
+const ZERO: u64 = 0x30;
 
 /// Sets the high bit of each byte of `word` that ends a plain string or does not belong in one: a
 /// quote, a backslash, a control character or a byte that is not ASCII. Bits above the first set
 /// one may be wrong.
 #[inline(always)]
 fn string_stops(word: u64) -> u64 {
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
+    let quote = word ^ (ONES * QUOTE);
+    let backslash = word ^ (ONES * BACKSLASH);
     let zero = |x: u64| x.wrapping_sub(ONES) & !x;
     let control = word.wrapping_sub(ONES * 0x20) & !word;
     (zero(quote) | zero(backslash) | control | word) & HIGHS
@@ -152,7 +155,9 @@ impl<'a> Cursor<'a> {
         };
         // Bytes after the text do not matter, and do not affect the bits before them.
         let stops = u128::from(stops(first)) | u128::from(stops(second)) << 64;
-        let mask = u128::MAX.checked_shr(8 * (SHORT_TEXT_MAX - len) as u32);
+        #[expect(clippy::cast_possible_truncation, reason = "at most 128 bits")]
+        let bits_after = 8 * (SHORT_TEXT_MAX - len) as u32;
+        let mask = u128::MAX.checked_shr(bits_after);
         if stops & mask.unwrap_or(0) != 0 || self.bytes.get(end) != Some(&b'"') {
             return None;
         }
@@ -181,7 +186,7 @@ impl<'a> Cursor<'a> {
         let mut at = start;
         let mut value = 0u64;
         while let Some(word) = self.bytes.get(at..at + 8) {
-            let digits = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * b'0' as u64);
+            let digits = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * ZERO);
             let stops = digit_stops(digits);
             if stops == 0 {
                 value = value
@@ -207,7 +212,7 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let mut at = start;
         while let Some(word) = self.bytes.get(at..at + 8) {
-            let digits = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * b'0' as u64);
+            let digits = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * ZERO);
             let stops = digit_stops(digits);
             if stops == 0 {
                 at += 8;

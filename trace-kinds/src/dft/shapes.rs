@@ -95,7 +95,9 @@ impl Shapes {
             pid: shape.pid,
             tid: shape.tid,
         };
-        Some((number as u32, head, start + shape.len))
+        #[expect(clippy::cast_possible_truncation, reason = "below SHAPES_MAX")]
+        let shape_number = number as u32;
+        Some((shape_number, head, start + shape.len))
     }
 
     #[inline(always)]
@@ -175,6 +177,12 @@ fn piece_of<'s>(shapes: &[Shape], bytes: &'s [u8], number: usize) -> &'s [u8] {
     &bytes[shape.start..shape.start + shape.len]
 }
 
+/// The lower and the upper word.
+#[expect(clippy::cast_possible_truncation, reason = "the halves of the product")]
+fn words_of(product: u128) -> [u64; 2] {
+    [product as u64, (product >> 64) as u64]
+}
+
 /// A few multiplications over words, good enough to spread heads.
 fn hash(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -183,7 +191,8 @@ fn hash(bytes: &[u8]) -> u64 {
     });
     words.iter().fold(seed, |hash, word| {
         let product = u128::from(hash ^ u64::from_le_bytes(*word)) * 0xa076_1d64_78bd_642f;
-        (product as u64) ^ (product >> 64) as u64
+        let [low, high] = words_of(product);
+        low ^ high
     })
 }
 

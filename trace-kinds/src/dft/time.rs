@@ -63,7 +63,7 @@ impl TimeUnit {
     fn scale_other(self, time: Scalar<'_>) -> Option<Value<'static>> {
         let factor = self.nanoseconds();
         match time {
-            Scalar::Int(value) => Some(match value.checked_mul(factor as i64) {
+            Scalar::Int(value) => Some(match value.checked_mul(factor.cast_signed()) {
                 Some(scaled) => Value::Int(scaled),
                 None => Value::Float(value as f64 * factor as f64),
             }),
@@ -90,6 +90,7 @@ pub(super) fn instant(time: Value<'_>) -> Option<i64> {
     match time {
         Value::Uint(value) => i64::try_from(value).ok(),
         Value::Int(value) => Some(value),
+        #[expect(clippy::cast_possible_truncation, reason = "its integer part fits")]
         Value::Float(value) if value.abs() < 9.2e18 => Some(value as i64),
         Value::Float(_) | Value::Str(_) | Value::Bool(_) => None,
     }

@@ -21,7 +21,7 @@ pub(super) fn push_window(stream: &mut Vec<u8>, window: &[u8]) {
     if window.is_empty() {
         return;
     }
-    let len = window.len() as u16;
+    let len = u16::try_from(window.len()).expect("a window is shorter than 64 KiB");
     let mut header = [0; STORED_HEADER_BYTES];
     header[1..3].copy_from_slice(&len.to_le_bytes());
     header[3..5].copy_from_slice(&(!len).to_le_bytes());
@@ -49,8 +49,8 @@ pub(super) fn push_end(stream: &mut Vec<u8>, start: usize, bits: u64) {
     // A block of fixed codes: last, type 1, end of block; lowest bit first.
     const EMPTY_LAST_BLOCK: u16 = 0b011;
     let whole = start + usize::try_from(bits / 8).expect("the stream is in memory");
-    let used = (bits % 8) as u32;
-    let partial = stream.get(whole).copied().unwrap_or(0) & ((1_u16 << used) - 1) as u8;
+    let used = bits % 8;
+    let partial = stream.get(whole).copied().unwrap_or(0) & ((1_u8 << used) - 1);
     stream.truncate(whole);
     let end = u16::from(partial) | (EMPTY_LAST_BLOCK << used);
     stream.extend_from_slice(&end.to_le_bytes());

@@ -122,7 +122,8 @@ impl Inflater {
             Some(window) => (&**window, 0),
             None => (&[][..], header_len(bytes)?),
         };
-        let first_bit = piece.entry.bit_offset + 8 * u64::try_from(header).ok()?;
+        let header_bits = 8 * u64::try_from(header).ok()?;
+        let first_bit = piece.entry.bit_offset.checked_add(header_bits)?;
         self.stream.clear();
         push_window(&mut self.stream, window);
         let start = self.stream.len();

@@ -78,7 +78,10 @@ impl Probe {
         };
         // Bytes that differ with the window come from it.
         let (zeros, ones) = (with(|_| 0)?, with(|_| u8::MAX)?);
-        let (low, high) = (with(|at| at as u8)?, with(|at| (at >> 8) as u8)?);
+        let (low, high) = (
+            with(|at| at.to_le_bytes()[0])?,
+            with(|at| at.to_le_bytes()[1])?,
+        );
         let mut sparse = vec![0; self.window.len()].into_boxed_slice();
         let texts = zeros.iter().zip(&ones).zip(low.iter().zip(&high));
         for ((zero, one), (low, high)) in texts {

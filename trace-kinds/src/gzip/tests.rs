@@ -31,6 +31,10 @@ impl TextSink for Collected {
     }
 }
 
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap()
+}
+
 fn scan_all(file: &[u8], spacing_bytes: Option<u64>) -> (Scanned, Collected) {
     let mut collected = Collected::default();
     let scanned = Scanner::default()
@@ -90,9 +94,9 @@ fn check(file: &[u8], text: &[u8], spacing_bytes: u64) -> usize {
     let mut inflater = Inflater::default();
     let mut buffer = TextBuffer::new();
     for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
-        let bytes = &file[piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize];
-        let start = piece.entry.text_offset as usize;
-        let expected = &text[start..start + piece.text_len as usize];
+        let bytes = &file[index(piece.entry.byte_offset())..index(piece.end.byte_offset())];
+        let start = index(piece.entry.text_offset);
+        let expected = &text[start..start + index(piece.text_len)];
         inflater.piece(&piece, bytes, &mut buffer).unwrap();
         assert!(buffer.text() == expected, "piece at {start}");
 
@@ -233,11 +237,11 @@ fn a_torn_file_yields_the_text_before_its_end() {
         let mut inflater = Inflater::default();
         let mut buffer = TextBuffer::new();
         for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
-            let range = piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize;
+            let range = index(piece.entry.byte_offset())..index(piece.end.byte_offset());
             inflater
                 .piece(&piece, &file[..cut][range], &mut buffer)
                 .unwrap();
-            assert!(text[piece.entry.text_offset as usize..].starts_with(buffer.text()));
+            assert!(text[index(piece.entry.text_offset)..].starts_with(buffer.text()));
         }
     }
     let garbage = [&file[..], b"garbage that is long enough to be a member"].concat();
@@ -255,7 +259,7 @@ fn an_entry_of_another_file_is_refused() {
     let mut refused = 0;
     let mut buffer = TextBuffer::new();
     for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
-        let range = piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize;
+        let range = index(piece.entry.byte_offset())..index(piece.end.byte_offset());
         if let Some(bytes) = other.get(range)
             && Inflater::default()
                 .piece(&piece, bytes, &mut buffer)
@@ -300,10 +304,10 @@ proptest! {
         let (scanned, collected) = scan_all(&file, Some(1000));
         let mut buffer = TextBuffer::new();
         for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
-            let range = piece.entry.byte_offset() as usize..piece.end.byte_offset() as usize;
+            let range = index(piece.entry.byte_offset())..index(piece.end.byte_offset());
             // Either the same text or an error.
             if Inflater::default().piece(&piece, &file[range], &mut buffer).is_ok() {
-                let start = piece.entry.text_offset as usize;
+                let start = index(piece.entry.text_offset);
                 prop_assert!(collected.text[start..].starts_with(buffer.text()));
             }
         }

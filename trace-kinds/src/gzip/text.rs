@@ -58,7 +58,7 @@ impl TextBuffer {
 
     /// Shortens the text to its first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
-        self.end = self.end.min(self.start + len);
+        self.end = self.end.min(self.start.saturating_add(len));
     }
 
     /// Appends bytes that were not compressed.

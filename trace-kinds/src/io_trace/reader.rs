@@ -212,14 +212,14 @@ fn record<'a>(
     let class = variant(FileClass::ALL, values.unsigned()?);
     let cause = variant(Cause::ALL, values.unsigned()?);
     let path = values.text()?;
-    let thread = values.unsigned()? as u32;
-    let errno = values.unsigned()? as u16;
+    let thread = u32::try_from(values.unsigned()?).unwrap_or(u32::MAX);
+    let errno = u16::try_from(values.unsigned()?).unwrap_or(u16::MAX);
     let has_offset = values.flag()?;
     let offset = Some(values.unsigned()?).filter(|_| has_offset);
     let (asked, done) = (values.unsigned()?, values.unsigned()?);
     let cache_hit = values.tristate()?;
     let request = Some(values.text()?).filter(|text| !text.is_empty());
-    let requests = values.unsigned()? as u32;
+    let requests = u32::try_from(values.unsigned()?).unwrap_or(u32::MAX);
     let block = match operation {
         Operation::Lookup => Some(Block {
             block_type: variant(BlockType::ALL, values.unsigned()?),

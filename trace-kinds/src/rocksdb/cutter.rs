@@ -206,7 +206,7 @@ impl Cutter {
         packet.records += 1;
         packet.bytes.extend_from_slice(bytes);
         packet.input_range.end = self.pushed + bytes.len() as u64;
-        self.offset += bytes.len() as u64;
+        self.offset = self.offset.saturating_add(bytes.len() as u64);
         if self.current.bytes.len() >= self.target {
             self.close_packet();
         }

@@ -3,14 +3,20 @@
 /// "00" to "99".
 const PAIRS: [u8; 200] = {
     let mut pairs = [0; 200];
-    let mut n = 0;
+    let mut n = 0_u8;
     while n < 100 {
-        pairs[2 * n] = b'0' + (n / 10) as u8;
-        pairs[2 * n + 1] = b'0' + (n % 10) as u8;
+        pairs[2 * n as usize] = b'0' + n / 10;
+        pairs[2 * n as usize + 1] = b'0' + n % 10;
         n += 1;
     }
     pairs
 };
+
+/// A number below 256 as a byte.
+#[inline]
+fn small(value: u64) -> u8 {
+    value.to_le_bytes()[0]
+}
 
 /// Digits of the largest u64.
 const DIGITS_MAX: usize = 20;
@@ -19,7 +25,7 @@ const DIGITS_MAX: usize = 20;
 #[inline]
 pub(super) fn put_decimal(out: &mut Vec<u8>, value: u64) -> usize {
     if value < 10 {
-        out.push(b'0' + value as u8);
+        out.push(b'0' + small(value));
         return 1;
     }
     let mut digits = [0; DIGITS_MAX];
@@ -60,18 +66,18 @@ impl Columns {
         cell[digits] = b',';
         let (mut at, mut rest) = (digits, value);
         while rest >= 100 {
-            let pair = 2 * (rest % 100) as usize;
+            let pair = 2 * usize::from(small(rest % 100));
             rest /= 100;
             at -= 2;
             cell[at] = PAIRS[pair];
             cell[at + 1] = PAIRS[pair + 1];
         }
         if rest >= 10 {
-            let pair = 2 * rest as usize;
+            let pair = 2 * usize::from(small(rest));
             cell[0] = PAIRS[pair];
             cell[1] = PAIRS[pair + 1];
         } else {
-            cell[0] = b'0' + rest as u8;
+            cell[0] = b'0' + small(rest);
         }
         self.length = end + 1;
     }
@@ -89,18 +95,18 @@ fn fill(digits: &mut [u8; DIGITS_MAX], value: u64) -> usize {
     let mut start = DIGITS_MAX;
     let mut rest = value;
     while rest >= 100 {
-        let pair = 2 * (rest % 100) as usize;
+        let pair = 2 * usize::from(small(rest % 100));
         rest /= 100;
         start -= 2;
         digits[start..start + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
     }
     if rest >= 10 {
-        let pair = 2 * rest as usize;
+        let pair = 2 * usize::from(small(rest));
         start -= 2;
         digits[start..start + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
     } else {
         start -= 1;
-        digits[start] = b'0' + rest as u8;
+        digits[start] = b'0' + small(rest);
     }
     start
 }

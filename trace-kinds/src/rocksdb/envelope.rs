@@ -54,7 +54,7 @@ impl<'a> Envelopes<'a> {
 
     /// Where the next record starts, counted from the start of the trace file.
     pub fn offset(&self) -> u64 {
-        self.base + self.position as u64
+        self.base.saturating_add(self.position as u64)
     }
 
     /// The next record; `None` at the end of the bytes.

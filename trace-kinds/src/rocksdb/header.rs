@@ -14,6 +14,8 @@
 //! file at which the packet continues (u64). Concatenated packets without their continuation
 //! headers are the file, bit for bit ([`super::join`]).
 
+use storage_format::put_varint;
+
 use super::cursor::Cursor;
 use super::envelope::{Envelope, put_envelope, split_envelope};
 use super::{ENVELOPE_BYTES, RocksdbError};
@@ -177,7 +179,7 @@ impl TraceHeader {
     /// Appends the header record to `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         let mut payload = Vec::with_capacity(PAYLOAD_BYTES + 16);
-        payload.push(MAGIC.len() as u8);
+        put_varint(&mut payload, MAGIC.len() as u64);
         payload.extend_from_slice(MAGIC);
         payload.extend_from_slice(&self.major.to_le_bytes());
         payload.extend_from_slice(&self.minor.to_le_bytes());

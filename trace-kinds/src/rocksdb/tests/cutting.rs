@@ -46,7 +46,8 @@ fn check_ranges(pushed: &[u8], packets: &[Packet]) {
     cutter.push(pushed).unwrap();
     let behind = cutter.continuation().unwrap();
     for packet in packets {
-        let place = packet.input_range.start as usize..packet.input_range.end as usize;
+        let index = |offset| usize::try_from(offset).unwrap();
+        let place = index(packet.input_range.start)..index(packet.input_range.end);
         let mut made = Vec::new();
         if packet.input_range.start > 0 {
             behind.at(packet.offset).put(&mut made);
