@@ -108,7 +108,8 @@ async fn serve_until_stopped(
     ));
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
     ready(address);
-    serve(listener, gate, &http, stage_seen).await;
+    serve(listener, Arc::clone(&gate), &http, stage_seen).await;
+    gate.finish_changes().await;
     jobs.end().await;
     tracing::info!("all requests have finished; committing");
     recorder.shutdown().await;

@@ -16,8 +16,10 @@ use futures_util::FutureExt;
 use http::{HeaderName, HeaderValue, Request, StatusCode, Version, header};
 use hyper::body::Incoming;
 use io_trace::{Cause, Scope, Tracer};
+use storage_core::StorageError;
 use tower::Service;
 
+use crate::changes::{Changes, is_change};
 use crate::config::HttpConfig;
 use crate::metrics::{Metrics, RouteGroup};
 use crate::problem::Problem;
@@ -29,11 +31,18 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The entry point of the application, shared by all connections.
 pub(crate) struct Gate {
-    router: Router,
-    metrics: Arc<Metrics>,
+    entrance: Entrance,
+    changes: Changes,
     tracer: Arc<Tracer>,
     ids: RequestIds,
     header_bytes_max: usize,
+}
+
+/// The application after the gate, for one request.
+#[derive(Clone)]
+struct Entrance {
+    router: Router,
+    metrics: Arc<Metrics>,
     pace: BodyPace,
 }
 
@@ -45,22 +54,31 @@ impl Gate {
         tracer: Arc<Tracer>,
         http: &HttpConfig,
     ) -> Self {
+        let pace = BodyPace {
+            idle: http.body_idle(),
+            bytes_per_second_min: http.body_bytes_per_second_min,
+        };
         Self {
-            router,
-            metrics,
+            entrance: Entrance {
+                router,
+                metrics,
+                pace,
+            },
+            changes: Changes::default(),
             tracer,
             ids: RequestIds::default(),
             header_bytes_max: usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX),
-            pace: BodyPace {
-                idle: http.body_idle(),
-                bytes_per_second_min: http.body_bytes_per_second_min,
-            },
         }
     }
 
     /// The server's counters.
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.entrance.metrics
+    }
+
+    /// Waits for the changes whose clients hung up.
+    pub(crate) async fn finish_changes(&self) {
+        self.changes.finish().await;
     }
 
     /// Answers one request. `ambiguous` means that its head gave two lengths, so that its end is
@@ -71,14 +89,15 @@ impl Gate {
         let group = RouteGroup::of(request.method(), request.uri().path());
         let line = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| format!("{} {}", request.method(), request.uri()));
-        let _in_flight = self.metrics.request_began(group);
+        let _in_flight = self.entrance.metrics.request_began(group);
         let mut response = match self.refusal(&request, ambiguous) {
             Some(problem) => problem.into_response(),
             None => self.answer(request, group, &id).await,
         };
         self.finish(&mut response, &id);
         let elapsed = started.elapsed();
-        self.metrics
+        self.entrance
+            .metrics
             .request_ended(group, response.status(), elapsed);
         if let Some(line) = line {
             let (status, request_id) = (response.status().as_u16(), id.to_str().unwrap_or(""));
@@ -96,12 +115,37 @@ impl Gate {
         group: RouteGroup,
         id: &HeaderValue,
     ) -> Response {
+        if is_change(request.method(), request.uri().path()) {
+            return self.change(request, group, id).await;
+        }
         // Pinned here because the future is several kilobytes and must not be moved again.
-        let mut answer = pin!(self.route(request));
+        let mut answer = pin!(self.entrance.route(request));
         if self.tracer.is_on() {
             self.scope(group, id).around(answer.as_mut()).await
         } else {
             answer.await
+        }
+    }
+
+    /// Answers a request that changes state, in a task that outlives the connection.
+    async fn change(
+        &self,
+        request: Request<Incoming>,
+        group: RouteGroup,
+        id: &HeaderValue,
+    ) -> Response {
+        let scope = self.tracer.is_on().then(|| self.scope(group, id));
+        let entrance = self.entrance.clone();
+        let change = async move {
+            let mut answer = pin!(entrance.route(request));
+            match scope {
+                Some(scope) => scope.around(answer.as_mut()).await,
+                None => answer.await,
+            }
+        };
+        match self.changes.run(change).await {
+            Some(response) => response,
+            None => Problem::from(StorageError::Stopping).into_response(),
         }
     }
 
@@ -167,6 +211,36 @@ impl Gate {
         None
     }
 
+    /// Turns every refusal into a problem document, including those of the framework, and logs
+    /// server errors.
+    fn finish(&self, response: &mut Response, id: &HeaderValue) {
+        let status = response.status();
+        if !status.is_client_error() && !status.is_server_error() {
+            return;
+        }
+        let Some(problem) = response
+            .extensions_mut()
+            .remove::<Problem>()
+            .or_else(|| of_framework(response))
+        else {
+            return;
+        };
+        let instance = id.to_str().unwrap_or("");
+        self.entrance.metrics.refused(problem.code());
+        if problem.status().is_server_error() {
+            let (code, what) = (problem.code(), problem.what());
+            tracing::error!(
+                request_id = instance,
+                code,
+                what,
+                "request failed with a server error"
+            );
+        }
+        problem.render(instance, response);
+    }
+}
+
+impl Entrance {
     async fn route(&self, request: Request<Incoming>) -> Response {
         let request = request.map(|body| {
             // Most requests have no body and need no box for it.
@@ -198,34 +272,6 @@ impl Gate {
                 .into_response()
             }
         }
-    }
-
-    /// Turns every refusal into a problem document, including those of the framework, and logs
-    /// server errors.
-    fn finish(&self, response: &mut Response, id: &HeaderValue) {
-        let status = response.status();
-        if !status.is_client_error() && !status.is_server_error() {
-            return;
-        }
-        let Some(problem) = response
-            .extensions_mut()
-            .remove::<Problem>()
-            .or_else(|| of_framework(response))
-        else {
-            return;
-        };
-        let instance = id.to_str().unwrap_or("");
-        self.metrics.refused(problem.code());
-        if problem.status().is_server_error() {
-            let (code, what) = (problem.code(), problem.what());
-            tracing::error!(
-                request_id = instance,
-                code,
-                what,
-                "request failed with a server error"
-            );
-        }
-        problem.render(instance, response);
     }
 }
 

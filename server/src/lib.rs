@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `connection` | accepting, limits of time and number, ambiguous framing |
 //! | `gate` | what applies to every request: id, rules of HTTP, panics, problems, metrics, log |
+//! | `changes` | requests that change state, completed even when the client hangs up |
 //! | `routes` | one file per noun: reads the request, calls the engine, builds the response |
 //! | `ingest` | bodies of packets: admission, decoding, splitting, facts |
 //! | `io_trace` | the trace of the server's I/O: starting, storing, stopping |
@@ -25,6 +26,7 @@
 
 mod app;
 mod app_state;
+mod changes;
 mod chunk_indexes;
 mod clock;
 mod config;

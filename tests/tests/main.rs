@@ -23,6 +23,7 @@ mod disk_low;
 mod droppable_packets;
 mod fairness;
 mod formats;
+mod hang_ups;
 mod invalid_requests;
 mod io_trace;
 mod io_trace_crash;

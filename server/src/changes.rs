@@ -1,0 +1,114 @@
+//! Changes of state run to their end, whether or not the client waits for the answer.
+//!
+//! A connection drops the handler of a request when its client hangs up. Dropped between two
+//! writes, a change would be half done: a storage file without its folder entry, a deleted storage
+//! that the next start serves again. A request that changes something is therefore handled in a
+//! task that this module owns, and the connection only waits for its answer.
+//!
+//! Three kinds of requests stay with their connection: pushes, whose packets belong to the writer
+//! once it has them and whose receipts can be requested again; queries, which nobody needs without
+//! a client; and jobs, which are cancelled when their client leaves and undo what they began.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::Method;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+/// Ends of paths whose requests stay with their connection.
+const WITH_CONNECTION: &[&str] = &[
+    "/packets",
+    "/query",
+    "/verify",
+    "/copy",
+    "/storages/import",
+    "/v1/traces",
+];
+
+/// Whether a request changes state and has to run to its end.
+pub(crate) fn is_change(method: &Method, path: &str) -> bool {
+    !method.is_safe() && !WITH_CONNECTION.iter().any(|end| path.ends_with(end))
+}
+
+/// The changes that are in flight.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Changes(Arc<Mutex<JoinSet<()>>>);
+
+impl Changes {
+    /// Runs a change to its end; `None` when it was aborted or panicked. Dropping the returned
+    /// future does not stop the change.
+    pub(crate) async fn run(
+        &self,
+        change: impl Future<Output = Response> + Send + 'static,
+    ) -> Option<Response> {
+        let (reply, answered) = oneshot::channel();
+        {
+            let mut tasks = self.0.lock();
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(async move {
+                // The client may have hung up: the change is done all the same.
+                drop(reply.send(change.await));
+            });
+        }
+        answered.await.ok()
+    }
+
+    /// Waits until every change has finished. Call it when no request can arrive any more.
+    pub(crate) async fn finish(&self) {
+        let mut tasks = std::mem::take(&mut *self.0.lock());
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use axum::response::IntoResponse;
+
+    use super::*;
+
+    #[test]
+    fn only_changes_of_state_leave_their_connection() {
+        for (method, path, expected) in [
+            (Method::PATCH, "/api/v1/storages/x", true),
+            (Method::DELETE, "/api/v1/storages/x", true),
+            (Method::POST, "/api/v1/storages", true),
+            (Method::POST, "/api/v1/storages/x/finalize", true),
+            (Method::PUT, "/api/v1/agents/a/metadata", true),
+            (Method::POST, "/api/v1/recordings", true),
+            (Method::GET, "/api/v1/storages/x", false),
+            (Method::HEAD, "/storage/x/y.itdata", false),
+            (Method::POST, "/api/v1/agents/a/streams/s/packets", false),
+            (Method::POST, "/api/v1/storages/x/query", false),
+            (Method::POST, "/api/v1/storages/x/verify", false),
+            (Method::POST, "/api/v1/storages/import", false),
+            (Method::POST, "/v1/traces", false),
+        ] {
+            assert_eq!(is_change(&method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_nobody_waits_for_finishes() {
+        let changes = Changes::default();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let change = {
+            let is_done = Arc::clone(&is_done);
+            async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                is_done.store(true, Ordering::SeqCst);
+                "done".into_response()
+            }
+        };
+        let hung_up = tokio::time::timeout(Duration::from_millis(1), changes.run(change)).await;
+        assert!(hung_up.is_err());
+        assert!(!is_done.load(Ordering::SeqCst));
+        changes.finish().await;
+        assert!(is_done.load(Ordering::SeqCst));
+    }
+}
