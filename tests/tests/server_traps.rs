@@ -1,4 +1,4 @@
-//! The rows of `TRAPS.md` about a server that needed gigabytes of memory and 22 s for its first
+//! The rows of TRAPS.md about a server that needed gigabytes of memory and 22 s for its first
 //! response, because it loaded everything before it responded, and rebuilt an index that existed.
 //! No test measures time: memory is counted by the kernel, and order is shown by what had not
 //! happened yet.

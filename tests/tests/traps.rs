@@ -1,4 +1,4 @@
-//! Wrong answers of released DFTracer tools (`TRAPS.md` of the corpora), each with the number of
+//! Wrong answers of released DFTracer tools (TRAPS.md in the corpora), each with the number of
 //! its row, tested on a trace in every dialect: as text, as one and as many gzip members, with and
 //! without an index, and in a storage.
 //!

@@ -12,6 +12,7 @@ mod imports;
 mod manifests;
 mod modules;
 mod patterns;
+mod references;
 mod seals;
 mod source;
 mod words;
@@ -105,6 +106,7 @@ fn findings(root: &Path) -> Outcome<Vec<Finding>> {
         characters::findings(&texts),
         patterns::findings(&sources),
         seals::findings(&sources),
+        references::findings(&texts),
         words::findings(&texts),
         golden::findings(root)?,
     ]
