@@ -1,8 +1,8 @@
 //! Copies: a selection of the packets of one storage, written into another.
 //!
-//! A copy is a producer of its own. In each stream of the target it begins a new epoch, later than
-//! any that is there, and counts its sequences from 0: those of a selection have gaps, and a packet
-//! must never be taken for one that somebody else pushed.
+//! A copy is a producer with its own epochs. In each stream of the target it begins a new epoch,
+//! later than any existing one, and counts its sequences from 0: those of a selection have gaps,
+//! and a packet must never be mistaken for one that another producer pushed.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -28,30 +28,30 @@ use crate::{
 
 /// Packets looked up at once.
 const PAGE_PACKETS: usize = 256;
-/// Between two looks whether there is room for a packet while others hold all of it.
+/// Delay between two attempts to acquire space for a packet while others use all of it.
 const ROOM_WAIT: Duration = Duration::from_millis(5);
-/// Pushes on their way to the disk.
+/// Pushes in flight.
 const PENDING_MAX: usize = 16;
 
-/// Which packets are copied; empty sets take all.
+/// Conditions on the packets to copy; empty sets match all.
 #[derive(Debug, Clone, Default)]
 pub struct CopySelection {
-    /// Only those of these agents.
+    /// Only packets of these agents.
     pub agents: HashSet<AgentId>,
-    /// Only those of streams with these ids.
+    /// Only packets of streams with these ids.
     pub streams: HashSet<StreamId>,
-    /// Only those of these kinds.
+    /// Only packets of these kinds.
     pub kinds: HashSet<Kind>,
-    /// Only those that may hold events at or after this instant, ns since the epoch.
+    /// Only packets that may contain events at or after this instant, ns since the epoch.
     pub from: Option<i64>,
-    /// Only those that may hold events before this instant, ns since the epoch.
+    /// Only packets that may contain events before this instant, ns since the epoch.
     pub to: Option<i64>,
     /// As [`Selection::bases`].
     pub bases: LeafBases,
 }
 
 impl CopySelection {
-    /// Whether a packet that the tree does not rule out is copied.
+    /// Whether a packet that the tree does not exclude is copied.
     #[must_use]
     pub fn takes(&self, packet: &PacketInfo) -> bool {
         self.takes_stream(&packet.agent, &packet.stream, packet.kind)
@@ -66,7 +66,7 @@ impl CopySelection {
     }
 }
 
-/// What a copy wrote.
+/// Result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CopyReport {
     /// Packets written.
@@ -75,10 +75,10 @@ pub struct CopyReport {
     pub bytes: u64,
 }
 
-/// A packet that a copy wrote; it is durable in the target.
+/// A copied packet; it is durable in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedPacket {
-    /// What it was copied from.
+    /// The packet in the source.
     pub from: CopiedFrom,
     /// Its leaf in the target.
     pub leaf: LeafId,
@@ -86,7 +86,7 @@ pub struct CopiedPacket {
     pub number: u64,
 }
 
-/// A packet that was read by a copy.
+/// A packet in the source of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedFrom {
     /// Its number in the source.
@@ -95,11 +95,11 @@ pub struct CopiedFrom {
     pub descriptor: Descriptor,
 }
 
-/// Who wants to know of each packet that a copy wrote. A copy waits for who does not keep up.
+/// Receives each copied packet. The copy waits for a listener that does not keep up.
 pub type CopyListener = mpsc::Sender<CopiedPacket>;
 
 impl CopiedFrom {
-    /// What a copy of this packet is copied from.
+    /// The source of a copy of this packet.
     #[must_use]
     pub fn of(packet: &PacketInfo) -> Self {
         Self {
@@ -109,17 +109,17 @@ impl CopiedFrom {
     }
 }
 
-/// The push of a packet that a copy waits for.
+/// A push of a copy.
 #[derive(Debug)]
 pub struct CopyPush {
-    /// What the packet came from; `None` when it was made of many.
+    /// The source packet; `None` when the packet was derived from many.
     pub from: Option<CopiedFrom>,
     /// The push of that one packet.
     pub push: PendingPush,
 }
 
 impl CopyPush {
-    /// Waits until the packet is durable, and tells of it.
+    /// Waits until the packet is durable, and reports it to the listener.
     ///
     /// # Errors
     /// When it was refused.
@@ -132,7 +132,7 @@ impl CopyPush {
                     leaf: receipt.descriptor.leaf(),
                     number: receipt.number,
                 };
-                // Who does not listen any more has missed nothing that the copy depends on.
+                // The copy does not depend on the listener.
                 let _ = listener.send(copied).await;
             }
         }
@@ -140,7 +140,7 @@ impl CopyPush {
     }
 }
 
-/// A copy under way.
+/// A running copy.
 struct Copying<'a> {
     transfer: &'a Transfer,
     source: Arc<Storage>,
@@ -154,9 +154,9 @@ struct Copying<'a> {
 }
 
 impl Transfer {
-    /// Copies the packets that `selection` takes from one storage into another, which must take
-    /// packets. What was written before a failure stays in the target. The `listener` is told of
-    /// each packet once it is durable.
+    /// Copies the packets that match `selection` from one storage to another, which must accept
+    /// packets. Packets that were written before a failure remain in the target. The `listener`
+    /// receives each packet once it is durable.
     ///
     /// # Errors
     /// When there is no such storage, both are the same, the target takes no packets, a packet
@@ -210,8 +210,8 @@ impl Transfer {
 }
 
 impl Transfer {
-    /// Whether one storage can be copied into another; then `progress` begins, and a deletion of
-    /// either storage stops it.
+    /// Checks that one storage can be copied to another, and begins `progress`; a deletion of
+    /// either storage cancels it.
     fn begin_copy(
         &self,
         source: StorageId,
@@ -223,7 +223,7 @@ impl Transfer {
         if source == target {
             return Err(StorageError::Invalid {
                 what: "target",
-                problem: "is the storage that is copied".to_owned(),
+                problem: "is the source of the copy: choose another storage".to_owned(),
             });
         }
         if !takes_packets(to.state()) {
@@ -235,7 +235,7 @@ impl Transfer {
         Ok(from)
     }
 
-    /// As [`Self::copy`] begins, for who looks into packets on the way.
+    /// Begins a copy as [`Self::copy`] does, for callers that process packets on the way.
     ///
     /// # Errors
     /// When there is no such storage, both are the same, or the target takes no packets.
@@ -248,8 +248,8 @@ impl Transfer {
         self.begin_copy(source, target, progress).map(drop)
     }
 
-    /// Makes agent and stream of a packet of a storage known, where the storage came from elsewhere
-    /// and they are not.
+    /// Registers agent and stream of a packet of an imported storage if they are unknown on this
+    /// server.
     ///
     /// # Errors
     /// When the same names mean something else here, or the agent file cannot be read.
@@ -270,7 +270,7 @@ impl Copying<'_> {
         let facts = packet.entry.facts;
         let checksum = packet.entry.raw_checksum;
         let size = u64::from(packet.entry.raw_size);
-        // Room is made by waiting for what this copy itself has under way, then by everybody else.
+        // Wait for the pushes of this copy first, and then for those of everybody else.
         let permit = loop {
             match self.transfer.ingest.budget.try_acquire(size) {
                 Ok(permit) => break permit,
@@ -338,7 +338,7 @@ impl Copying<'_> {
     }
 }
 
-/// Makes agent and stream known, where the storage came from elsewhere and they are not.
+/// Registers agent and stream if the storage was imported and they are unknown.
 async fn declare(
     transfer: &Transfer,
     source: &Storage,
@@ -349,7 +349,7 @@ async fn declare(
         check_metadata(transfer, source, &packet.agent).await?;
     }
     if let Ok(known) = agents.stream(&packet.agent, &packet.stream) {
-        // The same names may mean something else on the server that the storage came from.
+        // The same names may mean something else on the server that exported the storage.
         return match known.kind == packet.kind {
             true => Ok(()),
             false => Err(StorageError::StreamKindConflict {
@@ -383,15 +383,15 @@ async fn declare(
     Ok(())
 }
 
-/// Packets are decoded with the metadata that their agent has in the storage they are in. A copy
-/// gets what the agent has on this server, so the two have to be the same.
+/// Packets are decoded with the metadata that their agent has in their storage. A copy gets the
+/// metadata that the agent has on this server, so the two must be the same.
 async fn check_metadata(
     transfer: &Transfer,
     source: &Storage,
     agent: &AgentId,
 ) -> Result<(), StorageError> {
     if source.state() != StorageState::Finalized {
-        // It has no metadata of its own yet.
+        // It has no metadata yet.
         return Ok(());
     }
     let there = agent_file(transfer, source, agent).await?.metadata;

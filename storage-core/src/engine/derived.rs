@@ -34,11 +34,11 @@ impl DerivedFiles {
         }
     }
 
-    /// Puts a derived file beside a data file, whole or not at all, in place of an older one.
+    /// Publishes a derived file next to a data file; replaces an older one.
     ///
     /// # Errors
-    /// When there is no such storage, the file is no derived one, the disk is low, or it cannot be
-    /// written.
+    /// When there is no such storage, the file is not a derived one, the disk is low, or it cannot
+    /// be written.
     pub async fn publish(
         &self,
         id: StorageId,
@@ -58,10 +58,10 @@ impl DerivedFiles {
         published.map_err(StorageError::io("write", path))
     }
 
-    /// Removes a derived file, where it is there.
+    /// Removes a derived file if it exists.
     ///
     /// # Errors
-    /// When there is no such storage, the file is no derived one, or it cannot be removed.
+    /// When there is no such storage, the file is not a derived one, or it cannot be removed.
     pub async fn remove(&self, id: StorageId, name: FileName) -> Result<(), StorageError> {
         let storage = self.registry.find(id)?;
         if !is_derived(name.role()) {
@@ -81,8 +81,8 @@ impl DerivedFiles {
             .await
     }
 
-    /// Length and CRC32C of a derived file; `None` where it is not there, or not derived. Derived
-    /// files are not listed: they come and go without a trace.
+    /// Length and CRC32C of a derived file; `None` if it does not exist or is not derived. Derived
+    /// files are not in the storage file: they may appear and disappear.
     pub(super) async fn find(
         &self,
         storage: &Arc<Storage>,
@@ -98,7 +98,7 @@ impl DerivedFiles {
     }
 }
 
-/// The derived files of a finalized storage that are there; blocks the thread.
+/// The existing derived files of a finalized storage; blocks the thread.
 pub(super) fn derived_files(storage: &Storage) -> Result<Vec<FileInfo>, StorageError> {
     let files = storage.info().files;
     let mut derived = Vec::new();
@@ -108,7 +108,7 @@ pub(super) fn derived_files(storage: &Storage) -> Result<Vec<FileInfo>, StorageE
     Ok(derived)
 }
 
-/// The derived files that there may be beside the data files among these.
+/// The derived files that may exist next to the data files among `files`.
 pub(super) fn derived_names<'a>(
     files: impl Iterator<Item = &'a str>,
 ) -> impl Iterator<Item = FileName> {
@@ -119,7 +119,7 @@ pub(super) fn derived_names<'a>(
     leaves.flat_map(|leaf| [FileName::ChunkIndex(leaf), FileName::Provenance(leaf)])
 }
 
-/// A derived file as it is now; `None` where it is not there. Blocks the thread.
+/// A derived file as it is now; `None` if it does not exist. Blocks the thread.
 fn derived_file(storage: &Storage, name: &FileName) -> Result<Option<FileInfo>, StorageError> {
     let path = storage.path(name);
     match read_whole(&path) {
@@ -137,11 +137,11 @@ fn derived_file(storage: &Storage, name: &FileName) -> Result<Option<FileInfo>, 
 fn not_derived(name: &FileName) -> StorageError {
     StorageError::Invalid {
         what: "derived file",
-        problem: format!("{name} is none"),
+        problem: format!("{name} is not one"),
     }
 }
 
-/// Whether files of this role may be deleted without losing anything.
+/// Whether files of this role can be rebuilt.
 fn is_derived(role: FileRole) -> bool {
     matches!(role, FileRole::ChunkIndex | FileRole::Provenance)
 }

@@ -1,8 +1,8 @@
-//! Export: a finalized storage as one ZIP archive, made while it is read.
+//! Export: a finalized storage as one ZIP archive, built while it is read.
 //!
-//! Derived files come last. They may be replaced while the archive is on its way, so what is in the
-//! archive is decided at its beginning: a small one is held in memory, a larger one open. What is
-//! beyond the bounds of that is left out, which only means that it is made again.
+//! Derived files come last. They may be replaced while the archive is transferred, so the export
+//! opens them at its beginning: small ones are read into memory, larger ones remain open. Files
+//! that exceed the limits are omitted, which only means that they are rebuilt after the import.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,22 +26,22 @@ use crate::{
     read::{ReadFile, read_small},
 };
 
-/// Bytes handed out at once; an export holds two pieces at most.
+/// Bytes of a piece; an export has two pieces in memory at most.
 const PIECE_BYTES: usize = 256 << 10;
-/// A derived file up to this length is held in memory.
+/// A derived file up to this length is read into memory.
 const HELD_FILE_BYTES_MAX: u64 = 64 << 10;
-/// Derived files that are held in memory, bytes of all of them.
+/// Bytes of all derived files in memory.
 const HELD_BYTES_MAX: u64 = 8 << 20;
-/// Derived files that are held open.
+/// Derived files that are open at once.
 const HELD_OPEN_MAX: usize = 64;
 
-/// A storage on its way out. Dropping it ends the export.
+/// A running export. Dropping it ends the export.
 pub struct Export {
     length: u64,
-    /// Bytes that were not handed out yet.
+    /// Bytes that are still to come.
     left: u64,
     blocking: Blocking,
-    /// `None` while a step is under way, and after the end.
+    /// `None` while a step runs, and after the end.
     work: Option<Box<Work>>,
     progress: Arc<Progress>,
 }
@@ -50,19 +50,19 @@ struct Work {
     folder: PathBuf,
     files: std::vec::IntoIter<(PlannedEntry, Content)>,
     current: Option<Current>,
-    /// `None` once the directory was made.
+    /// `None` once the directory is built.
     plan: Option<ArchivePlan>,
-    /// The directory and the end, once it was made.
+    /// The directory and the end, once they are built.
     end: Bytes,
 }
 
-/// Where the bytes of an entry are.
+/// The source of the bytes of an entry.
 enum Content {
-    /// Here: the storage file and small derived ones. The checksum of the entry is known.
+    /// In memory: the storage file and small derived files. The checksum of the entry is known.
     Held(Vec<u8>),
-    /// In a file that is opened when it is its turn, and has this CRC32C.
+    /// In a file that is opened when its turn comes and has this CRC32C.
     Listed(u32),
-    /// In an open file, whose checksum is found when it is its turn.
+    /// In an open file whose checksum is computed when its turn comes.
     Open(ReadFile),
 }
 
@@ -73,12 +73,12 @@ struct Current {
     offset: u64,
     crc: Crc,
     checksum: u32,
-    /// CRC32C that the storage file tells.
+    /// CRC32C in the storage file.
     expected: Option<u32>,
 }
 
 impl Transfer {
-    /// Makes a ZIP archive of a finalized storage.
+    /// Exports a finalized storage as a ZIP archive.
     ///
     /// # Errors
     /// When there is no such storage, it is not finalized, or its storage file cannot be read.
@@ -99,7 +99,7 @@ impl Transfer {
             let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
             let bytes = read_small(&path, max).map_err(StorageError::io("read", &path))?;
             let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
-            // Its length stands before it, so that a reader needs nothing else to begin.
+            // Its length is before it, so that a reader needs nothing else to begin.
             let mut files = vec![held(&name, bytes)];
             let derived = derived(&opened.folder, &file.files)?;
             let listed = file.files.into_iter().map(|file| {
@@ -138,7 +138,7 @@ fn planned(name: &str, length: u64) -> PlannedEntry {
     }
 }
 
-/// An entry whose bytes are here.
+/// An entry whose bytes are in memory.
 fn held(name: &FileName, bytes: Vec<u8>) -> (PlannedEntry, Content) {
     let mut crc = Crc::new();
     crc.update(&bytes);
@@ -149,8 +149,8 @@ fn held(name: &FileName, bytes: Vec<u8>) -> (PlannedEntry, Content) {
     (entry, Content::Held(bytes))
 }
 
-/// The derived files that are there now, as far as there is room to hold on to them. Their lengths
-/// are in no storage file, so they stand before them, and with them the checksums.
+/// The existing derived files, as far as the limits allow. The storage file does not contain their
+/// lengths, so their headers do, and their checksums.
 fn derived(
     folder: &Path,
     listed: &[FileEntry],
@@ -163,7 +163,9 @@ fn derived(
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(StorageError::io("open", path)(error)),
         };
-        let length = file.length().map_err(StorageError::io("look at", &path))?;
+        let length = file
+            .length()
+            .map_err(StorageError::io("get the length of", &path))?;
         if length <= HELD_FILE_BYTES_MAX.min(bytes_left) {
             bytes_left -= length;
             let bytes = file.read(0, length as usize);
@@ -171,7 +173,7 @@ fn derived(
         } else if open_left > 0 {
             open_left -= 1;
             let entry = PlannedEntry {
-                // Found when it is its turn; until then it is known that it will be.
+                // Computed when its turn comes; until then this marks that it will be known.
                 crc: Some(0),
                 ..planned(&name.to_string(), length)
             };
@@ -181,7 +183,7 @@ fn derived(
     Ok(found)
 }
 
-/// CRC-32 of a whole file.
+/// CRC-32 of a complete file.
 fn crc_of(file: &ReadFile, length: u64) -> std::io::Result<u32> {
     let mut crc = Crc::new();
     let mut piece = vec![0; PIECE_BYTES];
@@ -203,13 +205,13 @@ impl std::fmt::Debug for Export {
 }
 
 impl Export {
-    /// Bytes of the whole archive.
+    /// Length of the archive in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Bytes of it that are still to come.
+    /// Bytes that are still to come.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
@@ -219,7 +221,7 @@ impl Export {
     ///
     /// # Errors
     /// When a file cannot be read or is not as its storage file says, the export was cancelled, or
-    /// the storage deleted. Nothing follows an error, and what was handed out is no whole archive.
+    /// the storage deleted. Nothing follows an error, and the archive is incomplete then.
     pub async fn next(&mut self) -> Option<Result<Bytes, StorageError>> {
         let mut work = self.work.take()?;
         if let Err(cancelled) = self.progress.check() {
@@ -249,8 +251,14 @@ impl Work {
         while piece.len() < PIECE_BYTES {
             if let Some(current) = &mut self.current {
                 if current.read_into(&mut piece)? {
-                    let Current { entry, crc, .. } = self.current.take().expect("it was there");
-                    let plan = self.plan.as_mut().expect("the directory comes last");
+                    let Current { entry, crc, .. } = self
+                        .current
+                        .take()
+                        .expect("the current file was checked above");
+                    let plan = self
+                        .plan
+                        .as_mut()
+                        .expect("the directory is built after all files");
                     piece.extend(plan.descriptor(&entry, crc.sum()));
                 }
             } else if let Some((entry, content)) = self.files.next() {
@@ -273,7 +281,10 @@ impl Work {
         content: Content,
         piece: &mut Vec<u8>,
     ) -> Result<(), StorageError> {
-        let plan = self.plan.as_mut().expect("the directory comes last");
+        let plan = self
+            .plan
+            .as_mut()
+            .expect("the directory is built after all files");
         let path = self.folder.join(&entry.name);
         let (file, expected) = match content {
             Content::Held(bytes) => {
@@ -307,7 +318,7 @@ impl Work {
 }
 
 impl Current {
-    /// Reads on until the piece is full; `true` once the file is complete and as it has to be.
+    /// Reads until the piece is full; `true` once the file is complete and matches its checksum.
     fn read_into(&mut self, piece: &mut Vec<u8>) -> Result<bool, StorageError> {
         let begin = piece.len();
         let left = self.entry.length - self.offset;
@@ -329,13 +340,14 @@ impl Current {
             {
                 Err(self.damaged(0))
             }
-            // Of what is derived nobody told a checksum but this export itself.
+            // The checksum of a derived file was computed by this export.
             true if self.entry.crc.is_some_and(|crc| crc != self.crc.sum()) => Err(self.damaged(0)),
             is_complete => Ok(is_complete),
         }
     }
 
-    /// The file is not what the storage file says: better no archive than one that hides it.
+    /// The file does not match the storage file: no archive is better than one that hides the
+    /// damage.
     fn damaged(&self, offset: u64) -> StorageError {
         let kind = match offset {
             0 => FormatErrorKind::Checksum {

@@ -7,10 +7,10 @@ use storage_format::paths::FileRole;
 pub struct FileInfo {
     /// Name in the folder of the storage.
     pub name: String,
-    /// What it is.
+    /// Its role.
     pub role: FileRole,
     /// Durable length in bytes.
     pub length: u64,
-    /// CRC32C of the whole file; known once the storage is finalized.
+    /// CRC32C of the complete file; known once the storage is finalized.
     pub checksum: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Import: a storage out of a ZIP archive, checked while it comes, published by one rename.
+//! Import: a storage from a ZIP archive, checked while it arrives, published by one rename.
 
 mod staging;
 
@@ -23,7 +23,7 @@ use crate::{
     traced::operation,
 };
 
-/// A storage that is complete on disk, and not yet where it is served.
+/// A storage that is complete on disk and not published yet.
 struct Staged {
     folder: PathBuf,
     file: StorageFile,
@@ -31,13 +31,14 @@ struct Staged {
 }
 
 impl Transfer {
-    /// Takes a storage out of the ZIP archive that comes from `source`, and publishes it as it was
-    /// exported: the same id, the same labels, FINALIZED. `length` is that of the archive, where it
-    /// is known. The work goes on when the caller stops waiting; it ends when `source` fails.
+    /// Imports the storage in the ZIP archive that `source` reads, and publishes it as it was
+    /// exported: the same id, the same labels, FINALIZED. `length` is the length of the archive, if
+    /// it is known. The import continues when the caller stops waiting; it ends when `source`
+    /// fails.
     ///
     /// # Errors
-    /// When the archive is damaged, hostile or of something else, there is such a storage already,
-    /// the disk is low, or a file cannot be written. Nothing is left behind then.
+    /// When the archive is damaged, hostile or not of a storage, the storage exists already,
+    /// the disk is low, or a file cannot be written. Nothing remains of it then.
     pub async fn import(
         &self,
         source: impl Read + Send + 'static,
@@ -54,7 +55,7 @@ impl Transfer {
         let transfer = self.clone();
         self.tasks.spawn(async move {
             let imported = transfer.import_archive(source, progress).await;
-            // Nobody may be waiting any more; the storage is there all the same.
+            // The caller may have gone away; the storage is imported anyway.
             let _ = reply.send(imported);
         });
         done.await.map_err(|_| StorageError::Stopping)?
@@ -83,7 +84,7 @@ impl Transfer {
                 })
                 .map_err(StorageError::io("remove", &folder))
             });
-            // It may not have been made; and what this leaves, the next start removes.
+            // The folder may not exist; the next start removes what remains.
             let _ = remove.await;
         }
         published
@@ -104,7 +105,7 @@ impl Transfer {
         let place = self.registry.folder().join(id.to_string());
         let rename = {
             let place = place.clone();
-            // A folder of this name that is no known storage, such as a damaged one, is kept.
+            // A folder of this name that is not a known storage, such as a damaged one, remains.
             move || match std::fs::symlink_metadata(&place) {
                 Ok(_) => Err(StorageError::StorageExists(id)),
                 Err(_) => operation(Operation::Rename, &place, || {
@@ -117,7 +118,7 @@ impl Transfer {
         let root = self.registry.folder().to_owned();
         if let Err(error) = self.io_thread.sync_folder(root.clone()).await {
             let remove = move || std::fs::remove_dir_all(place);
-            // Where this fails, too, the next start finds a complete storage.
+            // If this fails as well, the next start finds a complete storage.
             let _ = tokio::task::spawn_blocking(remove).await;
             return Err(StorageError::io("sync", root)(error));
         }
@@ -138,7 +139,7 @@ impl Transfer {
     }
 }
 
-/// Takes every file of the archive into `folder`; blocks.
+/// Writes every file of the archive to `folder`; blocks.
 fn stage(
     transfer: &Transfer,
     folder: PathBuf,
@@ -161,7 +162,7 @@ fn stage(
     })
 }
 
-/// Runs work that waits for the network on a thread of its own: those of the runtime are for work
+/// Runs work that waits for the network on its own thread: the threads of the runtime are for work
 /// that ends by itself.
 async fn on_thread<T: Send + 'static>(
     scope: Option<Scope>,
@@ -178,7 +179,7 @@ async fn on_thread<T: Send + 'static>(
     done.await.map_err(|_| StorageError::Stopping)?
 }
 
-/// Counts what comes, and ends it when the import is cancelled.
+/// Counts the bytes that are read.
 struct Counted<'a, R> {
     source: R,
     progress: &'a Progress,
@@ -192,10 +193,10 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
-/// Reads an archive as an import does, and keeps nothing: for tests of the reader.
+/// Reads an archive as an import does and writes nothing: for tests of the reader.
 ///
 /// # Errors
-/// When an import would refuse the archive by itself.
+/// When an import would refuse the archive.
 pub fn check_archive(source: impl Read) -> Result<(), StorageError> {
     struct Discard;
     impl ArchiveSink for Discard {

@@ -19,7 +19,7 @@ use crate::{
     writer::{Services, WriterMessage},
 };
 
-/// A push that is under way; resolves when its packets are durable or refused.
+/// A push in flight; resolves when its packets are durable or refused.
 #[derive(Debug)]
 pub struct PendingPush {
     outcome: oneshot::Receiver<PushOutcome>,
@@ -31,7 +31,7 @@ impl Future for PendingPush {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<PushOutcome> {
         Pin::new(&mut self.outcome).poll(context).map(|outcome| {
-            // The writer ended before it took the push.
+            // The writer ended before it accepted the push.
             outcome.unwrap_or_else(|_| PushOutcome {
                 receipts: Vec::new(),
                 refused: Some(not_taken(&self.storage)),
@@ -60,20 +60,20 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Hands packets to the writer of a storage, in order; waits while its queue is full.
+    /// Sends packets to the writer of a storage, in order; waits while its queue is full.
     ///
-    /// Pushes of one caller are taken in the order of these calls, so a caller may submit several
+    /// Pushes of one caller are processed in the order of the calls, so a caller may submit several
     /// before it awaits the first outcome.
     ///
     /// # Errors
-    /// When there is no such storage or its state does not allow it. What is wrong with a single
-    /// packet is told in the outcome.
+    /// When there is no such storage or its state does not allow it. Errors of single packets are
+    /// in the outcome.
     pub async fn submit(&self, id: StorageId, push: Push) -> Result<PendingPush, StorageError> {
         self.hand_over(id, push, Gaps::Refused).await
     }
 
-    /// As [`Self::submit`], for who keeps a part of a stream only: sequences still grow, and some
-    /// may be left out.
+    /// As [`Self::submit`], for callers that store a part of a stream: sequences still grow, and
+    /// some may be missing.
     ///
     /// # Errors
     /// As for [`Self::submit`].
@@ -85,8 +85,8 @@ impl Ingest {
         self.hand_over(id, push, Gaps::Taken).await
     }
 
-    /// Asks for the receipts of packets that were pushed before, and takes nothing new: what is
-    /// neither durable nor under way is refused as a gap or a stale epoch.
+    /// Requests the receipts of packets that were pushed before, and accepts no new packets: a
+    /// packet that is neither durable nor in flight is refused as a gap or a stale epoch.
     ///
     /// # Errors
     /// As for [`Self::submit`].
@@ -98,12 +98,12 @@ impl Ingest {
         self.hand_over(id, push, Gaps::RepeatsOnly).await
     }
 
-    /// Accepts packets whose agent does not wait: they are kept unless their room is needed before
-    /// the writer takes them. With `part`, sequences may be left out.
+    /// Accepts packets whose agent does not wait: they are written unless their space is needed
+    /// before the writer takes them. With `part`, sequences may be missing.
     ///
     /// # Errors
     /// When there is no such storage or stream, the state does not allow it, or the disk is low.
-    /// What is wrong with a single packet is told in the answer.
+    /// Errors of single packets are in the reply.
     pub fn submit_droppable(
         &self,
         id: StorageId,
@@ -136,7 +136,7 @@ impl Ingest {
         };
         let accepted = droppable.offer((id, &storage.lane), push, durable, part);
         let accepted = accepted.map_err(|_| not_taken(&storage))?;
-        // These bytes can make room for others now.
+        // These bytes can be dropped for others now.
         self.budget.admit_waiting();
         Ok(accepted)
     }

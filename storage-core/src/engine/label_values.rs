@@ -20,7 +20,7 @@ pub(super) fn derived_labels(
     std::iter::once((CREATION_DATE, LabelValue::Date(info.created))).chain(frame)
 }
 
-/// Whether a storage has a label as `filter` wants it.
+/// Whether a storage has a label that matches `filter`.
 pub(super) fn has_label(types: &LabelTypes, info: &StorageInfo, filter: &LabelFilter) -> bool {
     let value_type = types.value_type(&filter.name);
     let holds = |text: &str| {

@@ -21,21 +21,21 @@ use crate::{
     writer::Services,
 };
 
-/// Values in use that are listed of one type.
+/// Values in use that are listed for one type.
 const VALUE_COUNT_SHOWN: usize = 1000;
 
-/// A type of labels, and where it is used.
+/// A label type and its use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabelTypeInfo {
     /// The type.
     pub label_type: LabelType,
-    /// Whether it is always there.
+    /// Whether it is predefined.
     pub is_predefined: bool,
-    /// Whether anybody said what its values are; else they are text.
+    /// Whether the type was declared; if not, its values are text.
     pub is_declared: bool,
-    /// Storages that have a label of it.
+    /// Number of storages that have a label of this type.
     pub storages: u64,
-    /// Values in use, and how many storages have each; the first thousand.
+    /// Values in use, with the number of storages; the first thousand.
     pub in_use: BTreeMap<String, u64>,
 }
 
@@ -44,11 +44,11 @@ pub struct LabelTypeInfo {
 pub struct StorageLabel {
     /// Name of the type.
     pub name: String,
-    /// What the values are.
+    /// Type of the values.
     pub value_type: ValueType,
     /// Whether a storage may have several values of it.
     pub several: bool,
-    /// Whether the server tells it, so that it cannot be changed.
+    /// Whether the server derives it, so that it cannot be changed.
     pub is_told: bool,
     /// The values.
     pub values: Vec<LabelValue>,
@@ -73,7 +73,7 @@ impl Labels {
         }
     }
 
-    /// All types of labels, by name: predefined, declared, and merely used.
+    /// All label types, by name: predefined, declared, and undeclared ones in use.
     #[must_use]
     pub fn types(&self) -> Vec<LabelTypeInfo> {
         let declared = self.label_types.all().into_values().map(|label_type| {
@@ -114,21 +114,21 @@ impl Labels {
         types.into_values().collect()
     }
 
-    /// One type of labels.
+    /// One label type.
     ///
     /// # Errors
-    /// When nobody declared it and no storage has such a label.
+    /// When it is not declared and no storage has such a label.
     pub fn get_type(&self, name: &str) -> Result<LabelTypeInfo, StorageError> {
         let mut types = self.types().into_iter();
         let found = types.find(|info| info.label_type.name == name);
         found.ok_or_else(|| StorageError::LabelNotFound(name.chars().take(64).collect()))
     }
 
-    /// Declares a type of labels, or changes one.
+    /// Declares a label type, or changes one.
     ///
     /// # Errors
-    /// When it exceeds a limit, its suggested values are none of its type, it would change what a
-    /// predefined type is, a storage has values that would be none of it, or it cannot be written.
+    /// When it exceeds a limit, a suggested value is not of its type, it would change a
+    /// predefined type, a storage has values that are not of the type, or it cannot be written.
     pub async fn declare_type(&self, mut told: LabelType) -> Result<LabelTypeInfo, StorageError> {
         check_label_texts(
             std::iter::once(&told.name)
@@ -136,18 +136,18 @@ impl Labels {
                 .map(String::as_str),
         )?;
         if told.name.trim().is_empty() || told.name.contains([':', '=', '<', '>', '!']) {
-            return Err(invalid("a type needs a name without : = < > !"));
+            return Err(invalid("a label type needs a name without : = < > !"));
         }
         if told.values.len() > LABEL_TYPE_COUNT_MAX {
             return Err(invalid(format!(
-                "at most {LABEL_TYPE_COUNT_MAX} values are suggested"
+                "a label type may suggest at most {LABEL_TYPE_COUNT_MAX} values"
             )));
         }
         let parsed = told.values.iter().map(|text| {
             let value = LabelValue::parse(told.value_type, text);
             value.map(|value| value.text()).ok_or_else(|| {
                 invalid(format!(
-                    "`{text}` cannot be suggested: it is no value of the type"
+                    "`{text}` cannot be suggested: it is not a value of the type"
                 ))
             })
         });
@@ -187,11 +187,12 @@ impl Labels {
         labels.any(|text| values(&text).nth(1).is_some())
     }
 
-    /// Forgets a type of labels, or one value of it. With `removes` it is taken from all storages
-    /// first.
+    /// Removes a label type, or one value of it. With `removes` it is first removed from all
+    /// storages.
+    ///
     ///
     /// # Errors
-    /// When there is none, it is predefined, or a storage has it and it shall not be removed.
+    /// When there is none, it is predefined, or a storage has it and `removes` is false.
     pub async fn forget(
         &self,
         name: &str,
@@ -218,7 +219,7 @@ impl Labels {
         }
         for storage in self.registry.all() {
             match self.remove(storage.id, name, value).await {
-                // It may have been deleted, or have no such label.
+                // The storage may have been deleted, or have no such label.
                 Ok(_) | Err(StorageError::StorageNotFound(_) | StorageError::LabelNotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -233,7 +234,7 @@ impl Labels {
         self.label_types.change(forget).await
     }
 
-    /// The labels of a storage, also those that the server tells.
+    /// The labels of a storage, including those that the server derives.
     ///
     /// # Errors
     /// When there is no such storage.
@@ -248,7 +249,7 @@ impl Labels {
                 .as_ref()
                 .map_or(ValueType::String, |known| known.value_type);
             let read = |text: &str| {
-                // A label may be older than its type.
+                // A label may be older than the declaration of its type.
                 let value = LabelValue::parse(value_type, text);
                 value.unwrap_or_else(|| LabelValue::String(text.to_owned()))
             };
@@ -263,11 +264,11 @@ impl Labels {
         Ok(labels.collect())
     }
 
-    /// Gives a storage a label: in place of the values it has of the type, or, with `adds` where
-    /// the type may have several, beside them.
+    /// Sets a label of a storage: replaces its values of the type, or, with `adds` and if
+    /// the type allows several, adds to them.
     ///
     /// # Errors
-    /// When there is no such storage, a value is none of the type, there would be too many, or it
+    /// When there is no such storage, a value is not of the type, there would be too many, or it
     /// cannot be written.
     pub async fn set(
         &self,
@@ -291,7 +292,7 @@ impl Labels {
             file.labels.insert(name.to_owned(), text);
             match file.labels.len() > STORAGE_LABEL_COUNT_MAX {
                 true => Err(invalid(format!(
-                    "at most {STORAGE_LABEL_COUNT_MAX} are kept"
+                    "a storage may have at most {STORAGE_LABEL_COUNT_MAX} labels"
                 ))),
                 false => Ok(()),
             }
@@ -299,7 +300,7 @@ impl Labels {
         self.change(&storage, change).await
     }
 
-    /// Takes a label from a storage, or one value of it.
+    /// Removes a label of a storage, or one value of it.
     ///
     /// # Errors
     /// When there is no such storage, it has no such label, or it cannot be written.
@@ -335,10 +336,10 @@ impl Labels {
         self.change(&storage, change).await
     }
 
-    /// Notes on a storage that a reader who named himself looks into it.
+    /// Adds a reader who gave a name to the labels of a storage.
     ///
     /// # Errors
-    /// When there is no such storage, the name cannot be kept, or it cannot be written.
+    /// When there is no such storage, the name is not a valid label, or it cannot be written.
     pub async fn note_reader(&self, id: StorageId, reader: &str) -> Result<(), StorageError> {
         let info = self.registry.find(id)?.info();
         let known = info.labels.get(EXPLORED_BY);

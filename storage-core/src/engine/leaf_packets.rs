@@ -1,4 +1,4 @@
-//! What the tree says of the packets of one leaf, for readers that rule packets out by it.
+//! The index entries of the packets of one leaf, for readers that exclude packets by them.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::{
     tree::{IndexPart, Leaf, ReadPlace as _, SegmentBody},
 };
 
-/// The packets of one leaf, as its storage's tree knows them when they are asked.
+/// The packets of one leaf, as the tree contains them at the time of the call.
 pub struct LeafPackets {
     storage: Option<Arc<Storage>>,
     leaf: LeafId,
     scope: Option<Scope>,
 }
 
-/// Entries, taken out of the tree.
+/// Entries copied from the tree.
 enum Entries {
     Memory(Vec<PacketEntry>),
     Part(Arc<IndexPart>),
@@ -30,7 +30,7 @@ impl Reading {
     #[must_use]
     pub fn leaf_packets(&self, found: &StorageLeaves, leaf: LeafId) -> LeafPackets {
         LeafPackets {
-            // One that was deleted meanwhile knows nothing.
+            // A storage that was deleted meanwhile has no packets.
             storage: self.registry.find(found.storage.id).ok(),
             leaf,
             scope: self.blocking.scope(Cause::Query),
@@ -39,9 +39,9 @@ impl Reading {
 }
 
 impl LeafPackets {
-    /// Shows the packets that lie behind byte `from` of the data file, in their order, as far as
-    /// the tree holds them: none of plain leaves, and none while the tree is not in memory. Blocks
-    /// the thread.
+    /// Visits the packets after byte `from` of the data file, in order, as far as
+    /// the tree contains them: none of plain leaves, and none while the tree is not in memory.
+    /// Blocks the thread.
     ///
     /// # Errors
     /// When the index cannot be read.

@@ -1,4 +1,4 @@
-//! Leaves as readers of events see them, and the derived files beside their data files.
+//! Leaves of storages, for readers of events.
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
@@ -19,16 +19,16 @@ use crate::{
     tree::{Leaf, SegmentBody},
 };
 
-/// Bytes of a run that is cut out of the packets in memory, stored or as they were sent, whichever
-/// are more: a reader takes a run as one piece of work, and has others do the next meanwhile.
+/// Bytes of a run of packets in memory, stored or raw, whichever is more: a reader processes a run
+/// as one piece of work, in parallel with other runs.
 const RUN_BYTES: u64 = 4 << 20;
 
-/// A leaf and its data file, as far as that is durable.
+/// A leaf and the durable part of its data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeafInfo {
     /// The leaf.
     pub leaf: LeafId,
-    /// Where it stands in the tree.
+    /// Its path in the tree.
     pub path: LeafPath,
     /// Number of its first packet.
     pub first_number: u64,
@@ -36,13 +36,13 @@ pub struct LeafInfo {
     pub length: u64,
     /// CRC32C of these bytes.
     pub checksum: u32,
-    /// Ranges of whole frames that together are all of them.
+    /// Ranges of complete frames that together cover all of them.
     pub runs: Vec<Range<u64>>,
     /// Sums over its packets.
     pub totals: Totals,
     /// The data file.
     pub data: PathBuf,
-    /// Its chunk index and the bytes of that, where there is one.
+    /// Path and length of its chunk index, if there is one.
     pub chunk_index: Option<(PathBuf, u64)>,
 }
 
@@ -64,7 +64,7 @@ impl StorageLeaves {
 }
 
 impl Reading {
-    /// The leaves of a storage, whatever its state, with what is durable of them.
+    /// The leaves of a storage in any state, with their durable parts.
     ///
     /// # Errors
     /// When there is no such storage, or its index cannot be read.
@@ -78,7 +78,9 @@ impl Reading {
                     leaf.chunk_index = match std::fs::metadata(&path) {
                         Ok(metadata) => Some((path, metadata.len())),
                         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                        Err(error) => return Err(StorageError::io("look at", path)(error)),
+                        Err(error) => {
+                            return Err(StorageError::io("get the length of", path)(error));
+                        }
                     };
                 }
                 Ok(StorageLeaves {
@@ -95,9 +97,9 @@ impl Reading {
     ) -> Result<(StorageInfo, Vec<LeafInfo>), StorageError> {
         loop {
             self.trees.load(storage).await?;
-            // A storage that is finalized behind this is seen as it was before.
+            // A storage that is finalized after this is seen as it was before.
             let info = storage.info();
-            // The tree may have been forgotten for that of another storage meanwhile.
+            // The tree may have been evicted for that of another storage meanwhile.
             if let Some(tree) = &*storage.tree.read() {
                 let leaves = tree.leaves();
                 return Ok((
@@ -108,15 +110,15 @@ impl Reading {
         }
     }
 
-    /// A file of a leaf, to be read for `cause` and for the request that asks for it; it stays open
-    /// between reads when it `stays`.
+    /// A file of a leaf, to be read for `cause` and the current request; it remains open
+    /// between reads if it `stays`.
     #[must_use]
     pub fn leaf_file(&self, path: PathBuf, stays: bool, cause: Cause) -> LeafFile {
         LeafFile::new(path, stays, self.blocking.scope(cause))
     }
 
-    /// The trace metadata with which the packets of an agent in a storage are decoded: that of the
-    /// storage's own agent file once it is finalized.
+    /// The trace metadata with which the packets of an agent in a storage are decoded: once the
+    /// storage is finalized, the metadata in its agent file.
     ///
     /// # Errors
     /// When there is no such storage or agent, or the file cannot be read.
@@ -139,7 +141,7 @@ impl Reading {
             .await
     }
 
-    /// CRC32C of [`Self::metadata`]; `None` where there is none, or no such agent.
+    /// CRC32C of [`Self::metadata`]; `None` if there is none or no such agent.
     ///
     /// # Errors
     /// When there is no such storage, or the file cannot be read.

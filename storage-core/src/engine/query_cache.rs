@@ -1,4 +1,4 @@
-//! Stored answers of finalized storages: derived, bounded, and worth nothing when damaged.
+//! Cached results of queries over finalized storages: derived, bounded, and ignored when damaged.
 
 use std::{path::Path, sync::Arc, time::SystemTime};
 
@@ -14,9 +14,9 @@ use crate::{
     writer::Services,
 };
 
-/// Longest answer that is kept, in bytes.
+/// Longest result that is cached, in bytes.
 pub const CACHED_BYTES_MAX: usize = 1 << 20;
-/// Answers that a storage keeps; the oldest leaves for the next.
+/// Cached results of a storage; the oldest is removed for the next.
 const CACHED_COUNT_MAX: usize = 64;
 
 /// Ending of their files.
@@ -41,7 +41,7 @@ impl QueryCache {
         }
     }
 
-    /// The answer that was kept under this key, while the storage is finalized.
+    /// The cached result for this key, if the storage is finalized.
     ///
     /// # Errors
     /// When there is no such storage.
@@ -57,7 +57,7 @@ impl QueryCache {
                 let max = (cached_file::HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
                 let tag = tag_in_scope(&path);
                 let started = tag.as_ref().map(FileTag::begin);
-                // One that cannot be read is as good as none.
+                // A result that cannot be read is a miss.
                 let answer = read_small(&path, max)
                     .ok()
                     .and_then(|file| answer_in(file.into(), &key));
@@ -77,7 +77,8 @@ impl QueryCache {
             .await
     }
 
-    /// Keeps an answer of a finalized storage; longer ones than [`CACHED_BYTES_MAX`] are not kept.
+    /// Caches a result of a finalized storage; results longer than [`CACHED_BYTES_MAX`] are not
+    /// cached.
     ///
     /// # Errors
     /// When there is no such storage, the disk is low, or it cannot be written.
@@ -113,13 +114,13 @@ fn name_of(key: &str) -> String {
     format!("{first:08x}{second:08x}.{ENDING}")
 }
 
-/// The answer in a file, when it is whole and that of `key`.
+/// The result in a file, if the file is intact and of `key`.
 fn answer_in(file: Bytes, key: &str) -> Option<Bytes> {
     let found = cached_file::decode(&file)?;
     (file[found.key] == *key.as_bytes()).then(|| file.slice(found.result))
 }
 
-/// Removes the oldest answers until one more may be kept.
+/// Removes the oldest results until there is space for one more.
 fn make_room(folder: &Path) -> std::io::Result<()> {
     let mut kept = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_comes_back_under_its_own_key_only() {
+    fn a_result_comes_back_under_its_key_only() {
         let file = Bytes::from(cached_file::encode("count name == 'x'", b"{\"count\":7}\n"));
         let found = answer_in(file.clone(), "count name == 'x'");
         assert_eq!(found.as_deref(), Some(&b"{\"count\":7}\n"[..]));
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_answers_leave() {
+    fn the_oldest_results_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..CACHED_COUNT_MAX + 9 {
             make_room(folder.path()).unwrap();

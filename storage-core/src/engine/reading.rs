@@ -29,27 +29,27 @@ use crate::{
     verify::verify,
 };
 
-/// What is known of a packet.
+/// A packet and its index entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketInfo {
     /// The agent that sent it.
     pub agent: AgentId,
-    /// What it is.
+    /// Its kind or role.
     pub kind: Kind,
     /// Its stream.
     pub stream: StreamId,
-    /// Where its stored bytes are.
+    /// Location of its stored bytes.
     pub descriptor: Descriptor,
-    /// What the index tells of it.
+    /// Its index entry.
     pub entry: PacketEntry,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is on the page.
+    /// The items of the page.
     pub items: Vec<T>,
-    /// Number of the last packet on the page, when more may follow.
+    /// Number of the last packet on the page, if more may follow.
     pub next: Option<u64>,
 }
 
@@ -58,9 +58,9 @@ pub struct Page<T> {
 pub struct ServedFile {
     /// The open file.
     pub file: Arc<File>,
-    /// Its name in the I/O trace, to which reads are to be told.
+    /// Its name in the I/O trace, for recording reads.
     pub tag: FileTag,
-    /// What it is.
+    /// Its kind or role.
     pub role: FileRole,
     /// Length in bytes.
     pub length: u64,
@@ -81,7 +81,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What is known of the packet with this number.
+    /// The packet with this number.
     ///
     /// # Errors
     /// When there is no such storage or packet, or the index cannot be read.
@@ -108,7 +108,7 @@ impl Reading {
             .await
     }
 
-    /// The bytes of a packet that was found before.
+    /// The bytes of a packet from [`Self::packet`] or [`Self::descriptors`].
     ///
     /// # Errors
     /// When there is no such storage, or the bytes cannot be read or are damaged.
@@ -123,7 +123,7 @@ impl Reading {
             .await
     }
 
-    /// The packets that `selection` cannot rule out, sorted by number.
+    /// The packets that `selection` cannot exclude, sorted by number.
     ///
     /// # Errors
     /// When there is no such storage, or its index cannot be read.
@@ -220,7 +220,8 @@ impl Reading {
         let tag = tag(self.blocking.tracer(), &path);
         let role = parsed.role();
         if parsed == FileName::Storage(id) {
-            // Labels may change, so the storage file itself is summed each time; it is small.
+            // Labels may change, so the checksum of the storage file is computed each time; it is
+            // small.
             return self
                 .blocking
                 .run(Cause::Range, move || {
@@ -264,7 +265,7 @@ impl Reading {
             .await
     }
 
-    /// Re-reads everything of a storage.
+    /// Verifies a storage: re-reads all of its files.
     ///
     /// # Errors
     /// When there is no such storage, or its index cannot be loaded; damage is in the report.
@@ -349,7 +350,7 @@ fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, Storage
         problem,
     };
     let raw = codec::expand(stored.into(), entry.codec, entry.raw_size);
-    let raw = raw.ok_or_else(|| damaged("it cannot be expanded"))?;
+    let raw = raw.ok_or_else(|| damaged("it cannot be decompressed"))?;
     match storage_format::checksum::crc32c(&raw) == entry.raw_checksum {
         true => Ok(raw),
         false => Err(damaged("its checksum does not match")),

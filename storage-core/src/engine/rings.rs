@@ -1,4 +1,4 @@
-//! Rings of storages: packets that are kept on disk until it is known which of them are wanted.
+//! Rings of storages: recent packets on disk, until it is decided which of them are stored.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -27,8 +27,8 @@ impl Rings {
         }
     }
 
-    /// Begins a ring beside the data files of a storage, in place of one that is there; at most
-    /// `bytes_max` bytes of packets are kept.
+    /// Begins a ring in the folder of a storage, and replaces an existing one; at most
+    /// `bytes_max` bytes of packets are retained.
     ///
     /// # Errors
     /// When there is no such storage, or the folder cannot be written.
@@ -39,10 +39,10 @@ impl Rings {
             .await
     }
 
-    /// Makes a packet durable in a ring; gives the ring back, with what was given up for it.
+    /// Makes a packet durable in a ring; returns the ring and what was removed for the packet.
     ///
     /// # Errors
-    /// When it cannot be written. The ring is then of no more use but to be read.
+    /// When it cannot be written. The ring can then only be read.
     pub async fn append(
         &self,
         mut ring: Ring,
@@ -68,7 +68,7 @@ impl Rings {
             .await
     }
 
-    /// The packets of a segment up to the first that is not whole, and what is wrong with that one.
+    /// The packets of a segment up to the first damaged one, and the error of that one.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -92,7 +92,7 @@ impl Rings {
             .await
     }
 
-    /// Storages that take packets and have a ring: a server that was killed left it.
+    /// Storages that accept packets and have a ring, which a killed server left.
     ///
     /// # Errors
     /// When the server is stopping.

@@ -42,7 +42,7 @@ use crate::{
     writer::{Services, WriterMessage},
 };
 
-/// A storage that was found in the data folder.
+/// A storage in the data folder.
 struct OnDisk {
     folder: PathBuf,
     file: StorageFile,
@@ -50,7 +50,7 @@ struct OnDisk {
 }
 
 impl Engine {
-    /// Opens the data folder, recovers what was left unfinished, and starts.
+    /// Opens the data folder, recovers unfinished storages, and starts.
     ///
     /// # Errors
     /// When the folder cannot be used, or another server uses it.
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Takes a storage from disk, with what recovery found.
+    /// Registers a storage from disk with the result of its recovery.
     async fn adopt(&self, on_disk: OnDisk) -> Result<(), StorageError> {
         let OnDisk {
             folder,
@@ -202,7 +202,7 @@ impl Engine {
         let (id, state) = (file.id, file.state);
         let key = file.idempotency_key.clone();
         if let Some(failure) = &file.failure {
-            tracing::error!(storage = %id, failure, "this storage is read-only");
+            tracing::error!(storage = %id, failure, "the storage has failed and is read-only");
         }
         let storage = Arc::new(Storage::new(
             folder,
@@ -239,7 +239,7 @@ impl Engine {
     /// Drains every writer, saves every tree, closes every file.
     ///
     /// # Errors
-    /// When the I/O thread ended by itself, which would be a fault of this program.
+    /// When the I/O thread has panicked.
     pub async fn shutdown(&self) -> Result<(), StorageError> {
         let storages = self.inner.storages.registry.all();
         let mut stopped = Vec::new();
@@ -253,7 +253,7 @@ impl Engine {
             }
         }
         for done in stopped {
-            // A writer that ended meanwhile has drained as well.
+            // A writer that ended meanwhile has drained, too.
             let _ = done.await;
         }
         let _ = self
@@ -286,7 +286,7 @@ struct Prepared {
     found: Vec<OnDisk>,
 }
 
-/// Everything of the start that blocks.
+/// The blocking part of the start.
 fn prepare(
     config: &Arc<EngineConfig>,
     counters: &Arc<Counters>,
@@ -320,7 +320,7 @@ fn prepare(
     let agents_folder = config.data_dir.join(AGENTS_FOLDER);
     let agents = Agents::load(agents_folder, io_thread.clone(), config.agent_count_max)?;
     let labels = LabelTypes::load(&config.data_dir, io_thread.clone())?;
-    // What a killed server wrote and did not sync is about to be found, and then believed.
+    // Recovery trusts what it finds, so bytes that a killed server did not sync are synced first.
     sync_everything(&config.data_dir)?;
     let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER), &tracer)?;
     let found = find_storages(&storages, &catalog, config.in_flight_bytes_max)?;
@@ -387,13 +387,21 @@ fn find_storages(
             continue;
         }
         let Ok(id) = text.parse::<StorageId>() else {
-            tracing::warn!(path = %path.display(), "this is no storage");
+            tracing::warn!(
+                path = %path.display(),
+                "a folder of the storages folder is not a storage and is ignored"
+            );
             continue;
         };
         match find_storage(id, &path, catalog, torn_bytes_max) {
             Ok(on_disk) => found.extend(on_disk),
-            // One storage that cannot be read must not keep the others from being served.
-            Err(error) => tracing::error!(%error, storage = %id, "this storage is left out"),
+            // A storage that cannot be read must not prevent the others from being served.
+            Err(error) => {
+                tracing::error!(
+                    %error, storage = %id,
+                    "a storage cannot be read and is ignored; restore it or remove its folder"
+                )
+            }
         }
     }
     let ids: std::collections::HashSet<_> = found.iter().map(|on_disk| on_disk.file.id).collect();
@@ -409,7 +417,7 @@ fn find_storage(
 ) -> Result<Option<OnDisk>, StorageError> {
     let path = folder.join(FileName::Storage(id).to_string());
     if !path.exists() {
-        // The creation was never answered: the storage file is the first file of a storage.
+        // The creation was never acknowledged: the storage file is the first file of a storage.
         return match std::fs::read_dir(folder)
             .map_err(StorageError::io("list", folder))?
             .count()

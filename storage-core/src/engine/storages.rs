@@ -32,7 +32,7 @@ use crate::{
     writer::{Services, WriterMessage},
 };
 
-/// A storage that is to be made.
+/// A storage to create.
 #[derive(Debug, Clone, Default)]
 pub struct NewStorage {
     /// Name for people.
@@ -41,20 +41,20 @@ pub struct NewStorage {
     pub description: String,
     /// Labels: key and value.
     pub labels: BTreeMap<String, String>,
-    /// A second creation with the same key gives the first storage again.
+    /// A second creation with the same key returns the first storage.
     pub idempotency_key: Option<String>,
 }
 
-/// Whether a creation made a storage.
+/// Whether a creation created a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
-    /// A new storage was made.
+    /// A new storage was created.
     New,
-    /// The idempotency key was known; this is the storage that was made then.
+    /// A storage with this idempotency key exists.
     Before,
 }
 
-/// What is to be changed of a storage; `None` stays.
+/// Changes to a storage; `None` leaves a value unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct StoragePatch {
     /// Name for people.
@@ -108,7 +108,7 @@ impl Storages {
         infos
     }
 
-    /// Makes a storage in state CREATED.
+    /// Creates a storage in state CREATED.
     ///
     /// # Errors
     /// When a value exceeds its limit, the server has too many storages, or it cannot be written.
@@ -171,7 +171,7 @@ impl Storages {
         if let Err(error) = published {
             catalog.forget(id);
             let remove = move || std::fs::remove_dir_all(&folder);
-            // The next start removes what this leaves.
+            // The next start removes what remains.
             let _ = tokio::task::spawn_blocking(remove).await;
             return Err(error);
         }
@@ -187,7 +187,7 @@ impl Storages {
         Ok(storage)
     }
 
-    /// Opens a storage for packets; nothing to do when it is open.
+    /// Opens a storage for packets; does nothing if it is open.
     ///
     /// # Errors
     /// When there is no such storage, or it is finalized or failed.
@@ -215,7 +215,7 @@ impl Storages {
         Ok(storage.info())
     }
 
-    /// Makes a storage immutable: waits for what is under way, completes every file, publishes.
+    /// Makes a storage immutable: waits for packets in flight, completes every file, publishes.
     ///
     /// # Errors
     /// When there is no such storage, its state does not allow it, or a file cannot be written.
@@ -279,10 +279,10 @@ impl Storages {
         Ok(storage.info())
     }
 
-    /// Deletes a storage, also one that is being written.
+    /// Deletes a storage, even while it is written.
     ///
     /// # Errors
-    /// When there is no such storage, or its folder cannot be moved away.
+    /// When there is no such storage, or its folder cannot be renamed.
     pub async fn delete(&self, id: StorageId) -> Result<(), StorageError> {
         let storage = self.registry.remove(id)?;
         storage.is_deleted.store(true, Ordering::Relaxed);
@@ -292,7 +292,7 @@ impl Storages {
         if let Some(writer) = writer
             && writer.send(WriterMessage::Delete { reply }).await.is_ok()
         {
-            // A writer that ended meanwhile has let go as well.
+            // A writer that ended meanwhile has closed its files, too.
             let _ = done.await;
         }
         self.services.droppable.close(&storage.lane);
@@ -307,7 +307,7 @@ impl Storages {
             })
         };
         if let Err(error) = moved.await {
-            // It is still there, and the next start serves it again.
+            // The storage still exists and is served again.
             storage.is_deleted.store(false, Ordering::Relaxed);
             self.registry.insert(storage, None);
             return Err(error);
@@ -320,13 +320,16 @@ impl Storages {
                 .map_err(StorageError::io("remove", to))
         });
         if let Err(error) = removed.await {
-            tracing::warn!(%error, "the next start removes the rest of a deleted storage");
+            tracing::warn!(
+                %error,
+                "files of a deleted storage remain; the next start removes them"
+            );
         }
         self.registry.forget_key(id);
         synced.map_err(StorageError::io("sync", root))
     }
 
-    /// Moves a storage from OPEN to RECORDING; opens it when it is not open yet.
+    /// Moves a storage from OPEN to RECORDING; opens it first if needed.
     ///
     /// # Errors
     /// When there is no such storage, or it is being recorded into, finalized or failed.
@@ -349,7 +352,7 @@ impl Storages {
         Ok(storage.info())
     }
 
-    /// Moves a storage from RECORDING back to OPEN; nothing to do in any other state.
+    /// Moves a storage from RECORDING back to OPEN; does nothing in any other state.
     ///
     /// # Errors
     /// When there is no such storage, or its storage file cannot be written.

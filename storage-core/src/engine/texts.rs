@@ -59,7 +59,7 @@ pub(super) fn check_texts(
     check_label_texts(names.chain(labels.values().flat_map(|text| crate::labels::values(text))))
 }
 
-/// Whether names and single values of labels can be kept.
+/// Checks names and single values of labels.
 pub(super) fn check_label_texts<'a>(
     mut texts: impl Iterator<Item = &'a str>,
 ) -> Result<(), StorageError> {

@@ -1,4 +1,4 @@
-//! Takes the files of an archive into a folder, held against what its storage file says.
+//! Writes the files of an archive to a folder, and compares them with its storage file.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,40 +15,40 @@ use storage_format::{
 use super::super::{registry::Registry, texts::check_texts, transfer::Transfer};
 use crate::{Progress, StorageError, archive::ArchiveSink, io::StagedFile, space::Space};
 
-/// Longest storage file that is taken in, in bytes: it is held in memory.
+/// Longest storage file that is accepted, in bytes: it is read into memory.
 const STORAGE_FILE_BYTES_MAX: usize = 32 << 20;
-/// Bytes that may come out of an archive beyond those that went in, while no storage file says how
-/// many there shall be.
+/// Bytes by which files may expand beyond the size of the archive, while no storage file gives
+/// their length.
 const UNTOLD_BYTES_MAX: u64 = 1 << 30;
 
-/// The folder of an import and what is known so far.
+/// The folder of an import and the files so far.
 pub(super) struct Staging<'a> {
     registry: &'a Registry,
     space: &'a Space,
     folder: PathBuf,
     progress: &'a Arc<Progress>,
     description: Option<(StorageFile, Vec<u8>)>,
-    /// Files that the storage file names and that have not come yet; empty before it came.
+    /// Files in the storage file that have not arrived; empty before the storage file arrives.
     missing: HashMap<String, FileEntry>,
-    /// The leaves whose data files the storage file names.
+    /// The leaves of the data files in the storage file.
     leaves: HashSet<LeafId>,
-    /// Length and checksum of the files that came before the storage file.
+    /// Length and checksum of the files that arrived before the storage file.
     early: HashMap<String, (u64, u32)>,
-    /// Bytes of files of which no storage file said how long they are.
+    /// Bytes of files whose length the storage file does not give.
     untold_bytes: u64,
     current: Current,
 }
 
 enum Current {
     None,
-    /// The storage file, kept in memory.
+    /// The storage file, in memory.
     Description(StorageId, Vec<u8>),
-    /// A file, and what it shall be where that is known.
+    /// A file, and its expected length and checksum if they are known.
     File(String, StagedFile, Option<FileEntry>),
-    /// A derived file: the storage file does not tell what it shall be, and whoever uses it looks
+    /// A derived file: the storage file does not describe it, and its readers check
     /// whether it belongs to its data file.
     Derived(StagedFile),
-    /// A file that is not taken in.
+    /// A file that is skipped.
     Passed,
 }
 
@@ -72,18 +72,18 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Puts the storage file beside the others once all are there; gives it and its bytes.
+    /// Writes the storage file once all other files are there; returns it and its bytes.
     pub(super) fn finish(self) -> Result<(StorageFile, Vec<u8>), StorageError> {
         let Some((file, bytes)) = self.description else {
             return Err(refused(
                 "",
-                "there is no storage file, so this is no storage",
+                "there is no storage file, so this is not a storage",
             ));
         };
         if let Some(name) = self.missing.keys().min() {
             return Err(refused(
                 name,
-                "is named by the storage file, and is not there",
+                "is listed in the storage file but is not there",
             ));
         }
         let path = self.folder.join(FileName::Storage(file.id).to_string());
@@ -99,7 +99,7 @@ impl<'a> Staging<'a> {
             FormatErrorKind::Checksum { .. } | FormatErrorKind::Truncated { .. } => {
                 refused(&name, format!("is damaged: {error}"))
             }
-            _ => refused(&name, format!("is no storage file: {error}")),
+            _ => refused(&name, format!("is not a storage file: {error}")),
         })?;
         if file.id != id {
             return Err(refused(&name, format!("describes storage {}", file.id)));
@@ -135,21 +135,21 @@ impl<'a> Staging<'a> {
                         .insert(listed.name.clone(), listed.clone())
                         .is_some()
                     {
-                        return Err(refused(&listed.name, "is named twice by the storage file"));
+                        return Err(refused(&listed.name, "is listed twice in the storage file"));
                     }
                 }
             }
         }
         self.settle_derived()?;
         if let Some(name) = self.early.keys().min() {
-            return Err(refused(name, "is not named by the storage file"));
+            return Err(refused(name, "is not listed in the storage file"));
         }
         self.space.check_room(to_come)?;
         self.description = Some((file, bytes));
         Ok(())
     }
 
-    /// Keeps the derived files that came early beside data files of the storage, and no others.
+    /// Removes the derived files that arrived early and belong to no data file of the storage.
     fn settle_derived(&mut self) -> Result<(), StorageError> {
         let (leaves, folder) = (&self.leaves, &self.folder);
         let mut removed = Ok(());
@@ -167,12 +167,12 @@ impl<'a> Staging<'a> {
         removed
     }
 
-    /// Counts bytes whose number nothing has told beforehand.
+    /// Counts bytes of files of unknown length.
     fn untold(&mut self, bytes: usize) -> Result<(), StorageError> {
         self.untold_bytes += bytes as u64;
         let came = self.progress.bytes_done.load(Ordering::Relaxed);
         match self.untold_bytes > came.saturating_add(UNTOLD_BYTES_MAX) {
-            true => Err(refused("", "it expands to far more than it has")),
+            true => Err(refused("", "it expands to far more bytes than it has")),
             false => Ok(()),
         }
     }
@@ -181,7 +181,7 @@ impl<'a> Staging<'a> {
 impl ArchiveSink for Staging<'_> {
     fn begin(&mut self, name: &str) -> Result<Option<u64>, StorageError> {
         let Ok(parsed) = name.parse::<FileName>() else {
-            return Err(refused(name, "is no file of a storage"));
+            return Err(refused(name, "is not a file of a storage"));
         };
         let listed = self.missing.remove(name);
         let length = listed.as_ref().map(|listed| listed.length);
@@ -201,7 +201,7 @@ impl ArchiveSink for Staging<'_> {
                     false => Current::Passed,
                 }
             }
-            _ => return Err(refused(name, "is not named by the storage file")),
+            _ => return Err(refused(name, "is not listed in the storage file")),
         };
         Ok(length)
     }
@@ -258,7 +258,7 @@ impl ArchiveSink for Staging<'_> {
     }
 }
 
-/// The leaf that a derived file is of.
+/// The leaf of a derived file.
 fn derived_of(name: &str) -> Option<LeafId> {
     match name.parse() {
         Ok(FileName::ChunkIndex(leaf) | FileName::Provenance(leaf)) => Some(leaf),
@@ -266,7 +266,7 @@ fn derived_of(name: &str) -> Option<LeafId> {
     }
 }
 
-/// Whether a storage file may name such a file.
+/// Whether a storage file may list such a file.
 fn check_listed(listed: &FileEntry) -> Result<(), StorageError> {
     let role = listed.name.parse::<FileName>().map(|name| name.role());
     let is_sound =
@@ -275,7 +275,7 @@ fn check_listed(listed: &FileEntry) -> Result<(), StorageError> {
         true => Ok(()),
         false => Err(refused(
             &listed.name,
-            "is named by the storage file, and may not be",
+            "is listed in the storage file, which may not list it",
         )),
     }
 }
