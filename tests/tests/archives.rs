@@ -266,16 +266,16 @@ fn foreign_archives_are_imported_and_hostile_ones_leave_nothing() {
     }
     for (how, reason) in [
         ("missing", "not there"),
-        ("foreign", "no file of a storage"),
-        ("foreign_only", "no file of a storage"),
-        ("unlisted", "not named"),
+        ("foreign", "not a file of a storage"),
+        ("foreign_only", "not a file of a storage"),
+        ("unlisted", "not listed"),
         ("changed", "another length or checksum"),
         ("longer", "longer"),
         ("storage_changed", "damaged"),
         ("renamed", "describes storage"),
         ("bomb", "longer"),
-        ("escape", "leads out"),
-        ("absolute", "leads out"),
+        ("escape", "points outside"),
+        ("absolute", "points outside"),
         ("link", "links"),
         ("twice", "twice"),
     ] {

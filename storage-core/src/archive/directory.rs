@@ -1,4 +1,4 @@
-//! The directory and the end of an archive: they have to tell what was found before.
+//! The directory and the end of an archive: they must agree with the entries before them.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::StorageError;
 
-/// Bytes of a ZIP64 end that are known here, behind its length.
+/// Bytes of a ZIP64 end after its length.
 const END_64_BODY_BYTES: usize = 44;
 /// Systems whose attributes are file modes of Unix: Unix itself, and macOS.
 const UNIX_LIKE: [u8; 2] = [3, 19];
@@ -21,18 +21,18 @@ const MODE_KIND: u32 = 0o170_000;
 const MODE_FILE: u32 = 0o100_000;
 const MODE_FOLDER: u32 = 0o040_000;
 
-/// The directory as far as it was read.
+/// The part of the directory that was read.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     begin: u64,
     length: u64,
     count: u64,
-    /// Where the ZIP64 end begins, when there is one.
+    /// Offset of the ZIP64 end, if there is one.
     end_64: Option<u64>,
 }
 
 impl Directory {
-    /// Reads a header whose signature was read already; it has to be that of the entry which is
+    /// Reads a header after its signature; it must be that of the entry that is
     /// next in `found`.
     pub(super) fn header<R: Read>(
         &mut self,
@@ -66,7 +66,9 @@ impl Directory {
         });
         let Some(entry) = entry.filter(|_| is_told) else {
             let name = String::from_utf8_lossy(&name);
-            let what = format!("the directory tells of an entry {name:?} that was not found so");
+            let what = format!(
+                "the directory describes an entry {name:?} that differs from the one found"
+            );
             return Err(damaged(source, what));
         };
         check_mode(&entry.name, head[1], u32_at(&head, 34) >> 16)?;
@@ -75,24 +77,27 @@ impl Directory {
         Ok(())
     }
 
-    /// Reads the ZIP64 end, whose signature was read already.
+    /// Reads the ZIP64 end after its signature.
     pub(super) fn end_64<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), StorageError> {
         let begin = source.offset() - 4;
         let length: [u8; 8] = source.array().map_err(|error| damaged(source, error))?;
         if u64_at(&length, 0) != END_64_BODY_BYTES as u64 || self.end_64.is_some() {
-            return Err(damaged(source, "a ZIP64 end that is not known here"));
+            return Err(damaged(source, "an unsupported ZIP64 end"));
         }
         let body: [u8; END_64_BODY_BYTES] =
             source.array().map_err(|error| damaged(source, error))?;
         let told = [12, 20, 28, 36].map(|at| u64_at(&body, at));
         if told != [self.count, self.count, self.length, self.begin] {
-            return Err(damaged(source, "a ZIP64 end that tells otherwise"));
+            return Err(damaged(
+                source,
+                "a ZIP64 end that does not match the directory",
+            ));
         }
         self.end_64 = Some(begin);
         Ok(())
     }
 
-    /// Reads the locator of the ZIP64 end, whose signature was read already.
+    /// Reads the locator of the ZIP64 end after its signature.
     pub(super) fn locator_64<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -101,11 +106,14 @@ impl Directory {
             source.array().map_err(|error| damaged(source, error))?;
         match self.end_64 {
             Some(begin) if u64_at(&body, 4) == begin => Ok(()),
-            _ => Err(damaged(source, "a ZIP64 locator that tells otherwise")),
+            _ => Err(damaged(
+                source,
+                "a ZIP64 locator that does not match the archive",
+            )),
         }
     }
 
-    /// Reads the end, whose signature was read already, and makes sure that it is one.
+    /// Reads the end after its signature, and checks that nothing follows it.
     pub(super) fn end<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -118,7 +126,7 @@ impl Directory {
             let what = format!("{} entries, the directory has {}", found.len(), self.count);
             return Err(damaged(source, what));
         }
-        // What does not fit is told by the ZIP64 end, which was compared.
+        // Wider values are in the ZIP64 end, which was compared.
         let is = |told: u32, mark: u32, value: u64| {
             u64::from(told) == value || (told == mark && self.end_64.is_some())
         };
@@ -128,16 +136,16 @@ impl Directory {
             && is(u32_at(&end, 8), IN_EXTRA, self.length)
             && (self.count == 0 || is(u32_at(&end, 12), IN_EXTRA, self.begin));
         if !is_told {
-            return Err(damaged(source, "an end that tells otherwise"));
+            return Err(damaged(source, "an end that does not match the directory"));
         }
         match source.is_at_end().map_err(|error| damaged(source, error))? {
             true => Ok(()),
-            false => Err(damaged(source, "bytes behind the end")),
+            false => Err(damaged(source, "bytes after the end")),
         }
     }
 }
 
-/// Only regular files, and folders, are taken.
+/// Only regular files and folders are accepted.
 fn check_mode(name: &str, made_by: u8, mode: u32) -> Result<(), StorageError> {
     let kind = mode & MODE_KIND;
     let wanted = if name.ends_with('/') {
@@ -148,7 +156,7 @@ fn check_mode(name: &str, made_by: u8, mode: u32) -> Result<(), StorageError> {
     match UNIX_LIKE.contains(&made_by) && kind != 0 && kind != wanted {
         true => Err(refused(
             name,
-            "is no regular file: links and devices are not taken",
+            "is not a regular file: links and devices are refused",
         )),
         false => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! One entry of an archive, as its bytes come.
+//! Reads one entry of an archive as its bytes arrive.
 
 use std::io::{self, BufReader, Read, Take};
 
@@ -17,12 +17,12 @@ use crate::StorageError;
 
 /// Longest name of an entry, in bytes: a folder and the longest name of a file of a storage.
 const NAME_BYTES_MAX: u16 = 512;
-/// Bytes handed on at once.
+/// Bytes passed to the sink at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// A file of ours never begins like this, a gzip member always does.
+/// No file of a storage begins with these bytes; every gzip member does.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What a local header says.
+/// The content of a local header.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) offset: u64,
@@ -35,7 +35,7 @@ pub(super) struct Local {
     raw: u64,
 }
 
-/// What was found behind a local header.
+/// What was found after a local header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) offset: u64,
@@ -47,7 +47,7 @@ pub(super) struct Found {
 }
 
 impl Local {
-    /// Reads a local header whose signature was read already.
+    /// Reads a local header after its signature.
     pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Self, StorageError> {
         let offset = source.offset() - 4;
         let head: [u8; LOCAL_BYTES] = source.array().map_err(|error| damaged(source, error))?;
@@ -59,25 +59,22 @@ impl Local {
         let name = source.bytes(name_length);
         let name = name.map_err(|error| damaged(source, error))?;
         let name =
-            String::from_utf8(name).map_err(|_| damaged(source, "a name that is no text"))?;
+            String::from_utf8(name).map_err(|_| damaged(source, "a name that is not UTF-8"))?;
         let extra = source.bytes(extra_length);
         let extra = extra.map_err(|error| damaged(source, error))?;
         if flags & FLAG_ENCRYPTED != 0 {
             return Err(refused(&name, "is encrypted"));
         }
         if flags & !(FLAG_DESCRIPTOR | FLAGS_HARMLESS) != 0 {
-            return Err(refused(
-                &name,
-                "uses a feature of ZIP that is not known here",
-            ));
+            return Err(refused(&name, "uses an unsupported feature of ZIP"));
         }
         if !matches!(method, STORED | DEFLATED) {
-            let what = format!("is compressed by method {method}, 0 and 8 are known");
+            let what = format!("is compressed with method {method}; methods 0 and 8 are supported");
             return Err(refused(&name, what));
         }
         let lengths = widen(&extra, [u32_at(&head, 18), u32_at(&head, 14)]);
         let Some(([raw, stored], is_wide)) = lengths else {
-            return Err(damaged(source, "extra fields that are cut"));
+            return Err(damaged(source, "truncated extra fields"));
         };
         Ok(Self {
             offset,
@@ -91,13 +88,13 @@ impl Local {
         })
     }
 
-    /// Whether it stands for a folder and has no bytes.
+    /// Whether it is a folder and has no bytes.
     pub(super) fn is_folder(&self) -> bool {
         self.name.ends_with('/')
     }
 
-    /// Hands the bytes of the entry to `sink`, and checks them against lengths and checksum.
-    /// `expected` is the length of the file where it is known from elsewhere.
+    /// Passes the bytes of the entry to `sink`, and checks them against lengths and checksum.
+    /// `expected` is the length of the file if another file gives it.
     pub(super) fn read_body<R: Read>(
         self,
         source: &mut Source<R>,
@@ -108,7 +105,7 @@ impl Local {
             (false, _) => self.stored,
             (true, DEFLATED) => u64::MAX,
             (true, _) => expected.ok_or_else(|| {
-                let what = "has a length that is told only behind it, and comes before the \
+                let what = "has its length only in a descriptor after it, and is before the \
                             storage file; put the storage file first";
                 refused(&self.name, what)
             })?,
@@ -137,7 +134,7 @@ impl Local {
         };
         if told != (crc, stored, raw) {
             let what = format!(
-                "entry {:?} has another length or checksum than it says",
+                "the length or checksum of entry {:?} does not match its header",
                 self.name
             );
             return Err(damaged(source, what));
@@ -145,11 +142,11 @@ impl Local {
         Ok(found)
     }
 
-    /// CRC-32 and lengths as they are told behind the bytes.
+    /// CRC-32 and lengths in the data descriptor after the bytes.
     fn descriptor<R: Read>(&self, source: &mut Source<R>) -> Result<(u32, u64, u64), StorageError> {
         let mut read = || -> io::Result<(u32, u64, u64)> {
             let mut crc = u32::from_le_bytes(source.array()?);
-            // The signature may be left out.
+            // The signature is optional.
             if crc == DESCRIPTOR {
                 crc = u32::from_le_bytes(source.array()?);
             }
@@ -165,7 +162,7 @@ impl Local {
     }
 }
 
-/// Hands on what an entry holds, and what is inside of it when that is a gzip member.
+/// Passes on the content of an entry, decompressed if it is a gzip member.
 fn hand_on(
     body: &mut impl Read,
     name: &str,
@@ -186,16 +183,15 @@ fn hand_on(
     let whole = BufReader::new(GZIP_MAGIC.chain(&mut *body));
     let mut member = GzDecoder::new(whole);
     copy(&mut member, &mut piece, sink).map_err(|error| match error {
-        StorageError::Io { source, .. } if is_of_bytes(&source) => refused(
-            name,
-            format!("holds a gzip member that is damaged: {source}"),
-        ),
+        StorageError::Io { source, .. } if is_of_bytes(&source) => {
+            refused(name, format!("contains a damaged gzip member: {source}"))
+        }
         other => other,
     })?;
     let mut rest = member.into_inner();
     match read_some(&mut rest, &mut piece[..1])? {
         0 => Ok(()),
-        _ => Err(refused(name, "has bytes behind its gzip member")),
+        _ => Err(refused(name, "has bytes after its gzip member")),
     }
 }
 
@@ -233,12 +229,12 @@ enum Body<'a, R: Read> {
     Deflated(DeflateDecoder<Take<&'a mut Source<R>>>),
 }
 
-/// The bytes of an entry as they were before it was compressed, summed while they pass.
+/// The decompressed bytes of an entry; their checksum is computed as they pass.
 struct Summed<'a, R: Read> {
     body: Body<'a, R>,
     crc: Crc,
     length: u64,
-    /// What went wrong below, and at which byte of the archive; decoders above tell it less well.
+    /// The first error and its byte in the archive; the decoders above report it with less detail.
     failure: Option<(u64, io::Error)>,
 }
 
@@ -263,7 +259,7 @@ impl<'a, R: Read> Summed<'a, R> {
         }
     }
 
-    /// Whether a stored entry ends before the length it has to have.
+    /// Whether a stored entry ends before its declared length.
     fn is_cut(&self) -> bool {
         matches!(&self.body, Body::Stored(taken) if taken.limit() > 0)
     }

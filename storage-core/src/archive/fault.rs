@@ -1,11 +1,11 @@
-//! Why bytes of an archive are not taken.
+//! Errors in archives.
 
 use std::io::{self, Read};
 
 use super::source::Source;
 use crate::StorageError;
 
-/// What is wrong with bytes.
+/// An error in the bytes of an archive.
 pub(super) trait Fault {
     fn at(self, offset: u64) -> StorageError;
 }
@@ -31,12 +31,12 @@ impl Fault for io::Error {
     }
 }
 
-/// The error for bytes that are not what they have to be, here.
+/// The error for damaged bytes at the current offset.
 pub(super) fn damaged<R: Read>(source: &Source<R>, fault: impl Fault) -> StorageError {
     fault.at(source.offset())
 }
 
-/// The error for an entry that is not taken.
+/// The error for an entry that is refused.
 pub(super) fn refused(name: &str, problem: impl Into<String>) -> StorageError {
     StorageError::ArchiveRefused {
         entry: name.chars().take(160).collect(),
@@ -44,13 +44,13 @@ pub(super) fn refused(name: &str, problem: impl Into<String>) -> StorageError {
     }
 }
 
-/// The error for an entry whose bytes could not be had.
+/// The error for an entry that could not be read.
 pub(super) fn read_failure(offset: u64, source: io::Error) -> StorageError {
     match is_of_bytes(&source) {
         true => StorageError::ArchiveDamaged {
             offset,
             problem: match source.kind() {
-                io::ErrorKind::UnexpectedEof => "it ends here".to_owned(),
+                io::ErrorKind::UnexpectedEof => "the archive ends here".to_owned(),
                 _ => source.to_string(),
             },
         },
@@ -58,7 +58,7 @@ pub(super) fn read_failure(offset: u64, source: io::Error) -> StorageError {
     }
 }
 
-/// Whether a failure is about what the bytes are, and not about getting them.
+/// Whether an error is in the bytes and not in reading them.
 pub(super) fn is_of_bytes(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)

@@ -1,30 +1,30 @@
-//! The records of a ZIP archive as they lie in bytes; all integers little-endian.
+//! The records of a ZIP archive; all integers are little-endian.
 
-/// Begins a local header.
+/// Signature of a local header.
 pub(super) const LOCAL: u32 = 0x0403_4b50;
-/// Begins a data descriptor, when its writer gave it a signature.
+/// Signature of a data descriptor; optional.
 pub(super) const DESCRIPTOR: u32 = 0x0807_4b50;
-/// Begins a header of the directory.
+/// Signature of a directory header.
 pub(super) const CENTRAL: u32 = 0x0201_4b50;
-/// Begins the ZIP64 end.
+/// Signature of the ZIP64 end.
 pub(super) const END_64: u32 = 0x0606_4b50;
-/// Begins the ZIP64 locator.
+/// Signature of the ZIP64 locator.
 pub(super) const LOCATOR_64: u32 = 0x0706_4b50;
-/// Begins the end.
+/// Signature of the end.
 pub(super) const END: u32 = 0x0605_4b50;
 
-/// Bytes of a local header behind its signature, without name and extra fields.
+/// Bytes of a local header after its signature, without name and extra fields.
 pub(super) const LOCAL_BYTES: usize = 26;
-/// Bytes of a directory header behind its signature, without name, extra fields and comment.
+/// Bytes of a directory header after its signature, without name, extra fields and comment.
 pub(super) const CENTRAL_BYTES: usize = 42;
-/// Bytes of the end behind its signature, without the comment.
+/// Bytes of the end after its signature, without the comment.
 pub(super) const END_BYTES: usize = 18;
-/// Bytes of the locator behind its signature.
+/// Bytes of the locator after its signature.
 pub(super) const LOCATOR_64_BYTES: usize = 16;
 
-/// Says that the true value is in the ZIP64 extra field.
+/// Marks a value that is in the ZIP64 extra field.
 pub(super) const IN_EXTRA: u32 = u32::MAX;
-/// Says that the true count is in the ZIP64 end.
+/// Marks a count that is in the ZIP64 end.
 pub(super) const IN_END_64: u16 = u16::MAX;
 /// Id of the ZIP64 extra field.
 pub(super) const EXTRA_64: u16 = 1;
@@ -33,10 +33,10 @@ pub(super) const EXTRA_64: u16 = 1;
 pub(super) const FLAG_ENCRYPTED: u16 = 1;
 /// Bit 3: checksum and lengths follow the bytes.
 pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
-/// Bits 1 and 2 say how hard a compressor tried, bit 11 that the name is UTF-8.
+/// Bits 1 and 2: compression level; bit 11: the name is UTF-8.
 pub(super) const FLAGS_HARMLESS: u16 = 0b110 | 1 << 11;
 
-/// Method: the bytes as they are.
+/// Method: stored.
 pub(super) const STORED: u16 = 0;
 /// Method: deflate.
 pub(super) const DEFLATED: u16 = 8;
@@ -60,8 +60,8 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The values of the ZIP64 extra field, in the order of `short`: each that is [`IN_EXTRA`] is
-/// replaced by the next one of the field. `None` when the fields are cut or lack a value.
-/// The second value says whether there is such a field at all.
+/// replaced by the next one of the field. `None` when the fields are truncated or lack a value.
+/// The second value is whether the field exists.
 pub(super) fn widen<const N: usize>(extra: &[u8], short: [u32; N]) -> Option<([u64; N], bool)> {
     let mut rest = extra;
     let mut field = None;

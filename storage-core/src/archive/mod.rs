@@ -13,8 +13,8 @@
 //! end        ZIP64 end and locator where needed, end
 //! ```
 //!
-//! *Invariant:* the reader goes once through the bytes, believes no length before it has counted
-//! it, and allocates nothing that an archive can choose the size of.
+//! *Invariant:* the reader reads the bytes once, trusts no length before it has counted the bytes,
+//! and allocates nothing whose size an archive can choose.
 
 mod directory;
 mod entry;

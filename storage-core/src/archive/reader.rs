@@ -12,16 +12,16 @@ use super::{
 };
 use crate::StorageError;
 
-/// Entries that an archive may have: what is known of each is kept until the directory comes.
+/// Largest number of entries: a record of each remains in memory until the directory arrives.
 const ENTRY_COUNT_MAX: usize = 256 << 10;
 
-/// Hands every file of the ZIP archive that comes from `source` to `sink`; a file that is a gzip
-/// member as what the member holds. Blocks as long as `source` does.
+/// Passes every file of the ZIP archive from `source` to `sink`; a file that is a gzip member is
+/// passed decompressed. Blocks as long as `source` does.
 ///
-/// Nothing may be believed of what `sink` got before this returns `Ok`.
+/// What `sink` received must not be trusted before this function returns `Ok`.
 ///
 /// # Errors
-/// When the bytes are no whole ZIP archive, use what is not taken, or `sink` refuses.
+/// When the bytes are not a complete ZIP archive, use an unsupported feature, or `sink` refuses.
 pub(crate) fn read_archive(
     source: impl Read,
     sink: &mut impl ArchiveSink,
@@ -43,7 +43,7 @@ pub(crate) fn read_archive(
                 let local = Local::read(source)?;
                 let name = checked_name(&local.name, &mut folder)?;
                 if !names.insert(local.name.clone()) {
-                    return Err(refused(&local.name, "is there twice"));
+                    return Err(refused(&local.name, "occurs twice"));
                 }
                 found.push(if local.is_folder() {
                     local.read_body(source, Some(0), &mut Nothing)?
@@ -62,14 +62,14 @@ pub(crate) fn read_archive(
             LOCATOR_64 if is_behind_entries => directory.locator_64(source)?,
             END => return directory.end(source, &found),
             _ if source.offset() == 4 => {
-                return Err(damaged(source, "this is no ZIP archive"));
+                return Err(damaged(source, "this is not a ZIP archive"));
             }
-            _ => return Err(damaged(source, "no record of a ZIP archive")),
+            _ => return Err(damaged(source, "this is not a record of a ZIP archive")),
         }
     }
 }
 
-/// The name of a file without the folder that all may lie in.
+/// The name of a file without the folder that all files may share.
 fn checked_name(name: &str, folder: &mut Option<String>) -> Result<String, StorageError> {
     let is_escape = name.starts_with('/')
         || name.contains('\\')
@@ -77,16 +77,16 @@ fn checked_name(name: &str, folder: &mut Option<String>) -> Result<String, Stora
         || name.chars().any(char::is_control)
         || name.split('/').any(|part| matches!(part, "." | ".."));
     if is_escape {
-        return Err(refused(name, "leads out of the folder of the storage"));
+        return Err(refused(name, "points outside of the folder of the storage"));
     }
     let (found, file) = name.rsplit_once('/').unwrap_or(("", name));
     if found.contains('/') || folder.get_or_insert_with(|| found.to_owned()) != found {
-        return Err(refused(name, "lies in another folder than the first file"));
+        return Err(refused(name, "is in another folder than the first file"));
     }
     Ok(file.to_owned())
 }
 
-/// What a folder holds by itself.
+/// Checks that a folder has no bytes.
 struct Nothing;
 
 impl ArchiveSink for Nothing {

@@ -1,24 +1,24 @@
-//! Where the files of an archive go.
+//! Receiver of the files of an archive.
 
 use crate::StorageError;
 
-/// Takes the files of an archive, one after another.
+/// Receives the files of an archive, one after another.
 pub(crate) trait ArchiveSink {
-    /// A file begins. Gives its length where that is known from elsewhere.
+    /// Begins a file. Returns its length if another file of the archive gave it.
     ///
     /// # Errors
-    /// When there shall be no file of this name.
+    /// When a file of this name is not expected.
     fn begin(&mut self, name: &str) -> Result<Option<u64>, StorageError>;
 
-    /// More bytes of it.
+    /// Adds bytes to the current file.
     ///
     /// # Errors
-    /// When there are more than there shall be, or they cannot be kept.
+    /// When there are more bytes than expected, or they cannot be written.
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError>;
 
-    /// The file is complete.
+    /// Ends the current file.
     ///
     /// # Errors
-    /// When it is not as it shall be, or cannot be kept.
+    /// When it is not as expected, or cannot be written.
     fn end(&mut self) -> Result<(), StorageError>;
 }

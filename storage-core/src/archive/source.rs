@@ -1,11 +1,11 @@
-//! The bytes of an archive as they come, counted.
+//! The bytes of an archive, counted as they are read.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
-/// Bytes that are taken from below at once.
+/// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A stream that knows how far it was read.
+/// A stream with the number of bytes read.
 pub(super) struct Source<R> {
     inner: BufReader<R>,
     offset: u64,
@@ -31,7 +31,7 @@ impl<R: Read> Source<R> {
         Ok(bytes)
     }
 
-    /// Exactly `length` bytes; a 16-bit number bounds them.
+    /// Exactly `length` bytes; the 16-bit length bounds the memory.
     pub(super) fn bytes(&mut self, length: u16) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::from(length)];
         self.read_exact(&mut bytes)?;

@@ -270,7 +270,7 @@ fn hostile_archives_are_refused_by_name() {
     };
     for name in ["../x", "/x", "a/../x", "c:x", "..\\x", "./x", "a\u{1}b"] {
         refused(&[entry(name, b"x")], "archive_refused");
-        refused(&[entry(name, b"x")], "leads out");
+        refused(&[entry(name, b"x")], "points outside");
     }
     refused(&[entry("a/b/x", b"x")], "another folder");
     refused(&[entry("a/x", b"x"), entry("y", b"y")], "another folder");
@@ -289,19 +289,19 @@ fn hostile_archives_are_refused_by_name() {
         flags: 1 << 5,
         ..entry("x", b"x")
     };
-    refused(&[patched], "not known here");
+    refused(&[patched], "unsupported");
     let untold = Entry {
         descriptor: true,
         ..entry("x", b"x")
     };
-    refused(&[untold], "behind it");
+    refused(&[untold], "descriptor after it");
     refused(&[entry("x", b"\x1f\x8bnonsense")], "gzip member");
     refused(&[entry("folder/", b"bytes")], "folder with bytes");
     let mut doubled = GzEncoder::new(Vec::new(), Compression::fast());
     doubled.write_all(b"x").unwrap();
     let mut doubled = doubled.finish().unwrap();
     doubled.push(0);
-    refused(&[entry("x", &doubled)], "behind its gzip member");
+    refused(&[entry("x", &doubled)], "after its gzip member");
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn every_cut_is_noticed_and_no_flip_changes_a_file() {
         assert!(
             read(&longer, &lengths)
                 .unwrap_err()
-                .contains("behind the end")
+                .contains("after the end")
         );
     }
 }

@@ -1,17 +1,17 @@
-//! Archives as they are written: every length is known before the first byte.
+//! Writes archives: every length is known before the first byte.
 
 use super::layout::{
     CENTRAL, DESCRIPTOR, END, END_64, END_BYTES, EXTRA_64, FLAG_DESCRIPTOR, IN_END_64, IN_EXTRA,
     LOCAL, LOCAL_BYTES, LOCATOR_64, LOCATOR_64_BYTES, STORED,
 };
 
-/// Version of the format that knows ZIP64.
+/// Version of the format that supports ZIP64.
 const VERSION: u16 = 45;
-/// Made on a Unix: the attributes are those of its files.
+/// Created on Unix: the attributes are Unix file modes.
 const MADE_BY: u16 = 3 << 8 | VERSION;
-/// A regular file that its owner may write and everybody read.
+/// A regular file with mode 644.
 const ATTRIBUTES: u32 = 0o100_644 << 16;
-/// The first day that the format knows: an archive of a storage is always the same bytes.
+/// The first day of the format, so that the archive of a storage is always the same bytes.
 const DATE: u16 = 1 << 5 | 1;
 /// Bytes of the ZIP64 end, signature and length included.
 const END_64_BYTES: u64 = 56;
@@ -23,7 +23,7 @@ pub(crate) struct PlannedEntry {
     pub(crate) name: String,
     /// Length in bytes.
     pub(crate) length: u64,
-    /// CRC-32, where it is known before the bytes are read; else it follows them.
+    /// CRC-32 if it is known before the bytes are read; otherwise it follows them.
     pub(crate) crc: Option<u32>,
 }
 
@@ -36,13 +36,13 @@ impl PlannedEntry {
     }
 }
 
-/// Where everything will be in an archive of these entries; made while it is written.
+/// The layout of an archive, built while the archive is written.
 #[derive(Debug, Default)]
 pub(crate) struct ArchivePlan {
     offset: u64,
     count: u64,
     directory: Vec<u8>,
-    /// Where in the directory the header of the entry is that was begun last.
+    /// Offset in the directory of the header of the current entry.
     last_header: usize,
 }
 
@@ -50,13 +50,13 @@ fn is_wide(value: u64) -> bool {
     value >= u64::from(IN_EXTRA)
 }
 
-/// The 32-bit field of a value that may be too wide for it.
+/// The 32-bit field of a value that may be too large for it.
 fn short(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(IN_EXTRA)
 }
 
 impl ArchivePlan {
-    /// Length of the whole archive of `entries`.
+    /// Length of the archive of `entries`.
     pub(crate) fn length<'a>(entries: impl Iterator<Item = &'a PlannedEntry>) -> u64 {
         let mut plan = Self::default();
         for entry in entries {
@@ -66,7 +66,7 @@ impl ArchivePlan {
         plan.offset + plan.end().len() as u64
     }
 
-    /// What stands before the bytes of an entry.
+    /// The local header before the bytes of an entry.
     pub(crate) fn local(&mut self, entry: &PlannedEntry) -> Vec<u8> {
         let is_wide = is_wide(entry.length);
         let mut header = Vec::with_capacity(LOCAL_BYTES + 4 + entry.name.len() + 20);
@@ -77,7 +77,7 @@ impl ArchivePlan {
         header.extend_from_slice(&0_u16.to_le_bytes());
         header.extend_from_slice(&DATE.to_le_bytes());
         header.extend_from_slice(&entry.crc.unwrap_or(0).to_le_bytes());
-        // Lengths that follow the bytes are zero here; the wide marks say how wide they will be.
+        // Lengths that follow the bytes are zero here; the ZIP64 markers announce their width.
         let length = match entry.crc {
             _ if is_wide => IN_EXTRA,
             Some(_) => short(entry.length),
@@ -100,8 +100,8 @@ impl ArchivePlan {
         header
     }
 
-    /// What stands behind the bytes of the entry that was begun last; nothing when its checksum
-    /// was known.
+    /// The data descriptor after the bytes of the current entry; empty when its checksum
+    /// was known before.
     pub(crate) fn descriptor(&mut self, entry: &PlannedEntry, crc: u32) -> Vec<u8> {
         if entry.crc.is_some() {
             self.offset += entry.length;
@@ -116,7 +116,7 @@ impl ArchivePlan {
                 descriptor.extend_from_slice(&short(entry.length).to_le_bytes());
             }
         }
-        // The directory header was made with the local one, before the checksum was known.
+        // The directory header was built with the local one, before the checksum was known.
         let checksum = self.last_header + 16..self.last_header + 20;
         self.directory[checksum].copy_from_slice(&crc.to_le_bytes());
         self.offset += entry.length + descriptor.len() as u64;
@@ -159,7 +159,7 @@ impl ArchivePlan {
         self.count += 1;
     }
 
-    /// The directory and the end, which make the archive complete.
+    /// The directory and the end, which complete the archive.
     pub(crate) fn end(self) -> Vec<u8> {
         let (begin, count) = (self.offset, self.count);
         let mut end = self.directory;
@@ -192,7 +192,7 @@ impl ArchivePlan {
     }
 }
 
-/// Names of files of a storage are far shorter than the field can tell.
+/// Names of files of a storage are far shorter than the field allows.
 fn name_length(name: &str) -> u16 {
     u16::try_from(name.len()).expect("names of files are short")
 }

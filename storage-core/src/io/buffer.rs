@@ -16,13 +16,13 @@ pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 const _: () = assert!(BUFFER_BYTES.is_multiple_of(BLOCK_BYTES));
 
-/// Memory in which an aligned buffer lies: one block longer than the buffer, so that an aligned
-/// start is found in it without unsafe allocation.
+/// Memory for an aligned buffer: one block longer than the buffer, so that it contains an aligned
+/// start without unsafe allocation.
 pub(super) fn slack_memory() -> Vec<u8> {
     vec![0; BUFFER_BYTES + BLOCK_BYTES]
 }
 
-/// Where in `memory` the aligned buffer begins.
+/// Offset in `memory` at which the aligned buffer begins.
 pub(super) fn aligned_start(memory: &[u8]) -> usize {
     memory.as_ptr().align_offset(BLOCK_BYTES)
 }
@@ -35,7 +35,7 @@ pub(super) struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool of at most `count` buffers, allocated when first wanted.
+    /// A pool of at most `count` buffers, each allocated when it is first needed.
     pub(super) fn new(count: usize) -> Self {
         Self {
             free: Rc::default(),
@@ -71,12 +71,12 @@ pub(crate) struct PooledBuffer {
 }
 
 impl PooledBuffer {
-    /// Lends the memory to another thread; the aligned buffer begins at the second value.
+    /// Lends the memory to another thread; the second value is the offset of the aligned buffer.
     pub(super) fn lend(&mut self) -> (Vec<u8>, usize) {
         (std::mem::take(&mut self.memory), self.start)
     }
 
-    /// Takes lent memory back.
+    /// Returns lent memory.
     pub(super) fn give_back(&mut self, memory: Vec<u8>) {
         self.memory = memory;
     }

@@ -1,4 +1,4 @@
-//! Block I/O that fails on request: the faulty twin of the real implementations, for tests.
+//! Block I/O that fails on request, for tests of the real implementations.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ pub(crate) enum Operation {
 pub(crate) enum Fault {
     /// The operation fails and has no effect.
     Fail(Errno),
-    /// A write takes only so many bytes.
+    /// A write accepts only this many bytes.
     Short(usize),
 }
 
@@ -40,7 +40,7 @@ struct State {
     counts: BTreeMap<Operation, usize>,
     faults: Vec<(Operation, Range<usize>, Fault)>,
     is_forgetful: bool,
-    /// Writes that no sync has covered yet, by file.
+    /// Writes that no sync covers yet, by file.
     unsynced: BTreeMap<PathBuf, Vec<(u64, Vec<u8>)>>,
     /// Operations after the first failed sync, by file.
     after_failed_sync: BTreeMap<PathBuf, usize>,
@@ -59,19 +59,19 @@ impl PartialEq for FaultPlan {
 }
 
 impl FaultPlan {
-    /// From now on, the operations `nth` of this kind (from 0) end with `fault`.
+    /// Makes the operations `nth` of this kind (counted from 0) fail with `fault`.
     pub(crate) fn inject(&self, operation: Operation, nth: Range<usize>, fault: Fault) {
         let mut state = self.state.lock();
         state.counts.insert(operation, 0);
         state.faults.push((operation, nth, fault));
     }
 
-    /// From now on nothing fails any more.
+    /// Stops all failures.
     pub(crate) fn heal(&self) {
         self.state.lock().faults.clear();
     }
 
-    /// Syncs of files of which a sync had failed before.
+    /// Syncs of files after a failed sync of the same file.
     pub(crate) fn syncs_after_failed_sync(&self) -> usize {
         self.state
             .lock()
@@ -81,13 +81,13 @@ impl FaultPlan {
             .sum()
     }
 
-    /// From now on writes reach the disk only with a sync.
+    /// Lets writes reach the disk only with a sync from now on.
     pub(crate) fn forget_unsynced(&self) {
         self.state.lock().is_forgetful = true;
     }
 
-    /// The power fails: of what was not synced, sectors chosen by `seed` reach the disk, in copies
-    /// of the files below `folder`.
+    /// Simulates a power failure: sectors of unsynced writes, chosen by `seed`, reach the disk, in
+    /// copies of the files below `folder`.
     pub(crate) fn tear(&self, from: &Path, folder: &Path, mut seed: u64) {
         const SECTOR: usize = 512;
         for (path, writes) in &self.state.lock().unsynced {
@@ -199,7 +199,7 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
         if let Some(count) = self.plan.state.lock().after_failed_sync.get_mut(&file.path) {
             *count += 1;
         }
-        // What is written while the sync runs is not covered by it.
+        // The sync does not cover writes that run at the same time.
         let covered = self
             .plan
             .state
@@ -208,7 +208,7 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
             .remove(&file.path)
             .unwrap_or_default();
         if let Err(error) = self.plan.check(Operation::Sync) {
-            // As a kernel does it: what could not be synced is gone, and the next sync succeeds.
+            // As in a kernel: bytes that could not be synced are lost, and the next sync succeeds.
             self.plan
                 .state
                 .lock()

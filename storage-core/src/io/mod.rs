@@ -1,11 +1,11 @@
 //! The only module that writes to the disk.
 //!
-//! [`BlockIo`] is what the writing side needs of an operating system. [`UringIo`] does it with
-//! io_uring and O_DIRECT, [`BlockingIo`] with positioned writes on threads; a faulty twin in the
-//! tests wraps either. All three pass the same conformance suite (`conformance.rs`). The trait is
-//! used on one thread only, so its futures need not be `Send`.
+//! [`BlockIo`] is the disk interface of the I/O thread. [`UringIo`] implements it with
+//! io_uring and O_DIRECT, [`BlockingIo`] with positioned writes on threads; a faulty implementation
+//! in the tests wraps either. All three pass the same conformance suite (`conformance.rs`). The
+//! trait is used on one thread only, so its futures need not be `Send`.
 //!
-//! *Invariant:* nothing else in this crate writes, renames, syncs or removes a file of a storage.
+//! *Invariant:* no other module of this crate writes, renames or syncs a data file.
 
 mod blocking;
 mod buffer;
@@ -32,7 +32,7 @@ pub(crate) use traced::TracedIo;
 /// Offsets, lengths and addresses of direct writes are multiples of this many bytes.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
-/// How a file is to be opened.
+/// How to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpenHow {
     /// A data file that must not exist yet.
@@ -43,20 +43,21 @@ pub(crate) enum OpenHow {
     CreateSmall,
 }
 
-/// What the writing side needs of an operating system.
+/// The disk interface of the I/O thread.
 ///
-/// Every operation reports its own failure; none retries. A write may be short.
+/// Every operation reports its failure; none retries. A write may be short.
 pub(crate) trait BlockIo: 'static {
     /// An open file.
     type File: 'static;
-    /// A buffer of [`BUFFER_BYTES`], aligned for direct writes, back in its pool when dropped.
+    /// A buffer of [`BUFFER_BYTES`], aligned for direct writes; it returns to its pool when
+    /// dropped.
     type Buffer: DerefMut<Target = [u8]> + 'static;
 
     /// Waits for a free buffer.
     async fn buffer(&self) -> Self::Buffer;
     /// Opens a file.
     async fn open(&self, path: &Path, how: OpenHow) -> io::Result<Self::File>;
-    /// Writes `range` of `buffer` at `offset`; gives the number of bytes written, and the buffer.
+    /// Writes `range` of `buffer` at `offset`; returns the number of bytes written and the buffer.
     async fn write_at(
         &self,
         file: &Self::File,
@@ -64,16 +65,16 @@ pub(crate) trait BlockIo: 'static {
         range: Range<usize>,
         offset: u64,
     ) -> (io::Result<usize>, Self::Buffer);
-    /// Makes what was written to the file, and its length, durable.
+    /// Makes the written bytes and the length of the file durable.
     async fn sync_data(&self, file: &Self::File) -> io::Result<()>;
-    /// Reserves space so that the file is at least `offset + length` long; reads as zero.
+    /// Reserves space so that the file is at least `offset + length` long; the space reads as zero.
     async fn allocate(&self, file: &Self::File, offset: u64, length: u64) -> io::Result<()>;
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     async fn set_length(&self, file: &Self::File, length: u64) -> io::Result<()>;
     /// Closes the file.
     async fn close(&self, file: Self::File) -> io::Result<()>;
     /// Makes the names in a folder durable.
     async fn sync_folder(&self, path: &Path) -> io::Result<()>;
-    /// Renames a file, replacing what is there.
+    /// Renames a file and replaces an existing one.
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 }

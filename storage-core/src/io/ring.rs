@@ -1,8 +1,9 @@
-//! A ring on disk: the latest packets of a storage, in segments of which the oldest makes room.
+//! A ring on disk: the most recent packets of a storage, in segments of which the oldest is
+//! removed.
 //!
-//! Every block is synced before it counts, so that what a killed server leaves is what was there
-//! up to the cut. The packets are derived from nothing else, and are nobody's until they are
-//! pushed into the storage; then the ring is removed.
+//! Every block is synced before it counts, so a killed server leaves the blocks up to a torn last
+//! one. The packets are not derived from other files, and belong to no storage until they are
+//! pushed into theirs; then the ring is removed.
 
 use std::{
     collections::VecDeque,
@@ -23,10 +24,10 @@ use storage_format::{
 use super::staged::sync_folder;
 use crate::{StorageError, read::read_small};
 
-/// A ring gives up its oldest part of about this share.
+/// A ring has about this many segments, and removes the oldest one at a time.
 const SEGMENT_COUNT: u64 = 8;
 
-/// A ring that is written.
+/// A ring that is being written.
 #[derive(Debug)]
 pub struct Ring {
     folder: PathBuf,
@@ -49,7 +50,7 @@ pub struct Kept {
     pub blocks: u64,
     /// Bytes of their packets.
     pub bytes: u64,
-    /// Events in them, as far as they are known.
+    /// Events in them, as far as known.
     pub events: u64,
 }
 
@@ -61,19 +62,19 @@ impl Kept {
     }
 }
 
-/// A packet that a ring kept.
+/// A packet in a ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RingPacket {
-    /// Its number among all that were written, those that were given up included.
+    /// Its number among all written packets, including the removed ones.
     pub sequence: u64,
-    /// What is known of it.
+    /// What is known about it.
     pub facts: Facts,
     /// Its bytes.
     pub payload: Bytes,
 }
 
 impl Ring {
-    /// An empty ring in `folder`, which is made anew, for at most `bytes_max` bytes of packets.
+    /// An empty ring in `folder`, which is recreated, for at most `bytes_max` bytes of packets.
     pub(crate) fn create(folder: PathBuf, bytes_max: u64) -> Result<Self, StorageError> {
         remove(&folder)?;
         std::fs::create_dir(&folder).map_err(StorageError::io("create", &folder))?;
@@ -89,7 +90,7 @@ impl Ring {
         })
     }
 
-    /// Makes a packet durable; tells what was given up for it.
+    /// Makes a packet durable; returns what was removed for it.
     pub(crate) fn append(&mut self, payload: &[u8], facts: Facts) -> Result<Kept, StorageError> {
         let length = payload.len() as u64;
         let room = self.bytes_max / SEGMENT_COUNT;
@@ -138,7 +139,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives up the oldest segments, but never the last one.
+    /// Removes the oldest segments, but never the last one.
     fn make_room(&mut self) -> Result<Kept, StorageError> {
         let mut given_up = Kept::default();
         let bytes = |ring: &Self| ring.segments.iter().map(|s| s.kept.bytes).sum::<u64>();
@@ -153,7 +154,7 @@ impl Ring {
     }
 }
 
-/// The segments in `folder`, oldest first; none when there is no such folder.
+/// The segments in `folder`, oldest first; none if the folder does not exist.
 pub(crate) fn segments(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
     let names = match std::fs::read_dir(folder) {
         Ok(names) => names,
@@ -171,7 +172,7 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
     Ok(found)
 }
 
-/// The packets of a segment up to the first that is not whole, and what is wrong with that one.
+/// The packets of a segment up to the first damaged one, and the error of that one.
 pub(crate) fn read_segment(
     path: &Path,
 ) -> Result<(Vec<RingPacket>, Option<FormatError>), StorageError> {
@@ -197,7 +198,7 @@ pub(crate) fn read_segment(
     Ok((packets, None))
 }
 
-/// Removes a ring, if there is one.
+/// Removes the ring, if there is one.
 pub(crate) fn remove(folder: &Path) -> Result<(), StorageError> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

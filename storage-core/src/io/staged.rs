@@ -1,5 +1,5 @@
-//! Files that are taken in from outside: written in a folder that nobody serves until all of them
-//! are complete and synced, and then published together by one rename of the folder.
+//! Files of an import: written to a staging folder that is not served until all of them
+//! are complete and synced, and then published by one rename of the folder.
 
 use std::{
     fs::File,
@@ -15,18 +15,18 @@ use crate::{
     traced::{operation, tag_in_scope},
 };
 
-/// A file that is being taken in.
+/// A file of an import that is being written.
 pub(crate) struct StagedFile {
     path: PathBuf,
     file: File,
-    /// Known while I/O is traced.
+    /// Set while I/O is traced.
     tag: Option<FileTag>,
     length: u64,
     checksum: u32,
 }
 
 impl StagedFile {
-    /// A new file; there must be none of this name.
+    /// Creates a file; there must be none with this name.
     pub(crate) fn create(path: PathBuf) -> Result<Self, StorageError> {
         let file = operation(Operation::Open, &path, || File::create_new(&path));
         let file = file.map_err(StorageError::io("create", &path))?;
@@ -66,7 +66,7 @@ impl StagedFile {
         Ok(())
     }
 
-    /// Makes the bytes durable; gives length and CRC32C.
+    /// Makes the bytes durable; returns length and CRC32C.
     pub(crate) fn finish(self) -> Result<(u64, u32), StorageError> {
         let synced = operation(Operation::Sync, &self.path, || self.file.sync_all());
         synced.map_err(StorageError::io("sync", &self.path))?;

@@ -1,7 +1,7 @@
-//! The I/O thread's operations, told to the I/O trace.
+//! Records the operations of the I/O thread in the I/O trace.
 //!
-//! Wraps any other implementation, so that what is traced is what that one does, and every
-//! operation of [`BlockIo`] is: the trait has no default methods that could be forgotten here.
+//! Wraps any other implementation, so the trace shows what that implementation does. Every
+//! operation of [`BlockIo`] is traced: the trait has no default methods that could be forgotten.
 
 use std::{io, ops::Range, path::Path, sync::Arc};
 
@@ -10,7 +10,7 @@ use io_trace::{Access, FileTag, Operation, Tracer, errno};
 use super::{BlockIo, OpenHow};
 use crate::traced::tag;
 
-/// Block I/O that is traced.
+/// Traced block I/O.
 pub(crate) struct TracedIo<B> {
     inner: B,
     tracer: Arc<Tracer>,
@@ -27,7 +27,7 @@ impl<B: BlockIo> TracedIo<B> {
         Self { inner, tracer }
     }
 
-    /// Does an operation on the whole of what is at `path`.
+    /// Runs an operation on the file or folder at `path`.
     async fn on_path<T>(
         &self,
         operation: Operation,
@@ -42,7 +42,7 @@ impl<B: BlockIo> TracedIo<B> {
     }
 }
 
-/// Does `work` and tells of it, with the error number it ended with.
+/// Runs `work` and records it with its error number.
 async fn traced<T>(
     tag: &FileTag,
     operation: Operation,

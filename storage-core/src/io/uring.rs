@@ -1,8 +1,8 @@
-//! io_uring with direct writes from registered buffers. The only module that knows tokio-uring.
+//! io_uring with direct writes from registered buffers. Only this module uses tokio-uring.
 //!
-//! Direct writes keep the page cache for readers and spare a copy; where a file system refuses
-//! O_DIRECT the same file is opened without it. Opening, cutting and renaming are rare and done in
-//! place with ordinary system calls.
+//! Direct writes leave the page cache to readers and save a copy; where a file system refuses
+//! O_DIRECT, the file is opened without it. Opening, truncating and renaming are rare and use
+//! ordinary system calls on the same thread.
 
 use std::{
     fs::File as StdFile,
@@ -36,7 +36,7 @@ fn builder() -> tokio_uring::Builder {
     builder
 }
 
-/// Whether the kernel gives us a ring; [`run`] panics where it does not.
+/// Whether the kernel provides a ring; [`run`] panics without one.
 pub(crate) fn probe() -> io::Result<()> {
     tokio_uring::Runtime::new(&builder()).map(drop)
 }
@@ -46,17 +46,17 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     builder().start(work)
 }
 
-/// Fewest registered buffers that are worth having.
+/// Fewest registered buffers that are useful.
 const BUFFER_COUNT_MIN: usize = 4;
 
-/// Block I/O through one ring, on the thread that made it.
+/// Block I/O through one ring, on the thread that created it.
 pub(crate) struct UringIo {
     buffers: FixedBufPool<Vec<u8>>,
 }
 
 impl UringIo {
-    /// Registers up to `buffer_count` buffers with the ring of this thread; fewer where the limit
-    /// of locked memory asks for it.
+    /// Registers up to `buffer_count` buffers with the ring of this thread; fewer if the limit
+    /// of locked memory requires it.
     pub(crate) fn new(buffer_count: usize) -> io::Result<Self> {
         let mut count = buffer_count.max(BUFFER_COUNT_MIN);
         loop {
@@ -70,7 +70,7 @@ impl UringIo {
     }
 }
 
-/// An open file: through the ring, and a second handle for the calls that the ring does not do.
+/// An open file: a handle of the ring, and a second one for calls that the ring does not support.
 pub(crate) struct UringFile {
     ring: File,
     plain: StdFile,
@@ -104,7 +104,7 @@ fn open_direct(path: &Path, how: OpenHow) -> io::Result<StdFile> {
     let direct = OFlags::DIRECT.bits().cast_signed();
     match open_options(how).custom_flags(direct).open(path) {
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-            // The file may have been made before the flag was refused.
+            // The file may have been created before the flag was refused.
             let again = if how == OpenHow::CreateData && path.exists() {
                 OpenHow::OpenData
             } else {

@@ -1,17 +1,17 @@
 //! A channel: the open data file of a leaf.
 //!
-//! What waits is gathered into one write; while it is written, the next packets gather; what is
-//! written waits for a sync that starts after the write has completed in full. One write and one
-//! sync are under way at most, side by side. Frames are made durable in the order in which they
-//! came, so the acknowledged frames of a file are always a prefix of it.
+//! Waiting frames are gathered into one write; while it runs, the next frames gather. Written
+//! frames wait for a sync that starts after their write has completed. One write and one sync are
+//! in flight at most, in parallel. Frames become durable in the order in which they arrived, so the
+//! acknowledged frames of a file are always a prefix of it.
 //!
-//! Direct writes are whole blocks. The last block of a write is padded with zeros and written
-//! again, from its beginning, by the next one: the bytes before the tail are the same in both, so
-//! a torn sector cannot harm what was acknowledged.
+//! Direct writes are multiples of blocks. The last block of a write is padded with zeros and
+//! written again by the next write: the bytes before the tail are the same in both, so a torn
+//! sector cannot damage what was acknowledged.
 //!
-//! A write that fails for want of space refuses its frames and those behind them, and leaves the
-//! tail where it was. Any other failure, and every failed sync, poisons the storage: a sync is
-//! never tried again, because the kernel may report success although the data is gone.
+//! A write that fails because the disk is full refuses its frames and those after them, and leaves
+//! the tail unchanged. Any other failure, and every failed sync, poisons the storage: a sync is
+//! never retried, because the kernel may report success although the data is lost.
 
 use std::{collections::VecDeque, future::Future, pin::Pin, rc::Rc, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{counters::Counters, io::BlockIo};
 /// Bytes of frames that are gathered into one write.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// An append that is written and waits for a sync.
+/// A written append that waits for a sync.
 struct Written {
     appended: Appended,
     request: Option<Arc<str>>,
@@ -87,7 +87,7 @@ impl<B: BlockIo> Channel<B> {
         }
     }
 
-    /// Serves requests until it is closed.
+    /// Serves requests until the channel is closed.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<ChannelRequest>) {
         let mut file: Option<Rc<B::File>> = None;
         let mut state: Option<OpenFile<Rc<B::File>>> = None;
@@ -172,7 +172,7 @@ impl<B: BlockIo> Channel<B> {
             },
             state => self.close_file(state).await,
         };
-        // Whoever asked may have gone away; the file is closed all the same.
+        // The caller may have gone away; the file is closed anyway.
         let _ = reply.send(Ended {
             tail: self.durable,
             result,
@@ -215,7 +215,7 @@ impl<B: BlockIo> Channel<B> {
         }
     }
 
-    /// Tells the I/O trace for whom work is done.
+    /// Attributes work to its requests in the I/O trace.
     fn for_requests<T: 'static>(&self, requests: Requests, work: Pending<T>) -> Pending<T> {
         match requests.is_empty() {
             true => work,
@@ -278,7 +278,7 @@ impl<B: BlockIo> Channel<B> {
         }
     }
 
-    /// When the next sync may start; `None` is now.
+    /// When the next sync may start; `None` means now.
     fn sync_delay(&self) -> Option<Instant> {
         let due = self.last_sync? + self.config.commit_window;
         (due > Instant::now()).then_some(due)
@@ -325,7 +325,7 @@ impl<B: BlockIo> Channel<B> {
         }
     }
 
-    /// Cuts what was preallocated and makes the length durable.
+    /// Truncates preallocated space and makes the length durable.
     async fn close_file(
         &mut self,
         state: Option<OpenFile<Rc<B::File>>>,
@@ -336,7 +336,7 @@ impl<B: BlockIo> Channel<B> {
             None => Ok(()),
         };
         if result.is_ok() {
-            // Frames that were refused may lie behind the durable tail, too.
+            // Refused frames may also be after the durable tail.
             let length = self.durable.map_or(0, |tail| tail.length);
             let cut = match self.io.set_length(&state.file, length).await {
                 Ok(()) => self.io.sync_data(&state.file).await,
@@ -350,7 +350,7 @@ impl<B: BlockIo> Channel<B> {
         if let Ok(file) = Rc::try_unwrap(state.file)
             && let Err(error) = self.io.close(file).await
         {
-            tracing::warn!(%error, leaf = %self.spec.leaf(), "closing a data file");
+            tracing::warn!(%error, leaf = %self.spec.leaf(), "a data file cannot be closed");
         }
         result
     }
@@ -371,6 +371,6 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 fn refuse(append: Append, error: IoThreadError) {
-    // Whoever waited may have gone away; the refusal is then nobody's.
+    // The caller may have gone away.
     let _ = append.reply.send(Err(error));
 }

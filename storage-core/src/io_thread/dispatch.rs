@@ -1,4 +1,4 @@
-//! Hands requests to channels, and bounds how many files are open.
+//! Dispatches requests to channels, and limits the number of open files.
 
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{counters::Counters, io::BlockIo};
 
-/// Requests that may wait for one channel.
+/// Requests that may be queued for one channel.
 const CHANNEL_REQUEST_COUNT_MAX: usize = 256;
 
 struct Open {
@@ -36,7 +36,7 @@ struct Dispatcher<B: BlockIo> {
     channels: JoinSet<()>,
 }
 
-/// Serves requests until [`IoThreadRequest::Stop`] or until every handle is gone.
+/// Serves requests until [`IoThreadRequest::Stop`] or until every handle is dropped.
 pub(super) async fn run<B: BlockIo>(
     io: B,
     config: &IoThreadConfig,
@@ -87,7 +87,7 @@ impl<B: BlockIo> Dispatcher<B> {
                     reply,
                 };
                 let sent = channel.send(ChannelRequest::Append(append)).await;
-                // A channel only ends on our word, so it is there.
+                // A channel ends only when this task closes it.
                 debug_assert!(sent.is_ok(), "an open channel takes requests");
             }
             IoThreadRequest::Resume { leaf } => {
@@ -97,7 +97,7 @@ impl<B: BlockIo> Dispatcher<B> {
             }
             IoThreadRequest::Finish { spec, reply } => {
                 let tail = self.finish(&spec).await;
-                // Whoever asked may have gone away.
+                // The caller may have gone away.
                 let _ = reply.send(tail);
             }
             IoThreadRequest::Forget { leaf, reply } => {
@@ -107,7 +107,7 @@ impl<B: BlockIo> Dispatcher<B> {
                 self.closed.remove(&leaf);
                 let _ = reply.send(());
             }
-            // Published beside the channels, so that a big index part delays nobody.
+            // Published in a task of its own, so that a large index part delays no channel.
             IoThreadRequest::Publish {
                 folder,
                 name,
@@ -137,7 +137,7 @@ impl<B: BlockIo> Dispatcher<B> {
         }
     }
 
-    /// Starts work beside this task, inside a scope of the I/O trace.
+    /// Spawns work in its own task, inside a scope of the I/O trace.
     fn spawn(&mut self, scope: Option<Scope>, work: impl Future<Output = ()> + 'static) {
         match scope {
             Some(scope) => self.channels.spawn_local(scope.around(work)),
@@ -174,7 +174,10 @@ impl<B: BlockIo> Dispatcher<B> {
             );
             self.counters.channels_open.set(self.open.len() as u64);
         }
-        let open = self.open.get_mut(&leaf).expect("it is open now");
+        let open = self
+            .open
+            .get_mut(&leaf)
+            .expect("the channel was opened above");
         open.last_used = Instant::now();
         &open.requests
     }
@@ -193,7 +196,7 @@ impl<B: BlockIo> Dispatcher<B> {
         }
     }
 
-    /// Closes a channel and remembers its tail.
+    /// Closes a channel and stores its tail.
     async fn close(&mut self, leaf: LeafId, cuts: bool) -> Option<Ended> {
         let open = self.open.remove(&leaf)?;
         let (reply, ended) = oneshot::channel();
@@ -212,7 +215,7 @@ impl<B: BlockIo> Dispatcher<B> {
     async fn finish(&mut self, spec: &Arc<ChannelSpec>) -> Result<Tail, IoThreadError> {
         let leaf = spec.leaf();
         if !self.open.contains_key(&leaf) && !self.closed.contains_key(&leaf) {
-            // Not written to since the start: a torn tail may still be there to be cut.
+            // Not written since the start: a torn tail may still have to be truncated.
             self.channel(spec).await;
         }
         if let Some(ended) = self.close(leaf, true).await {

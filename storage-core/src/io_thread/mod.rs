@@ -1,8 +1,8 @@
-//! The I/O thread: owns the tails of all data files and alone picks the offsets of frames.
+//! The I/O thread: owns the tails of all data files and alone assigns the offsets of frames.
 //!
-//! One thread with one runtime. Requests arrive over a bounded queue; each open data file is a
-//! channel with a task of its own (see [`channel`]) that gathers what waits into one write, and
-//! syncs once for everything that was written. Small files are published by [`publish`].
+//! One thread with one runtime. Requests arrive in a bounded queue. Each open data file is a
+//! channel with its own task (see [`channel`]), which gathers waiting frames into one write and
+//! syncs once for all of them. [`publish`] writes small files.
 
 mod channel;
 mod dispatch;
@@ -30,10 +30,10 @@ use crate::{
     poison::Poison,
 };
 
-/// Requests that may wait for the I/O thread.
+/// Requests that may be queued for the I/O thread.
 const REQUEST_COUNT_MAX: usize = 1024;
 
-/// What the I/O thread is built with.
+/// Configuration of the I/O thread.
 #[derive(Debug, Clone)]
 pub(crate) struct IoThreadConfig {
     pub(crate) choice: IoChoice,
@@ -47,14 +47,14 @@ pub(crate) struct IoThreadConfig {
     pub(crate) faults: Option<Arc<crate::io::faulty::FaultPlan>>,
 }
 
-/// A data file, as the writer knows it.
+/// A data file, as the writer describes it.
 #[derive(Debug)]
 pub(crate) struct ChannelSpec {
     /// The folder of the storage.
     pub(crate) folder: PathBuf,
-    /// The header that a new file begins with.
+    /// The header of a new file.
     pub(crate) header: DataFileHeader,
-    /// The tail that recovery found; `None` for a leaf that has no file yet.
+    /// The tail that recovery found; `None` for a leaf without a file.
     pub(crate) recovered: Option<Tail>,
     /// Whether the disk failed under this storage.
     pub(crate) poison: Arc<Poison>,
@@ -70,7 +70,7 @@ impl ChannelSpec {
     }
 }
 
-/// A packet that is ready to be written.
+/// A packet that is ready for the disk.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) header: FrameHeader,
@@ -78,67 +78,67 @@ pub(crate) struct Frame {
     pub(crate) payload: Bytes,
 }
 
-/// Frames that were made durable.
+/// Frames that are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Appended {
     /// Offset of each payload in the data file.
     pub(crate) offsets: Vec<u64>,
-    /// The tail of the file behind the last of them.
+    /// The tail of the file after the last of them.
     pub(crate) tail: Tail,
 }
 
 /// Why frames were not written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IoThreadError {
-    /// No space left; nothing is lost, and it may go on when there is space again.
+    /// No space is left; nothing is lost, and appending can resume when there is space.
     #[error("no space is left on the device of {path}")]
     Full { path: PathBuf },
-    /// A write of the same channel before this one was refused.
+    /// An earlier write of the same channel was refused.
     #[error("an earlier packet of the same stream was refused")]
     Aborted,
-    /// The disk failed; the storage is read-only from now on.
+    /// The disk failed; the storage is read-only.
     #[error("{0}")]
     Poisoned(String),
-    /// The I/O thread is closed.
+    /// The I/O thread has ended.
     #[error("the server is stopping")]
     Stopped,
 }
 
-/// What the I/O thread is asked to do.
+/// A request to the I/O thread.
 pub(crate) enum IoThreadRequest {
     /// Append frames and make them durable.
     Append {
         spec: Arc<ChannelSpec>,
         frames: Vec<Frame>,
-        /// For whom, for the I/O trace.
+        /// The request that sent them, for the I/O trace.
         request: Option<Arc<str>>,
         reply: Reply<Appended>,
     },
-    /// Take appends of this channel again after one was refused.
+    /// Accept appends of this channel again after a refusal.
     Resume { leaf: LeafId },
-    /// Write what waits, cut what was preallocated, make it durable and close the file.
+    /// Write waiting frames, truncate preallocated space, make the file durable and close it.
     Finish {
         spec: Arc<ChannelSpec>,
         reply: Reply<Tail>,
     },
-    /// Close the file without another write and forget it; the storage is being deleted.
+    /// Close the file without another write and forget its tail: the storage is being deleted.
     Forget {
         leaf: LeafId,
         reply: oneshot::Sender<()>,
     },
-    /// Put a small file into place under its name, durably.
+    /// Publish a small file durably.
     Publish {
         folder: PathBuf,
         name: String,
         bytes: Bytes,
-        /// Why, for the I/O trace.
+        /// Its cause, for the I/O trace.
         scope: Option<Scope>,
         reply: oneshot::Sender<io::Result<()>>,
     },
     /// Make the names in a folder durable.
     SyncFolder {
         folder: PathBuf,
-        /// Why, for the I/O trace.
+        /// Its cause, for the I/O trace.
         scope: Option<Scope>,
         reply: oneshot::Sender<io::Result<()>>,
     },
@@ -157,7 +157,7 @@ pub(crate) struct IoThread {
 }
 
 impl IoThread {
-    /// Starts the I/O thread on a thread of its own; the handle of the thread ends after
+    /// Starts the I/O thread; it ends after
     /// [`IoThreadRequest::Stop`].
     pub(crate) fn start(
         config: IoThreadConfig,
@@ -172,7 +172,7 @@ impl IoThread {
         Ok((Self { requests, io_name }, thread))
     }
 
-    /// Sends a request; waits while the queue of the I/O thread is full.
+    /// Sends a request; waits while the queue is full.
     pub(crate) async fn send(&self, request: IoThreadRequest) -> Result<(), IoThreadError> {
         self.requests
             .send(request)
@@ -180,7 +180,7 @@ impl IoThread {
             .map_err(|_| IoThreadError::Stopped)
     }
 
-    /// Puts a small file into place under its name, durably.
+    /// Publishes a small file durably.
     pub(crate) async fn publish(
         &self,
         folder: PathBuf,
@@ -211,7 +211,7 @@ impl IoThread {
         done.await.map_err(io::Error::other)?
     }
 
-    /// Finishes a channel and gives its tail.
+    /// Finishes a channel and returns its tail.
     pub(crate) async fn finish(&self, spec: Arc<ChannelSpec>) -> Result<Tail, IoThreadError> {
         let (reply, done) = oneshot::channel();
         self.send(IoThreadRequest::Finish { spec, reply }).await?;
@@ -240,11 +240,11 @@ fn run(
         choice => match run_uring(config, &counters, inbox, ready) {
             Ok(()) => return,
             Err((inbox, error)) if choice == IoChoice::Auto => {
-                tracing::warn!(%error, "io_uring is refused here, writing with blocking calls");
+                tracing::warn!(%error, "the kernel refuses io_uring; writing with blocking calls");
                 inbox
             }
             Err((_, error)) => {
-                // The receiver only goes away together with the engine that waits for it.
+                // The receiver ends only with the engine that waits for it.
                 let _ = ready.send(Err(error));
                 return;
             }
@@ -289,7 +289,7 @@ fn run_blocking(
     });
 }
 
-/// Runs the I/O thread over any implementation on a runtime of this thread.
+/// Runs the I/O thread with any implementation on a runtime of this thread.
 pub(crate) fn run_current_thread<B: BlockIo>(
     io: B,
     config: &IoThreadConfig,
@@ -305,7 +305,7 @@ pub(crate) fn run_current_thread<B: BlockIo>(
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(%error, "no runtime for the I/O thread");
+            tracing::error!(%error, "the I/O thread cannot start its runtime");
             return;
         }
     };

@@ -1,4 +1,4 @@
-//! Small files: written beside their place, synced, renamed into it, and the folder synced.
+//! Small files: written under a temporary name, synced and renamed; then the folder is synced.
 
 use std::{io, path::Path};
 
@@ -7,8 +7,8 @@ use storage_format::paths::UNPUBLISHED_ENDING;
 
 use crate::io::{BUFFER_BYTES, BlockIo, OpenHow};
 
-/// Puts `bytes` into place as `folder/name`. After a crash the name holds the old content or the
-/// new one, never a part.
+/// Publishes `bytes` as `folder/name`. After a crash the file has the old content or the
+/// new one, never a part of either.
 pub(crate) async fn publish<B: BlockIo>(
     io: &B,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! What a channel is asked to do.
+//! Requests to a channel.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use super::{Appended, Frame, IoThreadError, Reply, Tail};
 pub(super) enum ChannelRequest {
     Append(Append),
     Resume,
-    /// Write what waits and close the file; `cuts` also opens it for that when it is closed.
+    /// Write waiting frames and close the file; with `cuts`, a closed file is opened to truncate
+    /// it.
     Close {
         reply: oneshot::Sender<Ended>,
         cuts: bool,
@@ -18,14 +19,14 @@ pub(super) enum ChannelRequest {
     Forget,
 }
 
-/// How a channel ended.
+/// The end of a channel.
 pub(super) struct Ended {
-    /// The durable tail; `None` when the file was never made.
+    /// The durable tail; `None` when the file was never created.
     pub(super) tail: Option<Tail>,
     pub(super) result: Result<(), IoThreadError>,
 }
 
-/// Frames to be written behind those that came before.
+/// Frames to append.
 pub(super) struct Append {
     pub(super) frames: Vec<Frame>,
     /// The request that sent them, while I/O is traced.

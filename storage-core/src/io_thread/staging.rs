@@ -17,10 +17,10 @@ use crate::{
     io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
 };
 
-/// First preallocated extent; each next one is as long as the file is by then.
+/// First preallocated extent; each next one is as long as the file at that time.
 const PREALLOCATION_BYTES_MIN: u64 = 1 << 20;
 
-/// The file and the state of its end.
+/// An open file and the state of its end.
 pub(super) struct OpenFile<F> {
     pub(super) file: F,
     pub(super) tail: Tail,
@@ -32,7 +32,7 @@ pub(super) struct OpenFile<F> {
     pub(super) is_named: bool,
 }
 
-/// Writes `length` bytes from the start of `buffer` at `offset`, going on after short writes.
+/// Writes `length` bytes from the start of `buffer` at `offset`; continues after short writes.
 pub(super) async fn write_fully<B: BlockIo>(
     io: &B,
     file: &B::File,
@@ -48,7 +48,8 @@ pub(super) async fn write_fully<B: BlockIo>(
         buffer = returned;
         match result {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            // A direct write goes on at a block; what the kernel wrote beyond it is written again.
+            // A direct write continues at a block; bytes that the kernel wrote past it are written
+            // again.
             Ok(written) => {
                 done += if written == length - done {
                     written
@@ -67,7 +68,7 @@ fn block_floor(length: usize) -> usize {
     length / BLOCK_BYTES * BLOCK_BYTES
 }
 
-/// What a write needs, apart from the state of the file.
+/// What a write needs besides the state of the file.
 pub(super) struct Writer<B: BlockIo> {
     pub(super) io: Rc<B>,
     pub(super) config: Rc<IoThreadConfig>,
@@ -87,7 +88,7 @@ impl<B: BlockIo> Writer<B> {
         let fault = |error| failure(&self.spec, "open", &error);
         let Some(tail) = known else {
             let file = self.io.open(&path, OpenHow::CreateData).await;
-            // A file whose first write was refused is there, and empty.
+            // A file whose first write was refused exists and is empty.
             let file = match file {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     self.io.open(&path, OpenHow::OpenData).await
@@ -123,12 +124,12 @@ impl<B: BlockIo> Writer<B> {
             last_block: last_block.map_err(fault)?,
             allocated: tail.length,
             can_allocate: true,
-            // Its name may have been made by a server that was killed before it was durable.
+            // A server that was killed may have created the name without making it durable.
             is_named: false,
         })
     }
 
-    /// Writes the frames of `batch` behind the tail; moves the tail only when all are written.
+    /// Writes the frames of `batch` after the tail; moves the tail only when all are written.
     pub(super) async fn write(
         &self,
         state: &mut OpenFile<Rc<B::File>>,
@@ -143,7 +144,7 @@ impl<B: BlockIo> Writer<B> {
         let appended = appended.map_err(|error| failure(&self.spec, "write", &error))?;
         if !state.is_named {
             let named = self.io.sync_folder(&self.spec.folder).await;
-            // The folder's sync is a sync: when it fails, the disk is not to be trusted.
+            // The sync of a folder is a sync: when it fails, the disk cannot be trusted.
             named.map_err(|error| failure(&self.spec, "sync", &error))?;
             state.is_named = true;
         }
@@ -167,7 +168,7 @@ impl<B: BlockIo> Writer<B> {
         let start = state.allocated;
         match self.io.allocate(&state.file, start, target - start).await {
             Ok(()) => state.allocated = target,
-            // Without preallocation the write itself finds out whether there is space.
+            // Without preallocation the write itself reports a full disk.
             Err(_) => state.can_allocate = false,
         }
         Ok(())
@@ -187,7 +188,7 @@ struct Staging<'a, B: BlockIo> {
     /// Offset in the file of the current buffer.
     offset: u64,
     last_block: Vec<u8>,
-    /// Whose bytes are in the current buffer, for the I/O trace.
+    /// The requests of the bytes in the current buffer, for the I/O trace.
     requests: Requests,
     writes: FuturesUnordered<WriteFuture>,
 }
@@ -211,7 +212,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         let last_block = std::mem::take(&mut self.last_block);
         self.copy(&last_block, None).await?;
         let mut appended = Vec::with_capacity(batch.len());
-        // What is written for one request alone is inside its scope already.
+        // A write for a single request is inside its scope already.
         let is_shared = batch.len() > 1;
         for append in batch {
             let request = append.request.as_ref().filter(|_| is_shared);
@@ -281,7 +282,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         Ok(())
     }
 
-    /// Waits for a buffer; the writes under way go on, and give theirs back.
+    /// Waits for a buffer while the writes in flight continue and return theirs.
     async fn next_buffer(&mut self) -> io::Result<B::Buffer> {
         let buffer = self.writer.io.buffer();
         tokio::pin!(buffer);
@@ -319,7 +320,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         });
     }
 
-    /// Waits for every write, also after a failure: a buffer must not be written late.
+    /// Waits for every write, also after a failure: no buffer may be written later.
     async fn finish(mut self) -> (Tail, Vec<u8>, io::Result<()>) {
         let mut result = Ok(());
         while let Some(written) = self.writes.next().await {

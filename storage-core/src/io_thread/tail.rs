@@ -1,11 +1,11 @@
-//! Where a data file ends.
+//! The tail of a data file.
 
 use storage_format::checksum::{crc32c_append, crc32c_combine};
 
 /// The durable end of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
-    /// Bytes of the file that hold its header and its frames.
+    /// Length of the header and the frames in bytes.
     pub(crate) length: u64,
     /// CRC32C of these bytes.
     pub(crate) checksum: u32,
@@ -15,13 +15,13 @@ pub(crate) struct Tail {
 const COMBINE_BYTES_MIN: usize = 8 << 10;
 
 impl Tail {
-    /// Moves the tail behind `bytes`.
+    /// Moves the tail past `bytes`.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.checksum = crc32c_append(self.checksum, bytes);
         self.length += bytes.len() as u64;
     }
 
-    /// Moves the tail behind `bytes`, whose own CRC32C is known.
+    /// Moves the tail past `bytes`, whose CRC32C is known.
     pub(crate) fn extend_summed(&mut self, bytes: &[u8], checksum: u32) {
         match u32::try_from(bytes.len()) {
             Ok(length) if bytes.len() >= COMBINE_BYTES_MIN => {

@@ -1,15 +1,15 @@
-//! What the times of packets rest on at present, as who looks into packets tells it.
+//! The current time bases of leaves, as the decoders of packets determine them.
 
 use std::{collections::HashMap, sync::Arc};
 
 use storage_format::{Kind, LeafId, TimeBasis};
 
-/// What the times in packets of leaves rest on at present.
+/// The current time bases of leaves.
 #[derive(Debug, Clone, Default)]
 pub struct LeafBases(Arc<HashMap<LeafId, TimeBasis>>);
 
 impl LeafBases {
-    /// That of a leaf; where it was not told, what the kind of its packets alone tells.
+    /// The time basis of a leaf; for an unknown leaf, the one that follows from the kind.
     #[must_use]
     pub fn of(&self, leaf: LeafId, kind: Kind) -> TimeBasis {
         let told = self.0.get(&leaf).copied();

@@ -1,4 +1,4 @@
-//! Blocks of index parts in memory, bounded in bytes, least recently used out first.
+//! Blocks of index parts in memory, bounded in bytes; the least recently used one is evicted first.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -38,7 +38,8 @@ impl Block {
 
     /// The entries; the length was checked when the block was read.
     pub(crate) fn entries(&self) -> ArrayBlock<'_> {
-        ArrayBlock::new(&self.bytes, &self.bases).expect("a whole number of entries was read")
+        ArrayBlock::new(&self.bytes, &self.bases)
+            .expect("the length of a block is checked when it is read")
     }
 
     /// The entry at `index`.
@@ -89,7 +90,7 @@ impl BlockCache {
         self.look_up(part, leaf, |_| None).map(|(block, _)| block)
     }
 
-    /// The block of a leaf, and where in it `find` finds an entry.
+    /// The block of a leaf, and the index of the entry that `find` finds.
     pub(crate) fn find(
         &self,
         part: &IndexPart,
@@ -111,7 +112,7 @@ impl BlockCache {
         let started = tag.as_ref().map(FileTag::begin);
         let entry = || {
             let entry = part.footer.leaf(leaf);
-            entry.expect("a segment of a part is in its footer")
+            entry.expect("the footer of a part contains its segments")
         };
         let kept = self.kept(key);
         let is_hit = kept.is_some();
@@ -140,7 +141,7 @@ impl BlockCache {
         Ok((block, found))
     }
 
-    /// What the I/O trace tells of a look-up.
+    /// The record of a lookup in the I/O trace.
     fn access(
         &self,
         entry: &LeafEntry,

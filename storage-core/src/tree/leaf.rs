@@ -1,4 +1,4 @@
-//! A leaf of the index tree, and the segments in which its packets are known.
+//! A leaf of the index tree, and the segments of its packets.
 
 use std::{ops::Range, sync::Arc};
 
@@ -99,7 +99,7 @@ pub(crate) struct Leaf {
     pub(crate) id: LeafId,
     pub(crate) leaf_type: LeafType,
     pub(crate) path: LeafPath,
-    /// Packets on their way to the disk.
+    /// Packets in flight.
     pub(crate) in_flight: usize,
     /// The durable tail of the data file.
     pub(crate) tail: Tail,
@@ -211,7 +211,7 @@ impl Leaf {
         // The live segment always ends at the tail of the file.
         debug_assert_eq!(
             segment.covered.end, self.tail.length,
-            "the tail was told with the packets"
+            "the tail moves with the packets"
         );
         segment.covered_checksum = self.tail.checksum;
         let segment = Arc::new(segment);
@@ -219,7 +219,7 @@ impl Leaf {
         Some(segment)
     }
 
-    /// Makes the sealed segment live again; gives its packets and bytes.
+    /// Makes the sealed segment live again; returns its packets and bytes.
     pub(super) fn unseal(&mut self) -> (usize, u64) {
         let Some(sealed) = self.sealed.take() else {
             return (0, 0);
@@ -250,7 +250,7 @@ impl Leaf {
     }
 }
 
-/// What one packet adds to the sums.
+/// The totals of one packet.
 pub(crate) fn totals_of(entry: &PacketEntry) -> Totals {
     Totals {
         packets: 1,

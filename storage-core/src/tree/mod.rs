@@ -1,9 +1,9 @@
 //! The index tree of a storage: agent → kind → stream → time bucket → leaf.
 //!
-//! What the tree knows of a leaf lies in segments, in the order of its data file: index parts that
+//! The packets of a leaf are in segments, in the order of its data file: index parts that
 //! were written, at most one segment that is being written as a part, and the live segment in
 //! memory. Readers combine them. Memory is bounded: the live segments are written out as a part
-//! when they hold too much, and blocks of parts are read when wanted, through a bounded cache.
+//! when they are too large, and blocks of parts are read on demand, through a bounded cache.
 
 mod bases;
 mod block_cache;
@@ -46,7 +46,7 @@ pub(crate) struct IndexTree {
     uncovered_bytes: u64,
 }
 
-/// The live segments that were taken out of a tree to be written as an index part.
+/// The live segments that were removed from a tree to be written as an index part.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     header: IndexPartHeader,
@@ -54,7 +54,7 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// The bytes of the index part, and what stands in them.
+    /// The bytes of the index part, with its footer and time bases.
     pub(crate) fn encode(&self) -> (Vec<u8>, Footer, TimeBases) {
         let mut builder = IndexPartBuilder::new(self.header);
         for (leaf, path, segment) in &self.leaves {
@@ -120,7 +120,7 @@ impl IndexTree {
             .or_insert_with(|| Leaf::new(id, leaf_type, path.clone()))
     }
 
-    /// Adds a leaf that has no packet yet.
+    /// Adds a leaf without packets.
     pub(crate) fn add_leaf(&mut self, id: LeafId, leaf_type: LeafType, path: &LeafPath) {
         self.leaf_or_new(id, leaf_type, path);
     }
@@ -146,7 +146,7 @@ impl IndexTree {
         &self.parts
     }
 
-    /// Announces that `packets` of a leaf are on their way to the disk.
+    /// Announces that `packets` of a leaf are in flight.
     pub(crate) fn announce(&mut self, leaf: LeafId, packets: usize) {
         if let Some(leaf) = self.leaves.get_mut(&leaf) {
             leaf.in_flight += packets;
@@ -158,7 +158,7 @@ impl IndexTree {
         if let Some(leaf) = self.leaves.get_mut(&leaf) {
             assert!(
                 leaf.in_flight >= packets,
-                "only what was announced is withdrawn"
+                "only announced packets are withdrawn"
             );
             leaf.in_flight -= packets;
         }
@@ -188,7 +188,7 @@ impl IndexTree {
         self.uncovered_bytes += tail.length.saturating_sub(before);
     }
 
-    /// Packets that only memory knows of.
+    /// Packets that are in memory only.
     pub(crate) fn live_packets(&self) -> usize {
         self.live_packets
     }
@@ -198,7 +198,7 @@ impl IndexTree {
         self.uncovered_bytes
     }
 
-    /// Takes the live segments out to be written; `None` when there is nothing to write, or when a
+    /// Removes the live segments to be written; `None` when there is nothing to write, or when a
     /// part is being written already.
     pub(crate) fn seal(&mut self, created: i64) -> Option<Sealed> {
         if self.leaves.values().any(|leaf| leaf.sealed.is_some()) {
@@ -224,7 +224,7 @@ impl IndexTree {
         Some(Sealed { header, leaves })
     }
 
-    /// Replaces what was sealed by the part that holds it now.
+    /// Replaces the sealed segments by the part that contains them.
     pub(crate) fn part_written(&mut self, part: &Arc<IndexPart>) {
         for leaf in self.leaves.values_mut() {
             leaf.sealed = None;
@@ -232,7 +232,7 @@ impl IndexTree {
         self.add_part(part);
     }
 
-    /// Puts what was sealed back; the part could not be written.
+    /// Restores the sealed segments: the part could not be written.
     pub(crate) fn part_refused(&mut self) {
         for leaf in self.leaves.values_mut() {
             let (packets, bytes) = leaf.unseal();
@@ -263,7 +263,7 @@ impl IndexTree {
         last.map_or(StreamPosition::default(), StreamPosition::next)
     }
 
-    /// The number behind the last packet.
+    /// The number after the last packet.
     pub(crate) fn next_number(&self) -> u64 {
         let segments = self.leaves.values().flat_map(Leaf::segments);
         segments
@@ -273,7 +273,7 @@ impl IndexTree {
     }
 }
 
-/// What a part says of a leaf, as a segment.
+/// The segment of a leaf in a part.
 impl Segment {
     fn of_part(part: &Arc<IndexPart>, entry: &LeafEntry) -> Self {
         Self {

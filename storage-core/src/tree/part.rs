@@ -17,7 +17,7 @@ use storage_format::{
 
 use crate::{StorageError, read::ReadFile};
 
-/// Footer and time bases of an index part; its blocks stay on disk.
+/// Footer and time bases of an index part; its blocks remain on disk.
 #[derive(Debug)]
 pub(crate) struct IndexPart {
     pub(crate) path: PathBuf,
@@ -51,7 +51,9 @@ impl IndexPart {
     /// Reads header, footer and time bases of the part of `storage` at `path`.
     pub(crate) fn open(path: &Path, storage: StorageId) -> Result<Self, StorageError> {
         let file = ReadFile::open(path).map_err(StorageError::io("open", path))?;
-        let length = file.length().map_err(StorageError::io("look at", path))?;
+        let length = file
+            .length()
+            .map_err(StorageError::io("get the length of", path))?;
         let read = |offset, bytes: usize| {
             file.read(offset, bytes)
                 .map_err(StorageError::io("read", path))

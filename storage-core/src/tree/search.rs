@@ -1,6 +1,6 @@
-//! Looks packets up: by number, by producer sequence, by agent, stream, kind and time.
+//! Searches packets by number, by position, and by agent, stream, kind and time.
 //!
-//! A search first takes what it needs of the tree under the lock (a few entries of memory by
+//! A search first copies what it needs from the tree under the lock (a few entries of memory by
 //! value, blocks of parts by reference) and then reads blocks and frames without it.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
@@ -17,25 +17,25 @@ use super::{
 };
 use crate::StorageError;
 
-/// Which packets are wanted.
+/// Conditions on packets.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Only those of this agent.
+    /// Only packets of this agent.
     pub agent: Option<AgentId>,
-    /// Only those of streams with this id.
+    /// Only packets of streams with this id.
     pub stream: Option<StreamId>,
-    /// Only those of this kind.
+    /// Only packets of this kind.
     pub kind: Option<Kind>,
-    /// Only those that may hold events at or after this instant, ns since the epoch.
+    /// Only packets that may contain events at or after this instant, ns since the epoch.
     pub from: Option<i64>,
-    /// Only those that may hold events before this instant, ns since the epoch.
+    /// Only packets that may contain events before this instant, ns since the epoch.
     pub to: Option<i64>,
-    /// Only those with a number above this.
+    /// Only packets with a number above this.
     pub after: Option<u64>,
-    /// At most so many.
+    /// At most this many packets.
     pub limit: usize,
-    /// What the times of packets rest on at present. Those of other leaves rest on what their kind
-    /// alone tells, and where that is not known, no time rules a packet out.
+    /// The current time bases. The basis of other leaves follows from their kind, and where it is
+    /// unknown, no packet is excluded by its time.
     pub bases: LeafBases,
 }
 
@@ -44,7 +44,7 @@ impl Selection {
         (self.from.unwrap_or(i64::MIN), self.to.unwrap_or(i64::MAX))
     }
 
-    /// Whether packets of a leaf with this path may be wanted.
+    /// Whether packets of a leaf with this path may match.
     #[must_use]
     pub fn takes_path(&self, path: &LeafPath) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == path.agent)
@@ -59,7 +59,7 @@ impl Selection {
         self.after.map_or(0, |after| after.saturating_add(1))
     }
 
-    /// Whether a packet is wanted, given that its leaf is, and what times in that rest on.
+    /// Whether a packet of a matching leaf with this time basis matches.
     pub(crate) fn takes_entry(&self, entry: &PacketEntry, basis: TimeBasis) -> bool {
         let (from, to) = self.frame();
         let span = basis.known(&entry.facts).time_span;
@@ -67,7 +67,7 @@ impl Selection {
     }
 }
 
-/// A packet that was found.
+/// A found packet.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) leaf: LeafId,
@@ -75,7 +75,7 @@ pub(crate) struct Found {
     pub(crate) entry: PacketEntry,
 }
 
-/// Where entries are that were not in memory.
+/// The location of entries that are not in memory.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     /// In the block of its leaf in an index part.
@@ -84,12 +84,12 @@ pub(crate) enum Place {
     Frames(Range<u64>),
 }
 
-/// What a look-up of one packet found under the lock.
+/// The result of a lookup under the lock.
 #[derive(Debug)]
 pub(crate) enum LookUp {
     /// The packet itself.
     Found(Found),
-    /// A place where it may be.
+    /// A location that may contain the packet.
     Maybe {
         leaf: LeafId,
         path: Arc<LeafPath>,
@@ -97,14 +97,14 @@ pub(crate) enum LookUp {
     },
 }
 
-/// A run of wanted packets of one leaf, sorted by number.
+/// A run of matching packets of one leaf, sorted by number.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) leaf: LeafId,
     pub(crate) path: Arc<LeafPath>,
     /// No packet of the run has a smaller number.
     first_number: u64,
-    /// What its times rest on.
+    /// The time basis of its packets.
     basis: TimeBasis,
     body: RunBody,
 }
@@ -184,12 +184,12 @@ impl IndexTree {
         found
     }
 
-    /// The runs in which packets of `selection` may be.
+    /// The runs that may contain packets of `selection`.
     pub(crate) fn select(&self, selection: &Selection) -> Vec<Run> {
         self.runs(self.leaves.values(), selection)
     }
 
-    /// The runs of one leaf in which packets of `selection` may be.
+    /// The runs of one leaf that may contain packets of `selection`.
     pub(crate) fn select_leaf(&self, leaf: LeafId, selection: &Selection) -> Vec<Run> {
         self.runs(self.leaves.get(&leaf), selection)
     }
@@ -234,7 +234,7 @@ impl IndexTree {
 }
 
 impl Leaf {
-    /// The time index of `segment` when it is the live one.
+    /// The time index of `segment` if it is the live one.
     fn live_times(&self, segment: &Segment) -> Option<&TimeIndex> {
         let live = self.live.as_ref()?;
         std::ptr::eq(&raw const live.segment, segment).then_some(&live.times)
@@ -262,7 +262,7 @@ fn wanted_entries(
 }
 
 impl Run {
-    /// The next wanted packet.
+    /// The next matching packet.
     fn next(
         &mut self,
         selection: &Selection,
@@ -308,7 +308,7 @@ impl Run {
 pub(crate) trait ReadPlace {
     /// The cache of blocks.
     fn cache(&self) -> &BlockCache;
-    /// Gives the packets in `range` of the data file of `leaf` until the visitor returns `false`.
+    /// Visits the packets in `range` of the data file of `leaf` until the visitor returns `false`.
     fn frames(
         &self,
         leaf: LeafId,
@@ -317,7 +317,7 @@ pub(crate) trait ReadPlace {
     ) -> Result<(), StorageError>;
 }
 
-/// Finds one packet among what was looked up.
+/// Finds one packet in the results of a lookup.
 pub(crate) fn resolve(
     look_ups: Vec<LookUp>,
     read: &dyn ReadPlace,
@@ -366,7 +366,7 @@ pub(crate) fn merge(
     selection: &Selection,
     read: &dyn ReadPlace,
 ) -> Result<Vec<Found>, StorageError> {
-    // A run enters with the smallest number it can have, and is only read when its turn comes.
+    // A run enters with the smallest number it can have, and is read only when it is next.
     let mut next: BinaryHeap<Reverse<(u64, usize)>> = runs
         .iter()
         .enumerate()

@@ -1,8 +1,8 @@
-//! Finds the packets of a leaf that a time frame cannot rule out, in O(log n).
+//! Finds the packets of a leaf that a time frame cannot exclude, in O(log n).
 //!
-//! Packets of a stream nearly always come in the order of time, but nothing forces a producer to
-//! that. The running maximum of the ends is sorted whatever comes, so the first packet that can
-//! reach into a frame is found by halving; the last one is, too, as long as the begins are sorted.
+//! Packets of a stream nearly always arrive in the order of time, but a producer does not have to
+//! send them so. The running maximum of the ends is always sorted, so the first packet that can
+//! overlap a frame is found by binary search; so is the last one if the begins are sorted.
 
 use std::ops::Range;
 
@@ -17,16 +17,16 @@ pub(crate) struct TimeIndex {
     basis: Option<Basis>,
 }
 
-/// What the time spans of a segment were read with.
+/// The time bases of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Basis {
-    /// All of them with the same.
+    /// All packets have the same.
     One(Option<u32>),
     Many,
 }
 
 impl TimeIndex {
-    /// Adds the time span of the next packet; without one, no frame can rule the packet out.
+    /// Adds the time span of the next packet; a packet without one is never excluded.
     pub(crate) fn push(&mut self, facts: &Facts) {
         if facts.time_span.is_some() {
             let one = Basis::One(facts.time_basis);
@@ -42,8 +42,8 @@ impl TimeIndex {
         self.begins.push(begin);
     }
 
-    /// Indexes of the packets that may overlap `[from, to)`, when times rest on `basis` at
-    /// present; some of them may not.
+    /// Indexes of the packets that may overlap `[from, to)` with `basis` as the current time basis;
+    /// some of them may not overlap.
     pub(crate) fn candidates(&self, (from, to): (i64, i64), basis: TimeBasis) -> Range<usize> {
         let is_present = match self.basis {
             Some(Basis::One(of_all)) => basis.is_of(of_all),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn sorted_packets_are_found_by_halving() {
+    fn sorted_packets_are_found_by_binary_search() {
         let spans: Vec<_> = (0..100).map(|at| Some((at * 10, at * 10 + 9))).collect();
         check(&spans, 500, 520, 50..52);
         check(&spans, 509, 510, 50..51);
@@ -120,10 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn times_that_rest_on_something_else_rule_nothing_out() {
+    fn stale_times_exclude_nothing() {
         let of = |bases: &[Option<u32>], present| {
             let mut index = TimeIndex::default();
-            // What has no span has none that rests on something.
+            // A packet without a span has no stale one.
             index.push(&Facts::default());
             for (at, &time_basis) in (0..).zip(bases) {
                 index.push(&Facts {

@@ -1,4 +1,4 @@
-//! Brings frames to the I/O thread, and what became of them into the tree and to those who wait.
+//! Sends frames to the I/O thread, inserts durable packets into the tree, and replies.
 
 use storage_format::{Descriptor, frame::FrameHeader, index_part::PacketEntry};
 
@@ -13,11 +13,11 @@ use storage_format::LeafId;
 use tokio::sync::oneshot;
 
 impl Writer {
-    /// Sends frames to the I/O thread; frames behind a refused packet are refused here.
+    /// Sends frames to the I/O thread; frames after a refused packet are refused here.
     pub(super) async fn on_serialized(&mut self, (stream, leaf, frames, request): Serialized) {
         let id = self.new_id();
         let Some(frames) = frames else {
-            // The serializer is gone, so the server is stopping.
+            // The serializers have ended, so the server is stopping.
             return self
                 .fail_job(stream, leaf, 0, &IoThreadError::Stopped)
                 .await;
@@ -48,7 +48,8 @@ impl Writer {
                 .await;
             debug_assert!(sent.is_ok(), "the I/O thread outlives the writers");
         }
-        // When the I/O thread is gone the reply goes with the request, and that is the answer.
+        // When the I/O thread has ended, the reply is dropped with the request, which is the
+        // answer.
         let _ = self
             .services
             .io_thread
@@ -65,7 +66,7 @@ impl Writer {
         }));
     }
 
-    /// Notes the outcome of a job, and completes the jobs of its leaf in their order.
+    /// Records the outcome of a job, and completes the jobs of its leaf in order.
     pub(super) async fn on_appended(&mut self, (leaf, id, result): Appending) {
         if let Some(open) = self.leaves.get_mut(&leaf)
             && let Some(job) = open.jobs.iter_mut().find(|job| job.id == id)
@@ -120,7 +121,7 @@ impl Writer {
             raw_bytes += u64::from(header.raw_size);
             stored_bytes += u64::from(header.stored_size);
             let descriptor = Descriptor::new(leaf, offset, header.stored_size)
-                .expect("a frame that was written has a place");
+                .expect("a written frame has a valid location");
             self.settle(&packet, |packet, is_duplicate| {
                 Ok(Receipt {
                     position: packet.position,
@@ -162,7 +163,7 @@ impl Writer {
         self.after_job(at).await;
     }
 
-    /// When nothing of a stream is under way any more, it takes up again behind what is durable.
+    /// A stream without packets in flight resumes after its durable packets.
     async fn after_job(&mut self, at: usize) {
         let stream = self.streams.get(at);
         if !stream.in_flight.is_empty() {
@@ -172,12 +173,12 @@ impl Writer {
             stream.next = stream.durable_next;
         }
         if !stream.waiting.is_empty() {
-            // Taking them may lead here again, so the future is on the heap.
+            // Accepting them may call this function again, so the future is on the heap.
             Box::pin(self.take_waiting(at)).await;
         }
     }
 
-    /// Answers everybody who waits for a packet.
+    /// Reports the outcome of a packet to every push that waits for it.
     fn settle(
         &mut self,
         packet: &InFlight,
@@ -216,7 +217,7 @@ impl Writer {
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Answers a repeat of a packet that is durable.
+    /// Replies to a duplicate of a durable packet.
     pub(super) fn on_found(&mut self, (group, slot, found): FoundRepeat) {
         let result = found.and_then(|found| match found {
             Some(found) => repeat_receipt(&found),

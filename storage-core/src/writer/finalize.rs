@@ -1,9 +1,9 @@
-//! Makes a storage immutable.
+//! Finalization: makes a storage immutable.
 //!
-//! The order is the promise: every data file is cut to its frames and synced, then the index part,
-//! then the agent files, and only then the storage file is renamed into place, which publishes
-//! them all. A crash before that leaves an unfinished storage that is recovered to OPEN; whatever
-//! was written is used or written again.
+//! The order matters: every data file is truncated to its frames and synced, then the index part,
+//! then the agent files are written, and only then the storage file is renamed into place, which
+//! publishes all of them. A crash before that leaves an unfinished storage that is recovered to
+//! OPEN; the files that were written are used or replaced.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,9 +22,9 @@ use crate::{
 };
 
 impl Writer {
-    /// Completes every file and publishes the storage as FINALIZED; nothing is under way.
+    /// Completes every file and publishes the storage as FINALIZED; no packet is in flight.
     ///
-    /// When a step is refused for want of space the storage is OPEN again.
+    /// When a step fails because the disk is full, the storage is OPEN again.
     pub(super) async fn finalize(&mut self) -> Result<StorageFile, StorageError> {
         match self.complete_files().await {
             Ok(file) => {
@@ -63,7 +63,7 @@ impl Writer {
             .await
     }
 
-    /// Cuts and syncs every data file.
+    /// Truncates and syncs every data file.
     async fn finish_data_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
         // The I/O thread closes every file, so later pushes need fresh specs.
         self.leaves.clear();
@@ -137,7 +137,7 @@ impl Writer {
             .map_err(|_| StorageError::Stopping)?
     }
 
-    /// Writes the file of every agent that has packets here.
+    /// Writes the file of every agent that has packets in the storage.
     async fn write_agent_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
         let agents: BTreeSet<AgentId> = match &*self.storage.tree.read() {
             Some(tree) => tree.leaves().map(|leaf| leaf.path.agent.clone()).collect(),
@@ -166,7 +166,10 @@ impl Writer {
         if self.storage.poison.is_set() {
             return;
         }
-        tracing::warn!(storage = %self.storage.id, %reason, "finalization is given up");
+        tracing::warn!(
+            storage = %self.storage.id, %reason,
+            "finalization failed; the storage is open again"
+        );
         let open = |file: &mut StorageFile| {
             file.state = StorageState::Open;
             Ok(())

@@ -1,4 +1,4 @@
-//! Writes the live part of the tree out as an index part.
+//! Flushes the live part of the tree to an index part.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use crate::{
     tree::{IndexPart, Sealed},
 };
 
-/// After a part could not be written, the next try waits for this long.
+/// Delay of the next attempt after an index part could not be written.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 pub(super) type Flushed = Result<IndexPart, StorageError>;
 
-/// Waits for the index part that is being written; forever when there is none.
+/// Waits for the index part that is being written; forever if there is none.
 pub(super) async fn wait(flushing: &mut Option<Boxed<Flushed>>) -> Flushed {
     match flushing {
         Some(flushed) => flushed.await,
@@ -27,7 +27,8 @@ pub(super) async fn wait(flushing: &mut Option<Boxed<Flushed>>) -> Flushed {
 }
 
 impl Writer {
-    /// Starts to write an index part when the tree holds too much, or too much is uncovered.
+    /// Starts to write an index part when the live tree is too large or too many bytes are
+    /// uncovered.
     pub(super) fn flush_when_due(&mut self) {
         let config = &self.services.config;
         let is_early = self.flush_not_before.is_some_and(|at| Instant::now() < at);
@@ -64,9 +65,12 @@ impl Writer {
         self.flushing = None;
         match self.part_done(flushed) {
             Ok(()) | Err(StorageError::Stopping) => {}
-            // What waits for an index part is never an acknowledgement: there is time.
+            // No acknowledgement waits for an index part, so there is time.
             Err(error @ StorageError::DiskFull { .. }) => {
-                tracing::warn!(%error, storage = %self.storage.id, "an index part has to wait");
+                tracing::warn!(
+                    %error, storage = %self.storage.id,
+                    "the disk is full; the index part is written later"
+                );
             }
             Err(error) => self.fail_storage(&error.to_string()).await,
         }
@@ -92,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// Writes out what is only in memory, and waits for it.
+    /// Flushes the live tree, and waits for it.
     pub(super) async fn flush_now(&mut self) -> Result<(), StorageError> {
         let sealed = match &mut *self.storage.tree.write() {
             Some(tree) => tree.seal(now_ns()),
@@ -103,13 +107,16 @@ impl Writer {
         self.part_done(flushed)
     }
 
-    /// Saves the tree before the server stops, so that the next start has nothing to scan.
+    /// Saves the tree before the server stops, so that the next start does not scan data files.
     pub(super) async fn save_tree(&mut self) {
         if self.storage.poison.is_set() {
             return;
         }
         if let Err(error) = self.flush_now().await {
-            tracing::warn!(%error, storage = %self.storage.id, "the next start will scan");
+            tracing::warn!(
+                %error, storage = %self.storage.id,
+                "the index cannot be saved; the next start scans the data files"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A push that waits for its packets.
+//! Pushes in flight: the packets whose outcome is still open, and the reply.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use crate::{
     push::{Gaps, Push, PushOutcome, Receipt},
 };
 
-/// A push and who waits for it.
+/// A push and its reply.
 #[derive(Debug)]
 pub(super) struct Arriving {
     pub(super) push: Push,
     pub(super) gaps: Gaps,
-    /// The request that it is part of, while I/O is traced.
+    /// The request that sent it, while I/O is traced.
     pub(super) request: Option<Arc<str>>,
     pub(super) reply: Reply,
 }
 
-/// Who is told what became of a push.
+/// The receiver of the outcome of a push.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// Somebody waits for it.
+    /// A caller that waits.
     To(oneshot::Sender<PushOutcome>),
-    /// Nobody waits; what is not kept is counted.
+    /// Nobody waits; packets that are not written are counted.
     Counted(InWriter),
 }
 
-/// A push that is under way.
+/// A push in flight.
 #[derive(Debug)]
 pub(super) struct Group {
     slots: Vec<Option<Receipt>>,
@@ -40,7 +40,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// A group of which nothing is known; `count` packets will each be settled once.
+    /// A group of `count` packets without an outcome; each packet gets one outcome.
     pub(super) fn new(count: usize, reply: Reply, permit: BytePermit) -> Self {
         Self {
             slots: vec![None; count],
@@ -51,9 +51,9 @@ impl Group {
         }
     }
 
-    /// Settles one packet.
+    /// Records the outcome of one packet.
     pub(super) fn settle(&mut self, slot: usize, result: Result<Receipt, StorageError>) {
-        assert!(self.missing > 0, "every packet is settled once");
+        assert!(self.missing > 0, "every packet has one outcome");
         self.missing -= 1;
         match result {
             Ok(receipt) => self.slots[slot] = Some(receipt),
@@ -64,7 +64,7 @@ impl Group {
         }
     }
 
-    /// Refuses the packets from `slot` to the end at once.
+    /// Refuses the packets from `slot` to the end.
     pub(super) fn refuse_from(&mut self, slot: usize, error: StorageError) {
         self.missing -= self.slots.len() - slot;
         if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) {
@@ -76,7 +76,7 @@ impl Group {
         self.missing == 0
     }
 
-    /// Answers.
+    /// Sends the reply.
     pub(super) fn finish(self) {
         let reply = match self.reply {
             Reply::To(reply) => reply,
@@ -91,7 +91,7 @@ impl Group {
             .map_or(self.slots.len(), |(first, _)| *first);
         let receipts = self.slots.into_iter().take(accepted).flatten().collect();
         let refused = self.refused.map(|(_, error)| error);
-        // An agent that hung up asks again.
+        // An agent that hung up pushes again.
         let _ = reply.send(PushOutcome { receipts, refused });
     }
 }

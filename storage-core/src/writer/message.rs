@@ -10,22 +10,22 @@ use crate::{
     push::{Gaps, Push, PushOutcome},
 };
 
-/// What a writer is asked to do.
+/// A message to a writer.
 #[derive(Debug)]
 pub(crate) enum WriterMessage {
     Submit {
         push: Push,
         gaps: Gaps,
-        /// For whom, for the I/O trace.
+        /// The request that sent it, for the I/O trace.
         request: Option<Arc<str>>,
         reply: oneshot::Sender<PushOutcome>,
     },
-    /// Drain and complete every file; the state is FINALIZING already.
+    /// Drain and complete every file; the state is FINALIZING.
     Finalize {
         reply: oneshot::Sender<Result<StorageFile, StorageError>>,
     },
-    /// Drain and save the tree; the server stops.
+    /// Drain and save the tree: the server stops.
     Stop { reply: oneshot::Sender<()> },
-    /// Let go of every file; the storage is being deleted.
+    /// Close every file: the storage is being deleted.
     Delete { reply: oneshot::Sender<()> },
 }

@@ -1,5 +1,5 @@
-//! The writer task of a storage: gives numbers, keeps the waiting replies, and alone changes the
-//! tree.
+//! The writer task of a storage: numbers packets, owns the pending replies, and alone changes the
+//! index tree.
 //!
 //! A push passes four steps: [`submit`] decides which packets are new and numbers them, the
 //! serializer pool turns them into frames, the I/O thread makes the frames durable, and
@@ -59,10 +59,10 @@ use crate::{
     tree::Found,
 };
 
-/// Messages that may wait for a writer.
+/// Messages that may be queued for a writer.
 const MESSAGE_COUNT_MAX: usize = 256;
 
-/// What the writers of all storages share.
+/// The parts of the engine that all writers share.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) config: Arc<EngineConfig>,
@@ -82,7 +82,7 @@ enum Ending {
     Stop(oneshot::Sender<()>),
 }
 
-/// Frames on their way to the disk: packets of one stream that go into one leaf.
+/// Frames in flight: packets of one stream for one leaf.
 struct Job {
     id: u64,
     stream: usize,
@@ -96,12 +96,12 @@ type Serialized = (usize, LeafId, Option<Vec<Frame>>, Option<Arc<str>>);
 type Appending = (LeafId, u64, Result<Appended, IoThreadError>);
 type FoundRepeat = (u64, usize, Result<Option<Found>, StorageError>);
 
-/// The leaf as the writer uses it.
+/// The state of a leaf in the writer.
 struct WriterLeaf {
     spec: Arc<ChannelSpec>,
-    /// Jobs with the I/O thread, in order.
+    /// Jobs in the I/O thread, in order.
     jobs: VecDeque<Job>,
-    /// Whether the I/O thread refuses this leaf until it is told to resume.
+    /// Whether the I/O thread refuses appends to this leaf until it gets a resume request.
     needs_resume: bool,
 }
 
@@ -164,7 +164,7 @@ impl Writer {
                         let scope = Scope::within(&self.services.tracer, Cause::Finalize);
                         let result = scope.around(self.finalize()).await;
                         let is_done = result.is_ok();
-                        // Whoever asked may have gone away; the outcome stands on disk.
+                        // The caller may have gone away; the outcome is on disk.
                         let _ = reply.send(result);
                         if is_done {
                             break;
@@ -208,8 +208,8 @@ impl Writer {
         *self.storage.writer.write() = None;
     }
 
-    /// Does what a message asks for, or gives the ending that it asks for; breaks off when nothing
-    /// is to be done any more.
+    /// Executes a message, or returns the ending that it requests; breaks when the writer has
+    /// nothing left to do.
     async fn on_message(
         &mut self,
         message: Option<WriterMessage>,
@@ -240,13 +240,13 @@ impl Writer {
             }
             None => return ControlFlow::Break(()),
         };
-        // What was accepted before the end is a part of it, and nothing is accepted from now on.
+        // Packets that were accepted before are still written; nothing is accepted after this.
         self.services.droppable.close(&self.storage.lane);
         self.take_droppable(true).await;
         ControlFlow::Continue(Some(ending))
     }
 
-    /// Takes the packets that could be dropped, as many as it may; all of them before it ends.
+    /// Takes as many droppable packets as allowed; all of them before the writer ends.
     async fn take_droppable(&mut self, all: bool) {
         while let Some(handed) = self.services.droppable.take(self.storage.id, all) {
             self.submit_droppable(handed).await;
@@ -266,7 +266,7 @@ impl Writer {
         self.next_id
     }
 
-    /// Lets the I/O thread forget every data file.
+    /// Lets the I/O thread close every data file.
     async fn forget_files(&mut self) {
         self.leaves.clear();
         let leaves: Vec<_> = match &*self.storage.tree.read() {
@@ -282,19 +282,22 @@ impl Writer {
                 .await
                 .is_ok()
             {
-                // An I/O thread that is gone has let go of the file, too.
+                // An I/O thread that has ended has closed the file as well.
                 let _ = done.await;
             }
         }
     }
 
-    /// Notes that the disk failed, and tries to say so in the storage file.
+    /// Marks the storage as failed, in memory and if possible in the storage file.
     async fn fail_storage(&mut self, reason: &str) {
         if self.has_failed {
             return;
         }
         self.has_failed = true;
-        tracing::error!(storage = %self.storage.id, reason, "the storage is read-only now");
+        tracing::error!(
+            storage = %self.storage.id, reason,
+            "the disk failed; the storage is read-only now"
+        );
         self.storage.poison.set(reason);
         self.storage.note_failure(reason);
         let fail = |file: &mut StorageFile| {
@@ -306,7 +309,10 @@ impl Writer {
             io_thread, catalog, ..
         } = &self.services;
         if let Err(error) = self.storage.change(io_thread, catalog, fail).await {
-            tracing::error!(%error, "the failure cannot be noted on disk");
+            tracing::error!(
+                %error,
+                "the storage file cannot be updated; the failure is known until the restart only"
+            );
         }
     }
 }

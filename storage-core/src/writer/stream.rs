@@ -1,4 +1,4 @@
-//! What the writer knows of each stream.
+//! The streams of a storage in its writer.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,14 +9,14 @@ use storage_format::{
 use super::group::Arriving;
 use crate::tree::IndexTree;
 
-/// A packet on its way to the disk, and who waits for it.
+/// A packet in flight, and the pushes that wait for it.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) position: StreamPosition,
     pub(super) raw_size: u32,
-    /// Group and slot that brought it.
+    /// Group and slot of the push that sent it first.
     pub(super) owner: (u64, usize),
-    /// Groups and slots that brought it again meanwhile.
+    /// Groups and slots of pushes that sent it again meanwhile.
     pub(super) repeats: Vec<(u64, usize)>,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct Stream {
     pub(super) in_flight: VecDeque<InFlight>,
     /// Time bucket and leaf of the last packet.
     pub(super) leaf: Option<(Option<Bucket>, LeafId)>,
-    /// Pushes that wait until what is under way has reached the leaf before.
+    /// Pushes that wait until the packets in flight have reached the previous leaf.
     pub(super) waiting: VecDeque<Arriving>,
-    /// Whether a packet was refused and those behind it are being refused, too.
+    /// Whether a packet was refused and the packets in flight after it are being refused.
     pub(super) is_failing: bool,
 }
 

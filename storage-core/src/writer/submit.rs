@@ -1,4 +1,4 @@
-//! Takes packets: what is new gets a number, what is known waits for its first receipt.
+//! Accepts packets: new ones get a number, duplicates get their first receipt.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::{
     tree::resolve,
 };
 
-/// What is to be done with a packet.
+/// What happens to a packet.
 enum Verdict {
     New,
-    /// The same packet is under way.
+    /// The same packet is in flight.
     Repeat,
     /// The same packet may be durable already.
     Known,
@@ -36,7 +36,7 @@ enum Verdict {
 }
 
 impl Writer {
-    /// Takes a push behind those of its stream that were accepted before.
+    /// Accepts a push after the droppable packets of its stream that arrived before.
     pub(super) async fn submit_in_turn(&mut self, mut arriving: Arriving) {
         let Arriving { push, gaps, .. } = &mut arriving;
         if self.storage.lane.is_used() && *gaps != Gaps::RepeatsOnly {
@@ -54,7 +54,7 @@ impl Writer {
         self.submit(arriving).await;
     }
 
-    /// Takes a push for which nobody waits.
+    /// Accepts a push for which nobody waits.
     pub(super) async fn submit_droppable(&mut self, handed: Handed) {
         let Handed {
             push,
@@ -64,14 +64,14 @@ impl Writer {
         let arriving = Arriving {
             push,
             gaps,
-            // It was answered already.
+            // Its request has a reply already.
             request: None,
             reply: Reply::Counted(in_writer),
         };
         self.submit(arriving).await;
     }
 
-    /// Takes a push, or refuses it.
+    /// Accepts a push, or refuses it.
     async fn submit(&mut self, arriving: Arriving) {
         let (at, arrival) = match self.stream_for(&arriving) {
             Ok(at) => (at, now_ns()),
@@ -88,7 +88,7 @@ impl Writer {
         self.take(at, arriving, bucket, arrival).await;
     }
 
-    /// Takes the pushes of a stream that waited for its packets under way.
+    /// Accepts the pushes of a stream that waited for its packets in flight.
     pub(super) async fn take_waiting(&mut self, at: usize) {
         while self.streams.get(at).in_flight.is_empty() {
             let Some(arriving) = self.streams.get(at).waiting.pop_front() else {
@@ -156,7 +156,7 @@ impl Writer {
             });
         }
         let state = self.storage.state();
-        // What was accepted before a finalization began is a part of it.
+        // Packets that were accepted before a finalization began are part of the storage.
         let was_accepted = matches!(reply, Reply::Counted(_)) && state == StorageState::Finalizing;
         if !takes_packets(state) && !was_accepted {
             return Err(self.storage.wrong_state("a push", "OPEN or RECORDING"));
@@ -224,7 +224,7 @@ impl Writer {
             checksum,
             facts,
         } = packet;
-        // Checked against a limit that fits.
+        // Checked against a limit of 32 bits.
         let raw_size = payload.len() as u32;
         let stream = self.streams.get(at);
         stream.next = position.next();
@@ -244,7 +244,7 @@ impl Writer {
         }
     }
 
-    /// Looks for the first receipt of a packet that should be durable.
+    /// Finds the first receipt of a packet that should be durable.
     fn find_known(&mut self, at: usize, position: StreamPosition, group: u64, slot: usize) {
         let storage = Arc::clone(&self.storage);
         let stream = self.streams.get(at);
@@ -316,7 +316,7 @@ impl Writer {
         self.serializing.push_back(frames);
     }
 
-    /// The time bucket of a push: by the first packet's own time, or by its arrival.
+    /// The time bucket of a push: by the time of its first packet, or by its arrival.
     fn bucket(&self, push: &Push, arrival: i64) -> Option<Bucket> {
         let first = push.packets.first();
         let span = first.and_then(|packet| packet.facts.time_span);
@@ -330,12 +330,14 @@ impl Writer {
         }
     }
 
-    /// The leaf of a stream for `bucket`, made when there is none; the last leaf of the stream when
-    /// the storage may have no more.
+    /// The leaf of a stream for `bucket`, created if there is none; the last leaf of the stream if
+    /// the storage may not have more.
     fn leaf_for(&mut self, at: usize, bucket: Option<Bucket>) -> LeafId {
         let storage = Arc::clone(&self.storage);
         let mut tree = storage.tree.write();
-        let tree = tree.as_mut().expect("a storage with a writer has its tree");
+        let tree = tree
+            .as_mut()
+            .expect("the tree of a storage with a writer is loaded");
         let stream = self.streams.get(at);
         let path = LeafPath {
             agent: stream.agent.clone(),
@@ -353,7 +355,9 @@ impl Writer {
                 leaf
             }
         };
-        let known = tree.leaf(leaf).expect("it is in the tree");
+        let known = tree
+            .leaf(leaf)
+            .expect("the leaf was found in or added to the tree");
         self.leaves.entry(leaf).or_insert_with(|| WriterLeaf {
             spec: Arc::new(channel_spec(&storage, known)),
             jobs: std::collections::VecDeque::new(),
@@ -363,7 +367,7 @@ impl Writer {
     }
 }
 
-/// The data file of a leaf as the I/O thread is told of it.
+/// The data file of a leaf, for the I/O thread.
 pub(super) fn channel_spec(
     storage: &crate::storage::Storage,
     leaf: &crate::tree::Leaf,
