@@ -21,7 +21,7 @@ use storage_format::{
 
 use crate::{StorageError, io_thread::IoThread, read::read_small};
 
-/// What an agent tells of itself.
+/// The description of an agent, as it registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     /// The agent.
@@ -30,18 +30,18 @@ pub struct AgentSpec {
     pub name: String,
     /// The machine on which it runs.
     pub host: String,
-    /// What else it tells.
+    /// Other attributes.
     pub attributes: BTreeMap<String, String>,
 }
 
-/// An agent as the server knows it.
+/// An agent of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// What it told of itself.
+    /// Its description.
     pub spec: AgentSpec,
     /// Its streams, sorted by id.
     pub streams: Vec<StreamSpec>,
-    /// CRC32C of the trace metadata it sent, where it sent some.
+    /// CRC32C of its trace metadata, if it sent any.
     pub metadata_checksum: Option<u32>,
 }
 
@@ -103,7 +103,12 @@ impl Agents {
             match read_agent(&path) {
                 Ok(file) => drop(known.insert(id, Arc::new(Agent::of(&file)))),
                 // One damaged agent file must not keep the server from starting.
-                Err(error) => tracing::error!(%error, "leaving out a damaged agent file"),
+                Err(error) => {
+                    tracing::error!(
+                        %error,
+                        "an agent file is damaged; the agent is unknown until it registers again"
+                    )
+                }
             }
         }
         Ok(Self {

@@ -1,8 +1,8 @@
-//! Bytes that may be under way at once, and who has them next.
+//! Admission: the bytes that may be in flight at once, and the turns of those who wait.
 //!
-//! Who finds no room waits in line. Each agent has a line of its own, and the agents have turns, so
-//! that one with a thousand requests does not keep out one with a single request. Nobody passes
-//! those who wait. Packets that may be dropped give way before anybody waits.
+//! A request that finds no space waits. Each agent has its own queue and the agents have turns, so
+//! an agent with a thousand requests does not block an agent with one. Nobody overtakes those who
+//! wait. Droppable packets are dropped before anybody waits.
 
 mod turns;
 
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use self::turns::Turns;
 use crate::{StorageError, counters::Counters};
 
-/// Requests that may wait for room at once; beyond it they are refused.
+/// Requests that may wait at once; more are refused.
 const WAITING_COUNT_MAX: usize = 16_384;
 
 /// Bytes of the budget that can be taken back from those who have them.
@@ -28,7 +28,7 @@ pub(crate) trait Reclaim: std::fmt::Debug + Send + Sync {
     fn reclaim(&self, bytes: u64) -> bool;
 }
 
-/// A bound in bytes from which permits are taken.
+/// A limit in bytes from which permits are acquired.
 #[derive(Debug, Clone)]
 pub struct ByteBudget {
     shared: Arc<Shared>,
@@ -38,14 +38,14 @@ pub struct ByteBudget {
 struct Shared {
     used: AtomicU64,
     max: u64,
-    /// How many wait; while nobody does, no lock is taken.
+    /// Number of waiting requests; while there are none, no lock is taken.
     waiting: AtomicUsize,
     turns: Mutex<Turns>,
     reclaim: Arc<dyn Reclaim>,
     counters: Arc<Counters>,
 }
 
-/// A part of a [`ByteBudget`], given back when dropped.
+/// A part of a [`ByteBudget`], released when dropped.
 #[derive(Debug)]
 pub struct BytePermit {
     budget: ByteBudget,
@@ -66,7 +66,7 @@ impl ByteBudget {
         }
     }
 
-    /// A permit of no bytes, for what is counted elsewhere.
+    /// A permit of no bytes, for bytes that another permit counts.
     #[must_use]
     pub fn nothing(&self) -> BytePermit {
         self.permit(0)
@@ -85,16 +85,16 @@ impl ByteBudget {
         }
     }
 
-    /// Counts a request that was refused for want of room.
+    /// Counts a request that was refused because the budget is used up.
     pub fn count_refusal(&self) {
         self.shared.counters.refused_busy.add(1);
     }
 
-    /// Takes `bytes` of the budget, for work that tries again by itself. What is larger than the
-    /// whole budget is let in alone.
+    /// Acquires `bytes` of the budget, for work that tries again by itself. A request larger than
+    /// the complete budget is admitted alone.
     ///
     /// # Errors
-    /// [`StorageError::Busy`] when they are not there now, or somebody waits for them.
+    /// [`StorageError::Busy`] when they are not free now, or somebody waits for them.
     pub fn try_acquire(&self, bytes: u64) -> Result<BytePermit, StorageError> {
         if bytes > 0 && self.shared.waiting.load(Ordering::SeqCst) > 0 {
             return Err(self.busy());
@@ -102,11 +102,11 @@ impl ByteBudget {
         self.try_grow(bytes)
     }
 
-    /// Takes `bytes` on top of what a request has already. It does not stand in line: those who
-    /// wait could wait for this very request.
+    /// Acquires `bytes` in addition to what a request has. It does not queue: those who
+    /// wait may wait for this request.
     ///
     /// # Errors
-    /// [`StorageError::Busy`] when they are not there now.
+    /// [`StorageError::Busy`] when they are not free now.
     pub fn try_grow(&self, bytes: u64) -> Result<BytePermit, StorageError> {
         match self.shared.take(bytes) {
             true => Ok(self.permit(bytes)),
@@ -114,11 +114,11 @@ impl ByteBudget {
         }
     }
 
-    /// Takes `bytes` of the budget for a request of `agent`; waits for its turn when they are not
-    /// there.
+    /// Acquires `bytes` of the budget for a request of `agent`; waits for its turn when they are
+    /// not free.
     ///
     /// # Errors
-    /// [`StorageError::Busy`] when they are not there within `limit`, or too many wait.
+    /// [`StorageError::Busy`] when they are not free within `limit`, or too many requests wait.
     pub async fn acquire(
         &self,
         agent: &str,
@@ -140,12 +140,12 @@ impl ByteBudget {
             self.count_refusal();
             return Err(self.busy());
         };
-        // Room may have come between the first look and standing in line.
+        // Space may have become free before this request was queued.
         self.admit();
         match tokio::time::timeout(limit, granted).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => {
-                // Who was behind this one may fit.
+                // The next request may fit.
                 self.admit();
                 self.count_refusal();
                 Err(self.busy())
@@ -153,7 +153,7 @@ impl ByteBudget {
         }
     }
 
-    /// Gives room to those who wait, in their turns, as far as there is any.
+    /// Admits the requests that wait, in their turns, as far as there is space.
     fn admit(&self) {
         let shared = &self.shared;
         let mut granted = Vec::new();
@@ -170,12 +170,12 @@ impl ByteBudget {
             shared.tell_waiting(&turns);
         }
         for (waiter, permit) in granted {
-            // Who has gone meanwhile gives its room back, and that admits the next.
+            // A request that was cancelled meanwhile releases its permit, which admits the next.
             drop(waiter.send(permit));
         }
     }
 
-    /// As [`Self::admit`], at no cost while nobody waits.
+    /// As [`Self::admit`], without cost while nobody waits.
     pub(crate) fn admit_waiting(&self) {
         if self.shared.waiting.load(Ordering::SeqCst) > 0 {
             self.admit();
@@ -184,13 +184,13 @@ impl ByteBudget {
 }
 
 impl Shared {
-    /// Makes known how many wait.
+    /// Publishes the number of waiting requests.
     fn tell_waiting(&self, turns: &Turns) {
         self.waiting.store(turns.len(), Ordering::SeqCst);
         self.counters.waiting_for_room.set(turns.len() as u64);
     }
 
-    /// Takes room if it is there, or can be made by dropping.
+    /// Acquires bytes if they are free or can be freed by dropping packets.
     fn take(&self, bytes: u64) -> bool {
         let fits = |used: u64| {
             let after = used.checked_add(bytes)?;
@@ -223,7 +223,7 @@ impl Shared {
 }
 
 impl BytePermit {
-    /// Splits `bytes` off into a permit of its own; all that is left when there are fewer.
+    /// Splits `bytes` off into another permit; all remaining bytes when there are fewer.
     #[must_use]
     pub fn split(&mut self, bytes: u64) -> BytePermit {
         let bytes = bytes.min(self.bytes);
@@ -237,7 +237,7 @@ impl BytePermit {
         self.bytes
     }
 
-    /// Gives the bytes back without letting anybody in: who makes room takes it itself.
+    /// Releases the bytes without admitting anybody: the caller that freed them takes them.
     pub(crate) fn give_back_quietly(mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         self.budget.shared.give_back(bytes);
@@ -268,15 +268,15 @@ mod tests {
         ByteBudget::new(max, droppable, counters)
     }
 
-    /// Whether what is asked for is not there at once.
+    /// Whether the request has to wait.
     fn waits<F: Future + Unpin>(asking: &mut F) -> bool {
         asking.now_or_never().is_none()
     }
 
     const LONG: Duration = Duration::from_secs(600);
 
-    /// In which order agents get room that comes back packet by packet, when they stand in line as
-    /// `arriving` says.
+    /// The order in which agents are admitted when bytes are released packet by packet and the
+    /// agents queue as `arriving` says.
     async fn order(arriving: &[(&'static str, u64)]) -> Vec<&'static str> {
         let budget = budget(100);
         let mut held = budget.try_acquire(100).unwrap();
@@ -287,7 +287,7 @@ mod tests {
                 let permit = budget.acquire(agent, bytes, LONG).await;
                 (agent, permit)
             });
-            // Each stands in line before the next one comes.
+            // Each request is queued before the next one arrives.
             assert!(waits(&mut asking));
             waiting.push(asking);
         }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn agents_have_turns_whatever_they_ask_for() {
+    async fn agents_have_turns_whatever_they_request() {
         let greedy = [("a", 10); 5];
         let modest = [("b", 10), ("c", 10), ("b", 10)];
         let arriving = [&greedy[..], &modest[..]].concat();
@@ -313,20 +313,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_passes_one_who_waits_for_much() {
+    async fn a_large_request_is_not_overtaken() {
         let arriving = [("large", 40), ("small", 10), ("small", 10)];
         assert_eq!(order(&arriving).await, ["large", "small", "small"]);
         let budget = budget(100);
         let held = budget.try_acquire(70).unwrap();
         let mut large = Box::pin(budget.acquire("large", 40, LONG));
         assert!(waits(&mut large));
-        assert!(budget.try_acquire(10).is_err(), "it stands behind");
+        assert!(
+            budget.try_acquire(10).is_err(),
+            "it waits for the large one"
+        );
         drop(held);
         assert_eq!(large.await.unwrap().bytes(), 40);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_is_refused_and_holds_up_nobody() {
+    async fn a_request_that_waits_too_long_is_refused_and_blocks_nobody() {
         let budget = budget(100);
         let held = budget.try_acquire(60).unwrap();
         let mut large = Box::pin(budget.acquire("a", 90, Duration::from_secs(1)));
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_away_gives_its_turn_on() {
+    async fn a_cancelled_request_passes_its_turn_on() {
         let budget = budget(100);
         let held = budget.try_acquire(100).unwrap();
         let mut first = Box::pin(budget.acquire("a", 100, LONG));
@@ -350,7 +353,7 @@ mod tests {
         let mut second = Box::pin(budget.acquire("b", 100, LONG));
         assert!(waits(&mut second));
         drop(held);
-        // The first has room already, and goes away without having seen it.
+        // The first request is admitted already, and is cancelled before it sees that.
         drop(first);
         assert_eq!(second.await.unwrap().bytes(), 100);
     }

@@ -1,12 +1,12 @@
-//! The catalog: what every storage file says, in one place, so that a start with many storages
-//! reads one database and not ten thousand files. The only module that knows sled.
+//! The catalog: the content of all storage files in one database, so that a start with many
+//! storages reads one database instead of ten thousand files. Only this module uses sled.
 //!
-//! Nothing in it is authoritative. An entry holds the bytes of a storage file and the stamp of the
-//! file they were read from; where the stamp differs the file is read again. A catalog that cannot
-//! be opened is removed and made anew.
+//! The catalog is derived. An entry contains the bytes of a storage file and the stamp of the file
+//! that they were read from; when the stamp differs, the file is read again. A catalog that cannot
+//! be opened is removed and rebuilt.
 //!
-//! The I/O trace is told what is asked of it: when sled itself reads, writes and syncs its files,
-//! only sled knows.
+//! The I/O trace records the calls to the catalog; the reads, writes and syncs that sled does on
+//! its own are not visible.
 
 use std::{
     fs::Metadata,
@@ -24,7 +24,7 @@ use crate::StorageError;
 const CACHE_BYTES: u64 = 8 << 20;
 const STAMP_BYTES: usize = 24;
 
-/// Identifies one version of a file without reading it: length, time of change, inode.
+/// Identifies a version of a file without reading it: length, modification time, inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp([u8; STAMP_BYTES]);
 
@@ -50,7 +50,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// Opens the catalog in `folder`, or makes it anew where it is damaged.
+    /// Opens the catalog in `folder`; rebuilds it when it is damaged.
     pub(crate) fn open(folder: &Path, tracer: &Arc<Tracer>) -> Result<Self, StorageError> {
         let tag = FileTag::new(tracer, CATALOG_FOLDER, FileClass::Catalog, None);
         let started = tag.begin();
@@ -63,7 +63,7 @@ impl Catalog {
         let database = match open() {
             Ok(database) => database,
             Err(error) => {
-                tracing::warn!(%error, "the catalog is damaged and made anew");
+                tracing::warn!(%error, "the catalog is damaged; rebuilding it");
                 std::fs::remove_dir_all(folder).map_err(StorageError::io("remove", folder))?;
                 open().map_err(|error| failed(folder, error))?
             }
@@ -72,13 +72,14 @@ impl Catalog {
         Ok(Self { database, tag })
     }
 
-    /// The storage file at `path`: from the catalog when its entry is of this very file.
+    /// The storage file at `path`: from the catalog if its entry is of this version of the file.
     pub(crate) fn storage_file(
         &self,
         id: StorageId,
         path: &Path,
     ) -> Result<StorageFile, StorageError> {
-        let metadata = std::fs::metadata(path).map_err(StorageError::io("look at", path))?;
+        let metadata =
+            std::fs::metadata(path).map_err(StorageError::io("get the attributes of", path))?;
         let stamp = Stamp::of(&metadata);
         if let Some(file) = self.entry(id, stamp) {
             return Ok(file);
@@ -108,11 +109,16 @@ impl Catalog {
         (found == stamp.0).then(|| StorageFile::decode(bytes).ok())?
     }
 
-    /// Remembers the storage file that was just put into place at `path`.
+    /// Stores the storage file that was just published at `path`.
     pub(crate) fn remember(&self, id: StorageId, path: &PathBuf, bytes: &[u8]) {
         match std::fs::metadata(path) {
             Ok(metadata) => self.put(id, Stamp::of(&metadata), bytes),
-            Err(error) => tracing::warn!(%error, path = %path.display(), "not in the catalog"),
+            Err(error) => {
+                tracing::warn!(
+                    %error, path = %path.display(),
+                    "a storage file is not in the catalog; the next start reads the file"
+                )
+            }
         }
     }
 
@@ -121,12 +127,12 @@ impl Catalog {
         let length = value.len() as u64;
         let written = self.write(length, || self.database.insert(id.as_bytes(), value));
         if let Err(error) = written {
-            // It is derived: the next start reads the file.
-            tracing::warn!(%error, "the catalog does not take an entry");
+            // The catalog is derived: the next start reads the file.
+            tracing::warn!(%error, "an entry of the catalog cannot be written");
         }
     }
 
-    /// Changes an entry, which has `length` bytes from then on.
+    /// Changes an entry to one of `length` bytes.
     fn write<T>(&self, length: u64, work: impl FnOnce() -> sled::Result<T>) -> sled::Result<T> {
         let started = self.tag.begin();
         let written = work();
@@ -139,14 +145,14 @@ impl Catalog {
         written
     }
 
-    /// Forgets a storage that is gone.
+    /// Removes the entry of a storage that was deleted.
     pub(crate) fn forget(&self, id: StorageId) {
         if let Err(error) = self.write(0, || self.database.remove(id.as_bytes())) {
-            tracing::warn!(%error, "the catalog does not forget an entry");
+            tracing::warn!(%error, "an entry of the catalog cannot be removed");
         }
     }
 
-    /// Forgets every storage for which `is_there` is false.
+    /// Removes every storage for which `is_there` is false.
     pub(crate) fn keep_only(&self, is_there: impl Fn(StorageId) -> bool) {
         let ids = self.database.iter().keys().flatten();
         let ids = ids.filter_map(|key| <[u8; 16]>::try_from(&key[..]).ok());
@@ -157,7 +163,7 @@ impl Catalog {
         gone.into_iter().for_each(|id| self.forget(id));
     }
 
-    /// Writes out what is only in memory.
+    /// Writes everything to disk.
     pub(crate) fn flush(&self) {
         let started = self.tag.begin();
         let flushed = self.database.flush();
@@ -166,12 +172,12 @@ impl Catalog {
             ..Access::default()
         });
         if let Err(error) = flushed {
-            tracing::warn!(%error, "the catalog is not written out");
+            tracing::warn!(%error, "the catalog cannot be flushed to disk");
         }
     }
 }
 
-/// The error number of what sled says.
+/// The error number in an error of sled.
 fn failed_errno<T>(result: &sled::Result<T>) -> u16 {
     match result {
         Ok(_) => 0,

@@ -1,4 +1,4 @@
-//! The wall clock and random numbers: the only place that asks the system for them.
+//! The wall clock and random numbers: only this module gets them from the system.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 #[must_use]
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the I/O thread to the clock"
+    reason = "the one module that reads the clock"
 )]
 pub fn now_ns() -> i64 {
     let now = SystemTime::now()
@@ -19,7 +19,7 @@ pub fn now_ns() -> i64 {
 
 /// Eight random bytes.
 pub(crate) fn random_u64() -> u64 {
-    // The version and variant bits of a UUID stand in its middle; fold them away.
+    // The version and variant bits of a UUID are in its middle; fold them away.
     let (high, low) = Uuid::new_v4().as_u64_pair();
     high.rotate_left(32) ^ low
 }

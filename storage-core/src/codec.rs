@@ -1,11 +1,11 @@
-//! Payloads as they are stored.
+//! Compression of payloads.
 
 use std::cell::RefCell;
 
 use bytes::Bytes;
 use storage_format::Codec;
 
-/// Payloads shorter than this are stored as they are: a zstd frame would hardly be shorter.
+/// Payloads shorter than this are not compressed: a zstd frame would hardly be shorter.
 const COMPRESS_BYTES_MIN: usize = 128;
 
 thread_local! {
@@ -14,7 +14,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The stored form of `raw`: compressed when that is wanted and makes it shorter.
+/// The stored form of `raw`: compressed if the codec says so and the result is shorter.
 pub(crate) fn store(raw: &Bytes, codec: Codec, level: i32) -> (Codec, Bytes) {
     match codec {
         Codec::Zstd if raw.len() >= COMPRESS_BYTES_MIN => match compress(raw, level) {
@@ -32,7 +32,7 @@ fn compress(raw: &[u8], level: i32) -> Option<Bytes> {
         }
         let (_, compressor) = slot.as_mut()?;
         SCRATCH.with_borrow_mut(|scratch| {
-            // What does not fit into the size of the raw bytes is of no use.
+            // A result that is not shorter than the raw bytes is of no use.
             scratch.resize(raw.len(), 0);
             let length = compressor
                 .compress_to_buffer(raw, scratch.as_mut_slice())

@@ -1,28 +1,28 @@
-//! Operating bounds of the engine, each named with its unit.
+//! Configuration of the engine; each limit is named with its unit.
 
 use std::{path::PathBuf, time::Duration};
 
-/// Which implementation of the I/O thread is used.
+/// Which I/O implementation the I/O thread uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoChoice {
-    /// io_uring where the kernel allows it, else blocking calls.
+    /// io_uring if the kernel allows it, blocking calls otherwise.
     Auto,
-    /// io_uring, or refuse to start.
+    /// io_uring; the server does not start without it.
     Uring,
     /// Blocking calls on threads.
     Blocking,
 }
 
-/// When ingest stops for want of disk space, and when it goes on.
+/// When ingest stops because disk space is low, and when it resumes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiskLow {
     /// Ingest stops below this many free bytes …
     pub stop_free_bytes: u64,
     /// … or below this share of the file system, whichever is more.
     pub stop_free_ratio: f64,
-    /// Ingest goes on above this share, and above twice `stop_free_bytes`.
+    /// Ingest resumes above this share and above twice `stop_free_bytes`.
     pub resume_free_ratio: f64,
-    /// How often free space is looked at.
+    /// How often free space is checked.
     pub check_interval: Duration,
 }
 
@@ -33,7 +33,7 @@ pub struct EngineConfig {
     pub data_dir: PathBuf,
     /// Written into storage files.
     pub server_version: String,
-    /// Implementation of the I/O thread.
+    /// I/O implementation of the I/O thread.
     pub io: IoChoice,
     /// Aligned buffers of 256 KiB each that the I/O thread owns.
     pub io_buffer_count: usize,
@@ -43,21 +43,21 @@ pub struct EngineConfig {
     pub open_channel_count_max: usize,
     /// A data file without a write for this long is closed.
     pub channel_idle: Duration,
-    /// Largest extent by which a data file is extended ahead of writing; 0 turns it off.
+    /// Largest extent that is preallocated at the end of a data file; 0 turns preallocation off.
     pub preallocation_bytes_max: u64,
     /// Serializer threads.
     pub serializer_count: usize,
     /// Compression level of zstd.
     pub zstd_level: i32,
-    /// Packet bytes that may be under way between arrival and acknowledgement.
+    /// Packet bytes that may be in flight, between arrival and acknowledgement.
     pub in_flight_bytes_max: u64,
     /// Longest packet, in bytes.
     pub packet_bytes_max: u32,
-    /// Packets that the live tree of one storage holds before an index part is written.
+    /// Packets in the live tree of a storage that cause an index part to be written.
     pub tree_packet_count_max: usize,
-    /// Bytes of data files that no index part covers before one is written.
+    /// Bytes of data files without an index part that cause one to be written.
     pub uncovered_bytes_max: u64,
-    /// Length of a time bucket of the index tree; zero puts a whole stream into one leaf.
+    /// Length of a time bucket of the index tree; with zero, a stream has one leaf.
     pub time_bucket: Duration,
     /// Leaves that one storage may have.
     pub leaf_count_max: usize,
@@ -65,7 +65,7 @@ pub struct EngineConfig {
     pub storage_count_max: usize,
     /// Agents that the server may have, and streams of one agent.
     pub agent_count_max: usize,
-    /// Bytes of index blocks that are kept in memory for readers.
+    /// Bytes of index blocks that are cached for readers.
     pub index_cache_bytes_max: u64,
     /// Disk space limits.
     pub disk_low: DiskLow,

@@ -1,11 +1,11 @@
-//! What the engine counts; the server renders it for Prometheus.
+//! Counters of the engine; the server exposes them to Prometheus.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-/// A number that only grows, or a level that is set.
+/// A counter or a gauge.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -44,7 +44,7 @@ pub struct Latency {
 /// The values of a [`Latency`] at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencySnapshot {
-    /// Observations in each bucket, not cumulated; the last one is beyond every bound.
+    /// Observations in each bucket, not cumulative; the last bucket is above every bound.
     pub buckets: [u64; LATENCY_BOUNDS_SECONDS.len() + 1],
     /// Sum of all observations in seconds.
     pub sum_seconds: f64,
@@ -78,7 +78,7 @@ impl Latency {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {
-        /// Everything that the engine counts.
+        /// All counters of the engine.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: $type),*
@@ -87,25 +87,25 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Packets that were pushed and not refused at once.
+    /// Packets that were pushed and not refused immediately.
     packets_arrived: Counter,
     /// Packets that are durable.
     packets_durable: Counter,
-    /// Packets that were known already.
+    /// Duplicates.
     packets_repeated: Counter,
-    /// Packets that were taken and then not written.
+    /// Packets that were accepted and could not be written.
     packets_failed: Counter,
-    /// Packets whose agents did not wait, and that were not kept.
+    /// Droppable packets that were dropped.
     packets_dropped: Counter,
     /// Bytes of these packets.
     dropped_bytes: Counter,
-    /// Bytes that may be dropped now.
+    /// Bytes of droppable packets that wait for a writer.
     droppable_bytes: Counter,
     /// Bytes of durable packets as the agents sent them.
     raw_bytes: Counter,
     /// Bytes of durable packets as stored.
     stored_bytes: Counter,
-    /// Bytes of frames that were written.
+    /// Bytes of written frames.
     written_bytes: Counter,
     /// Write calls, from submission to completion.
     writes: Latency,
@@ -113,30 +113,30 @@ counters! {
     syncs: Latency,
     /// Writes that failed.
     write_errors: Counter,
-    /// Small files that were put into place.
+    /// Small files that were published.
     files_published: Counter,
-    /// Index parts that were written.
+    /// Index parts written.
     index_parts: Counter,
     /// Data files that are open for writing now.
     channels_open: Counter,
-    /// Packet bytes between arrival and acknowledgement now.
+    /// Packet bytes in flight, between arrival and acknowledgement.
     in_flight_bytes: Counter,
-    /// Requests that wait for room for their packets now.
+    /// Requests that wait for admission.
     waiting_for_room: Counter,
-    /// Jobs that wait for a serializer or are with one now.
+    /// Jobs that wait for a serializer or run in one.
     serializer_jobs: Counter,
-    /// Pushes refused because too many bytes were under way.
+    /// Pushes refused because too many bytes were in flight.
     refused_busy: Counter,
     /// Pushes refused because the disk is low.
     refused_disk_low: Counter,
-    /// Free bytes of the file system of the data folder, when last looked at.
+    /// Free bytes of the file system of the data folder at the last check.
     disk_free_bytes: Counter,
     /// 1 while ingest is stopped because the disk is low.
     disk_low: Counter,
     /// Bytes of index blocks in the cache.
     index_cache_bytes: Counter,
-    /// Look-ups of index blocks that were in the cache.
+    /// Lookups of index blocks that hit the cache.
     index_cache_hits: Counter,
-    /// Look-ups of index blocks that were not.
+    /// Lookups of index blocks that missed the cache.
     index_cache_misses: Counter,
 }

@@ -1,12 +1,12 @@
-//! Packets whose agents do not wait for the disk, while they wait for their writer.
+//! Droppable packets: packets whose agents do not wait for the disk, until a writer takes them.
 //!
-//! They hold room of the byte budget like all packets, and give way to everybody who finds none:
-//! the oldest of all is dropped first, whose it is, and counted for its stream. What a writer has
-//! taken is dropped no more, so writers take only so much of it at once: the rest of the budget is
-//! always there for agents that wait.
+//! They count against the byte budget like all packets, and are dropped when somebody else needs
+//! the space: the oldest of all first, whoever sent it, and the drop is counted for its stream. A
+//! packet that a writer has is no longer dropped, so writers take a limited share at once, and the
+//! rest of the budget is always available to agents that wait.
 //!
-//! A packet that was dropped leaves a gap in its stream. What is known here of each stream says
-//! where it goes on, so that the next packet is taken behind the gap.
+//! A dropped packet leaves a gap in its stream. The state of the stream contains the position after
+//! the gap, so that the next packet is accepted there.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -23,20 +23,20 @@ use tokio::sync::Notify;
 
 use crate::{NewPacket, Push, StorageError, budget::Reclaim, counters::Counters, push::Gaps};
 
-/// Share of the budget that writers hold of droppable packets: all of them, and each.
+/// Share of the budget that droppable packets in writers may have: in all writers, and in each.
 const ALL_WRITERS_SHARE: u64 = 2;
 const ONE_WRITER_SHARE: u64 = 8;
 
 /// A stream of a storage.
 type Key = (AgentId, StreamId);
 
-/// All droppable packets that wait.
+/// The droppable packets that wait for a writer.
 #[derive(Debug)]
 pub(crate) struct Droppable {
     state: Mutex<State>,
-    /// Bytes that may be dropped now.
+    /// Bytes that can be dropped now.
     waiting_bytes: AtomicU64,
-    /// Bytes that writers may have taken in all, and each of them.
+    /// Bytes that all writers may have, and each of them.
     all_writers_max: u64,
     one_writer_max: u64,
     counters: Arc<Counters>,
@@ -48,9 +48,9 @@ struct State {
     /// Oldest first.
     queue: BTreeMap<u64, Entry>,
     lanes: HashMap<StorageId, Lane>,
-    /// Bytes that writers have taken.
+    /// Bytes that writers have.
     in_writer: u64,
-    /// A writer left something because all of them have too much.
+    /// A writer stopped taking packets because all writers have too many bytes.
     is_held_up: bool,
 }
 
@@ -59,11 +59,11 @@ struct Entry {
     storage: StorageId,
     push: Push,
     bytes: u64,
-    /// Sequences may be left out before it.
+    /// Sequences before it may be missing.
     part: bool,
 }
 
-/// A push for the writer.
+/// A push that a writer takes.
 #[derive(Debug)]
 pub(crate) struct Handed {
     pub(crate) push: Push,
@@ -71,7 +71,7 @@ pub(crate) struct Handed {
     pub(crate) in_writer: InWriter,
 }
 
-/// What is droppable of one storage.
+/// The droppable packets of one storage.
 #[derive(Debug)]
 struct Lane {
     signal: Arc<LaneSignal>,
@@ -80,12 +80,12 @@ struct Lane {
     fronts: HashMap<Key, Front>,
 }
 
-/// Where a storage and its writer meet its droppable packets.
+/// The state that a storage and its writer share with the droppable packets.
 #[derive(Debug, Default)]
 pub(crate) struct LaneSignal {
-    /// Something was pushed so; before, nothing here costs more than this look.
+    /// Set by the first droppable packet; before it, only this flag is checked.
     is_used: AtomicBool,
-    /// Whether a writer takes packets.
+    /// Whether a writer accepts packets.
     is_open: AtomicBool,
     /// Wakes the writer.
     pub(crate) wake: Notify,
@@ -97,56 +97,56 @@ impl LaneSignal {
     }
 }
 
-/// Where a stream is.
+/// The positions of a stream.
 #[derive(Debug)]
 struct Front {
-    /// What comes next, behind all that was accepted.
+    /// The next position: it follows all accepted packets.
     next: StreamPosition,
-    /// What comes behind all that the writer has.
+    /// The position that follows all packets that the writer has.
     handed: StreamPosition,
-    /// What comes behind all that was not kept: there the stream may go on behind a gap.
+    /// The position that follows all dropped packets: the stream may continue there after a gap.
     lost_until: StreamPosition,
     waiting: VecDeque<u64>,
     dropped_packets: u64,
     dropped_bytes: u64,
 }
 
-/// What was accepted of a stream and not kept, since the server started.
+/// The packets of a stream that were accepted and dropped since the server started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DroppedPackets {
     /// The agent.
     pub agent: AgentId,
     /// The stream.
     pub stream: StreamId,
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Where the stream goes on.
+    /// Epoch of the next position of the stream.
     pub next_epoch: u64,
-    /// The sequence there.
+    /// Sequence of the next position.
     pub next_sequence: u64,
 }
 
-/// A packet that was accepted.
+/// An accepted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedPacket {
     /// Position in the stream.
     pub position: StreamPosition,
-    /// It was accepted before.
+    /// Whether it is a duplicate.
     pub is_duplicate: bool,
 }
 
-/// The answer to packets whose agent does not wait.
+/// The reply to packets whose agent does not wait.
 #[derive(Debug, Default)]
 pub struct Accepted {
-    /// Packets before the first one that was refused.
+    /// The packets before the first refused one.
     pub packets: Vec<AcceptedPacket>,
-    /// Why the packet behind them was refused.
+    /// Why the packet after them was refused.
     pub refused: Option<StorageError>,
 }
 
-/// A taken entry: says what became of it.
+/// Droppable packets in a writer, which reports what happened to them.
 #[derive(Debug)]
 pub(crate) struct InWriter {
     droppable: Arc<Droppable>,
@@ -155,7 +155,7 @@ pub(crate) struct InWriter {
     bytes: u64,
     /// Bytes of each of its packets.
     sizes: Vec<u64>,
-    /// What comes behind it in its stream.
+    /// The position that follows it in its stream.
     behind: StreamPosition,
 }
 
@@ -170,8 +170,8 @@ impl Droppable {
         }
     }
 
-    /// Takes packets of a stream that is `durable_next` behind what is durable. `part` says that
-    /// sequences may be left out.
+    /// Accepts packets of a stream whose durable packets end before `durable_next`. With `part`,
+    /// sequences may be missing.
     pub(crate) fn offer(
         &self,
         (storage, signal): (StorageId, &Arc<LaneSignal>),
@@ -196,7 +196,8 @@ impl Droppable {
         let front = lane.fronts.entry(key).or_insert_with(|| {
             let first = push.packets.first();
             let first = first.map_or(durable_next, |packet| packet.position);
-            // What came before the start is not known; the stream goes on where its producer does.
+            // Packets from before the start are unknown; the stream continues where its producer
+            // does.
             Front {
                 next: first.max(durable_next),
                 handed: durable_next,
@@ -230,7 +231,7 @@ impl Droppable {
         Ok(accepted)
     }
 
-    /// Counts an entry that is out of the queue as dropped.
+    /// Counts an entry that was removed from the queue as dropped.
     fn drop_entry(&self, state: &mut State, ordinal: u64, entry: Entry) -> Push {
         let key = (entry.push.agent.clone(), entry.push.stream.clone());
         let packets = entry.push.packets.len() as u64;
@@ -254,8 +255,8 @@ impl Droppable {
             .set(waiting.saturating_sub(held));
     }
 
-    /// The next push for the writer of a storage, while it may take one; `all` when it ends, and
-    /// takes whatever is there.
+    /// The next push for the writer of a storage, if it may take one; with `all` the writer ends
+    /// and takes every push.
     pub(crate) fn take(self: &Arc<Self>, storage: StorageId, all: bool) -> Option<Handed> {
         let mut state = self.state.lock();
         let lane = state.lanes.get(&storage)?;
@@ -272,7 +273,7 @@ impl Droppable {
         self.hand(&mut state, ordinal)
     }
 
-    /// The next push of a stream, so that one whose agent waits comes behind it.
+    /// The next push of a stream, so that a push whose agent waits follows it.
     pub(crate) fn take_of(
         self: &Arc<Self>,
         storage: StorageId,
@@ -322,8 +323,8 @@ impl Droppable {
         })
     }
 
-    /// Notes that an agent pushes into a stream and waits; gives the place behind what was not
-    /// kept of it, where the stream may go on behind a gap.
+    /// Records a push whose agent waits; returns the position that follows the dropped packets of
+    /// the stream, where the stream may continue after a gap.
     pub(crate) fn pass(
         &self,
         storage: StorageId,
@@ -343,20 +344,20 @@ impl Droppable {
         Some(front.lost_until)
     }
 
-    /// From now on packets of a storage are taken.
+    /// Starts accepting packets of a storage.
     pub(crate) fn open(&self, signal: &LaneSignal) {
         let _state = self.state.lock();
         signal.is_open.store(true, Ordering::Release);
     }
 
-    /// From now on none is taken; those that wait can still be.
+    /// Stops accepting packets; a writer can still take those that wait.
     pub(crate) fn close(&self, signal: &LaneSignal) {
         let _state = self.state.lock();
         signal.is_open.store(false, Ordering::Release);
     }
 
-    /// Drops what waits for a storage that takes no more, and with `forget` all that is known of
-    /// it.
+    /// Drops the packets that wait for a storage that accepts no more, and with `forget` also the
+    /// state of its streams.
     pub(crate) fn clear(&self, storage: StorageId, forget: bool) {
         let mut state = self.state.lock();
         let Some(lane) = state.lanes.get(&storage) else {
@@ -372,11 +373,11 @@ impl Droppable {
             state.lanes.remove(&storage);
         }
         drop(state);
-        // Their room comes back without the lock, for who gets it may drop more.
+        // Their bytes are freed without the lock, because whoever gets them may drop more.
         drop(dropped);
     }
 
-    /// What was dropped of a storage, stream by stream.
+    /// The dropped packets of a storage, for each stream.
     pub(crate) fn dropped(&self, storage: StorageId) -> Vec<DroppedPackets> {
         let state = self.state.lock();
         let Some(lane) = state.lanes.get(&storage) else {
@@ -398,7 +399,7 @@ impl Droppable {
         dropped
     }
 
-    /// Packets of a storage that wait, and their bytes.
+    /// Number of waiting packets of a storage, and their bytes.
     pub(crate) fn waiting(&self, storage: StorageId) -> (u64, u64) {
         let state = self.state.lock();
         let Some(lane) = state.lanes.get(&storage) else {
@@ -415,8 +416,8 @@ impl Droppable {
 }
 
 impl Reclaim for Droppable {
-    /// Drops the oldest packets until `bytes` of the budget came back; nothing when that is more
-    /// than all that may be dropped.
+    /// Drops the oldest packets until `bytes` of the budget are free; nothing when that is more
+    /// than all that can be dropped.
     fn reclaim(&self, bytes: u64) -> bool {
         if self.waiting_bytes.load(Ordering::SeqCst) < bytes.max(1) {
             return false;
@@ -436,7 +437,7 @@ impl Reclaim for Droppable {
 }
 
 impl Front {
-    /// A push left the queue: the oldest one of its stream always does first.
+    /// Removes a push from the queue; it is always the oldest of its stream.
     fn forget(&mut self, ordinal: u64) {
         let first = self.waiting.pop_front();
         debug_assert_eq!(first, Some(ordinal), "a stream keeps its order");
@@ -448,7 +449,7 @@ impl Front {
         self.dropped_bytes += bytes;
     }
 
-    /// Whether a packet is new and is kept; says so in the answer.
+    /// Whether a packet is new and therefore accepted; adds it to the reply.
     fn accept(&mut self, packet: &NewPacket, part: bool, accepted: &mut Accepted) -> bool {
         if accepted.refused.is_some() {
             return false;
@@ -471,7 +472,7 @@ impl Front {
         is_new
     }
 
-    /// Whether a packet is new; a gap is refused unless a part of the stream is taken.
+    /// Whether a packet is new; a gap is refused unless a part of the stream is accepted.
     fn judge(&self, position: StreamPosition, part: bool) -> Result<bool, StorageError> {
         match position.follows(self.next) {
             Ok(Arrival::Next) => Ok(true),
@@ -494,7 +495,7 @@ fn size_of(packet: &NewPacket) -> u64 {
 }
 
 impl InWriter {
-    /// Says which of its packets were kept; the others are counted.
+    /// Reports which of its packets were written; the others are counted as dropped.
     pub(crate) fn ended(&self, kept: impl Iterator<Item = bool>) {
         let lost = self.sizes.iter().zip(kept).filter(|(_, is_kept)| !is_kept);
         let (packets, bytes) = lost.fold((0, 0), |(packets, bytes), (size, _)| {

@@ -1,4 +1,4 @@
-//! What the engine refuses, and what goes wrong under it.
+//! Errors of the engine: requests that it refuses, and failures of the disk.
 
 use std::{io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use storage_format::{
     AgentId, FormatError, Kind, OutOfOrder, StorageId, StreamId, storage_file::StorageState,
 };
 
-/// A refusal or a failure. A request that gets one changed nothing.
+/// A refusal or a failure. A request that gets one has changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// No storage has this id.
@@ -28,7 +28,7 @@ pub enum StorageError {
     PacketNotFound {
         /// The storage.
         storage: StorageId,
-        /// The number asked for.
+        /// The requested number.
         number: u64,
     },
     /// The storage has no file of this name.
@@ -36,56 +36,56 @@ pub enum StorageError {
     FileNotFound {
         /// The storage.
         storage: StorageId,
-        /// The name asked for, shortened.
+        /// The requested name, shortened.
         name: String,
     },
-    /// The state of the storage does not allow this.
-    #[error("storage {storage} is {state}, {action} needs {needed}")]
+    /// The state of the storage does not allow the action.
+    #[error("storage {storage} is {state}, but {action} needs {needed}")]
     WrongState {
         /// The storage.
         storage: StorageId,
         /// Its state.
         state: StorageState,
-        /// What was asked for.
+        /// The requested action.
         action: &'static str,
         /// The states that allow it.
         needed: &'static str,
     },
-    /// A stream was declared with another kind before.
+    /// The stream is declared with another kind.
     #[error("stream `{stream}` of agent `{agent}` is of kind `{declared}`, not `{wanted}`")]
     StreamKindConflict {
         /// The agent.
         agent: AgentId,
         /// The stream.
         stream: StreamId,
-        /// The kind it has.
+        /// Its declared kind.
         declared: Kind,
-        /// The kind asked for.
+        /// The requested kind.
         wanted: Kind,
     },
-    /// A storage from elsewhere has an agent of a name that is known here, with other trace
+    /// An imported storage contains an agent whose id exists on this server with different trace
     /// metadata.
-    #[error("agent `{0}` has other trace metadata here than in the storage")]
+    #[error("agent `{0}` has different trace metadata on this server and in the storage")]
     AgentMetadataConflict(AgentId),
-    /// The producer left out a sequence.
+    /// The producer skipped a sequence.
     #[error("sequence {found} of epoch {epoch} leaves a gap, {expected} is expected")]
     SequenceGap {
         /// The epoch.
         epoch: u64,
-        /// The sequence that comes next.
+        /// The expected sequence.
         expected: u64,
-        /// The sequence that came.
+        /// The sequence of the packet.
         found: u64,
     },
-    /// The producer has begun a newer epoch already.
+    /// The producer has already begun a newer epoch.
     #[error("epoch {found} is older than the current epoch {current}")]
     EpochStale {
         /// The newest epoch of the stream.
         current: u64,
-        /// The epoch that came.
+        /// The epoch of the packet.
         found: u64,
     },
-    /// The packet was not kept when it came, or never came, and later ones of its stream are there.
+    /// The packet was dropped or never arrived, and later packets of its stream are stored.
     #[error(
         "sequence {sequence} of epoch {epoch} was left out, and what came behind it is there; \
          {expected} is expected"
@@ -93,13 +93,13 @@ pub enum StorageError {
     PacketLeftOut {
         /// The epoch.
         epoch: u64,
-        /// The sequence that came.
+        /// The sequence of the packet.
         sequence: u64,
-        /// The sequence that comes next.
+        /// The expected sequence.
         expected: u64,
     },
     /// A packet without bytes.
-    #[error("a packet has at least one byte")]
+    #[error("the packet is empty: a packet has at least one byte")]
     PacketEmpty,
     /// A packet that is too long.
     #[error("the packet has {size} bytes, the limit is {max}")]
@@ -109,7 +109,7 @@ pub enum StorageError {
         /// The limit in bytes.
         max: u64,
     },
-    /// A value of a request that cannot be kept.
+    /// An invalid value in a request.
     #[error("{what} {problem}")]
     Invalid {
         /// The value.
@@ -117,35 +117,38 @@ pub enum StorageError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A bound of the server is reached that only deleting something lowers.
-    #[error("the server has {max} {what} already, its limit")]
+    /// A limit of the server is reached; deleting something makes room.
+    #[error("the server has {max} {what}, which is the limit: delete some, or raise the limit")]
     LimitReached {
-        /// What there are too many of.
+        /// The things that are limited.
         what: &'static str,
         /// The limit.
         max: usize,
     },
-    /// Too many bytes are under way.
-    #[error("{max} bytes are on their way to the disk already, the limit of the server")]
+    /// Too many bytes are in flight.
+    #[error("the limit of {max} bytes in flight is reached: try again later")]
     Busy {
         /// The limit in bytes.
         max: u64,
     },
     /// Free space is below the limit of the server.
-    #[error("{free_bytes} bytes are free on the disk, ingest stops below {limit_bytes}")]
+    #[error(
+        "only {free_bytes} bytes are free on the disk, and ingest stops below {limit_bytes}: \
+         free some space"
+    )]
     DiskLow {
         /// Free bytes.
         free_bytes: u64,
         /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// A write found no space.
-    #[error("no space is left for {path}")]
+    /// A write failed because the disk is full.
+    #[error("no space is left on the disk for {path}")]
     DiskFull {
-        /// What was to be written.
+        /// The file that could not be written.
         path: PathBuf,
     },
-    /// A packet before this one in its stream was refused.
+    /// An earlier packet of the same stream was refused.
     #[error("an earlier packet of the same stream was refused, so this one was not written")]
     EarlierRefused,
     /// The disk failed; the storage is read-only.
@@ -164,10 +167,10 @@ pub enum StorageError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where and how.
+        /// Where and what.
         source: FormatError,
     },
-    /// A packet on disk whose stored bytes cannot be expanded to what was sent.
+    /// A packet on disk whose stored bytes do not expand to what was sent.
     #[error("{path}: packet at byte {offset}: {problem}")]
     DamagedPacket {
         /// The file.
@@ -177,10 +180,10 @@ pub enum StorageError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// A storage of this id is there already.
-    #[error("there is a storage {0} already")]
+    /// A storage with this id exists.
+    #[error("storage {0} exists already: delete it before importing it again")]
     StorageExists(StorageId),
-    /// An archive whose bytes are not those of a whole ZIP archive.
+    /// An archive that is not a complete, intact ZIP archive.
     #[error("the archive is damaged at byte {offset}: {problem}")]
     ArchiveDamaged {
         /// Offset in the archive.
@@ -188,41 +191,41 @@ pub enum StorageError {
         /// What is wrong there.
         problem: String,
     },
-    /// An archive that is whole, but holds what is not taken.
-    #[error("the archive is not taken: {entry:?} {problem}")]
+    /// An intact archive with content that is not accepted.
+    #[error("the archive is refused: {entry:?} {problem}")]
     ArchiveRefused {
-        /// The entry; empty when it is about all of it.
+        /// The entry; empty when the problem concerns the entire archive.
         entry: String,
         /// What is wrong with it.
         problem: String,
     },
-    /// An archive that did not come to its end.
-    #[error("the archive broke off at byte {offset}: {source}")]
+    /// An archive whose transfer was interrupted.
+    #[error("the archive was interrupted at byte {offset}: {source}")]
     ArchiveBroken {
         /// Offset in the archive.
         offset: u64,
         /// Why.
         source: io::Error,
     },
-    /// No storage has this label, or no type or value of this name is known.
+    /// No storage has this label, or there is no type or value of this name.
     #[error("there is no label `{0}`")]
     LabelNotFound(String),
-    /// A type of labels that is as it is.
-    #[error("the label type `{0}` is predefined")]
+    /// A label type that cannot be changed.
+    #[error("the label type `{0}` is predefined and cannot be changed")]
     LabelTypeFixed(String),
-    /// A label that storages have.
-    #[error("{storages} storages have the label `{name}`")]
+    /// A label that storages use.
+    #[error("{storages} storages have the label `{name}`: remove it there first")]
     LabelInUse {
         /// Name of the type.
         name: String,
-        /// Storages that have it.
+        /// Number of storages that have it.
         storages: u64,
     },
-    /// Somebody told long work to stop.
+    /// A job was cancelled.
     #[error("the work was cancelled")]
     Cancelled,
     /// Another process uses the data folder.
-    #[error("{path} is in use by another server")]
+    #[error("{path} is in use by another server: stop that server, or use another data folder")]
     DataDirInUse {
         /// The data folder.
         path: PathBuf,
@@ -230,11 +233,11 @@ pub enum StorageError {
     /// A system call failed.
     #[error("{operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -257,7 +260,7 @@ impl From<OutOfOrder> for StorageError {
 }
 
 impl StorageError {
-    /// The stable word for this error in the API.
+    /// The stable code of this error in the API.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

@@ -1,26 +1,26 @@
 //! Storages on disk: states, writing, the index tree, recovery, finalization and reading.
 //!
-//! [`Engine`] is the whole of it. A [`Push`] goes to the writer task of its storage, through the
-//! serializer pool to the I/O thread, and is answered when its bytes are durable. Reading goes
-//! past all of them: to the tree for where things are, and to the files.
+//! [`Engine`] is the entry point. A [`Push`] goes to the writer task of its storage, through the
+//! serializer pool to the I/O thread, and gets its reply when its bytes are durable. Reading
+//! bypasses all of them: it looks packets up in the tree and reads the files.
 //!
-//! | module | its one reason to change |
+//! | module | responsibility |
 //! | --- | --- |
-//! | `engine` | what can be asked of all storages |
-//! | `writer` | how packets of one storage are numbered, ordered and answered |
-//! | `serializer`, `codec` | how a payload is stored |
-//! | `io_thread` | how frames become durable: batches, syncs, offsets, open files |
-//! | `io` | how the operating system is asked: io_uring, blocking, faulty |
-//! | `tree` | where packets are |
-//! | `scan`, `recovery`, `verify` | what data files say without an index |
-//! | `budget` | how many bytes are under way, and whose turn it is |
-//! | `droppable` | which packets give way to others |
-//! | `catalog` | a quick start with many storages |
-//! | `traced` | how files are named when I/O is traced |
-//! | `labels` | what labels storages may have |
-//! | `archive` | how storages travel as ZIP archives |
+//! | `engine` | the handles of the engine, one a subject |
+//! | `push`, `writer` | numbering, ordering and acknowledging the packets of a storage |
+//! | `serializer`, `codec` | compression and checksums of payloads |
+//! | `io_thread` | making frames durable: batches, syncs, offsets, open files |
+//! | `io` | the disk interface: io_uring, blocking, faulty |
+//! | `tree` | the index tree: where packets are |
+//! | `scan`, `recovery`, `verify` | reading data files without an index |
+//! | `budget` | the bytes in flight, and the turns of agents that wait |
+//! | `droppable` | packets that may be dropped for others |
+//! | `catalog` | a fast start with many storages |
+//! | `traced` | names of files in the I/O trace |
+//! | `labels` | label types and values |
+//! | `archive` | storages as ZIP archives |
 //!
-//! *Invariant:* nothing here looks inside a payload.
+//! *Invariant:* nothing in this crate decodes a payload.
 
 mod agents;
 mod archive;

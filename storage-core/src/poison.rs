@@ -1,18 +1,18 @@
-//! Whether the disk failed under a storage.
+//! The poison of a storage: set when its disk failed.
 
 use std::sync::OnceLock;
 
-/// Set once, by the first failure; from then on nothing of the storage is acknowledged.
+/// Set once, by the first failure; after it nothing of the storage is acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Poison(OnceLock<String>);
 
 impl Poison {
-    /// Poisons the storage; only the first reason is kept.
+    /// Poisons the storage; the first reason remains.
     pub(crate) fn set(&self, reason: &str) {
         self.0.get_or_init(|| reason.to_owned());
     }
 
-    /// What failed, when something did.
+    /// What failed, if anything did.
     pub(crate) fn reason(&self) -> Option<String> {
         self.0.get().cloned()
     }

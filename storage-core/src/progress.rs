@@ -1,30 +1,30 @@
-//! How far long work is, and whether it is to stop.
+//! Progress and cancellation of jobs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::StorageError;
 
-/// How far long work is, and whether it is to stop. Shared by who does it and who watches.
+/// Progress of a job, shared by the job and its observers, and the flag that cancels it.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Bytes done so far.
     pub bytes_done: AtomicU64,
-    /// Bytes to be done; 0 while that is not known.
+    /// Bytes to do; 0 while unknown.
     pub bytes_total: AtomicU64,
-    /// Set it to stop the work at its next step.
+    /// Set to stop the job at its next step.
     pub is_cancelled: AtomicBool,
 }
 
 impl Progress {
-    /// Stops the work at its next step.
+    /// Cancels the job at its next step.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// An error once the work is to stop.
+    /// Refuses to continue once the job is cancelled.
     ///
     /// # Errors
-    /// [`StorageError::Cancelled`] then.
+    /// [`StorageError::Cancelled`] once the job is cancelled.
     pub fn check(&self) -> Result<(), StorageError> {
         match self.is_cancelled.load(Ordering::Relaxed) {
             true => Err(StorageError::Cancelled),
@@ -32,12 +32,12 @@ impl Progress {
         }
     }
 
-    /// So many bytes more are done.
+    /// Adds bytes that are done.
     pub fn add(&self, bytes: u64) {
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Begins work on so many bytes.
+    /// Begins a job of this many bytes.
     pub fn begin(&self, total: u64) {
         self.bytes_done.store(0, Ordering::Relaxed);
         self.bytes_total.store(total, Ordering::Relaxed);

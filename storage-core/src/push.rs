@@ -1,4 +1,4 @@
-//! Packets as they are pushed, and the reply to a push.
+//! Pushed packets, and the reply to a push.
 
 use crate::{BytePermit, StorageError};
 use bytes::Bytes;
@@ -13,14 +13,14 @@ pub struct NewPacket {
     pub position: StreamPosition,
     /// The bytes.
     pub payload: Bytes,
-    /// CRC32C of the bytes, by whoever took them from the agent; it is kept with the packet.
+    /// CRC32C of the bytes, computed when they arrived; it is stored with the packet.
     pub checksum: u32,
-    /// What is known of them.
+    /// What is known about them.
     pub facts: Facts,
 }
 
 impl NewPacket {
-    /// A packet whose checksum is not known yet.
+    /// A packet whose checksum is computed here.
     #[must_use]
     pub fn new(position: StreamPosition, payload: Bytes, facts: Facts) -> Self {
         let checksum = crc32c(&payload);
@@ -42,11 +42,11 @@ pub struct Push {
     pub stream: StreamId,
     /// The packets.
     pub packets: Vec<NewPacket>,
-    /// The bytes of the budget that these packets hold until they are answered.
+    /// The bytes of the budget that these packets use until the reply.
     pub permit: BytePermit,
 }
 
-/// Whether a push may leave out sequences.
+/// Whether sequences may be missing in a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gaps {
     /// A packet after a gap is refused, so that its producer sends what is missing.
@@ -54,31 +54,31 @@ pub(crate) enum Gaps {
     /// Packets before this position were dropped, and their agent did not wait for them: a gap is
     /// accepted there and only there.
     UpTo(StreamPosition),
-    /// What is missing is not wanted, or is lost already: a recording takes a part of a stream.
+    /// Any gap is accepted: a recording stores a part of a stream.
     Taken,
-    /// Nothing new is taken: only packets that are there, or under way, have a receipt.
+    /// New packets are refused: only stored packets and those in flight get a receipt.
     RepeatsOnly,
 }
 
-/// Says that a packet is durable.
+/// Confirms that a packet is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// Position in the stream.
     pub position: StreamPosition,
     /// Number of the packet in the storage.
     pub number: u64,
-    /// Whether the packet had been pushed before; then this is the first receipt again.
+    /// Whether the packet was pushed before; then this repeats the first receipt.
     pub is_duplicate: bool,
-    /// Where its stored bytes are.
+    /// Location of its stored bytes.
     pub descriptor: Descriptor,
 }
 
-/// The answer to a push.
+/// The reply to a push.
 #[derive(Debug)]
 pub struct PushOutcome {
-    /// Receipts of the packets before the first one that was refused.
+    /// Receipts of the packets before the first refused one.
     pub receipts: Vec<Receipt>,
-    /// Why the packet behind them was refused; `None` when all are durable.
+    /// Why the packet after them was refused; `None` when all are durable.
     pub refused: Option<StorageError>,
 }
 

@@ -1,6 +1,6 @@
-//! Reading files of a storage: positioned, checked, never a map, so that a disk error is an error.
+//! Reading files of a storage: positioned reads and no memory maps, so a disk error is an error.
 //!
-//! Every read goes through [`ReadFile`], which tells the I/O trace of it.
+//! Every read uses [`ReadFile`], which records it in the I/O trace.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ use crate::traced;
 #[derive(Debug)]
 pub(crate) struct ReadFile {
     file: File,
-    /// Known while I/O is traced.
+    /// Set while I/O is traced.
     tag: Option<FileTag>,
 }
 
@@ -40,13 +40,13 @@ impl ReadFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Fills `room` from `offset`; fewer bytes are an error.
+    /// Fills `room` from `offset`; a short read is an error.
     pub(crate) fn fill(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
         self.fill_told(room, offset).map(|_| ())
     }
 
-    /// As [`Self::fill`]; also says whether the system had all of it in memory, which is only
-    /// looked at while I/O is traced.
+    /// As [`Self::fill`]; also returns whether all bytes were in the page cache, which is only
+    /// checked while I/O is traced.
     fn fill_told(&self, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
         let Some(tag) = &self.tag else {
             return self.file.read_exact_at(room, offset).map(|()| None);
@@ -64,7 +64,7 @@ impl ReadFile {
         result
     }
 
-    /// Reads `length` bytes at `offset`; fewer is an error.
+    /// Reads `length` bytes at `offset`; a short read is an error.
     pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.fill(&mut bytes, offset)?;
@@ -72,13 +72,13 @@ impl ReadFile {
     }
 }
 
-/// Takes what is in memory first, so that it is known whether that was all.
+/// Reads what is in the page cache first, to find out whether that is all.
 fn fill_knowing(file: &File, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
     let mut slices = [IoSliceMut::new(room)];
     let at_hand = match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
         Ok(count) => count,
         Err(Errno::AGAIN | Errno::INTR) => 0,
-        // A file system that cannot tell; or an error that the read itself meets again.
+        // The file system does not support this, or the error occurs again in the read itself.
         Err(_) => return file.read_exact_at(room, offset).map(|()| None),
     };
     if at_hand == room.len() {
@@ -88,18 +88,18 @@ fn fill_knowing(file: &File, room: &mut [u8], offset: u64) -> io::Result<Option<
     Ok(Some(false))
 }
 
-/// A file of a storage for readers of events: opened when it is first read, and told to the I/O
+/// A file of a storage for readers of events: opened by the first read, and recorded in the I/O
 /// trace.
 #[derive(Debug)]
 pub struct LeafFile {
     path: PathBuf,
-    /// Open from its first reading on: who puts another file in its place does not change it.
+    /// Open from the first read on: replacing the file does not affect this reader.
     kept: Option<OnceLock<ReadFile>>,
     scope: Option<Scope>,
 }
 
 impl LeafFile {
-    /// The file at `path`; it stays open between reads when it `stays`.
+    /// The file at `path`; it remains open between reads if it `stays`.
     pub(crate) fn new(path: PathBuf, stays: bool, scope: Option<Scope>) -> Self {
         Self {
             path,
@@ -108,23 +108,23 @@ impl LeafFile {
         }
     }
 
-    /// Where it is.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its name in the I/O trace, with why and for whom it is read, while that is recorded.
+    /// Its name in the I/O trace, with cause and request, while I/O is traced.
     #[must_use]
     pub fn traced(&self) -> Option<(FileTag, Scope)> {
         let scope = self.scope.clone().filter(|scope| scope.tracer.is_on())?;
         Some((traced::tag(&scope.tracer, &self.path), scope))
     }
 
-    /// The bytes of each range, and whether the system had them in memory, where that is known.
+    /// The bytes of each range, and whether they were in the page cache, if that is known.
     ///
     /// # Errors
-    /// When any of the bytes cannot be had.
+    /// When the file cannot be opened or read.
     pub fn read(&self, ranges: &[Range<u64>]) -> io::Result<Vec<(Vec<u8>, Option<bool>)>> {
         let _inside = self.scope.clone().map(Scope::enter);
         let opened;
@@ -152,17 +152,17 @@ impl LeafFile {
     }
 }
 
-/// Reads `length` bytes at `offset`; fewer is an error.
+/// Reads `length` bytes at `offset`; a short read is an error.
 pub(crate) fn read_at(path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     ReadFile::open(path)?.read(offset, length)
 }
 
-/// Reads a whole file of our own making.
+/// Reads a complete file that the server wrote.
 pub(crate) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     read_small(path, u64::MAX)
 }
 
-/// Reads a whole small file; more than `max` bytes is an error.
+/// Reads a complete small file; more than `max` bytes is an error.
 pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = ReadFile::open(path)?;
     let length = file.length()?;

@@ -1,7 +1,7 @@
-//! Finds out what a storage holds: from its index parts, and from the frames they do not cover.
+//! Recovery: loads the index of a storage from its index parts and the frames they do not cover.
 //!
-//! Only reads. A torn tail is cut when its data file is next opened for writing, by the I/O thread,
-//! which is told here where the intact frames end.
+//! Recovery only reads. The I/O thread truncates a torn tail when it finishes the data file;
+//! recovery determines where the intact frames end.
 
 use std::{
     collections::BTreeMap,
@@ -27,22 +27,22 @@ use crate::{
     tree::{IndexPart, IndexTree, PacketOrder},
 };
 
-/// Threads that scan data files of one storage at once.
+/// Threads that scan the data files of one storage.
 const SCAN_THREAD_COUNT_MAX: usize = 8;
 
-/// What was found in the folder of a storage.
+/// The result of recovering a storage.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) tree: IndexTree,
-    /// Damage that is no torn tail; the storage must not be written to.
+    /// Damage that is not a torn tail; the storage must not be written.
     pub(crate) damage: Option<StorageError>,
     /// Whether an index part is missing or damaged, so that the tree was rebuilt from frames.
     pub(crate) is_rebuilt: bool,
-    /// Files without content: unpublished, damaged index parts, data files without a frame.
+    /// Files to remove: unpublished files, damaged index parts, data files without a frame.
     pub(crate) leftovers: Vec<PathBuf>,
 }
 
-/// What lies in the folder of a storage.
+/// The files in the folder of a storage.
 #[derive(Debug, Default)]
 struct Listing {
     parts: Vec<PathBuf>,
@@ -74,7 +74,7 @@ impl Listing {
 
 /// Reads the tree of the storage in `folder`; blocks the thread.
 ///
-/// A torn tail is at most `torn_bytes_max` long; intact frames beyond that are no torn tail but
+/// A torn tail has at most `torn_bytes_max` bytes; intact frames after that are not a torn tail but
 /// damage in the middle.
 pub(crate) fn recover(
     folder: &Path,
@@ -110,7 +110,7 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
-/// Scans data files side by side: one thread alone leaves the disk idle while it sums.
+/// Scans data files in parallel: a single thread leaves the disk idle while it computes checksums.
 fn scan_all(jobs: &[LeafScan]) -> Vec<(&LeafScan, Result<LeafFound, StorageError>)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // More than cores: most of the time a thread waits for the disk.
@@ -142,7 +142,10 @@ pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) ->
         match IndexPart::open(&folder.join(name), storage) {
             Ok(part) => parts.push(Arc::new(part)),
             Err(error) => {
-                tracing::error!(%error, "an index part is rebuilt from the frames");
+                tracing::error!(
+                    %error,
+                    "an index part is damaged; rebuilding the index from the frames"
+                );
                 return None;
             }
         }
@@ -161,14 +164,17 @@ pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) ->
 }
 
 impl Recovered {
-    /// Takes the parts without a gap; those behind a gap are left to the frames.
+    /// Adds the parts up to the first gap; the frames replace those after it.
     fn take_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
         let mut parts = BTreeMap::new();
         for path in paths {
             match IndexPart::open(&path, storage) {
                 Ok(part) => drop(parts.insert(part.header.ordinal, part)),
                 Err(error) => {
-                    tracing::warn!(%error, "an index part is rebuilt from the frames");
+                    tracing::warn!(
+                        %error,
+                        "an index part is damaged; rebuilding the index from the frames"
+                    );
                     self.is_rebuilt = true;
                     self.leftovers.push(path);
                 }
@@ -184,7 +190,7 @@ impl Recovered {
         }
     }
 
-    /// Takes what was found in a data file.
+    /// Adds what was found in a data file.
     fn take(&mut self, job: &LeafScan, found: LeafFound) {
         let LeafFound {
             header,
@@ -193,10 +199,10 @@ impl Recovered {
             damage,
         } = found;
         if let Some(error) = damage {
-            tracing::error!(%error, "damage that is no torn tail");
+            tracing::error!(%error, "a data file is damaged; its storage becomes read-only");
             self.damage.get_or_insert(error);
         } else if entries.is_empty() && job.covered == Tail::default() {
-            // Torn while it was made: nothing in it was ever acknowledged.
+            // Torn while it was created: nothing in it was acknowledged.
             self.leftovers.push(job.path.clone());
             return;
         }
@@ -207,7 +213,7 @@ impl Recovered {
     }
 }
 
-/// A data file that is to be scanned from where the index parts end.
+/// A data file to scan from the end of the index parts.
 #[derive(Debug)]
 struct LeafScan {
     storage: StorageId,
@@ -219,10 +225,10 @@ struct LeafScan {
     torn_bytes_max: u64,
 }
 
-/// What a data file holds behind what the index parts cover.
+/// The content of a data file after the bytes that index parts cover.
 #[derive(Debug, Default)]
 struct LeafFound {
-    /// The header, when no part knows the leaf.
+    /// The header, if no part contains the leaf.
     header: Option<DataFileHeader>,
     entries: Vec<PacketEntry>,
     tail: Tail,
@@ -279,11 +285,11 @@ impl LeafScan {
             .map_err(StorageError::io("open", &self.path))
     }
 
-    /// Reads the header of a leaf that no part knows; `false` when there are no frames to scan.
+    /// Reads the header of a leaf that no part contains; `false` when there are no frames to scan.
     fn read_header(&self, found: &mut LeafFound) -> Result<bool, StorageError> {
         let path = &self.path;
         let length = std::fs::metadata(path)
-            .map_err(StorageError::io("look at", path))?
+            .map_err(StorageError::io("get the length of", path))?
             .len();
         let wanted = usize::try_from(length)
             .unwrap_or(usize::MAX)
@@ -315,7 +321,7 @@ impl LeafScan {
         Ok(false)
     }
 
-    /// Tells a torn tail from damage in the middle of what was acknowledged.
+    /// Distinguishes a torn tail from damage in the middle of acknowledged frames.
     fn judge_tail(
         &self,
         scanner: &mut FrameScanner,

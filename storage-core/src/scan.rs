@@ -1,4 +1,4 @@
-//! Walks the frames of a data file: for recovery, for verification, and for plain leaves.
+//! Scans the frames of a data file: for recovery, for verification, and for plain leaves.
 
 use std::{io, ops::Range, path::Path};
 
@@ -15,10 +15,10 @@ use storage_format::{
 
 use crate::{io_thread::Tail, read::ReadFile};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// A frame that was walked over.
+/// A scanned frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scanned {
     pub(crate) header: FrameHeader,
@@ -27,36 +27,36 @@ pub(crate) struct Scanned {
 }
 
 impl Scanned {
-    /// What the index knows of the packet.
+    /// The index entry of the packet.
     pub(crate) fn entry(&self) -> PacketEntry {
         PacketEntry::of_frame(&self.header, self.payload)
     }
 }
 
-/// Why a walk ended before its end.
+/// Why a scan stopped.
 #[derive(Debug)]
 pub(crate) enum ScanError {
-    /// What is there is no intact frame of this place.
+    /// The bytes are not an intact frame of this location.
     Frame(FormatError),
-    /// The disk did not give the bytes.
+    /// The bytes cannot be read.
     Io(io::Error),
 }
 
-/// Walks frames one after another.
+/// Scans frames one after another.
 pub(crate) struct FrameScanner {
     file: ReadFile,
     storage: StorageId,
     leaf: LeafId,
     end: u64,
-    /// Behind the last intact frame; its checksum grows only when payloads are read.
+    /// The end of the last intact frame; its checksum is maintained only when payloads are read.
     tail: Tail,
     window: Vec<u8>,
     window_start: u64,
 }
 
 impl FrameScanner {
-    /// A walk over the frames of `leaf` from the durable `tail` up to `end`, or to the end of the
-    /// file when that comes first.
+    /// A scan of the frames of `leaf` from the durable `tail` up to `end`, or to the end of the
+    /// file if that is before `end`.
     pub(crate) fn open(
         path: &Path,
         storage: StorageId,
@@ -65,7 +65,7 @@ impl FrameScanner {
         end: u64,
     ) -> io::Result<Self> {
         let file = ReadFile::open(path)?;
-        // Only a hint: where it is not taken, reading ahead is shorter.
+        // Only a hint: without it the kernel reads ahead less.
         let _ = rustix::fs::fadvise(file.file(), 0, None, Advice::Sequential);
         let end = end.min(file.length()?);
         Ok(Self {
@@ -79,12 +79,12 @@ impl FrameScanner {
         })
     }
 
-    /// Behind the last intact frame.
+    /// The end of the last intact frame.
     pub(crate) fn tail(&self) -> Tail {
         self.tail
     }
 
-    /// The next frame; its payload is read and checked when `checks_payload` says so.
+    /// The next frame; with `checks_payload`, its payload is read and checked.
     pub(crate) fn next(&mut self, checks_payload: bool) -> Result<Option<Scanned>, ScanError> {
         let start = self.tail.length;
         if start >= self.end {
@@ -138,7 +138,7 @@ impl FrameScanner {
         Ok(Some(Scanned { header, payload }))
     }
 
-    /// CRC32C of a range, which also moves `tail` behind it.
+    /// CRC32C of a range; also moves `tail` past it.
     fn sum(&mut self, range: Range<u64>, tail: &mut Tail) -> io::Result<u32> {
         let mut at = range.start;
         let mut checksum = 0;
@@ -148,7 +148,7 @@ impl FrameScanner {
             let length = bytes.len();
             let part = crc32c(bytes);
             tail.extend_summed(bytes, part);
-            // A payload nearly always lies in one window, and then its sum is this one.
+            // A payload is nearly always in one window, and then this is its checksum.
             checksum = match u32::try_from(length) {
                 Ok(length) if at > range.start => crc32c_combine(checksum, part, length),
                 _ => part,
@@ -158,7 +158,7 @@ impl FrameScanner {
         Ok(checksum)
     }
 
-    /// Up to `length` bytes at `offset`; fewer at the end of the walk.
+    /// Up to `length` bytes at `offset`; fewer at the end of the scan.
     fn bytes(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
         let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = length.min(left);
@@ -172,11 +172,11 @@ impl FrameScanner {
         Ok(&self.window[at..at + length])
     }
 
-    /// Offset of the first intact frame header at or behind `from`; tells a torn tail from damage
-    /// in the middle.
+    /// Offset of the first intact frame header at or after `from`; distinguishes a torn tail from
+    /// damage in the middle.
     ///
-    /// Most of what is looked through is space that was allocated ahead: holes are not read, and
-    /// zeros are passed over word by word.
+    /// Most of the searched bytes are preallocated space: holes are not read, and
+    /// zeros are skipped word by word.
     pub(crate) fn find_frame(&mut self, from: u64) -> io::Result<Option<u64>> {
         const STEP: usize = storage_format::frame::ALIGNMENT;
         let mut at = from.next_multiple_of(STEP as u64);
@@ -204,27 +204,27 @@ impl FrameScanner {
                     return Ok(Some(offset));
                 }
             }
-            // The last words of a window are looked at again as the first of the next.
+            // The last words of a window are searched again as the first of the next.
             let read = bytes.len();
             at += (read.saturating_sub(HEADER_BYTES) / STEP * STEP).max(STEP) as u64;
         }
         Ok(None)
     }
 
-    /// Where data begins at or behind `from`, as far as the file system can tell; `None` when only
-    /// a hole follows.
+    /// Offset of the first data at or after `from`, as far as the file system reports it; `None`
+    /// when only a hole follows.
     fn next_data(&self, from: u64) -> io::Result<Option<u64>> {
         match rustix::fs::seek(self.file.file(), SeekFrom::Data(from)) {
             Ok(data) => Ok(Some(data)),
             Err(Errno::NXIO) => Ok(None),
-            // A file system that does not know says so.
+            // The file system does not support this.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(from)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Goes on at the first intact frame header at or behind `from`; `false` when there is none.
-    /// The checksum of the tail means nothing from then on.
+    /// Resumes at the first intact frame header at or after `from`; `false` when there is none.
+    /// The checksum of the tail is invalid after this.
     pub(crate) fn skip_to_frame(&mut self, from: u64) -> io::Result<bool> {
         let found = self.find_frame(from)?;
         if let Some(offset) = found {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_found_behind_holes_and_across_windows() {
+    fn frames_are_found_after_holes_and_across_windows() {
         const WINDOW: u64 = WINDOW_BYTES as u64;
         check(&[], 3 * WINDOW, 0, None);
         check(&[512], 600, 0, Some(512));

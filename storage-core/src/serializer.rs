@@ -1,4 +1,4 @@
-//! The serializer pool: compresses and sums payloads on threads of its own.
+//! The serializer pool: threads that compress payloads and compute checksums.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use crate::{codec, counters::Counters, io_thread::Frame};
 /// Jobs that may wait for each serializer.
 const WAITING_JOBS_PER_SERIALIZER: usize = 8;
 
-/// A packet that has its number and is to be serialized.
+/// A numbered packet to be serialized.
 #[derive(Debug)]
 pub(crate) struct Numbered {
     pub(crate) number: u64,
@@ -60,7 +60,7 @@ impl SerializerPool {
         Ok(Self { jobs, counters })
     }
 
-    /// Hands `packets` to the next free serializer; waits while none has room.
+    /// Sends `packets` to the next free serializer; waits while all queues are full.
     pub(crate) async fn submit(
         &self,
         packets: Vec<Numbered>,
@@ -76,7 +76,7 @@ impl SerializerPool {
                 reply,
             })
             .await;
-        // The threads live as long as this handle, so the job is on its way.
+        // The threads live as long as this handle, so one of them receives the job.
         debug_assert!(sent.is_ok(), "serializers outlive the pool");
         frames
     }
@@ -101,13 +101,13 @@ fn serve(inbox: &Mutex<mpsc::Receiver<Job>>, level: i32, counters: &Counters) {
             .map(|packet| serialize(packet, codec, level))
             .collect();
         counters.serializer_jobs.sub(1);
-        // A writer that is gone needs no frames.
+        // A writer that has ended needs no frames.
         let _ = reply.send(frames);
     }
 }
 
-/// Makes a frame of a packet. With codec `none` there is nothing to do but to fill in a header, so
-/// that is done where the packet is and not in the pool.
+/// Turns a packet into a frame. With codec `none` only the header is filled in, which the writer
+/// does itself instead of the pool.
 pub(crate) fn serialize(packet: Numbered, codec: Codec, level: i32) -> Frame {
     let raw_checksum = packet.raw_checksum;
     let (codec, payload) = codec::store(&packet.raw, codec, level);
@@ -117,8 +117,10 @@ pub(crate) fn serialize(packet: Numbered, codec: Codec, level: i32) -> Frame {
     };
     let header = FrameHeader {
         codec,
-        stored_size: u32::try_from(payload.len()).expect("not longer than the packet"),
-        raw_size: u32::try_from(packet.raw.len()).expect("checked when the packet was taken"),
+        stored_size: u32::try_from(payload.len())
+            .expect("a stored payload is not longer than the packet"),
+        raw_size: u32::try_from(packet.raw.len())
+            .expect("the size of a packet is checked when it is accepted"),
         number: packet.number,
         position: packet.position,
         arrival: packet.arrival,

@@ -1,4 +1,4 @@
-//! Free space of the data folder: ingest stops when it is low and goes on by itself.
+//! Free space of the data folder: ingest stops when it is low, and resumes when there is enough.
 
 use std::{
     path::{Path, PathBuf},
@@ -37,7 +37,7 @@ impl Space {
         space
     }
 
-    /// Looks at the file system once; blocks for one system call.
+    /// Checks the file system once; blocks for one system call.
     pub(crate) fn look(&self) {
         let Ok(found) = statvfs(&self.folder) else {
             return;
@@ -65,8 +65,14 @@ impl Space {
         self.counters.disk_free_bytes.set(free);
         self.counters.disk_low.set(u64::from(is_low));
         match (was_low, is_low) {
-            (false, true) => tracing::warn!(free, stop, "the disk is low, ingest stops"),
-            (true, false) => tracing::info!(free, resume, "there is space again, ingest goes on"),
+            (false, true) => tracing::warn!(
+                free,
+                stop,
+                "the disk is low; ingest stops until space is freed"
+            ),
+            (true, false) => {
+                tracing::info!(free, resume, "there is enough free space; ingest resumes")
+            }
             _ => {}
         }
     }
@@ -83,7 +89,7 @@ impl Space {
         })
     }
 
-    /// Refuses what would bring free space below the limit.
+    /// Refuses work that would bring free space below the limit.
     pub(crate) fn check_room(&self, bytes: u64) -> Result<(), StorageError> {
         self.check()?;
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);

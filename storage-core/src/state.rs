@@ -1,4 +1,4 @@
-//! States of a storage and the moves between them.
+//! States of a storage and the transitions between them.
 //!
 //! ```text
 //! CREATED → OPEN ⇄ RECORDING → FINALIZING → FINALIZED
@@ -10,7 +10,7 @@
 
 use storage_format::storage_file::StorageState;
 
-/// Whether a storage may go from one state to the other.
+/// Whether a storage may change from one state to the other.
 pub(crate) fn may_move(from: StorageState, to: StorageState) -> bool {
     use StorageState::{Created, Failed, Finalized, Finalizing, Open, Recording};
     match (from, to) {
@@ -18,17 +18,17 @@ pub(crate) fn may_move(from: StorageState, to: StorageState) -> bool {
         | (Open, Recording)
         | (Recording, Open)
         | (Open | Recording, Finalizing)
-        // An empty storage may be finalized without ever having been open.
+        // An empty storage may be finalized without having been opened.
         | (Created, Finalizing)
         | (Finalizing, Finalized)
-        // A finalization that could not get space.
+        // A finalization that failed because the disk was full.
         | (Finalizing, Open) => true,
         (from, Failed) => from != Finalized,
         _ => false,
     }
 }
 
-/// The state in which a storage is found after the server ended in `state`.
+/// The state of a storage after a restart of a server that ended in `state`.
 pub(crate) fn after_restart(state: StorageState) -> StorageState {
     match state {
         StorageState::Recording | StorageState::Finalizing => StorageState::Open,
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_never_leaves_a_passing_state() {
+    fn a_restart_never_leaves_a_transient_state() {
         for state in ALL {
             let after = after_restart(state);
             assert!(!matches!(

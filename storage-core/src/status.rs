@@ -1,4 +1,4 @@
-//! How writing into a storage goes.
+//! How writing to a storage keeps up with arrival.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ pub enum WriteStatus {
 }
 
 impl WriteStatus {
-    /// The status for so many packets in the window.
+    /// The status for these numbers of packets in the window.
     #[must_use]
     pub fn of(arrived: u64, finished: u64) -> Self {
         // In whole hundredths, so that the bounds are exact.
@@ -44,7 +44,7 @@ struct Second {
     bytes: u64,
 }
 
-/// What the writer of a storage counts.
+/// Counters of the writer of a storage.
 #[derive(Debug, Default)]
 pub(crate) struct WriteCounts {
     window: Mutex<[Second; WINDOW_SECONDS as usize]>,

@@ -1,4 +1,4 @@
-//! One storage as the engine holds it: what is shared between its writer and its readers.
+//! A storage of the engine: the state that its writer and its readers share.
 
 use std::{
     ops::Range,
@@ -45,20 +45,20 @@ pub(crate) struct Storage {
     pub(crate) poison: Arc<Poison>,
     /// The inbox of the writer task, while there is one.
     pub(crate) writer: RwLock<Option<mpsc::Sender<WriterMessage>>>,
-    /// Its packets that may be dropped.
+    /// Its droppable packets.
     pub(crate) lane: Arc<LaneSignal>,
     /// One change of the storage file at a time.
     changing: tokio::sync::Mutex<()>,
-    /// It is being deleted; who still holds it is told that it is not there.
+    /// It is being deleted; requests that still use it get the error that it does not exist.
     pub(crate) is_deleted: AtomicBool,
     /// One load of the tree at a time.
     pub(crate) loading: tokio::sync::Mutex<()>,
     pub(crate) cache: Arc<BlockCache>,
-    /// Long work on this storage, for its deletion to stop.
+    /// Jobs on this storage; its deletion cancels them.
     jobs: parking_lot::Mutex<Vec<Weak<Progress>>>,
 }
 
-/// How writing into a storage goes.
+/// How writing to a storage keeps up.
 #[derive(Debug, Clone, Serialize)]
 pub struct StorageStatus {
     /// The storage.
@@ -69,23 +69,23 @@ pub struct StorageStatus {
     pub write_status: WriteStatus,
     /// Packets that arrived since the server started.
     pub arrived: u64,
-    /// Packets of these that are durable.
+    /// The durable packets of these.
     pub finished: u64,
-    /// Packets that were known already.
+    /// Duplicates.
     pub repeated: u64,
-    /// Packets that were taken and not written.
+    /// Packets that were accepted and not written.
     pub failed_packets: u64,
-    /// Packets whose agents did not wait, and that were not kept.
+    /// Droppable packets that were dropped.
     pub dropped_packets: u64,
     /// Bytes of these packets.
     pub dropped_bytes: u64,
-    /// The streams of which packets were not kept.
+    /// The streams of the dropped packets.
     pub dropped: Vec<DroppedPackets>,
-    /// Packets whose agents did not wait, and that may be dropped still.
+    /// Droppable packets that wait for the writer.
     pub droppable_packets: u64,
     /// Bytes of these packets.
     pub droppable_bytes: u64,
-    /// Packets on their way to the disk.
+    /// Packets in flight.
     pub queued_packets: u64,
     /// Bytes of these packets.
     pub queued_bytes: u64,
@@ -95,7 +95,7 @@ pub struct StorageStatus {
     pub written_bytes: u64,
     /// Bytes of all packets as stored.
     pub stored_bytes: u64,
-    /// Events that producers lost, where packets tell them.
+    /// Events that producers lost, where packets give a number.
     pub lost: u64,
     /// Bytes made durable per second over the last 30 s.
     pub bytes_per_second: u64,
@@ -129,14 +129,14 @@ impl Storage {
         }
     }
 
-    /// Lets a deletion of this storage stop the work that `progress` is of.
+    /// Lets a deletion of this storage cancel the job of `progress`.
     pub(crate) fn watch(&self, progress: &Arc<Progress>) {
         let mut jobs = self.jobs.lock();
         jobs.retain(|job| job.strong_count() > 0);
         jobs.push(Arc::downgrade(progress));
     }
 
-    /// Stops all long work on this storage.
+    /// Cancels all jobs on this storage.
     pub(crate) fn cancel_jobs(&self) {
         let jobs = std::mem::take(&mut *self.jobs.lock());
         jobs.iter()
@@ -144,7 +144,7 @@ impl Storage {
             .for_each(|job| job.cancel());
     }
 
-    /// What the storage file says now, with live totals while the storage is not finalized.
+    /// The content of the storage file, with live totals while the storage is not finalized.
     pub(crate) fn info(&self) -> StorageFile {
         let mut file = self.file.read().clone();
         if file.state != StorageState::Finalized
@@ -185,7 +185,7 @@ impl Storage {
 
     /// Changes the storage file: on disk first, then in memory.
     ///
-    /// `change` may refuse; then nothing is written.
+    /// When `change` returns an error, nothing is written.
     pub(crate) async fn change(
         &self,
         io_thread: &IoThread,
@@ -200,7 +200,7 @@ impl Storage {
         Ok(file)
     }
 
-    /// Notes in memory that the disk failed; the storage file may not be writable any more.
+    /// Records in memory that the disk failed; the storage file may not be writable any more.
     pub(crate) fn note_failure(&self, reason: &str) {
         let mut file = self.file.write();
         if file.state != StorageState::Finalized {
@@ -241,7 +241,7 @@ impl Storage {
     }
 }
 
-/// Puts a storage file into place and into the catalog.
+/// Publishes a storage file and stores it in the catalog.
 pub(crate) async fn publish_file(
     folder: &Path,
     file: &StorageFile,
@@ -262,7 +262,7 @@ pub(crate) async fn publish_file(
         .map_err(|_| StorageError::Stopping)
 }
 
-/// Reads what the tree does not hold in memory; blocks the thread.
+/// Reads index blocks and frames that are not in memory; blocks the thread.
 pub(crate) struct StorageReader<'a>(pub(crate) &'a Storage);
 
 impl ReadPlace for StorageReader<'_> {

@@ -1,4 +1,4 @@
-//! How files of the data folder are named in the I/O trace, and operations on whole files.
+//! Names of the files of the data folder in the I/O trace, and traced operations on files.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use storage_format::{
     paths::{AGENTS_FOLDER, CACHE_FOLDER, FileName, FileRole, RING_FOLDER, UNPUBLISHED_ENDING},
 };
 
-/// The tag of the file or folder at `path`. It is named below the folder of all storages, or below
+/// The tag of the file or folder at `path`. Its name is relative to the storages folder, or to
 /// the data folder.
 pub(crate) fn tag(tracer: &Arc<Tracer>, path: &Path) -> FileTag {
     let text = |path: &Path| {
@@ -56,13 +56,13 @@ fn class_of(role: FileRole) -> FileClass {
     }
 }
 
-/// The tag of `path` for the tracer of the scope around, while that is on.
+/// The tag of `path` for the tracer of the current scope, while it is on.
 pub(crate) fn tag_in_scope(path: &Path) -> Option<FileTag> {
     let scope = current().filter(|scope| scope.tracer.is_on())?;
     Some(tag(&scope.tracer, path))
 }
 
-/// Does `work`, an operation on the whole of what is at `path`.
+/// Runs `work`, an operation on the file or folder at `path`, and records it.
 pub(crate) fn operation<T>(
     operation: Operation,
     path: &Path,
@@ -80,7 +80,7 @@ pub(crate) fn operation<T>(
     result
 }
 
-/// Runs work that blocks on a thread for it, inside `scope`.
+/// Runs blocking work on a blocking thread, inside `scope`.
 pub(crate) async fn on_thread<T: Send + 'static>(
     scope: Option<Scope>,
     work: impl FnOnce() -> T + Send + 'static,

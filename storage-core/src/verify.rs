@@ -1,4 +1,4 @@
-//! Re-reads everything and names what is damaged.
+//! Verification: re-reads all files of a storage and reports what is damaged.
 
 use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
@@ -22,27 +22,27 @@ use crate::{
     tree::{Selection, merge},
 };
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// Files that were read.
     pub files: u64,
-    /// Packets that were read and expanded.
+    /// Packets that were read and decompressed.
     pub packets: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Whether it was stopped before the end.
+    /// Whether it was cancelled before the end.
     pub is_cancelled: bool,
-    /// Everything that is wrong; empty when all is well.
+    /// All damage that was found; empty when the storage is intact.
     pub damage: Vec<Damage>,
 }
 
-/// Something that is not as it was written.
+/// Bytes that are not as they were written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Offset of the fault in bytes.
+    /// Offset of the damage in bytes.
     pub offset: u64,
     /// What is wrong.
     pub what: String,
@@ -54,7 +54,7 @@ struct Verification<'a> {
     report: VerifyReport,
 }
 
-/// Verifies a storage; blocks the thread. Packets that are not durable yet are not looked at.
+/// Verifies a storage; blocks the thread. Packets that are not durable yet are ignored.
 pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyReport, StorageError> {
     let report = VerifyReport {
         files: 0,
@@ -69,7 +69,7 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
         report,
     };
     let file = storage.info();
-    // The tails are taken first: what becomes durable meanwhile lies behind them.
+    // The tails are read first: packets that become durable meanwhile are after them.
     let tails: BTreeMap<LeafId, Tail> = match &*storage.tree.read() {
         Some(tree) => tree.leaves().map(|leaf| (leaf.id, leaf.tail)).collect(),
         None => BTreeMap::new(),
@@ -137,12 +137,15 @@ impl Verification<'_> {
                 return;
             }
             let path = self.storage.folder.join(&entry.name);
-            // Data files are summed while their frames are walked.
+            // The checksums of data files are computed while their frames are scanned.
             let is_summed_here = entry.role != FileRole::Data;
             match length_and_checksum(&path, is_summed_here) {
                 Err(error) => self.damage(&entry.name, 0, error),
                 Ok((length, _)) if length != entry.length => {
-                    let what = format!("{length} bytes long, {} were written", entry.length);
+                    let what = format!(
+                        "the file has {length} bytes, but {} were written",
+                        entry.length
+                    );
                     self.damage(&entry.name, length.min(entry.length), what);
                 }
                 Ok((length, checksum)) => {
@@ -159,7 +162,7 @@ impl Verification<'_> {
         }
     }
 
-    /// Where in a small file with a wrong checksum the fault is.
+    /// The location of the damage in a small file with a wrong checksum.
     fn locate(&self, entry: &FileEntry, path: &Path) -> (u64, String) {
         let found = match entry.role {
             FileRole::Index => match crate::tree::IndexPart::open(path, self.storage.id) {
@@ -186,7 +189,7 @@ impl Verification<'_> {
         }
     }
 
-    /// Every frame of a data file, against its checksums and against the index.
+    /// Checks every frame of a data file against its checksums and the index.
     fn data_file(&mut self, leaf: LeafId, tail: Tail) -> Result<(), StorageError> {
         let name = FileName::Data(leaf).to_string();
         let path = self.storage.folder.join(&name);
@@ -236,12 +239,12 @@ impl Verification<'_> {
                 self.damage(
                     &name,
                     offset,
-                    "the index tells of a packet that is not there",
+                    "the index has a packet that is not in the data file",
                 );
             });
             let found = scanner.tail();
             if found.length < tail.length {
-                self.damage(&name, found.length, "the file ends before its frames do");
+                self.damage(&name, found.length, "the file ends before its last frame");
             } else if found.checksum != tail.checksum {
                 self.damage(&name, 0, "the checksum of the file does not match");
             }
@@ -249,7 +252,7 @@ impl Verification<'_> {
         Ok(())
     }
 
-    /// Goes on behind a damaged frame; `false` when nothing intact follows.
+    /// Resumes after a damaged frame; `false` when no intact frame follows.
     fn skip(&mut self, name: &str, scanner: &mut FrameScanner, error: ScanError) -> bool {
         match error {
             ScanError::Io(error) => {
@@ -308,10 +311,10 @@ impl Verification<'_> {
         if let Some(index) = index {
             match index.remove(&scanned.payload) {
                 Some(entry) if entry == told_by_frame(scanned, &entry) => {}
-                Some(_) => self.damage(name, scanned.payload, "the index tells otherwise"),
-                // Durable since the tails were taken.
+                Some(_) => self.damage(name, scanned.payload, "the index and the frame differ"),
+                // Became durable after the tails were read.
                 None if self.storage.state() != StorageState::Finalized => {}
-                None => self.damage(name, scanned.payload, "the index does not know this packet"),
+                None => self.damage(name, scanned.payload, "the packet is not in the index"),
             }
         }
         let Ok(stored) = read_at(path, scanned.payload, header.stored_size as usize) else {
@@ -319,12 +322,12 @@ impl Verification<'_> {
         };
         let raw = codec::expand(stored.into(), header.codec, header.raw_size);
         match raw {
-            None => self.damage(name, scanned.payload, "the payload cannot be expanded"),
+            None => self.damage(name, scanned.payload, "the payload cannot be decompressed"),
             Some(raw) if crc32c_append(0, &raw) != header.raw_checksum => {
                 self.damage(
                     name,
                     scanned.payload,
-                    "the expanded payload is not what was sent",
+                    "the decompressed payload does not match its checksum",
                 );
             }
             Some(_) => {}
@@ -332,7 +335,7 @@ impl Verification<'_> {
     }
 }
 
-/// What the index tells of a packet by its frame; an index part may have no room for a time basis.
+/// The index entry that follows from a frame; an index part may lack a time basis.
 fn told_by_frame(scanned: &Scanned, told: &PacketEntry) -> PacketEntry {
     let mut entry = scanned.entry();
     if told.facts.time_basis.is_none() {

@@ -1,4 +1,4 @@
-//! Who waits for room: a line for each agent, and the agents in turn.
+//! The requests that wait for admission: a queue for each agent, and the agents in turn.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,11 +12,11 @@ struct Waiter {
     granted: oneshot::Sender<BytePermit>,
 }
 
-/// All who wait.
+/// All waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     lines: HashMap<Box<str>, VecDeque<Waiter>>,
-    /// Agents whose line is not empty; the first one has its turn.
+    /// Agents whose queue is not empty; it is the turn of the first one.
     agents: VecDeque<Box<str>>,
     len: usize,
 }
@@ -26,7 +26,7 @@ impl Turns {
         self.len
     }
 
-    /// Puts a request at the end of the line of its agent.
+    /// Adds a request to the queue of its agent.
     pub(super) fn enter(&mut self, agent: &str, bytes: u64) -> oneshot::Receiver<BytePermit> {
         let (granted, answer) = oneshot::channel();
         let waiter = Waiter { bytes, granted };
@@ -41,7 +41,7 @@ impl Turns {
         answer
     }
 
-    /// What the request whose turn it is asks for. Those that went away are forgotten.
+    /// Bytes of the request whose turn it is. Cancelled requests are removed.
     pub(super) fn first(&mut self) -> Option<u64> {
         loop {
             let agent = self.agents.front()?;
@@ -53,7 +53,7 @@ impl Turns {
         }
     }
 
-    /// Takes the request whose turn it is; the next turn is another agent's.
+    /// Removes the request whose turn it is; the next turn is another agent's.
     pub(super) fn leave(&mut self) -> Option<oneshot::Sender<BytePermit>> {
         self.take_first(true).map(|waiter| waiter.granted)
     }

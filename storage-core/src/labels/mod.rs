@@ -1,8 +1,8 @@
-//! Labels: what their types are, and what a storage may have of each.
+//! Labels of storages and their types.
 //!
-//! The labels of a storage stand in its storage file, so they survive the loss of anything else.
-//! What is said here of types is kept in the label file of the data folder; labels of a type that
-//! nobody declared are plain text.
+//! The labels of a storage are in its storage file, so they survive the loss of any other file.
+//! The declared types are in the label file of the data folder; labels of a type that nobody
+//! declared are plain text.
 
 mod value;
 
@@ -22,14 +22,14 @@ pub use value::{Comparison, LabelFilter, LabelValue};
 
 use crate::{StorageError, io_thread::IoThread, read::read_small};
 
-/// When a storage was created; told by the server.
+/// When a storage was created; derived by the server.
 pub(crate) const CREATION_DATE: &str = "creation_date";
-/// First and last instant of a finalized storage; told by the server.
+/// First and last instant of a finalized storage; derived by the server.
 pub(crate) const DATA_TIME_FRAME: &str = "data_time_frame";
-/// Readers that named themselves.
+/// Readers who gave their name.
 pub(crate) const EXPLORED_BY: &str = "explored_by";
 
-/// Types that are always there: name, what the values are, whether several.
+/// Predefined types: name, type of the values, whether a storage may have several.
 const PREDEFINED: [(&str, ValueType, bool); 7] = [
     ("assignee", ValueType::String, false),
     (CREATION_DATE, ValueType::Date, false),
@@ -40,12 +40,12 @@ const PREDEFINED: [(&str, ValueType, bool); 7] = [
     ("use_case", ValueType::String, true),
 ];
 
-/// Whether nobody but the server says what the value is.
+/// Whether the server derives the value, so that users cannot change it.
 pub(crate) fn is_told(name: &str) -> bool {
     matches!(name, CREATION_DATE | DATA_TIME_FRAME)
 }
 
-/// Whether the type is always there.
+/// Whether the type is predefined.
 pub(crate) fn is_predefined(name: &str) -> bool {
     PREDEFINED.iter().any(|(known, ..)| *known == name)
 }
@@ -67,7 +67,7 @@ pub(crate) fn joined<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> Stri
     text
 }
 
-/// All types that were declared, or are predefined.
+/// The declared and the predefined types.
 #[derive(Debug)]
 pub(crate) struct LabelTypes {
     folder: PathBuf,
@@ -78,14 +78,17 @@ pub(crate) struct LabelTypes {
 }
 
 impl LabelTypes {
-    /// Reads the label file of the data folder, where there is one.
+    /// Reads the label file of the data folder, if there is one.
     pub(crate) fn load(folder: &Path, io_thread: IoThread) -> Result<Self, StorageError> {
         let path = folder.join(LABEL_FILE);
         let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
         let file = match read_small(&path, max) {
             Ok(bytes) => LabelFile::decode(&bytes).unwrap_or_else(|error| {
-                // Labels themselves are elsewhere: they go on as plain text.
-                tracing::error!(%error, path = %path.display(), "types of labels are lost");
+                // The labels themselves are in the storage files and become plain text.
+                tracing::error!(
+                    %error, path = %path.display(),
+                    "the label file is damaged; declare the label types again"
+                );
                 LabelFile::default()
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => LabelFile::default(),
@@ -123,7 +126,7 @@ impl LabelTypes {
         self.known.read().clone()
     }
 
-    /// What the values of a label of this name are.
+    /// Type of the values of a label with this name.
     pub(crate) fn value_type(&self, name: &str) -> ValueType {
         let known = self.known.read();
         known
@@ -141,7 +144,7 @@ impl LabelTypes {
         change(&mut known)?;
         if known.len() > LABEL_TYPE_COUNT_MAX {
             return Err(StorageError::LimitReached {
-                what: "types of labels",
+                what: "label types",
                 max: LABEL_TYPE_COUNT_MAX,
             });
         }
@@ -161,7 +164,7 @@ impl LabelTypes {
         Ok(())
     }
 
-    /// The labels that a storage is to have, each value in the text of its type.
+    /// The labels for a storage, each value in the canonical text of its type.
     pub(crate) fn checked(
         &self,
         labels: BTreeMap<String, String>,
@@ -173,17 +176,19 @@ impl LabelTypes {
         labels.collect()
     }
 
-    /// The text of a label of this name with these values.
+    /// The text of a label with this name and these values.
     pub(crate) fn checked_values<'a>(
         &self,
         name: &str,
         values: impl Iterator<Item = &'a str>,
     ) -> Result<String, StorageError> {
         if name.trim().is_empty() {
-            return Err(invalid("a label has no name"));
+            return Err(invalid("a label needs a name"));
         }
         if is_told(name) {
-            return Err(invalid(format!("`{name}` is told by the server itself")));
+            return Err(invalid(format!(
+                "`{name}` is set by the server and cannot be changed"
+            )));
         }
         let (value_type, several) = match self.known.read().get(name) {
             Some(known) => (known.value_type, known.several),
@@ -195,7 +200,7 @@ impl LabelTypes {
             let value = LabelValue::parse(value_type, text).ok_or_else(|| {
                 let shown: String = text.chars().take(64).collect();
                 invalid(format!(
-                    "`{name}` has {shown:?}, which is no {}",
+                    "`{name}` has the value {shown:?}, which is not a {}",
                     noun(value_type)
                 ))
             })?;
@@ -206,7 +211,7 @@ impl LabelTypes {
         }
         if texts.len() > 1 && !several {
             return Err(invalid(format!(
-                "`{name}` has {} values, its type has one; declare a type with several",
+                "`{name}` has {} values, but its type allows one: declare it with several",
                 texts.len()
             )));
         }
@@ -224,9 +229,9 @@ fn noun(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Boolean => "boolean: true or false",
         ValueType::Number => "number",
-        ValueType::Date => "date: RFC 3339 is wanted",
+        ValueType::Date => "date: use RFC 3339",
         ValueType::String => "string",
-        ValueType::TimeFrame => "time frame: two dates with / between them are wanted",
+        ValueType::TimeFrame => "time frame: use two dates separated by /",
     }
 }
 

@@ -1,11 +1,11 @@
-//! Values of labels: read, written in one way only, and compared.
+//! Values of labels: parsed, printed in a canonical form, and compared.
 
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
 use storage_format::label_file::ValueType;
 
-/// The value of a label as its type has it.
+/// The value of a label, by its type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LabelValue {
     /// `true` or `false`.
@@ -21,7 +21,7 @@ pub enum LabelValue {
 }
 
 impl LabelValue {
-    /// Reads a value of this type; `None` when the text is none.
+    /// Parses a value of this type; `None` when the text is not one.
     #[must_use]
     pub fn parse(value_type: ValueType, text: &str) -> Option<Self> {
         match value_type {
@@ -39,7 +39,7 @@ impl LabelValue {
         }
     }
 
-    /// The one text for this value.
+    /// The canonical text of this value.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -71,20 +71,20 @@ fn instant_text(nanoseconds: i64) -> String {
     instant.map_or_else(|_| nanoseconds.to_string(), |instant| instant.to_string())
 }
 
-/// How a filter compares.
+/// Comparison operator of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// The same.
+    /// Equal.
     Equal,
-    /// Another.
+    /// Not equal.
     NotEqual,
-    /// Less, earlier, before in the order of text.
+    /// Less, earlier, or before in the order of text.
     Less,
-    /// The same or less.
+    /// Less or equal.
     LessOrEqual,
-    /// Greater, later.
+    /// Greater or later.
     Greater,
-    /// The same or greater.
+    /// Greater or equal.
     GreaterOrEqual,
 }
 
@@ -100,9 +100,10 @@ impl Comparison {
         }
     }
 
-    /// Whether `found`, the text of a value, compares so with `wanted`. A time frame is compared by
-    /// its side that decides: it is greater when it ends later, less when it begins earlier, and
-    /// equal to every instant within. `None` when a text is no value of the type.
+    /// Whether `found`, the text of a value, compares like this with `wanted`. A time frame is
+    /// compared by the end that decides: it is greater when it ends later, less when it begins
+    /// earlier, and equal to every instant inside of it. `None` when a text is not a value of the
+    /// type.
     pub(crate) fn compare(self, value_type: ValueType, found: &str, wanted: &str) -> Option<bool> {
         if value_type == ValueType::TimeFrame {
             let LabelValue::TimeFrame(begin, end) = LabelValue::parse(value_type, found)? else {
@@ -135,12 +136,12 @@ impl Comparison {
 pub struct LabelFilter {
     /// Name of the type.
     pub name: String,
-    /// What its value has to be; `None` when any will do.
+    /// Condition on the value; `None` accepts any value.
     pub value: Option<(Comparison, String)>,
 }
 
 impl LabelFilter {
-    /// Reads `name`, `name:value`, `name=value`, or a comparison by `!=`, `<`, `<=`, `>`, `>=`.
+    /// Parses `name`, `name:value`, `name=value`, or a comparison by `!=`, `<`, `<=`, `>`, `>=`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let Some(at) = text.find([':', '=', '<', '>', '!']) else {
@@ -166,7 +167,7 @@ impl LabelFilter {
                 name: name.to_owned(),
                 value: Some((how, value.to_owned())),
             },
-            // A `!` that belongs to the name.
+            // A `!` that is part of the name.
             None => Self {
                 name: text.to_owned(),
                 value: None,
