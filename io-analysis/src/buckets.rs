@@ -1,8 +1,8 @@
-//! Bucket limits, and numbers with a unit.
+//! Bucket limits, and numbers with units.
 
 use crate::AnalysisError;
 
-/// A number such as `4096`, `16K` or `1G` (powers of 1024, as RocksDB reads them).
+/// Parses a number such as `4096`, `16K` or `1G`. Units are powers of 1024, as in RocksDB.
 ///
 /// # Errors
 ///
@@ -28,15 +28,15 @@ pub fn parse_size(text: &str) -> Result<u64, AnalysisError> {
     number.checked_mul(1 << shift).ok_or_else(refuse)
 }
 
-/// Rising limits. A value belongs to the first bucket whose limit is greater than the value; the
-/// last limit is always the greatest u64.
+/// Increasing limits. A value belongs to the first bucket whose limit is greater than the value.
+/// The last limit is always `u64::MAX`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buckets {
     limits: Vec<u64>,
 }
 
 impl Buckets {
-    /// Buckets from a list such as `1,10,1K`.
+    /// Parses a list such as `1,10,1K`.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Buckets {
         })
     }
 
-    /// Buckets with rising `limits`, and one more for everything above.
+    /// Buckets with increasing `limits`, and one more for greater values.
     pub(crate) fn new(mut limits: Vec<u64>) -> Self {
         limits.push(u64::MAX);
         Self { limits }
@@ -65,12 +65,12 @@ impl Buckets {
         &self.limits
     }
 
-    /// How many buckets there are.
+    /// The number of buckets.
     pub(crate) fn len(&self) -> usize {
         self.limits.len()
     }
 
-    /// The bucket of `value`.
+    /// The index of the bucket of `value`.
     pub(crate) fn index(&self, value: u64) -> usize {
         self.limits
             .partition_point(|&limit| limit <= value)

@@ -1,71 +1,71 @@
-//! What can be wrong with a question to the analysis, or with its input.
+//! Errors in the options of an analysis, or in its input.
 
 use trace_kinds::rocksdb::{ReadError, RocksdbError};
 
-/// Why an analysis could not be set up or carried out.
+/// Why an analysis failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
-    /// A label is not one of those that accesses can be grouped by.
+    /// Unknown label.
     #[error(
-        "`{given}` is not a label; use all, block, bt, caller, cf, level, sst, \
-         or some of them joined by `_`"
+        "unknown label `{given}`; use all, block, bt, caller, cf, level, sst, or several \
+        joined by `_`"
     )]
     UnknownLabel {
-        /// The label as it was given.
+        /// The given label.
         given: String,
     },
-    /// A caller has an unknown name.
-    #[error("`{given}` is not a caller; use a name such as Get, MultiGet, Iterator or Compaction")]
+    /// Unknown caller.
+    #[error("unknown caller `{given}`; use a name such as Get, MultiGet, Iterator or Compaction")]
     UnknownCaller {
         /// The name as it was given.
         given: String,
     },
-    /// A number with an optional unit K, M, G or T could not be read.
-    #[error("`{given}` is not a number; write digits and optionally K, M, G or T")]
+    /// Invalid number.
+    #[error("`{given}` is not a number; use digits and an optional unit K, M, G or T")]
     NotANumber {
-        /// The text as it was given.
+        /// The given text.
         given: String,
     },
-    /// Bucket limits do not rise.
-    #[error("the bucket limits `{given}` must rise from one to the next")]
+    /// Bucket limits do not increase.
+    #[error("the bucket limits `{given}` must increase")]
     BucketsDoNotRise {
-        /// The limits as they were given.
+        /// The given limits.
         given: String,
     },
-    /// A line of a cache configuration is wrong.
+    /// A line of a cache configuration is invalid.
     #[error("line {line} of the cache configuration: {what}")]
     CacheConfiguration {
-        /// The line, from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong.
         what: String,
     },
-    /// A timeline would have more columns than anyone can use.
+    /// A timeline would have too many columns.
     #[error(
-        "the trace spans {seconds} seconds, more than {limit} steps of {unit} s; its times are \
-         damaged, or the step is too fine"
+        "the timeline was skipped: the trace spans {seconds} s, more than {limit} steps of {unit} s; \
+        use a longer step, or check the trace for damaged times"
     )]
     TimelineTooLong {
         /// Seconds from the first to the last access.
         seconds: u64,
-        /// Seconds a step.
+        /// Seconds per step.
         unit: u64,
-        /// The greatest number of steps.
+        /// Maximum number of steps.
         limit: u64,
     },
-    /// More windows of reuse than are kept for each block.
-    #[error("the trace has more than {limit} windows of {window} s; choose a longer window")]
+    /// Too many windows for the reuse analysis.
+    #[error("the trace has more than {limit} windows of {window} s; use a longer window")]
     TooManyWindows {
-        /// Seconds a window.
+        /// Seconds per window.
         window: u64,
-        /// The greatest number of windows.
+        /// Maximum number of windows.
         limit: u64,
     },
-    /// The trace could not be read.
+    /// Reading the trace failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A result could not be written.
+    /// Writing a result failed.
     #[error("cannot write {path}: {source}")]
     Write {
         /// The file.
@@ -73,12 +73,12 @@ pub enum AnalysisError {
         /// Why.
         source: std::io::Error,
     },
-    /// A trace is of the other kind than the analysis.
-    #[error("the trace is {found}, this analysis reads {wanted}")]
+    /// The trace is of another kind than the analysis.
+    #[error("the trace is {found}; this analysis requires {wanted}")]
     WrongKind {
-        /// What the trace is.
+        /// The kind of the trace.
         found: &'static str,
-        /// What the analysis reads.
+        /// The kind that the analysis requires.
         wanted: &'static str,
     },
 }

@@ -1,9 +1,9 @@
-//! The histogram that RocksDB prints: buckets whose limits grow by half, rounded to two digits.
+//! The histogram that RocksDB prints: bucket limits grow by half, rounded to two digits.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-/// Upper limits of the buckets, both ends included in `(previous, limit]`.
+/// Upper limits of the buckets: a bucket is `(previous, limit]`.
 static LIMITS: LazyLock<Vec<u64>> = LazyLock::new(|| {
     let mut limits = vec![1u64, 2];
     let mut exact = 2.0f64;
@@ -22,7 +22,7 @@ static LIMITS: LazyLock<Vec<u64>> = LazyLock::new(|| {
     }
 });
 
-/// Counts by size, with what is needed for mean, deviation and percentiles.
+/// Counts by value, with mean, deviation and percentiles.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -47,7 +47,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one value.
+    /// Adds a value.
     pub fn add(&mut self, value: u64) {
         let index = LIMITS
             .partition_point(|&limit| limit < value)
@@ -60,12 +60,12 @@ impl Histogram {
         self.greatest = self.greatest.max(value);
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean, 0 of nothing.
+    /// The mean; 0 without values.
     pub fn mean(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -74,7 +74,7 @@ impl Histogram {
         }
     }
 
-    /// The standard deviation, 0 of nothing.
+    /// The standard deviation; 0 without values.
     pub fn deviation(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -84,7 +84,7 @@ impl Histogram {
         variance.max(0.0).sqrt()
     }
 
-    /// The least value, 0 of nothing.
+    /// The least value; 0 without values.
     pub fn least(&self) -> u64 {
         if self.count == 0 { 0 } else { self.least }
     }
@@ -94,7 +94,7 @@ impl Histogram {
         self.greatest
     }
 
-    /// The value below which `percent` of the values lie, by a straight line inside a bucket.
+    /// The value below which `percent` of the values are, with linear interpolation in a bucket.
     pub fn percentile(&self, percent: f64) -> f64 {
         let threshold = self.count as f64 * (percent / 100.0);
         let mut below = 0u64;

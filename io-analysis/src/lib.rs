@@ -1,10 +1,10 @@
 //! Analysis of I/O and block cache traces.
 //!
 //! [`CacheAnalysis`] answers [`CacheQuestions`] about accesses to a block cache in one pass over
-//! the records: who accesses what, how caches of other sizes and policies would do, and how
-//! blocks are used again. [`IoAnalysis`] does the same for reads and writes. Every analysis is a
-//! module of its own that is fed one access at a time; memory grows with the number of distinct
-//! blocks, not with the trace.
+//! the records: who accesses what, how caches of other sizes and policies would perform, and how
+//! blocks are reused. [`IoAnalysis`] does the same for reads and writes. Each analysis is a module
+//! that observes one access at a time. Memory grows with the number of distinct blocks, not with
+//! the length of the trace.
 
 mod buckets;
 mod cache;

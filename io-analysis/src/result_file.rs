@@ -1,20 +1,20 @@
-//! Files of results, in the layout of RocksDB's analyser.
+//! Result files, in the layout of RocksDB's analyzer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::buckets::Buckets;
 
-/// One file of results: its name in the folder of results, and its text.
+/// A result file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultFile {
-    /// The name, without a folder.
+    /// File name.
     pub name: String,
-    /// The text.
+    /// Content.
     pub text: String,
 }
 
-/// Numerator in percent of the denominator; -1 of nothing, as RocksDB writes it.
+/// The numerator in percent of the denominator; -1 if the denominator is 0, as in RocksDB.
 pub(crate) fn percent(numerator: u64, denominator: u64) -> f64 {
     if denominator == 0 {
         -1.0
@@ -23,10 +23,10 @@ pub(crate) fn percent(numerator: u64, denominator: u64) -> f64 {
     }
 }
 
-/// Counts of buckets by label.
+/// Counts per bucket, by label.
 pub(crate) type LabelCounts = BTreeMap<String, Vec<u64>>;
 
-/// A table of buckets (rows) by labels (columns), in percent of `total`.
+/// A table with buckets as rows and labels as columns, in percent of `total`.
 pub(crate) fn bucket_file(
     name: String,
     buckets: &Buckets,
@@ -53,13 +53,13 @@ pub(crate) fn bucket_file(
     }
 }
 
-/// A name that stays inside the folder: names of column families are foreign text.
+/// A safe file name. The names of column families are untrusted text.
 pub(crate) fn file_name(name: &str) -> String {
     let safe = |c: char| if c == '/' || c.is_control() { '_' } else { c };
     name.chars().map(safe).take(200).collect()
 }
 
-/// A cell of CSV, in quotes where it needs them (RFC 4180).
+/// A CSV cell, quoted if necessary (RFC 4180).
 pub(crate) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

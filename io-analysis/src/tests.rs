@@ -1,4 +1,4 @@
-//! Equality with the result files of RocksDB's analyser, over the corpus.
+//! Comparison with the result files of RocksDB's analyzer, over the corpus.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use trace_kinds::rocksdb::{BlockCacheTrace, Caller, IoTrace};
 
 use crate::*;
 
-/// The folder of real traces; `None`, with a line about it, where it is not.
+/// The folder of real traces; `None`, with a message, if it does not exist.
 pub(crate) fn corpus() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
     if !folder.exists() {

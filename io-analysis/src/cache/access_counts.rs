@@ -1,4 +1,4 @@
-//! Blocks by how often they are accessed, and how unevenly the accesses fall on them.
+//! Blocks by number of accesses, and the skew of accesses.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use crate::cache::labels::LabelSet;
 use crate::histogram::Histogram;
 use crate::result_file::{LabelCounts, ResultFile, bucket_file};
 
-/// The accesses to a block that count.
+/// The number of accesses to a block.
 fn accesses(state: &BlockState, user_only: bool) -> u64 {
     u64::from(if user_only {
         state.user_accesses
@@ -46,9 +46,9 @@ pub(crate) fn count_files(blocks: &Blocks, buckets: &Buckets) -> Vec<ResultFile>
     files
 }
 
-/// The share of accesses that falls on the most accessed labels, by percent of the labels.
+/// The share of accesses to the most accessed labels, by percent of the labels.
 ///
-/// A label set with `block` gives four files: index, filter and data blocks, and all.
+/// A label set with `block` has four files: index, filter and data blocks, and all.
 pub(crate) fn skew_files(
     blocks: &Blocks,
     labels: &[LabelSet],
@@ -79,7 +79,7 @@ fn skew_file(
             continue;
         }
         if labels.by_block() {
-            // A block is in one file, family and type: its label is its own.
+            // No two blocks have the same label, because a block has one file, family and type.
             by_block.push(u64::from(state.accesses));
         } else {
             let label = labels.label(blocks, state.segment, Caller::NONE, Some(block));
@@ -107,7 +107,7 @@ fn skew_file(
     bucket_file(name, buckets, &sums, total)
 }
 
-/// Histograms of one number a block: of all blocks, by type, and by family and type.
+/// Histograms of a property of blocks: of all blocks, by type, and by family and type.
 #[derive(Debug, Default)]
 pub(crate) struct BlockHistograms {
     pub(crate) all: Histogram,
@@ -116,12 +116,12 @@ pub(crate) struct BlockHistograms {
 }
 
 impl BlockHistograms {
-    /// The sizes of the blocks that were loaded at their last access.
+    /// Sizes of blocks at their last access.
     pub(crate) fn sizes(blocks: &Blocks) -> Self {
         Self::of(blocks, |state| state.size)
     }
 
-    /// How often each block is accessed.
+    /// Number of accesses to each block.
     pub(crate) fn accesses(blocks: &Blocks, user_only: bool) -> Self {
         Self::of(blocks, |state| accesses(state, user_only))
     }

@@ -1,4 +1,4 @@
-//! What is asked of a block cache trace, and the pass that answers it.
+//! One pass over a block cache trace.
 
 use std::collections::BTreeMap;
 
@@ -22,59 +22,59 @@ use crate::result_file::ResultFile;
 /// Labels with bucket limits.
 #[derive(Debug, Clone)]
 pub struct BucketQuestion {
-    /// What to group by, one table each.
+    /// What to group by; each set is one table.
     pub labels: Vec<LabelSet>,
     /// The limits of the buckets.
     pub buckets: Buckets,
 }
 
-/// Labels with the greatest number of values kept for each.
+/// Labels, and the maximum number of values stored for each.
 #[derive(Debug, Clone)]
 pub struct CorrelationQuestion {
     /// What to group by.
     pub labels: Vec<LabelSet>,
-    /// Values kept for a label.
+    /// Maximum number of values per label.
     pub values_max: usize,
 }
 
-/// What to find out besides the summary. Everything left out costs nothing.
+/// Analyses in addition to the summary. Those that are not requested cost nothing.
 #[derive(Debug, Clone, Default)]
 pub struct CacheQuestions {
     /// Caches to simulate.
     pub caches: Vec<CacheConfig>,
-    /// Seconds before the counts of the simulated caches start.
+    /// Seconds to skip before misses of simulated caches are counted.
     pub warmup_seconds: u64,
-    /// The trace has one in so many blocks; 0 is taken for 1.
+    /// The trace is a sample of one in so many blocks; 0 means 1.
     pub downsample: u64,
-    /// Only simulate; keep nothing of the blocks.
+    /// Only simulate caches.
     pub curves_only: bool,
     /// Accesses over time.
     pub timelines: Vec<LabelSet>,
     /// Callers whose accesses are shown by level and block type.
     pub callers: Vec<Caller>,
-    /// Blocks by number of accesses.
+    /// Number of blocks by number of accesses.
     pub access_counts: Option<Buckets>,
-    /// Bytes of other blocks between two accesses.
+    /// Bytes of distinct blocks accessed between two accesses to a block.
     pub reuse_distance: Option<BucketQuestion>,
-    /// Seconds between two accesses.
+    /// Seconds between two accesses to a block.
     pub reuse_interval: Option<BucketQuestion>,
-    /// Seconds from first to last access.
+    /// Seconds from the first to the last access to a block.
     pub reuse_lifetime: Option<BucketQuestion>,
-    /// Seconds of the windows in which reuse is looked for.
+    /// Length in seconds of the windows in which reuse is counted.
     pub reuse_window: Option<u64>,
-    /// Which part of a data block is asked for.
+    /// The share of a data block that is accessed.
     pub spatial_locality: Option<BucketQuestion>,
-    /// How unevenly accesses fall.
+    /// The share of accesses to the most accessed blocks.
     pub skew: Option<BucketQuestion>,
-    /// How the future of a block depends on its past.
+    /// Correlation of the next access to a block with past ones.
     pub correlation: Option<CorrelationQuestion>,
-    /// Sizes of blocks, as histograms.
+    /// Histograms of block sizes.
     pub block_sizes: bool,
-    /// Accesses to blocks, as histograms.
+    /// Histograms of accesses per block.
     pub access_histograms: bool,
 }
 
-/// A pass over a block cache trace.
+/// One pass over a block cache trace.
 #[derive(Debug)]
 pub struct CacheAnalysis {
     pub(super) questions: CacheQuestions,
@@ -99,7 +99,7 @@ pub struct CacheAnalysis {
 }
 
 impl CacheAnalysis {
-    /// A pass that will answer `questions`.
+    /// A pass with these options.
     pub fn new(questions: CacheQuestions) -> Self {
         let of = |question: &Option<BucketQuestion>| {
             question
@@ -136,7 +136,7 @@ impl CacheAnalysis {
         }
     }
 
-    /// Takes the next record of the trace.
+    /// Observes the next record of the trace.
     #[inline]
     pub fn observe(&mut self, record: &BlockRecord<'_>) {
         let access = self.blocks.observe(record, self.accesses);
@@ -205,19 +205,19 @@ impl CacheAnalysis {
         accesses
     }
 
-    /// The trace's own misses.
+    /// The misses recorded in the trace.
     pub(super) fn trace_misses(&self) -> &MissTimeline {
         &self.trace_misses
     }
 
-    /// The answers as files with the names and layout of RocksDB's analyser, and what could not be
-    /// written: [`AnalysisError::TimelineTooLong`], [`AnalysisError::TooManyWindows`].
+    /// The result files, with the names and layout of RocksDB's analyzer, and the errors of those
+    /// that were skipped: [`AnalysisError::TimelineTooLong`], [`AnalysisError::TooManyWindows`].
     pub fn files(&self) -> (Vec<ResultFile>, Vec<AnalysisError>) {
         let mut files = Vec::new();
-        let mut refused = Vec::new();
+        let mut skipped = Vec::new();
         let mut put = |result: Result<Vec<ResultFile>, AnalysisError>| match result {
             Ok(more) => files.extend(more),
-            Err(error) => refused.push(error),
+            Err(error) => skipped.push(error),
         };
         if let Some(simulator) = &self.simulator {
             put(Ok(vec![
@@ -234,7 +234,7 @@ impl CacheAnalysis {
             }
         }
         if self.questions.curves_only {
-            return (files, refused);
+            return (files, skipped);
         }
         if let Some(timeline) = &self.timeline {
             put(timeline.files(&self.blocks));
@@ -266,6 +266,6 @@ impl CacheAnalysis {
         if let Some(correlation) = &self.correlation {
             put(Ok(correlation.files()));
         }
-        (files, refused)
+        (files, skipped)
     }
 }

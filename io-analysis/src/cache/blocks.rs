@@ -1,19 +1,18 @@
-//! The blocks, files and column families of a block cache trace, and what is kept of each block.
+//! The blocks, files and column families of a block cache trace.
 
 use std::collections::HashMap;
 
 use trace_kinds::rocksdb::{BlockNumbers, BlockRecord, BlockType, Caller, NumberedStrings};
 
-/// Callers told apart; the last one stands for every number that is not a caller.
+/// Number of distinct callers. The last one represents all unknown numbers.
 pub(crate) const CALLERS: usize = 16;
 
-/// The place of a caller in an array of [`CALLERS`].
+/// The index of a caller in an array of [`CALLERS`].
 pub(crate) fn caller_index(caller: Caller) -> usize {
     usize::from(caller.0).min(CALLERS - 1)
 }
 
-/// Blocks of one type in one file: the finest group that accesses are counted by, but for single
-/// blocks.
+/// Blocks of one type in one file: the smallest group of blocks that accesses are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) family: u32,
@@ -25,38 +24,38 @@ pub(crate) struct Segment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SstFile {
     pub(crate) number: u64,
-    /// The level that the file was last seen on; all its accesses count for it.
+    /// The level at the last access. All accesses to the file are counted for it.
     pub(crate) level: u32,
 }
 
-/// What is kept of each block.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockState {
     pub(crate) segment: u32,
     pub(crate) accesses: u32,
     pub(crate) user_accesses: u32,
-    /// The size at the last access, in bytes; 0 when the block was not loaded then.
+    /// The size at the last access in bytes; 0 if the block was not loaded then.
     pub(crate) size: u64,
     pub(crate) first_us: u64,
     pub(crate) last_us: u64,
 }
 
-/// One access, with the numbers of what it touches.
+/// One access, with the numbers of the block and segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access<'a> {
     pub(crate) record: &'a BlockRecord<'a>,
     pub(crate) block: u32,
     pub(crate) segment: u32,
-    /// The place of the access in the trace, from 0.
+    /// Index of the access in the trace, from 0.
     pub(crate) sequence: u64,
-    /// Whole seconds since the epoch.
+    /// Seconds since the epoch.
     pub(crate) second: u64,
 }
 
-/// Microseconds in a second: block cache times are in µs.
+/// Times in block cache traces are in microseconds.
 pub(crate) const US_PER_SECOND: u64 = 1_000_000;
 
-/// Everything that has a number.
+/// All blocks, segments and files, which are identified by numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     numbers: BlockNumbers,
@@ -68,7 +67,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Numbers what `record` touches, and counts it for its block.
+    /// Assigns numbers to the block and file of `record`, and counts the access.
     #[inline]
     pub(crate) fn observe<'a>(&mut self, record: &'a BlockRecord<'a>, sequence: u64) -> Access<'a> {
         let (family, block) = self.numbers.number(record);
@@ -151,7 +150,7 @@ impl Blocks {
         String::from_utf8_lossy(self.families().get(number).unwrap_or_default()).into_owned()
     }
 
-    /// The names of the column families in the order of their bytes.
+    /// The names of the column families, sorted by their bytes.
     pub(crate) fn family_names(&self) -> Vec<String> {
         let mut names: Vec<_> = (0..self.families().len() as u32)
             .map(|number| self.family_name(number))

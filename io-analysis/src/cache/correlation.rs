@@ -1,8 +1,9 @@
-//! How the time to the next access of a block depends on its past.
+//! Correlation of the time to the next access to a block with past accesses.
 //!
-//! For each access of a block that is followed by another: accesses and µs since the one before,
-//! the number of accesses before, and accesses and µs until the next. A label keeps a fair sample
-//! of bounded size (Vitter's algorithm R, with a fixed seed so that a run can be repeated).
+//! The values for each access that is followed by another to the same block are: accesses and µs
+//! since the previous access, the number of previous accesses, and accesses and µs until the next
+//! access. A label stores a uniform sample of bounded size (Vitter's algorithm R, with a fixed
+//! seed, so that runs are repeatable).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use super::blocks::{Access, Blocks};
 use crate::cache::labels::LabelSet;
 use crate::result_file::{ResultFile, file_name};
 
-/// Past and future of one access, in the order of the columns.
+/// The values for one access, in the order of the columns.
 type Row = [u64; 5];
 
 const COLUMNS: [&str; 5] = [
@@ -25,7 +26,7 @@ const COLUMNS: [&str; 5] = [
     "elapsed_time_till_next_access",
 ];
 
-/// The latest access of a block or key.
+/// The latest access to a block or key.
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     sequence: u64,
@@ -46,10 +47,10 @@ impl Latest {
         }
     }
 
-    /// Moves on to the next access; the row of the access before it.
+    /// Advances to the next access. Returns the row of the previous one.
     fn advance(&mut self, sequence: u64, time_us: u64) -> Row {
         let since = sequence - self.sequence;
-        // Times of different threads may run backwards; RocksDB's subtraction then wraps.
+        // With several threads, times may go backwards. RocksDB's subtraction then wraps.
         let elapsed = time_us.saturating_sub(self.time_us);
         let row = [self.since, self.elapsed, self.past, since, elapsed];
         *self = Self {
@@ -63,7 +64,7 @@ impl Latest {
     }
 }
 
-/// A fair sample of rows.
+/// A uniform sample of rows.
 #[derive(Debug, Clone)]
 struct Sample {
     rows: Vec<Row>,
@@ -87,7 +88,7 @@ impl Sample {
             self.rows.push(row);
             return;
         }
-        // xorshift64: quality is no concern, repeatability is.
+        // xorshift64: repeatability matters here, not quality.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -111,7 +112,7 @@ impl Sample {
     }
 }
 
-/// Pearson's coefficients of the three columns of the past with each of the future.
+/// Pearson coefficients of the three past columns with each of the future columns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Coefficients {
     /// With the number of accesses until the next.
@@ -143,11 +144,11 @@ fn coefficient(rows: &[Row], a: usize, b: usize) -> f64 {
 struct LabelSamples {
     labels: LabelSet,
     samples: BTreeMap<String, Sample>,
-    /// The label of a segment, where it does not change.
+    /// The label of each segment, if it does not change.
     cached: Vec<Option<String>>,
 }
 
-/// Samples by label, and of the keys that Gets ask for.
+/// Samples by label, and of the keys of Gets.
 #[derive(Debug)]
 pub(crate) struct Correlation {
     limit: usize,
@@ -221,7 +222,7 @@ impl Correlation {
         }
     }
 
-    /// One file a label: `LABELS_LABEL_correlation_input`.
+    /// One file per label: `LABELS_LABEL_correlation_input`.
     pub(crate) fn files(&self) -> Vec<ResultFile> {
         let mut files = Vec::new();
         for set in &self.sets {

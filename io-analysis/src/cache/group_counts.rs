@@ -7,12 +7,12 @@ use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
 use crate::result_file::LabelCounts;
 
-/// The group that labels without `block` are sums of.
+/// The group for a segment and caller.
 pub(crate) fn caller_group(segment: u32, caller: Caller) -> usize {
     segment as usize * CALLERS + caller_index(caller)
 }
 
-/// A growing table of counts: one row a group, one column a bucket.
+/// A growing table of counts: one row per group, one column per bucket.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupCounts {
     columns: usize,
@@ -36,7 +36,7 @@ impl GroupCounts {
         self.counts[at] += count;
     }
 
-    /// Takes back what was counted before.
+    /// Subtracts one from a count.
     pub(crate) fn subtract(&mut self, group: usize, bucket: usize) {
         let at = group * self.columns + bucket;
         if let Some(count) = self.counts.get_mut(at) {
@@ -57,14 +57,14 @@ impl GroupCounts {
         self.counts.iter().sum()
     }
 
-    /// Sums by label over segments; every segment's label is there, if only with zeros.
+    /// Sums by label over segments. Includes the labels of all segments.
     pub(crate) fn by_segment(&self, blocks: &Blocks, labels: &LabelSet) -> LabelCounts {
         let segments = 0..blocks.segments().len() as u32;
         let label = |segment| labels.label(blocks, segment, Caller::NONE, None);
         self.sum(segments.map(|segment| (segment as usize, label(segment))))
     }
 
-    /// Sums by label over the groups of segments and callers in `present`, if only with zeros.
+    /// Sums by label over segments and callers. Includes the labels of all groups in `present`.
     pub(crate) fn by_caller(
         &self,
         blocks: &Blocks,

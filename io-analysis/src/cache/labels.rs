@@ -1,15 +1,15 @@
-//! What accesses are grouped by.
+//! Labels by which accesses are grouped.
 
 use trace_kinds::rocksdb::Caller;
 
 use super::blocks::Blocks;
 use crate::AnalysisError;
 
-/// A set of labels such as `cf_bt`: column family and block type.
+/// A set of labels, such as `cf_bt`: column family and block type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelSet {
     text: String,
-    /// In the order of their names, which is the order of their values in a label.
+    /// Sorted by name, which is the order of the values in a label.
     parts: Vec<Part>,
 }
 
@@ -25,7 +25,7 @@ enum Part {
 }
 
 impl LabelSet {
-    /// One set.
+    /// Parses one set.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl LabelSet {
         })
     }
 
-    /// Several sets separated by commas.
+    /// Parses several sets, separated by commas.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl LabelSet {
         text.split(',').map(Self::parse).collect()
     }
 
-    /// The set as it was written; file names start with it.
+    /// The set as it was given. File names begin with it.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -80,7 +80,7 @@ impl LabelSet {
         self.parts.contains(&Part::Level)
     }
 
-    /// The label of a block or of all blocks of a segment.
+    /// The label of a block, or of all blocks of a segment.
     pub(crate) fn label(
         &self,
         blocks: &Blocks,

@@ -1,4 +1,4 @@
-//! Analysis of block cache traces: one pass, memory by distinct blocks.
+//! Analysis of block cache traces, in one pass. Memory grows with the number of distinct blocks.
 
 mod access_counts;
 mod analysis;

@@ -1,4 +1,4 @@
-//! The answers about a block cache trace, in numbers and as text.
+//! The report on a block cache trace: as data and text.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use crate::histogram::Histogram;
 use crate::result_file::percent;
 use crate::table::{TextTable, bytes_text};
 
-/// A histogram in a few numbers.
+/// A summary of a histogram.
 #[derive(Debug, Clone, Serialize)]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation.
     pub deviation: f64,
-    /// The least.
+    /// Minimum.
     pub min: u64,
-    /// Half of them lie below.
+    /// Median.
     pub p50: f64,
-    /// 99 in 100 lie below.
+    /// 99th percentile.
     pub p99: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -47,24 +47,24 @@ impl From<&Histogram> for Distribution {
     }
 }
 
-/// The answers in numbers.
+/// The report on a block cache trace.
 #[derive(Debug, Serialize)]
 pub struct CacheReport {
     /// Records read.
     pub accesses: u64,
-    /// Misses in percent of accesses, as the traced cache saw them.
+    /// Misses of the traced cache, in percent of accesses.
     pub miss_ratio: f64,
-    /// The same of users' accesses.
+    /// The same for accesses by users.
     pub user_miss_ratio: f64,
-    /// Accesses to blocks that nothing is known of (MultiGet before RocksDB 8.2).
+    /// Accesses to unidentified blocks (MultiGet before RocksDB 8.2).
     pub unknown_blocks: u64,
     /// Seconds from the first to the last record.
     pub duration_seconds: u64,
-    /// Bytes of all distinct blocks, by their size at the last access.
+    /// Sum of the sizes of all distinct blocks at their last access.
     pub working_set_bytes: u64,
-    /// Of all accesses.
+    /// Summary of all accesses.
     pub overall: Summary,
-    /// By column family.
+    /// Summaries by column family.
     pub column_families: BTreeMap<String, Summary>,
     /// Simulated caches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -72,30 +72,30 @@ pub struct CacheReport {
     /// Reuses by distance: limit in bytes, count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse_distance: Option<Vec<(u64, u64)>>,
-    /// Sizes by block type.
+    /// Block sizes by block type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_sizes: Option<BTreeMap<&'static str, Distribution>>,
-    /// Accesses to a block by block type.
+    /// Accesses per block by block type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses_per_block: Option<BTreeMap<&'static str, Distribution>>,
     /// Correlation by label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation: Option<BTreeMap<String, Coefficients>>,
-    /// Misses and accesses by second, for pictures.
+    /// Second, misses, accesses: for charts.
     #[serde(skip)]
     pub by_second: Vec<(u64, u64, u64)>,
     #[serde(skip)]
     histograms: Vec<(String, Histogram)>,
 }
 
-/// Histograms with their titles, in the order in which they are printed.
+/// Histograms with their titles, in the order of printing.
 #[derive(Default)]
 struct Histograms {
     titled: Vec<(String, Histogram)>,
 }
 
 impl Histograms {
-    /// Takes the histograms of one number; the same in a few numbers by block type.
+    /// Adds the histograms of a property. Returns their summaries by block type.
     fn add(&mut self, title: &str, of: BlockHistograms) -> BTreeMap<&'static str, Distribution> {
         let named = |(block_type, histogram): (&BlockType, &Histogram)| {
             (block_type.name(), Distribution::from(histogram))
@@ -177,12 +177,12 @@ impl CacheReport {
         }
     }
 
-    /// The summary in the words of RocksDB's analyser.
+    /// The summary in the format of RocksDB's analyzer.
     pub fn rocksdb_summary(&self) -> String {
         rocksdb_text(&self.column_families, &self.overall)
     }
 
-    /// Tables for a terminal.
+    /// The report as text tables.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "Block cache trace: {} accesses in {} s, {:.2} % missed ({:.2} % of users' accesses)\n\
@@ -197,7 +197,7 @@ impl CacheReport {
         );
         if self.unknown_blocks > 0 {
             text.push_str(&format!(
-                "{} accesses of MultiGet do not say which block (RocksDB before 8.2)\n",
+                "{} accesses by MultiGet do not identify their block (RocksDB before 8.2)\n",
                 self.unknown_blocks
             ));
         }

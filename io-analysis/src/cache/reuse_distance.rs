@@ -1,11 +1,11 @@
-//! Reuse distance: the bytes of distinct blocks accessed between two accesses to one block, that
-//! block included.
+//! Reuse distance: the bytes of distinct blocks accessed between two accesses to a block, including
+//! that block.
 //!
-//! Each access takes the next position on a line, and a block's size stands at the position of its
-//! latest access only. The distance of an access is then the sum from the block's previous
-//! position to the end. The sums are kept in a Fenwick tree, so an access costs O(log n); when the
-//! line is full, the positions still in use move together, which costs O(1) an access over time.
-//! Memory grows with the number of distinct blocks, not with the trace.
+//! Each access takes the next position in an array; only the position of the latest access to a
+//! block has its size. The distance of an access is then the sum from the block's previous position
+//! to the end. A Fenwick tree stores the sums, so an access costs O(log n). When the array is full,
+//! the used positions are compacted, which costs O(1) per access amortized. Memory grows with the
+//! number of distinct blocks, not with the length of the trace.
 
 use super::blocks::{Access, Blocks};
 use super::group_counts::GroupCounts;
@@ -13,20 +13,20 @@ use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
 use crate::result_file::{ResultFile, bucket_file};
 
-/// A position that no block stands on.
+/// An unused position.
 const VACANT: u32 = u32::MAX;
 
 /// The shortest line that is kept.
 const LINE_MIN: usize = 1 << 12;
 
-/// Distances by position on a line.
+/// The array of positions.
 #[derive(Debug)]
 pub(crate) struct DistanceLine {
     /// Fenwick tree over sizes, from index 1.
     tree: Vec<u64>,
-    /// Who stands on each position.
+    /// The block at each position.
     owners: Vec<u32>,
-    /// The position of each block's latest access, and its size there.
+    /// The position of each block's latest access, and its size then.
     positions: Vec<(u32, u64)>,
     next: usize,
     total: u64,
@@ -45,7 +45,8 @@ impl Default for DistanceLine {
 }
 
 impl DistanceLine {
-    /// Notes an access to `block`, which has `size` bytes now; its distance unless it is the first.
+    /// Adds an access to `block`, which has `size` bytes now. Returns the distance, unless it is
+    /// the first access.
     #[inline]
     pub(crate) fn access(&mut self, block: u32, size: u64) -> Option<u64> {
         if self.next == self.owners.len() {
@@ -79,7 +80,7 @@ impl DistanceLine {
         sum
     }
 
-    /// Sums wrap, so that foreign sizes near 2^64 give a wrong distance instead of a panic.
+    /// Sums wrap, so that damaged sizes near 2^64 give a wrong distance instead of a panic.
     fn add(&mut self, position: usize, size: u64) {
         self.total = self.total.wrapping_add(size);
         let mut node = position + 1;
@@ -89,7 +90,7 @@ impl DistanceLine {
         }
     }
 
-    /// Moves the positions in use together, on a line with at least as much room again.
+    /// Compacts the used positions into an array with at least as much free space.
     #[cold]
     fn compact(&mut self) {
         let mut used = 0;
@@ -158,7 +159,7 @@ impl ReuseDistance {
         }
     }
 
-    /// One file a label set: `LABELS_reuse_distance`.
+    /// One file per label set: `LABELS_reuse_distance`.
     pub(crate) fn files(&self, blocks: &Blocks) -> Vec<ResultFile> {
         let total = self.by_segment.total();
         let file = |labels: &LabelSet| {
@@ -176,7 +177,7 @@ impl ReuseDistance {
         self.labels.iter().map(file).collect()
     }
 
-    /// Reuses by bucket over the whole trace: limit in bytes, count.
+    /// Reuses by bucket over the complete trace: limit in bytes, count.
     pub(crate) fn overall(&self) -> Vec<(u64, u64)> {
         let mut sums = vec![0; self.buckets.len()];
         for row in self.by_segment.rows() {
@@ -194,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition, word for word: the sizes of the distinct blocks since the last access.
+    /// A direct implementation: the sizes of the distinct blocks since the last access.
     fn slow_distances(accesses: &[(u32, u64)]) -> Vec<Option<u64>> {
         let distance = |now: usize| {
             let (block, _) = accesses[now];

@@ -1,9 +1,9 @@
-//! Reuse interval: seconds between two accesses to one block; and the mean interval of each block.
+//! Reuse interval: seconds between two accesses to a block; and the mean interval of each block.
 //!
-//! Intervals are between whole seconds, and a second access in the same second counts as interval
-//! 0. With several threads a record may carry an earlier second than the one before it; the two
-//! latest seconds of each block are kept, so a record that is late by up to one access of its
-//! block is put where it belongs. RocksDB keeps every second of every block instead.
+//! Intervals are between seconds; a second access in the same second has interval 0. With several
+//! threads, a record may have an earlier second than the previous record. The two latest seconds of
+//! each block are stored, so a record that is late by up to one access to its block is counted
+//! correctly. RocksDB stores every second of every block instead.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -49,7 +49,7 @@ impl Intervals {
         }
     }
 
-    /// An access that is late splits the interval it lies in.
+    /// A late access splits an interval.
     #[cold]
     fn add_late(&mut self, seconds: &mut Seconds, second: u64, group: usize, buckets: &Buckets) {
         let Seconds { latest, before } = *seconds;
@@ -74,7 +74,7 @@ impl Intervals {
 struct CallerIntervals {
     seconds: HashMap<(u32, u8), Seconds>,
     intervals: Intervals,
-    /// Segments and callers with accesses, be it only one.
+    /// Segments and callers with at least one access.
     present: BTreeSet<(u32, Caller)>,
 }
 
@@ -149,8 +149,8 @@ impl ReuseInterval {
         }
     }
 
-    /// Three files a label set. Grouped by caller, the two files of means have no columns: a mean
-    /// belongs to a block, whoever accesses it.
+    /// Three files per label set. Grouped by caller, the two files of means have no columns,
+    /// because a mean belongs to a block, not to a caller.
     pub(crate) fn files(&self, blocks: &Blocks) -> Vec<ResultFile> {
         let mut files = Vec::new();
         for labels in &self.labels {

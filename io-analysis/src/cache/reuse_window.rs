@@ -1,4 +1,4 @@
-//! Which share of the blocks accessed in one window of time is accessed in later windows.
+//! The share of the blocks accessed in a time window that are accessed in later windows.
 
 use trace_kinds::rocksdb::BlockType;
 
@@ -6,13 +6,13 @@ use super::blocks::{Access, Blocks};
 use crate::AnalysisError;
 use crate::result_file::{ResultFile, percent};
 
-/// The most windows kept for each block.
+/// Maximum number of windows.
 const WINDOWS_MAX: u64 = 4096;
 
-/// One bit a block and window.
+/// One bit per block and window.
 #[derive(Debug, Default)]
 struct Windows {
-    /// Words a block.
+    /// Words per block.
     stride: usize,
     words: Vec<u64>,
 }
@@ -32,7 +32,7 @@ impl Windows {
 
     #[cold]
     fn widen(&mut self, stride: usize) {
-        // Before the first bit there are no words, and nothing to move.
+        // The stride is 0 before the first bit is set.
         let old = self.stride.max(1);
         let mut words = vec![0; self.words.len() / old * stride];
         for (row, wide) in self
@@ -46,7 +46,7 @@ impl Windows {
         self.stride = stride;
     }
 
-    /// The windows of `block` in rising order; windows from `count` on fold into the last.
+    /// The windows of `block` in ascending order. Windows past `count` are merged into the last.
     fn of(&self, block: usize, count: usize) -> Vec<usize> {
         let start = block * self.stride;
         let row = self
@@ -68,7 +68,7 @@ impl Windows {
     }
 }
 
-/// Windows in which each block was accessed.
+/// The windows in which each block was accessed.
 #[derive(Debug)]
 pub(crate) struct ReuseWindow {
     window: u64,
@@ -109,7 +109,7 @@ impl ReuseWindow {
 
     /// Two files each for index, data and filter blocks, and for all blocks together.
     ///
-    /// RocksDB writes the numbers of all blocks into the files of all three types.
+    /// RocksDB writes the values of all blocks into the files of all three types.
     ///
     /// # Errors
     ///

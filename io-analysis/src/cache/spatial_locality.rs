@@ -1,4 +1,4 @@
-//! Spatial locality of Gets: how much of a data block the keys that were asked for are.
+//! Spatial locality of Gets: the share of a data block that is accessed.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -12,23 +12,23 @@ use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
 use crate::result_file::{ResultFile, bucket_file, percent};
 
-/// What the Gets and MultiGets on a data block asked for.
+/// The keys of a data block that Gets and MultiGets accessed.
 #[derive(Debug, Default, Clone, Copy)]
 struct BlockKeys {
     keys_in_block: u64,
-    /// Distinct keys that were asked for and are in the block.
+    /// Distinct accessed keys that are in the block.
     referenced: u64,
     referenced_bytes: u64,
-    /// Accesses for a key that is in the block, by Get and MultiGet.
+    /// Accesses to a key that is in the block, by Get and MultiGet.
     hits: u64,
     /// The same by Get alone.
     get_hits: u64,
 }
 
-/// What is asked of each data block.
+/// The accessed keys of each data block.
 ///
-/// Distinct keys are told apart by a 64-bit hash, so that a key costs eight bytes whatever its
-/// length; two keys in a billion being taken for one would not show in a percentage.
+/// Keys are distinguished by a 64-bit hash, so that a key costs eight bytes regardless of its
+/// length. A collision in a billion keys does not affect a percentage.
 #[derive(Debug)]
 pub(crate) struct SpatialLocality {
     labels: Vec<LabelSet>,
@@ -70,11 +70,11 @@ impl SpatialLocality {
         }
     }
 
-    /// Three files a label set, all by data block: percent of its keys that were asked for,
-    /// percent of its bytes, and accesses for existing keys over those by Get.
+    /// Three files per label set, all by data block: percent of its keys that were accessed,
+    /// percent of its bytes, and accesses to existing keys divided by those by Get.
     ///
-    /// The last exceeds 100 where MultiGet also asks; RocksDB divides so, and with Gets alone it
-    /// is always 100, which is in the last bucket.
+    /// The last exceeds 100 if MultiGet also accesses the block. RocksDB defines it this way; with
+    /// Gets alone it is always 100, which is in the last bucket.
     pub(crate) fn files(&self, blocks: &Blocks) -> Vec<ResultFile> {
         let mut files = Vec::new();
         let buckets = &self.buckets;

@@ -1,4 +1,4 @@
-//! Who accesses what: counts by caller, level, file, block type and column family.
+//! Counts of accesses by caller, level, file, block type and column family.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use trace_kinds::rocksdb::{BlockType, Caller};
 use super::blocks::{Access, Blocks, CALLERS, caller_index};
 use crate::result_file::{ResultFile, percent};
 
-/// Counts of accesses by segment and caller; all tables are sums over these.
+/// Counts of accesses by segment and caller. All tables are sums of these.
 #[derive(Debug, Default)]
 pub(crate) struct AccessCounts {
     counts: Vec<[u64; CALLERS]>,
@@ -25,7 +25,7 @@ impl AccessCounts {
         self.counts[segment][caller_index(access.record.caller)] += 1;
     }
 
-    /// Every segment and caller with accesses.
+    /// All segments and callers with accesses.
     fn iter(&self) -> impl Iterator<Item = (u32, Caller, u64)> {
         self.counts
             .iter()
@@ -39,7 +39,7 @@ impl AccessCounts {
             })
     }
 
-    /// The summary of one column family, or of all when `family` is `None`. `sizes` has the number
+    /// The summary of a column family, or of all if `family` is `None`. `sizes` contains the number
     /// of blocks of each segment.
     fn summary(&self, blocks: &Blocks, sizes: &[u64], family: Option<u32>) -> Summary {
         let in_scope = |segment: u32| family.is_none_or(|f| blocks.segment(segment).family == f);
@@ -74,7 +74,7 @@ impl AccessCounts {
         summary
     }
 
-    /// The summaries of every column family by name, and of the whole trace.
+    /// The summaries of all column families by name, and of the complete trace.
     pub(crate) fn summaries(&self, blocks: &Blocks) -> (BTreeMap<String, Summary>, Summary) {
         let mut sizes = vec![0; blocks.segments().len()];
         for state in blocks.states() {
@@ -89,7 +89,7 @@ impl AccessCounts {
         (families, self.summary(blocks, &sizes, None))
     }
 
-    /// `percentage_of_accesses_summary`, and for each of `callers` its shares by level and type.
+    /// `percentage_of_accesses_summary`, and the shares by level and type for each of `callers`.
     pub(crate) fn files(&self, blocks: &Blocks, callers: &[Caller]) -> Vec<ResultFile> {
         let name = "percentage_of_accesses_summary";
         let mut files =
@@ -115,7 +115,7 @@ impl AccessCounts {
         files
     }
 
-    /// Rows by `row` (order and name), columns by column family, shares of all that is counted.
+    /// A table with rows by `row` (order and name) and columns by column family, in percent.
     fn share_file(
         &self,
         blocks: &Blocks,
@@ -156,10 +156,10 @@ impl AccessCounts {
     }
 }
 
-/// Accesses of one caller.
+/// Accesses by one caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallerSummary {
-    /// All its accesses.
+    /// Number of accesses.
     pub accesses: u64,
     /// By level.
     pub by_level: BTreeMap<u32, u64>,
@@ -169,14 +169,14 @@ pub struct CallerSummary {
     pub by_type: BTreeMap<BlockType, u64>,
 }
 
-/// Files, blocks and accesses of a column family or of the whole trace.
+/// Files, blocks and accesses of a column family or of the complete trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// SST files.
+    /// Number of SST files.
     pub files: u64,
-    /// Distinct blocks.
+    /// Number of distinct blocks.
     pub blocks: u64,
-    /// Accesses.
+    /// Number of accesses.
     pub accesses: u64,
     /// Distinct blocks by type.
     pub blocks_by_type: BTreeMap<BlockType, u64>,
@@ -186,7 +186,7 @@ pub struct Summary {
 
 const BREAK_LINE: &str = "***************************************************************\n";
 
-/// The statistics in the words of RocksDB's analyser, line for line.
+/// The statistics in the format of RocksDB's analyzer, line for line.
 pub(crate) fn rocksdb_text(families: &BTreeMap<String, Summary>, all: &Summary) -> String {
     let mut text = String::new();
     for (name, summary) in families {
@@ -195,7 +195,7 @@ pub(crate) fn rocksdb_text(families: &BTreeMap<String, Summary>, all: &Summary) 
             &mut text,
             format_args!("Statistics for column family {name}:\n"),
         );
-        // The blank before the first word is RocksDB's.
+        // RocksDB prints this leading space.
         put_counts(&mut text, " Number of files:", summary);
         put_callers(&mut text, summary, true);
     }

@@ -11,10 +11,10 @@ use crate::AnalysisError;
 use crate::cache::labels::LabelSet;
 use crate::result_file::{ResultFile, file_name};
 
-/// The greatest number of columns a timeline may have: more than two days of seconds.
+/// Maximum number of columns of a timeline: more than two days of seconds.
 pub(crate) const STEPS_MAX: u64 = 200_000;
 
-/// Seconds a step: RocksDB writes each timeline by the minute and by the hour.
+/// Seconds per step. RocksDB writes each timeline by minute and by hour.
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
 
@@ -24,7 +24,7 @@ pub(crate) struct AccessTimeline {
     labels: Vec<LabelSet>,
     /// By [`caller_group`], then minute.
     by_group: HashMap<usize, BTreeMap<u64, u64>>,
-    /// Accesses of a block in a minute: all, and those of users.
+    /// Accesses to a block per minute: all, and by users.
     by_block: Option<HashMap<(u32, u64), (u32, u32)>>,
 }
 
@@ -55,8 +55,8 @@ impl AccessTimeline {
         }
     }
 
-    /// Two files a label set, or four where it has `block`: by minute and by hour, and for blocks
-    /// each of all accesses and of users' alone.
+    /// Two files per label set, by minute and by hour. With `block` there are four: each of these
+    /// for all accesses and for those by users.
     ///
     /// # Errors
     ///
@@ -99,8 +99,7 @@ impl AccessTimeline {
     }
 }
 
-/// Blocks by falling number of accesses; among equals in the order of family, file, type and key
-/// as far as their numbers tell.
+/// Blocks in descending order of accesses, then in ascending order of their numbers.
 fn block_file(
     blocks: &Blocks,
     by_block: &HashMap<(u32, u64), (u32, u32)>,
@@ -136,7 +135,7 @@ fn block_file(
     timeline_file(&name, rows, unit)
 }
 
-/// The step range of the rows; `None` when they are empty.
+/// The range of steps in the rows; `None` if they are empty.
 pub(crate) fn step_range<'a>(
     rows: impl Iterator<Item = &'a BTreeMap<u64, u64>>,
     unit: u64,

@@ -1,11 +1,11 @@
-//! An I/O trace as CSV with a heading (RFC 4180).
+//! An I/O trace as CSV with a header line (RFC 4180).
 
 use std::fmt::Write as _;
 
 use crate::io::IoAccess;
 use crate::result_file::quoted;
 
-/// The first row.
+/// The header line.
 pub const IO_CSV_HEADING: &str =
     "start_ns,latency_ns,operation,direction,class,cause,file,offset,len,failed,request\n";
 

@@ -1,4 +1,4 @@
-//! fio's iolog, version 3: what `fio --read_iolog` replays.
+//! fio's iolog version 3, which `fio --read_iolog` replays.
 //!
 //! After the line `fio version 3 iolog` each line is `time file action [offset length]`, the time
 //! in µs from the start. A file is added and opened before its first use and closed at the end.
@@ -9,15 +9,15 @@ use trace_kinds::rocksdb::NumberedStrings;
 
 use crate::io::{Direction, IoAccess};
 
-/// Writes an iolog as operations come in.
+/// Writes an iolog incrementally.
 ///
-/// fio waits for the time of a line and never goes back, while traces are in the order in which
-/// operations *ended*: a line is given the time of its start, but never less than the line before.
-/// Operations without a place or with length 0 have no counterpart and are counted as left out.
+/// fio replays lines in order of time, while traces are in the order in which operations *ended*.
+/// The time of a line is therefore the start of the operation, or the time of the previous line if
+/// that is later. Operations without an offset or with length 0 cannot be represented and are
+/// skipped.
 #[derive(Debug, Default)]
 pub struct FioIolog {
     files: NumberedStrings,
-    /// The name of the latest file as it is written.
     start_ns: Option<i64>,
     latest_us: u64,
     skipped: u64,
@@ -70,7 +70,7 @@ impl FioIolog {
     }
 }
 
-/// A name without blanks, which separate the fields of a line.
+/// A file name without white space, which separates the fields of a line.
 fn file_token(file: &[u8]) -> String {
     if file.is_empty() {
         return "unknown".to_owned();

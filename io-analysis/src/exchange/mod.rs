@@ -1,4 +1,4 @@
-//! Traces in the formats of other programs.
+//! Export formats of other programs.
 
 mod csv;
 mod fio;

@@ -1,31 +1,30 @@
-//! libCacheSim's `oracleGeneral`: requests to objects, each with the time of the next one.
+//! libCacheSim's `oracleGeneral` format: requests to objects, each with the number of the next one.
 //!
 //! A request is 24 bytes, little-endian: time in seconds u32, object u64, size u32, number of the
-//! next request to the same object i64, -1 when there is none. Requests are numbered from 0.
+//! next request to the same object i64, or -1 if there is none. Requests are numbered from 0.
 //!
-//! The next request is known only when it comes, so a request is written with -1 and patched
-//! later. The latest requests are kept in memory, where most patches fall; an older one is patched
-//! in the file.
+//! A request is written with -1 and patched when the next one arrives. The latest requests are in
+//! memory, which most patches concern; an older one is patched in the file.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// Bytes of a request.
 const REQUEST_BYTES: usize = 24;
 
-/// Where in a request the number of the next one lies.
+/// Offset of the number of the next request.
 const NEXT_AT: usize = 16;
 
-/// Requests kept in memory: 24 MiB.
+/// Maximum number of requests in memory: 24 MiB.
 const WINDOW_REQUESTS: usize = 1 << 20;
 
-/// What is kept of each object.
+/// The state of an object.
 #[derive(Debug, Clone, Copy)]
 struct Object {
     latest: Option<u64>,
     size: u32,
 }
 
-/// Writes requests to `out`, which begins where it stands.
+/// Writes requests to `out`, beginning at its current position.
 #[derive(Debug)]
 pub struct OracleGeneral<W> {
     out: W,
@@ -40,11 +39,11 @@ pub struct OracleGeneral<W> {
 }
 
 impl<W: Write + Seek> OracleGeneral<W> {
-    /// A writer.
+    /// Creates a writer.
     ///
     /// # Errors
     ///
-    /// When `out` does not tell where it stands.
+    /// If the position of `out` cannot be determined.
     pub fn start(mut out: W) -> io::Result<Self> {
         let start = out.stream_position()?;
         Ok(Self {
@@ -58,14 +57,14 @@ impl<W: Write + Seek> OracleGeneral<W> {
         })
     }
 
-    /// A request to `object`, a dense number, in `second`.
+    /// Adds a request to `object` at `second`. Object numbers must be dense.
     ///
-    /// `size` 0 stands for unknown and is taken from the object's other requests; an object of
-    /// which no size is known so far cannot be told to a cache and the request is left out.
+    /// A `size` of 0 means unknown; the size in previous requests to the object is then used. If no
+    /// size is known yet, the request is skipped.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If writing fails.
     pub fn put(&mut self, second: u64, object: u32, size: u64) -> io::Result<()> {
         let index = object as usize;
         if index >= self.objects.len() {
@@ -98,17 +97,17 @@ impl<W: Write + Seek> OracleGeneral<W> {
         self.window.extend_from_slice(&size.to_le_bytes());
         self.window.extend_from_slice(&(-1i64).to_le_bytes());
         if self.window.len() >= WINDOW_REQUESTS * REQUEST_BYTES {
-            // Half stays, so that a patch of a recent request seldom goes to the file.
+            // Half of them stay in memory, so that few patches go to the file.
             self.write_out(WINDOW_REQUESTS / 2)?;
         }
         Ok(())
     }
 
-    /// Writes what is left; the number of requests, and of those left out.
+    /// Writes the rest. Returns the number of requests, and of skipped ones.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// If writing fails.
     pub fn finish(mut self) -> io::Result<(u64, u64)> {
         self.write_out(self.window.len() / REQUEST_BYTES)?;
         self.out.flush()?;
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_knows_the_next() {
+    fn each_request_has_the_number_of_the_next() {
         let mut out = Cursor::new(Vec::new());
         let mut oracle = OracleGeneral::start(&mut out).unwrap();
         for (second, object, size) in [(7, 0, 0), (7, 1, 10), (8, 0, 5), (9, 1, 0), (9, 1, 12)] {
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_left_the_memory_are_patched_in_the_file() {
+    fn requests_that_are_not_in_memory_are_patched_in_the_file() {
         let mut out = Cursor::new(Vec::new());
         let mut oracle = OracleGeneral::start(&mut out).unwrap();
         let count = WINDOW_REQUESTS as u64 + 10;

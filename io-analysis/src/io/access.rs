@@ -1,4 +1,4 @@
-//! One I/O operation as the analyses see it, and how RocksDB's records become one.
+//! I/O operations, and the conversion of RocksDB's records.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ pub enum Direction {
     Read,
     /// Writes bytes.
     Write,
-    /// Makes written bytes durable.
+    /// Syncs written bytes.
     Sync,
-    /// Everything else: opens, sizes, names.
+    /// Anything else, such as opening or renaming.
     Other,
 }
 
 impl Direction {
-    /// The word for it in outputs.
+    /// The name in output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -29,7 +29,7 @@ impl Direction {
         }
     }
 
-    /// What an operation of RocksDB does, by its C++ name.
+    /// The direction of a RocksDB operation, by its C++ name.
     pub fn of_rocksdb(operation: &[u8]) -> Self {
         match operation {
             b"Read" | b"MultiRead" | b"PositionedRead" | b"ReadAsync" | b"SubmitReadAsync"
@@ -41,49 +41,49 @@ impl Direction {
     }
 }
 
-/// One I/O operation. Our own traces and RocksDB's are both analysed through this.
+/// One I/O operation of a RocksDB trace or of a server trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoAccess<'a> {
-    /// When it started, ns since the epoch.
+    /// Start time, ns since the epoch.
     pub start_ns: i64,
-    /// How long it took, ns.
+    /// Latency, ns.
     pub latency_ns: u64,
-    /// Its name.
+    /// Name of the operation.
     pub operation: &'a [u8],
-    /// What it does.
+    /// What it does with bytes.
     pub direction: Direction,
     /// The file.
     pub file: &'a [u8],
-    /// The kind of file, such as `sst`.
+    /// The class of the file, such as `sst`.
     pub class: &'a str,
-    /// Why it was done, such as `ingest`; empty when the trace does not say.
+    /// The cause, such as `ingest`; empty if the trace does not record it.
     pub cause: &'a [u8],
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: Option<u64>,
-    /// Bytes.
+    /// Number of bytes.
     pub len: Option<u64>,
-    /// It did not succeed.
+    /// Whether it failed.
     pub failed: bool,
-    /// The request that it belongs to, where the trace says so.
+    /// The request that it belongs to, if the trace records it.
     pub request: Option<&'a [u8]>,
 }
 
-/// Turns RocksDB's records into accesses, and finds out where appends go.
+/// Converts RocksDB's records, and determines the offsets of appends.
 ///
-/// RocksDB does not record the offset of an append. It is the sum of the appends before it in
-/// the same file, from the size that the last `GetFileSize` told, or from 0 for a new file; the
-/// sum is wrong for a file that had content when the trace began and was not asked for its size.
+/// RocksDB does not record the offset of an append. It is computed as the sum of the previous
+/// appends to the file, starting from the size in the last `GetFileSize`, or from 0 for a new file.
+/// It is wrong for a file that had content when the trace began and whose size was not queried.
 #[derive(Debug, Default)]
 pub struct RocksdbIo {
     ends: HashMap<Box<[u8]>, u64>,
 }
 
-/// Files whose end is remembered. A store that makes more than this between two appends to one
-/// file is not known.
+/// Maximum number of files whose end is stored. No known database creates more files than this
+/// between two appends to one file.
 const FILES_MAX: usize = 1 << 20;
 
 impl RocksdbIo {
-    /// The access that `record` tells of, which started at `start_ns`.
+    /// Converts `record`, which started at `start_ns`.
     pub fn access<'a>(&mut self, record: &IoRecord<'a>, start_ns: i64) -> IoAccess<'a> {
         let direction = Direction::of_rocksdb(record.operation);
         let offset = match record.operation {

@@ -1,4 +1,4 @@
-//! How much more is read and written than asked for.
+//! Read and write amplification.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Direction, IoAccess};
 
-/// Bytes read and written by class of file.
+/// Bytes read and written, by file class.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     by_class: BTreeMap<u32, (u64, u64)>,
@@ -23,7 +23,7 @@ impl Volumes {
         }
     }
 
-    /// `user_class` is the class of the files that take what users write first.
+    /// `user_class` is the file class that receives user writes first.
     pub(super) fn amplification(
         &self,
         user_class: &str,
@@ -56,23 +56,23 @@ impl Volumes {
 
 /// Read and write amplification.
 ///
-/// Write amplification is all bytes written over those written to the log of users' writes (WAL),
-/// where every user's byte arrives once. Read amplification is all bytes read over the distinct
-/// bytes read (in pages of 4 KiB): what a cache of boundless size would have saved.
+/// Write amplification is the ratio of all bytes written to those written to the log of user writes
+/// (WAL), which receives every user byte once. Read amplification is the ratio of all bytes read to
+/// the distinct bytes read (in pages of 4 KiB), which an unlimited cache would read.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Amplification {
-    /// Bytes written for each byte of users; `None` without users' writes.
+    /// Bytes written per user byte; `None` without user writes.
     pub write: Option<f64>,
-    /// Bytes read for each distinct byte; `None` without reads.
+    /// Bytes read per distinct byte; `None` without reads.
     pub read: Option<f64>,
     /// All bytes read.
     pub read_bytes: u64,
     /// All bytes written.
     pub written_bytes: u64,
-    /// Bytes written to the log of users' writes.
+    /// Bytes written to the log of user writes.
     pub user_bytes: u64,
     /// Distinct bytes read, estimated.
     pub distinct_read_bytes: u64,
-    /// Bytes read and written by class of file.
+    /// Bytes read and written, by file class.
     pub by_class: BTreeMap<String, (u64, u64)>,
 }

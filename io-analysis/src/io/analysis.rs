@@ -1,4 +1,4 @@
-//! The pass over an I/O trace.
+//! One pass over an I/O trace.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use super::slowest::Slowest;
 use super::steps::{Steps, ThroughputStep};
 use super::working_set::WorkingSet;
 
-/// What to find out.
+/// Options of the analysis.
 #[derive(Debug, Clone)]
 pub struct IoQuestions {
-    /// How many of the slowest operations to keep.
+    /// Number of slowest operations to report.
     pub slowest: usize,
-    /// The class of the files that users' writes go to first.
+    /// The file class that receives user writes first.
     pub user_class: String,
 }
 
@@ -31,13 +31,13 @@ impl Default for IoQuestions {
     }
 }
 
-/// The most steps of the throughput.
+/// Maximum number of throughput steps.
 const THROUGHPUT_STEPS_MAX: usize = 2048;
 
-/// The names of one operation, class and cause by number.
+/// Operation, class and cause, as numbers of interned names.
 pub(super) type LatencyKey = (u32, u32, u32);
 
-/// A pass over an I/O trace.
+/// One pass over an I/O trace.
 #[derive(Debug)]
 pub struct IoAnalysis {
     pub(super) questions: IoQuestions,
@@ -59,7 +59,7 @@ pub struct IoAnalysis {
 }
 
 impl IoAnalysis {
-    /// A pass that will answer `questions`.
+    /// A pass with these options.
     pub fn new(questions: IoQuestions) -> Self {
         Self {
             slowest: Slowest::new(questions.slowest),
@@ -73,7 +73,7 @@ impl IoAnalysis {
             first_ns: i64::MAX,
             last_ns: i64::MIN,
             latencies: HashMap::new(),
-            // At first a step is 2^26 ns, 67 ms, wide.
+            // The initial width of a step is 2^26 ns, 67 ms.
             throughput: Steps::new(26, THROUGHPUT_STEPS_MAX),
             sequential: Sequential::default(),
             grids: HashMap::new(),
@@ -82,7 +82,7 @@ impl IoAnalysis {
         }
     }
 
-    /// Takes the next operation.
+    /// Observes the next operation.
     pub fn observe(&mut self, access: &IoAccess<'_>) {
         let operation = self.operations.intern(access.operation);
         let class = self.classes.intern(access.class.as_bytes());

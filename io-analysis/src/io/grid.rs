@@ -1,19 +1,19 @@
-//! Offset by time heat maps.
+//! Heat maps of offset by time.
 
 use serde::Serialize;
 
 use super::steps::{Merge, Steps};
 use super::{Direction, IoAccess};
 
-/// Cells over the offset, and the most over time.
+/// Number of cells by offset, and the maximum by time.
 const ROWS: usize = 64;
 const COLUMNS_MAX: usize = 256;
 
-/// At first a cell is 64 KiB high; the height doubles with the greatest offset.
+/// The initial height of a cell is 64 KiB. It doubles as the greatest offset grows.
 const ROW_SHIFT: u32 = 16;
 
-/// The bytes moved in one step of time, by offset. The offsets of a column double in height like
-/// the steps of time do, each column by itself.
+/// The bytes transferred in one time step, by offset. The height of the cells doubles independently
+/// for each column.
 #[derive(Debug, Default)]
 struct Column {
     shift: u32,
@@ -49,7 +49,7 @@ impl Column {
         }
     }
 
-    /// The cells as they would be at a greater height.
+    /// The cells at a greater height.
     fn at_shift(&self, shift: u32) -> (Vec<u64>, Vec<u64>) {
         let mut column = Self {
             shift: self.shift,
@@ -78,7 +78,7 @@ impl Merge for Column {
     }
 }
 
-/// Bytes moved by time and offset, over the files of one class together.
+/// Bytes transferred by time and offset, for all files of a class together.
 #[derive(Debug)]
 pub(super) struct Grid {
     columns: Steps<Column>,
@@ -86,7 +86,7 @@ pub(super) struct Grid {
 
 impl Grid {
     pub(super) fn new() -> Self {
-        // At first a column is 2^20 ns, about a millisecond, wide.
+        // The initial width of a column is 2^20 ns, about a millisecond.
         Self {
             columns: Steps::new(20, COLUMNS_MAX),
         }
@@ -126,10 +126,10 @@ impl Grid {
     }
 }
 
-/// Bytes moved by time (outer) and offset (inner, from 0).
+/// Bytes transferred by time (outer) and offset (inner, from 0).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeatMap {
-    /// The class of the files.
+    /// File class.
     pub class: String,
     /// Start of the first step, ns since the epoch.
     pub start_ns: i64,

@@ -1,12 +1,12 @@
-//! Latencies by operation, file class and cause.
+//! Latency by operation, file class and cause.
 
 use serde::Serialize;
 
-/// Buckets a power of two: quantiles are off by at most one part in 32.
+/// 32 buckets per power of two: the error of quantiles is at most 1/32.
 const SUB_BITS: u32 = 5;
 const SUB: u64 = 1 << SUB_BITS;
 
-/// Counts in buckets that grow with the value.
+/// A histogram whose bucket sizes grow with the value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LogHistogram {
     counts: Vec<u32>,
@@ -66,7 +66,7 @@ impl LogHistogram {
     }
 }
 
-/// What is counted for one operation on one class of files for one cause.
+/// Counts for one operation, file class and cause.
 #[derive(Debug, Default)]
 pub(super) struct Latency {
     histogram: LogHistogram,
@@ -102,37 +102,37 @@ impl Latency {
     }
 }
 
-/// Latencies of one operation on one class of files for one cause. The records of one MultiRead
-/// of RocksDB each carry the latency of the whole batch, so `total_ns` counts it several times.
+/// Latency of one operation, file class and cause. The records of a RocksDB MultiRead each have the
+/// latency of the complete batch, so `total_ns` counts it several times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LatencyRow {
     /// The operation.
     pub operation: String,
-    /// The class of the files.
+    /// The file class.
     pub class: String,
-    /// The cause, empty where the trace does not say.
+    /// The cause; empty if the trace does not record it.
     pub cause: String,
-    /// How many.
+    /// Number of operations.
     pub count: u64,
-    /// How many did not succeed.
+    /// Number of failed operations.
     pub failed: u64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// The sum of the latencies.
+    /// Sum of the latencies.
     pub total_ns: u64,
-    /// Their mean.
+    /// Mean latency.
     pub mean_ns: u64,
-    /// The shortest.
+    /// Minimum latency.
     pub min_ns: u64,
-    /// Half are shorter.
+    /// Median latency.
     pub p50_ns: u64,
-    /// Nine in ten are shorter.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99 in 100 are shorter.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 in 1000 are shorter.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum latency.
     pub max_ns: u64,
 }
 

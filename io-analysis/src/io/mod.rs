@@ -1,4 +1,4 @@
-//! Analysis of I/O traces: what an operator asks of reads and writes.
+//! Analysis of I/O traces.
 
 mod access;
 mod amplification;

@@ -1,4 +1,4 @@
-//! The answers about an I/O trace, in numbers, as text and as files.
+//! The report on an I/O trace: as data, text and CSV files.
 
 use std::fmt::Write as _;
 
@@ -11,38 +11,38 @@ use super::{Amplification, HeatMap, LatencyRow, SequentialRow, SlowOperation, Th
 use crate::result_file::{ResultFile, percent, quoted};
 use crate::table::{TextTable, bytes_text, nanoseconds};
 
-/// The answers in numbers.
+/// The report on an I/O trace.
 #[derive(Debug, Serialize)]
 pub struct IoReport {
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Those that did not succeed.
+    /// Number of failed operations.
     pub failed: u64,
-    /// Distinct files.
+    /// Number of distinct files.
     pub files: usize,
     /// Start of the first operation, ns since the epoch.
     pub start_ns: i64,
-    /// ns from the first start to the last end.
+    /// Time from the first start to the last end, ns.
     pub duration_ns: u64,
-    /// Latencies by operation, class and cause, the greatest total first.
+    /// Latency by operation, class and cause, in descending order of total time.
     pub latencies: Vec<LatencyRow>,
-    /// Width of a step of the throughput, ns.
+    /// Width of a throughput step, ns.
     pub step_ns: u64,
     /// Throughput over time.
     pub throughput: Vec<ThroughputStep>,
-    /// Sequential shares.
+    /// Sequential accesses.
     pub sequential: Vec<SequentialRow>,
-    /// Heat maps by class of file.
+    /// Heat maps by file class.
     pub heat_maps: Vec<HeatMap>,
     /// The slowest operations.
     pub slowest: Vec<SlowOperation>,
     /// Amplification.
     pub amplification: Amplification,
-    /// Distinct bytes read and written, estimated in pages of 4 KiB.
+    /// Distinct bytes read, estimated in pages of 4 KiB.
     pub working_set_read_bytes: u64,
-    /// The same of writes.
+    /// Distinct bytes written.
     pub working_set_written_bytes: u64,
-    /// Distinct bytes touched by step of time: start in ns, bytes.
+    /// Distinct bytes accessed by time step: start in ns, bytes.
     pub working_set: Vec<(i64, u64)>,
 }
 
@@ -121,7 +121,7 @@ impl IoReport {
         }
     }
 
-    /// Tables for a terminal.
+    /// The report as text tables.
     pub fn to_text(&self) -> String {
         let seconds = self.duration_ns as f64 / 1e9;
         let rate = |count: u64| {
@@ -239,7 +239,7 @@ impl IoReport {
         format!("\nSlowest operations\n{}", table.to_text())
     }
 
-    /// The answers as CSV files.
+    /// The report as CSV files.
     pub fn files(&self) -> Vec<ResultFile> {
         vec![
             self.latency_file(),

@@ -1,8 +1,8 @@
-//! Which share of the accesses goes on where the last one on the same file ended.
+//! The share of accesses that begin where the previous one to the same file ended.
 //!
-//! Direct writes are whole blocks, so an append writes the block again that the one before it left
-//! incomplete: a write that begins in the last block of the one before, and ends behind it, goes
-//! on.
+//! Direct I/O writes complete blocks, so an append rewrites the block that the previous one left
+//! incomplete. A write is therefore also sequential if it begins in the last block of the previous
+//! write and ends after it.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::{Direction, IoAccess};
 
-/// Bytes of a block that an append may write again.
+/// Size of the block that an append may rewrite.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Where the latest read and write of each file ended.
+/// The ends of the latest read and write of each file.
 #[derive(Debug, Default)]
 pub(super) struct Sequential {
     ends: Vec<[Option<u64>; 2]>,
@@ -74,20 +74,20 @@ impl Sequential {
     }
 }
 
-/// Sequential accesses of one direction on one class of files.
+/// Sequential accesses by direction and file class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SequentialRow {
     /// Reads or writes.
     pub direction: Direction,
-    /// The class of the files.
+    /// The file class.
     pub class: String,
-    /// All accesses with a place and a length.
+    /// Number of accesses with an offset and a length.
     pub accesses: u64,
-    /// Those that go on where the last one on the file ended.
+    /// Number of sequential accesses.
     pub sequential: u64,
-    /// Bytes of all.
+    /// Bytes of all accesses.
     pub bytes: u64,
-    /// Bytes of the sequential ones.
+    /// Bytes of sequential accesses.
     pub sequential_bytes: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct SequentialRow {
 mod tests {
     use super::*;
 
-    /// How many of `accesses` (offset, length) of one file go on where the one before ended.
+    /// How many of `accesses` (offset, length) to one file are sequential.
     fn sequential(direction: Direction, accesses: &[(u64, u64)]) -> u64 {
         let mut found = Sequential::default();
         for &(offset, len) in accesses {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_at_the_end_of_the_last_goes_on() {
+    fn an_access_at_the_end_of_the_previous_one_is_sequential() {
         for direction in [Direction::Read, Direction::Write] {
             assert_eq!(sequential(direction, &[(0, 100), (100, 50), (150, 1)]), 2);
             assert_eq!(sequential(direction, &[(0, 100), (101, 50), (0, 100)]), 0);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_may_write_the_last_block_again() {
+    fn an_append_may_rewrite_the_last_block() {
         let appends = [(0, 12_288), (8_192, 8_192), (12_288, 4_096 + 1)];
         assert_eq!(sequential(Direction::Write, &appends), 2);
         assert_eq!(sequential(Direction::Read, &appends), 0);

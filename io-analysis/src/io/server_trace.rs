@@ -1,4 +1,5 @@
-//! How the records of our own I/O become accesses, and look-ups records of a block cache.
+//! Conversion of a server's I/O trace: records to accesses, and cache lookups to records of a block
+//! cache trace.
 
 use io_trace::{Block, BlockType as ServerBlock, Cause, FileClass, Operation};
 use trace_kinds::io_trace::IoTraceRecord;
@@ -6,7 +7,7 @@ use trace_kinds::rocksdb::{BlockRecord, BlockType, Caller};
 
 use super::{Direction, IoAccess};
 
-/// The access that `record` tells of.
+/// Converts a record of a server's I/O trace.
 pub fn server_access<'a>(record: &IoTraceRecord<'a>) -> IoAccess<'a> {
     let direction = match record.operation {
         Operation::Read => Direction::Read,
@@ -24,7 +25,7 @@ pub fn server_access<'a>(record: &IoTraceRecord<'a>) -> IoAccess<'a> {
         class: record.class.name(),
         cause: record.cause.name().as_bytes(),
         offset: record.offset,
-        // What was moved, which is what volumes and working sets are made of.
+        // The bytes that were transferred, for volumes and working sets.
         len: has_length.then_some(match direction {
             Direction::Read | Direction::Write => record.done,
             _ => record.asked,
@@ -34,14 +35,14 @@ pub fn server_access<'a>(record: &IoTraceRecord<'a>) -> IoAccess<'a> {
     }
 }
 
-/// Bytes of the pages in which the system caches files.
+/// Size of the pages in which the system caches files.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Bytes that one call reads at most: Linux moves fewer than 2 GiB at once. More is believed of no
-/// trace.
+/// Maximum bytes per call: Linux transfers less than 2 GiB at once. Greater values in a trace are
+/// damaged.
 const READ_BYTES_MAX: u64 = 1 << 31;
 
-/// What is looked for in caches, as records of a block cache.
+/// Converts cache lookups to records of a block cache trace.
 #[derive(Debug)]
 pub struct CacheLookups {
     page_bytes: u64,
@@ -50,8 +51,8 @@ pub struct CacheLookups {
 }
 
 impl CacheLookups {
-    /// Look-ups of these types of blocks, all when there is none; reads of data files are look-ups
-    /// of pages of `page_bytes`.
+    /// Converts lookups of these types of blocks, or of all types if `only` is empty. Reads of data
+    /// files are lookups of pages of `page_bytes`.
     #[must_use]
     pub fn new(page_bytes: u64, only: Vec<ServerBlock>) -> Self {
         Self {
@@ -61,10 +62,10 @@ impl CacheLookups {
         }
     }
 
-    /// Gives `each` the records that `record` is: one for a look-up, one a page for a read of a
-    /// data file of which it is known whether the system had it in memory, none for others.
+    /// Calls `each` with the block cache records for `record`: one for a lookup; one per page for a
+    /// read of a data file, if the trace records whether it was in the page cache; none for others.
     ///
-    /// | RocksDB | a look-up | a page of a read |
+    /// | RocksDB | a lookup | a page of a read |
     /// | --- | --- | --- |
     /// | time | `start` | the same |
     /// | block type | `block_type`; answers are data blocks | data |
@@ -72,16 +73,16 @@ impl CacheLookups {
     /// | block size | `block_size` | bytes of a page |
     /// | column family, id and name | 0, and the storage of `path` | the same |
     /// | level | number of `file_class` (index parts 2, chunk indexes 5, …): files have no levels | 1 |
-    /// | SST number | a number made of `path` | the same |
+    /// | SST number | hash of `path` | the same |
     /// | caller | `cause`: query → Get, range → Iterator, verify → VerifyChecksum, recovery → Repair, flush and finalize → Flush, ingest and import → ExternalSSTIngestion, index → Compaction, else Uncategorized | the same |
-    /// | hit | `cache` | that of the whole read |
-    /// | no insert | `not_inserted` | no: the system keeps what it reads |
-    /// | get id | a number made of `request_id` | the same |
+    /// | hit | `cache` | that of the read |
+    /// | no insert | `not_inserted` | no: the system caches what it reads |
+    /// | get id | hash of `request_id` | the same |
     /// | from snapshot | `immutable` | no: the file may grow |
-    /// | referenced key | `leaf`, and the 8 bytes that RocksDB has behind a key | the leaf of the file, and the same |
+    /// | referenced key | `leaf`, and 8 bytes as in RocksDB's internal keys | the leaf of the file, and the same |
     /// | referenced data size | `done` | bytes of the read in the page |
-    /// | keys in block | `entries` | 0: a page knows no packets |
-    /// | key exists | `found` | yes: it is where it was said to be |
+    /// | keys in block | `entries` | 0 |
+    /// | key exists | `found` | yes |
     ///
     /// # Errors
     /// The first error of `each`.
@@ -164,14 +165,15 @@ impl CacheLookups {
     }
 }
 
-/// Whether this is a read of the page cache: index parts and chunk indexes are looked up by block.
+/// Whether this is a read through the page cache. Index parts and chunk indexes are looked up by
+/// block.
 fn is_page_read(record: &IoTraceRecord<'_>) -> bool {
     record.operation == Operation::Read
         && record.class == FileClass::Data
         && record.cache_hit.is_some()
 }
 
-/// What a record of any block has of `record`.
+/// The fields that all block cache records for `record` share.
 fn common<'k>(
     record: &IoTraceRecord<'k>,
     (block_key, referenced_key): (&'k [u8], &'k [u8]),
@@ -197,7 +199,7 @@ fn common<'k>(
     }
 }
 
-/// The leaf whose data file was read, by its name.
+/// The leaf of the data file, from its name.
 fn leaf_of(record: &IoTraceRecord<'_>) -> u64 {
     let digits = record.file_name().get(..16);
     let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
@@ -218,7 +220,7 @@ fn caller(cause: Cause) -> Caller {
     Caller::from_name(name).unwrap_or(Caller::NONE)
 }
 
-/// FNV-1a: a number for a name, the same in every run.
+/// FNV-1a: a hash that is the same in every run.
 fn number(name: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325_u64;
     name.iter().fold(start, |hash, byte| {

@@ -1,4 +1,4 @@
-//! The operations that took longest.
+//! The slowest operations.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,28 +7,28 @@ use serde::Serialize;
 
 use super::IoAccess;
 
-/// One operation among the slowest.
+/// One of the slowest operations.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SlowOperation {
-    /// How long it took.
+    /// Latency, ns.
     pub latency_ns: u64,
-    /// When it started, ns since the epoch.
+    /// Start time, ns since the epoch.
     pub start_ns: i64,
     /// The operation.
     pub operation: String,
     /// The file.
     pub file: String,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: Option<u64>,
-    /// Bytes.
+    /// Number of bytes.
     pub len: Option<u64>,
-    /// The cause, empty where the trace does not say.
+    /// The cause; empty if the trace does not record it.
     pub cause: String,
-    /// The request, where the trace says so.
+    /// The request, if the trace records it.
     pub request: Option<String>,
 }
 
-/// Keeps the slowest few.
+/// A bounded heap of the slowest operations.
 #[derive(Debug)]
 pub(super) struct Slowest {
     limit: usize,
@@ -66,7 +66,7 @@ impl Slowest {
         }
     }
 
-    /// The slowest first.
+    /// The operations in descending order of latency.
     pub(super) fn rows(&self) -> Vec<SlowOperation> {
         let mut rows: Vec<_> = self.heap.iter().map(|slow| slow.0.clone()).collect();
         rows.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,19 +1,20 @@
-//! Sums over time in a bounded number of steps: when the trace outgrows them, two steps become one.
+//! Sums over time in a bounded number of steps, which are merged in pairs when the trace gets
+//! longer.
 
 use serde::Serialize;
 
 use super::{Direction, IoAccess};
 
-/// What can be added up over time.
+/// A value that can be summed over time.
 pub(super) trait Merge: Default {
     fn merge(&mut self, other: &Self);
 }
 
-/// A row of steps of equal width from the least time seen. The width doubles when the row would
-/// be longer than `limit`, so memory is bounded however long the trace or damaged its times.
+/// Consecutive steps of equal width. The width doubles when there would be more than `limit` steps,
+/// so memory is bounded even if times are damaged.
 #[derive(Debug)]
 pub(super) struct Steps<T> {
-    /// The width is 2 to the power of this many ns.
+    /// The width is 2^`shift` ns.
     shift: u32,
     /// Start of the first step, in steps since the epoch.
     first: i64,
@@ -22,7 +23,7 @@ pub(super) struct Steps<T> {
 }
 
 impl<T: Merge> Steps<T> {
-    /// At most `limit` steps, at first 2^`shift` ns wide.
+    /// At most `limit` steps with an initial width of 2^`shift` ns.
     pub(super) fn new(shift: u32, limit: usize) -> Self {
         Self {
             shift,
@@ -32,7 +33,7 @@ impl<T: Merge> Steps<T> {
         }
     }
 
-    /// The sum of the step that `at_ns` lies in.
+    /// The step that contains `at_ns`.
     #[inline]
     pub(super) fn at(&mut self, at_ns: i64) -> &mut T {
         if self.steps.is_empty() {
@@ -50,7 +51,7 @@ impl<T: Merge> Steps<T> {
         }
     }
 
-    /// Makes the row long enough for `step`, on either side.
+    /// Extends the steps, at either end, to include `step`.
     fn reach(&mut self, step: i64) -> &mut T {
         if step < self.first {
             let missing = (self.first - step) as usize;
@@ -79,7 +80,7 @@ impl<T: Merge> Steps<T> {
         self.shift += 1;
     }
 
-    /// Start in ns since the epoch and sum of every step, in order.
+    /// Start (ns since the epoch) and value of every step, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &T)> {
         let start = |index: usize| (self.first + index as i64) << self.shift;
         self.steps
@@ -94,24 +95,24 @@ impl<T: Merge> Steps<T> {
     }
 }
 
-/// What was done in one step of time.
+/// Throughput in one time step.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct ThroughputStep {
     /// Start of the step, ns since the epoch.
     pub start_ns: i64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Syncs.
+    /// Number of syncs.
     pub syncs: u64,
-    /// Other operations.
+    /// Number of other operations.
     pub others: u64,
-    /// The sum of the latencies, ns.
+    /// Sum of the latencies, ns.
     pub busy_ns: u64,
 }
 
@@ -163,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_the_row_stays_short(
+        fn all_values_are_counted_in_bounded_steps(
             times in proptest::collection::vec(prop_oneof![any::<i64>(), 0i64..100_000], 1..100),
             limit in 2usize..50,
         ) {

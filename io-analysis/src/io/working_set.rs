@@ -1,18 +1,18 @@
-//! How many distinct pages are touched, in all and over time, counted by sketches.
+//! The number of distinct pages accessed, in total and over time, estimated with sketches.
 
 use super::steps::{Merge, Steps};
 use super::{Direction, IoAccess};
 
-/// Bytes of a page.
+/// Size of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// Registers of a sketch are 2 to the power of this: the error is about 1.04 / sqrt(4096) = 1.6 %.
+/// A sketch has 2^12 registers: the error is about 1.04 / sqrt(4096) = 1.6 %.
 const PRECISION: u32 = 12;
 
-/// Steps of time that have a sketch of their own, 4 KiB each.
+/// Maximum number of time steps; each has a sketch of 4 KiB.
 const STEPS_MAX: usize = 256;
 
-/// Pages of one access that are counted; a longer access is taken for one of 256 MiB.
+/// Maximum number of pages counted per access; a longer access counts as 256 MiB.
 const PAGES_MAX: u64 = 1 << 16;
 
 /// HyperLogLog (Flajolet and others, 2007) with linear counting for small sets.
@@ -74,7 +74,7 @@ pub(super) struct WorkingSet {
 
 impl WorkingSet {
     pub(super) fn new() -> Self {
-        // At first a step is 2^30 ns, about a second, wide.
+        // The initial width of a step is 2^30 ns, about a second.
         let over_time = Steps::new(30, STEPS_MAX);
         Self {
             read: Sketch::default(),
@@ -106,7 +106,7 @@ impl WorkingSet {
     }
 }
 
-/// A bijection that spreads every bit over all (splitmix64's finisher).
+/// The finalizer of splitmix64, a bijection in which every input bit affects all output bits.
 #[inline]
 fn mix(value: u64) -> u64 {
     let mut value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,13 +1,13 @@
-//! Charts with axes: lines over a number, and cells over two.
+//! Line charts and heat maps with axes.
 
 use super::svg::{Anchor, Svg};
 
-/// The colours of lines, told apart also by people who see few colours (Okabe and Ito).
-const COLOURS: [&str; 8] = [
+/// Line colors that are distinguishable with color blindness (Okabe and Ito).
+const COLORS: [&str; 8] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999",
 ];
 
-/// The size of a chart with its surroundings.
+/// The size of a chart, including its margins.
 pub(super) const WIDTH: f64 = 900.0;
 pub(super) const HEIGHT: f64 = 320.0;
 
@@ -18,10 +18,10 @@ const BOTTOM: f64 = 44.0;
 const INNER_WIDTH: f64 = WIDTH - LEFT - RIGHT;
 const INNER_HEIGHT: f64 = HEIGHT - TOP - BOTTOM;
 
-/// Points further apart than the picture can show are thinned out to about this many.
+/// A line is reduced to about this many points.
 const POINTS_MAX: usize = 2000;
 
-/// One axis: its name, and how its numbers are written.
+/// An axis: its name, and the format of its values.
 #[derive(Clone, Copy)]
 pub(super) struct Axis<'a> {
     pub(super) name: &'a str,
@@ -37,7 +37,7 @@ pub(super) struct LineChart<'a> {
     pub(super) lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// Numbers from least to greatest on so many pixels.
+/// The range of values of an axis.
 struct Scale {
     least: f64,
     greatest: f64,
@@ -70,7 +70,7 @@ impl Scale {
         }
     }
 
-    /// 0 at the least, 1 at the greatest.
+    /// The position of a value: 0 at the least, 1 at the greatest.
     fn share(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.least) / self.least).ln() / (self.greatest / self.least).ln()
@@ -80,7 +80,7 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
-    /// Some round numbers on the scale.
+    /// Round values on the scale.
     fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let steps = (self.greatest / self.least).log2().ceil().max(1.0);
@@ -104,7 +104,7 @@ impl Scale {
     }
 }
 
-/// The frame around the cells of a chart, with ticks and names.
+/// Draws the axes of a chart, with ticks and names.
 fn frame(svg: &mut Svg, top: f64, title: &str, axes: [(&Axis<'_>, &Scale); 2]) {
     let [(x_axis, x), (y_axis, y)] = axes;
     let bottom = top + TOP + INNER_HEIGHT;
@@ -133,7 +133,7 @@ impl LineChart<'_> {
         let y = Scale::over(points().map(|point| point.1), true, self.y.logarithmic);
         frame(svg, top, self.title, [(&self.x, &x), (&self.y, &y)]);
         for (index, (name, points)) in self.lines.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let color = COLORS[index % COLORS.len()];
             let every = points.len().div_ceil(POINTS_MAX).max(1);
             let place = |&(at, value): &(f64, f64)| {
                 let bottom = top + TOP + INNER_HEIGHT;
@@ -142,10 +142,10 @@ impl LineChart<'_> {
                     bottom - y.share(value) * INNER_HEIGHT,
                 )
             };
-            svg.polyline(points.chunks(every).filter_map(peak).map(place), colour);
+            svg.polyline(points.chunks(every).filter_map(peak).map(place), color);
             let at = top + TOP + 14.0 * index as f64;
             if at < top + HEIGHT - 8.0 {
-                svg.rectangle(LEFT + INNER_WIDTH + 12.0, at, 10.0, 10.0, colour);
+                svg.rectangle(LEFT + INNER_WIDTH + 12.0, at, 10.0, 10.0, color);
                 let name: String = name.chars().take(28).collect();
                 svg.text(LEFT + INNER_WIDTH + 27.0, at + 9.0, Anchor::Start, &name);
             }
@@ -153,21 +153,21 @@ impl LineChart<'_> {
     }
 }
 
-/// The greatest of neighbouring points: thinning out must not hide a peak.
+/// The greatest of adjacent points: reduction must not hide a peak.
 fn peak(points: &[(f64, f64)]) -> Option<&(f64, f64)> {
     points.iter().max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Cells over two numbers, darker where there is more.
+/// Cells over two axes; darker cells have greater values.
 pub(super) struct HeatChart<'a> {
     pub(super) title: &'a str,
     pub(super) x: Axis<'a>,
     pub(super) y: Axis<'a>,
-    /// Where the columns begin and end.
+    /// Range of the columns.
     pub(super) x_range: (f64, f64),
-    /// Where the rows begin and end.
+    /// Range of the rows.
     pub(super) y_range: (f64, f64),
-    /// Columns of rows from below.
+    /// Columns of cells, from bottom to top.
     pub(super) cells: &'a [Vec<u64>],
     pub(super) rows: usize,
 }
@@ -190,7 +190,7 @@ impl HeatChart<'_> {
         let height = INNER_HEIGHT / self.rows.max(1) as f64;
         for (column, cells) in self.cells.iter().enumerate() {
             for (row, &count) in cells.iter().enumerate().filter(|(_, count)| **count > 0) {
-                // Logarithmic: a heat map is read for where anything happens at all.
+                // Logarithmic, so that cells with small values are visible.
                 let share = ((count as f64).ln_1p() / (most as f64).ln_1p()).clamp(0.0, 1.0);
                 let level = (225.0 * (1.0 - share)) as u8;
                 let fill = format!("#{level:02x}{level:02x}{:02x}", 140 + level / 2);

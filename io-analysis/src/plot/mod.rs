@@ -1,4 +1,4 @@
-//! Pictures of curves, timelines and heat maps, as SVG.
+//! Charts of curves, timelines and heat maps, as SVG.
 
 mod chart;
 mod picture;

@@ -1,4 +1,4 @@
-//! What is drawn of a report: charts one below another.
+//! The charts of a report, one below another.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,8 @@ const COUNT: Axis<'_> = Axis {
     logarithmic: false,
 };
 
-/// Miss ratio curves of the simulated caches, and hits and accesses of the trace over time.
+/// Charts of a block cache report: miss ratio curves of the simulated caches, and misses and
+/// accesses of the trace over time.
 pub fn cache_picture(report: &CacheReport) -> String {
     let mut curves: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for point in &report.curves {
@@ -89,8 +90,8 @@ pub fn cache_picture(report: &CacheReport) -> String {
     svg.finish(WIDTH, HEIGHT * charts.len() as f64)
 }
 
-/// Throughput, rate and working set over time, and a heat map of reads and writes for each class
-/// of files that has any.
+/// Charts of an I/O report: throughput, operations and working set over time, and heat maps of
+/// reads and writes for each file class.
 pub fn io_picture(report: &IoReport) -> String {
     let at = |start_ns: i64| start_ns.abs_diff(report.start_ns) as f64 / 1e9;
     let step_seconds = report.step_ns as f64 / 1e9;
@@ -129,7 +130,7 @@ pub fn io_picture(report: &IoReport) -> String {
             ],
         },
         LineChart {
-            title: "Distinct bytes touched in each step of time",
+            title: "Distinct bytes accessed per time step",
             x: SECONDS,
             y: BYTES,
             lines: vec![("working set".to_owned(), working_set.collect())],

@@ -1,14 +1,14 @@
-//! The few shapes that a chart is made of.
+//! The SVG shapes that charts use.
 
 use std::fmt::Write as _;
 
-/// A picture under construction. Lengths are in CSS pixels, y grows downwards.
+/// An SVG image that is being built. Lengths are in CSS pixels; y grows downwards.
 #[derive(Debug)]
 pub(super) struct Svg {
     body: String,
 }
 
-/// How a text stands to its point.
+/// Alignment of a text to its point.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Anchor {
     Start,

@@ -1,48 +1,49 @@
-//! Which caches to simulate: one configuration a line, as RocksDB's analyser reads them.
+//! The caches to simulate, one per line, in the format of RocksDB's analyzer.
 //!
-//! `name,shard_bits,ghost_capacity,capacity,…` where the name is `lru`, `lru_priority`,
-//! `lru_hybrid` or `lru_hybrid_no_insert_on_row_miss`, each also behind `ghost_`, and a capacity
-//! is a number of bytes with an optional K, M or G.
+//! `name,shard_bits,ghost_capacity,capacity,…`, where the name is `lru`, `lru_priority`,
+//! `lru_hybrid` or `lru_hybrid_no_insert_on_row_miss`, optionally prefixed with `ghost_`, and a
+//! capacity is a number of bytes with an optional unit K, M or G.
 
 use crate::AnalysisError;
 use crate::buckets::parse_size;
 
-/// The most shard bits a cache has; RocksDB refuses more as well.
+/// Maximum number of shard bits, as in RocksDB.
 const SHARD_BITS_MAX: u32 = 19;
 
-/// How a cache decides what to keep.
+/// The eviction policy of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Policy {
-    /// Least recently used goes first.
+    /// Evicts the least recently used entry.
     Lru,
-    /// Half of the capacity is for index, filter and dictionary blocks and for what was hit.
+    /// Reserves half of the capacity for index, filter and dictionary blocks and for entries with
+    /// hits.
     LruPriority,
-    /// Keys with their values are cached besides blocks; a Get that finds its key needs no block.
+    /// Caches key-value pairs in addition to blocks. A Get that hits its key accesses no blocks.
     LruHybrid,
-    /// The same, but a Get that misses its key does not bring blocks in.
+    /// The same, but a Get that misses its key does not insert blocks.
     LruHybridNoInsertOnRowMiss,
 }
 
-/// One policy with the capacities to simulate.
+/// A policy and the capacities to simulate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// The name as it was written.
+    /// The given name.
     pub name: String,
-    /// How the cache decides.
+    /// The eviction policy.
     pub policy: Policy,
-    /// Only blocks that were asked for before come in.
+    /// Whether only blocks that were accessed before are inserted.
     pub ghost: bool,
-    /// The cache has 2 to the power of this many shards.
+    /// The cache has 2^`shard_bits` shards.
     pub shard_bits: u32,
-    /// Bytes of the keys that the ghost remembers.
+    /// Capacity in bytes of the ghost cache, which stores keys only.
     pub ghost_capacity: u64,
     /// Capacities in bytes.
     pub capacities: Vec<u64>,
 }
 
 impl CacheConfig {
-    /// All configurations in `text`, sorted by name, shard bits and ghost capacity; two lines that
-    /// agree in these become one.
+    /// Parses all configurations in `text`, sorted by name, shard bits and ghost capacity. Lines
+    /// that are equal in these are merged.
     ///
     /// # Errors
     ///
@@ -69,7 +70,7 @@ impl CacheConfig {
         Ok(configs)
     }
 
-    /// Plain LRU with one shard and these capacities.
+    /// An LRU cache with one shard and these capacities.
     pub fn lru(capacities: Vec<u64>) -> Self {
         Self {
             name: "lru".to_owned(),
@@ -107,7 +108,7 @@ impl CacheConfig {
             _ => {
                 return Err(format!(
                     "unknown cache `{name}`; use lru, lru_priority, lru_hybrid or \
-                     lru_hybrid_no_insert_on_row_miss, optionally behind ghost_"
+                     lru_hybrid_no_insert_on_row_miss, optionally prefixed with ghost_"
                 ));
             }
         };

@@ -1,10 +1,9 @@
-//! An LRU cache of sizes, without contents, that evicts as RocksDB's `LRUCache` does.
+//! An LRU cache of sizes, without contents, that evicts like RocksDB's `LRUCache`.
 //!
-//! Each shard is one list from the entry that goes first to the one that goes last. The list has
-//! two parts: behind the low entries lie the high ones, which may take up to a given share of the
-//! capacity and overflow into the low part at its young end. Without a high part it is plain LRU.
-//! Entries are numbers given by the caller, so the lists are links in one array and finding an
-//! entry needs no hash table.
+//! Each shard is one list in eviction order. The list has a low-priority part, followed by a
+//! high-priority part, which may use up to a given share of the capacity and overflows into the
+//! young end of the low part. Without a high part it is plain LRU. Entries are numbers assigned by
+//! the caller, so the lists are links in one array, and no hash table is needed to find an entry.
 
 /// The end of a list.
 const NONE: u32 = u32::MAX;
@@ -15,7 +14,7 @@ const HIT: u64 = 1 << 62;
 const PREFERRED: u64 = 1 << 61;
 const CHARGE: u64 = PREFERRED - 1;
 
-/// An entry; absent while its charge is 0.
+/// An entry; absent if its charge is 0.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     older: u32,
@@ -45,15 +44,15 @@ pub(super) struct Lru {
     nodes: Vec<Node>,
     shards: Vec<Shard>,
     shard_bits: u32,
-    /// Bytes a shard.
+    /// Bytes per shard.
     capacity: u64,
     high_capacity: u64,
     has_high_part: bool,
 }
 
 impl Lru {
-    /// A cache of `capacity` bytes in 2^`shard_bits` shards; with `prioritized`, half of each
-    /// shard is for high entries.
+    /// A cache of `capacity` bytes in 2^`shard_bits` shards. With `prioritized`, half of each shard
+    /// is for high-priority entries.
     pub(super) fn new(capacity: u64, shard_bits: u32, prioritized: bool) -> Self {
         let shards = 1u64 << shard_bits;
         let capacity = capacity.div_ceil(shards);
@@ -74,7 +73,7 @@ impl Lru {
         }
     }
 
-    /// Bytes that `entry` is charged for, without touching its age.
+    /// The charge of `entry`, without changing its age.
     #[inline]
     pub(super) fn peek(&self, entry: u32) -> u64 {
         self.nodes
@@ -82,7 +81,7 @@ impl Lru {
             .map_or(0, |node| node.charge & CHARGE)
     }
 
-    /// Whether `entry` is in the cache; if so it becomes the youngest.
+    /// Whether `entry` is in the cache. If so, it becomes the youngest.
     #[inline]
     pub(super) fn lookup(&mut self, entry: u32) -> bool {
         match self.nodes.get(entry as usize) {
@@ -95,8 +94,8 @@ impl Lru {
         true
     }
 
-    /// Puts `entry` in with `charge` bytes, in place of what it was. Older entries give way; one
-    /// that is larger than the shard is evicted at once, but only after it has emptied the shard.
+    /// Inserts or replaces `entry` with `charge` bytes. Older entries are evicted. An entry that is
+    /// larger than the shard empties the shard and is not inserted.
     #[inline]
     pub(super) fn insert(&mut self, entry: u32, charge: u64, preferred: bool) {
         let shard = self.shard_of(entry);
@@ -168,7 +167,7 @@ impl Lru {
         }
     }
 
-    /// Links `entry` in at the young end of the part that it belongs to.
+    /// Links `entry` at the young end of its part.
     fn link(&mut self, entry: u32) {
         let number = self.shard_of(entry);
         let charge = self.nodes[entry as usize].charge;
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_goes_and_a_hit_makes_young() {
+    fn the_least_recently_used_entry_is_evicted() {
         let mut lru = Lru::new(30, 0, false);
         for entry in [1, 2, 3] {
             lru.insert(entry, 10, false);
@@ -236,14 +235,14 @@ mod tests {
             lru.insert(entry, 10, false);
         }
         assert!(lru.lookup(1) && lru.lookup(2) && lru.lookup(39) && !lru.lookup(10));
-        // The high part is half of the cache; more overflows and then goes.
+        // The high part is half of the cache; the rest overflows and is then evicted.
         for entry in 50..60 {
             lru.insert(entry, 20, true);
         }
         assert!(!lru.lookup(1) && lru.lookup(59));
     }
 
-    /// Plain LRU over a vector: slow and plainly right.
+    /// Plain LRU over a vector, as a reference.
     fn slow(capacity: u64, accesses: &[(u32, u64)]) -> Vec<bool> {
         let mut list: Vec<(u32, u64)> = Vec::new();
         accesses
@@ -269,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn plain_equals_the_slow_one(
+        fn plain_lru_equals_the_reference(
             capacity in 1u64..200,
             accesses in proptest::collection::vec((0u32..30, 1u64..60), 0..300),
         ) {

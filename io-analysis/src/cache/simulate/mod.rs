@@ -1,4 +1,4 @@
-//! Simulated caches: what the hit ratio would have been with another size or policy.
+//! Simulated caches: the hit ratio with another size or policy.
 
 mod config;
 mod lru;

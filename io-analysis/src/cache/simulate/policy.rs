@@ -7,40 +7,40 @@ use trace_kinds::rocksdb::{BlockRecord, BlockType, Caller};
 use super::config::{CacheConfig, Policy};
 use super::lru::Lru;
 
-/// What an access is to the simulated caches.
+/// An access to the simulated caches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SimAccess<'a> {
     pub(super) record: &'a BlockRecord<'a>,
     /// The number of the block among all entries.
     pub(super) block: u32,
-    /// The number of the key with its value, for a Get, and the length of its name in a cache.
+    /// For a Get: the number of the key-value entry, and the length of its cache key.
     pub(super) row: Option<(u32, usize)>,
 }
 
-/// Bytes that RocksDB charges for the handle of an entry whose key has `length` bytes: the usable
-/// size of an allocation of 71 bytes and the key (release 7.8 with glibc; 88 for 16 bytes).
+/// The bytes that RocksDB charges for the handle of an entry whose key has `length` bytes: the
+/// usable size of an allocation of 71 bytes plus the key (release 7.8 with glibc; 88 for 16 bytes).
 fn handle_charge(length: usize) -> u64 {
     let asked = 71 + length as u64;
     (asked + 8).next_multiple_of(16) - 8
 }
 
-/// Gets whose state is kept, by first access. The accesses of one Get lie close together, so only
-/// a trace with more Gets than this at the same time would see a difference.
+/// Maximum number of Gets whose state is stored, in order of first access. The accesses of a Get
+/// are close together, so the limit matters only with more concurrent Gets than this.
 const GETS_MAX: usize = 1 << 16;
 
-/// What is known of a key with its value within one Get.
+/// The state of a key-value entry within one Get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowState {
-    /// In the cache, or not to be put there.
+    /// It is in the cache, or will not be inserted.
     Decided,
-    /// To be put into the cache as soon as an access tells its size.
+    /// It is inserted as soon as an access reports its size.
     Admitted,
 }
 
-/// What is known of one Get.
+/// The state of a Get.
 #[derive(Debug, Default)]
 struct GetState {
-    /// Its key was in the cache: it needs no more blocks.
+    /// Its key was in the cache: it accesses no more blocks.
     complete: bool,
     rows: Vec<(u32, RowState)>,
 }
@@ -61,7 +61,7 @@ impl SimCache {
         Self {
             policy: config.policy,
             cache: Lru::new(capacity, config.shard_bits, prioritized),
-            // RocksDB always gives the ghost two shards.
+            // The ghost cache of RocksDB always has two shards.
             ghost: config
                 .ghost
                 .then(|| Lru::new(config.ghost_capacity, 1, false)),
@@ -70,7 +70,7 @@ impl SimCache {
         }
     }
 
-    /// Bytes that the block of an access is charged for.
+    /// The charge of a block.
     #[inline]
     pub(super) fn peek(&self, block: u32) -> u64 {
         self.cache.peek(block)
@@ -106,8 +106,8 @@ impl SimCache {
         !hit
     }
 
-    /// Looks an entry up and puts it in where it may; whether it was there, and whether the ghost
-    /// would let it in.
+    /// Looks up an entry, and inserts it if permitted. Returns whether it was a hit, and whether
+    /// the ghost cache admits it.
     #[inline]
     fn entry_hits(
         &mut self,
@@ -135,7 +135,7 @@ impl SimCache {
         (false, admitted)
     }
 
-    /// An access of a Get, whose key `row` may itself be cached.
+    /// An access by a Get, whose key-value entry `row` may be cached.
     fn get_misses(&mut self, access: &SimAccess<'_>, row: u32, length: usize) -> bool {
         let record = access.record;
         let mut get = self.remove_get(record.get_id);
@@ -174,7 +174,7 @@ impl SimCache {
         missed
     }
 
-    /// The state of a Get, taken out so that the caches can be changed beside it.
+    /// Removes the state of a Get, so that the caches can be modified while it is used.
     fn remove_get(&mut self, get_id: u64) -> GetState {
         if let Some(get) = self.gets.get_mut(&get_id) {
             return std::mem::take(get);
@@ -189,7 +189,7 @@ impl SimCache {
     }
 }
 
-/// Whether an access belongs to a Get whose key may be cached.
+/// Whether an access belongs to a Get whose key-value entry may be cached.
 pub(super) fn is_numbered_get(record: &BlockRecord<'_>) -> bool {
     record.caller == Caller::GET && record.get_id != 0
 }

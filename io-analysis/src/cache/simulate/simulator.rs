@@ -1,4 +1,4 @@
-//! All simulated caches of a run, fed with one pass over the trace.
+//! All simulated caches of an analysis, in one pass over the trace.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::result_file::{ResultFile, percent};
 /// Misses and accesses by second, of the trace or of one simulated cache.
 #[derive(Debug, Clone, Default)]
 pub struct MissTimeline {
-    /// Misses by second; a second with accesses and no miss is there with 0.
+    /// Misses by second; 0 for a second with accesses and no miss.
     misses: BTreeMap<u64, u64>,
     latest: Option<(u64, u64)>,
 }
@@ -48,17 +48,17 @@ impl MissTimeline {
 /// One point of a miss ratio curve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// The name of the cache.
+    /// Name of the cache.
     pub cache: String,
-    /// The cache has 2 to the power of this many shards.
+    /// The cache has 2^`shard_bits` shards.
     pub shard_bits: u32,
-    /// Bytes of the ghost.
+    /// Capacity of the ghost cache in bytes.
     pub ghost_capacity: u64,
-    /// Bytes of the cache.
+    /// Capacity in bytes.
     pub capacity: u64,
-    /// Misses in percent of accesses, -1 without accesses.
+    /// Misses in percent of accesses; -1 without accesses.
     pub miss_ratio: f64,
-    /// The same of users' accesses.
+    /// The same for accesses by users.
     pub user_miss_ratio: f64,
     /// Accesses after the warm-up.
     pub accesses: u64,
@@ -80,7 +80,7 @@ struct Running {
     timeline: MissTimeline,
 }
 
-/// All caches of a run.
+/// All simulated caches of an analysis.
 #[derive(Debug)]
 pub(crate) struct Simulator {
     configs: Vec<CacheConfig>,
@@ -93,8 +93,8 @@ pub(crate) struct Simulator {
     rows: Option<Rows>,
 }
 
-/// Numbers for what a hybrid cache holds besides blocks. Keys and blocks share one row of
-/// numbers, so a number is twice the block's, or twice the key's and one.
+/// Numbers of the key-value entries of hybrid caches. Blocks have even and keys have odd entry
+/// numbers.
 #[derive(Debug, Default)]
 struct Rows {
     keys: Fingerprints,
@@ -102,8 +102,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// The entry of the key that a Get asks for in one file, and the length of the cache key that
-    /// RocksDB makes of them: number of the file, `_`, user key.
+    /// The entry number of a Get's key in a file, and the length of RocksDB's cache key: number of
+    /// the file, `_`, user key.
     fn entry(&mut self, record: &BlockRecord<'_>) -> (u32, usize) {
         let key = record.user_key();
         self.scratch.clear();
@@ -120,8 +120,8 @@ impl Rows {
 }
 
 impl Simulator {
-    /// Caches for every capacity of every configuration, scaled down where the trace has one in
-    /// `downsample` blocks; counts start after `warmup_seconds`.
+    /// Caches for every capacity of every configuration. Capacities are divided by `downsample`;
+    /// misses are counted after `warmup_seconds`.
     pub(crate) fn new(configs: Vec<CacheConfig>, warmup_seconds: u64, downsample: u64) -> Self {
         let mut running = Vec::new();
         for (number, config) in configs.iter().enumerate() {
@@ -178,8 +178,8 @@ impl Simulator {
                 sim.row = Some(rows.entry(record));
             }
         }
-        // Every cache looks at its own node of the block, which is seldom in the processor's cache.
-        // Looking at all of them first lets the processor fetch them at the same time.
+        // The nodes of the block in the caches are rarely in the processor's cache. Reading all of
+        // them first lets the processor fetch them in parallel.
         let peeked = self
             .running
             .iter()
@@ -193,7 +193,7 @@ impl Simulator {
         }
     }
 
-    /// The miss ratio curves, a point a cache.
+    /// The miss ratio curves, one point per cache.
     pub(crate) fn curves(&self) -> Vec<CurvePoint> {
         let point = |running: &Running| {
             let config = &self.configs[running.config];
@@ -234,7 +234,7 @@ impl Simulator {
         }
     }
 
-    /// The timelines by capacity and label, by step of `unit` seconds.
+    /// Misses by capacity and label, in steps of `unit` seconds.
     pub(crate) fn timelines(
         &self,
         unit: u64,
@@ -251,11 +251,11 @@ impl Simulator {
     }
 }
 
-/// The trace's own misses stand for a cache of boundless size in the names of the files.
+/// In file names, the misses of the trace have this capacity.
 const TRACE_CAPACITY: u64 = u64::MAX;
 
-/// `CAPACITY_UNIT_miss_timeline` and `…_miss_ratio_timeline` for every capacity, and for the
-/// trace itself. A step has the same accesses in every cache.
+/// `CAPACITY_UNIT_miss_timeline` and `…_miss_ratio_timeline` for every capacity, and for the trace.
+/// A step has the same number of accesses for all caches.
 ///
 /// # Errors
 ///
@@ -273,8 +273,8 @@ pub(crate) fn miss_timeline_files(
     let steps = step_range(std::iter::once(&accesses_by_step), unit)?;
     let steps: Vec<u64> = steps.into_iter().flatten().collect();
     let mut timelines = simulator.timelines(unit);
-    let own = BTreeMap::from([("trace".to_owned(), trace.by_step(unit))]);
-    timelines.insert(TRACE_CAPACITY, own);
+    let traced = BTreeMap::from([("trace".to_owned(), trace.by_step(unit))]);
+    timelines.insert(TRACE_CAPACITY, traced);
     let mut files = Vec::new();
     for (capacity, rows) in timelines {
         let mut head = String::from("time");

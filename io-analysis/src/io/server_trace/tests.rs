@@ -26,25 +26,25 @@ fn record(operation: Operation, cause: Cause) -> IoTraceRecord<'static> {
     }
 }
 
-/// A record with its keys, so that it can be kept.
-fn kept(
+/// The records with their keys.
+fn records(
     record: &IoTraceRecord<'_>,
     lookups: &mut CacheLookups,
 ) -> Vec<(Vec<u8>, Vec<u8>, u64, u64)> {
-    let mut kept = Vec::new();
+    let mut records = Vec::new();
     let ended = lookups.each(record, |block| {
         let keys = (block.block_key.to_vec(), block.referenced_key.to_vec());
-        kept.push((keys.0, keys.1, block.block_size, block.referenced_data_size));
+        records.push((keys.0, keys.1, block.block_size, block.referenced_data_size));
         Ok::<(), ()>(())
     });
     assert_eq!(ended, Ok(()));
-    kept
+    records
 }
 
-/// Every column of RocksDB's record has its counterpart: a column that is added there does not
-/// compile here, and a field of the schema that is renamed is not found.
+/// If a column is added to RocksDB's record, this test does not compile; if a field of the schema
+/// is renamed, it fails.
 #[test]
-fn every_column_of_a_block_cache_record_has_its_counterpart() {
+fn every_column_of_a_block_cache_record_has_a_counterpart() {
     let look_up = IoTraceRecord {
         block: Some(Block {
             block_type: ServerBlock::Filter,
@@ -122,11 +122,12 @@ fn every_column_of_a_block_cache_record_has_its_counterpart() {
 }
 
 #[test]
-fn a_read_of_a_data_file_looks_for_its_pages() {
+fn a_read_of_a_data_file_is_a_lookup_of_its_pages() {
     let mut lookups = CacheLookups::new(4_096, Vec::new());
     let read = record(Operation::Read, Cause::Range);
-    let pages = kept(&read, &mut lookups);
-    // Bytes 4,000 to 13,000: the end of the first page, two whole ones, the begin of the fourth.
+    let pages = records(&read, &mut lookups);
+    // Bytes 4,000 to 13,000: the end of the first page, two complete ones, the beginning of the
+    // fourth.
     let bytes: Vec<u64> = pages.iter().map(|page| page.3).collect();
     assert_eq!(bytes, [96, 4_096, 4_096, 712]);
     assert!(pages.iter().all(|page| page.2 == 4_096));
@@ -138,21 +139,21 @@ fn a_read_of_a_data_file_looks_for_its_pages() {
         cache_hit: None,
         ..read
     };
-    assert!(kept(&unknown, &mut lookups).is_empty());
+    assert!(records(&unknown, &mut lookups).is_empty());
     let of_index = IoTraceRecord {
         class: FileClass::Index,
         ..read
     };
     assert!(
-        kept(&of_index, &mut lookups).is_empty(),
-        "told as look-ups of blocks"
+        records(&of_index, &mut lookups).is_empty(),
+        "recorded as lookups of blocks"
     );
     let mut filters = CacheLookups::new(4_096, vec![ServerBlock::Filter]);
-    assert!(kept(&read, &mut filters).is_empty());
+    assert!(records(&read, &mut filters).is_empty());
     let absurd = IoTraceRecord {
         offset: Some(u64::MAX - 5),
         done: u64::MAX,
         ..read
     };
-    assert_eq!(kept(&absurd, &mut lookups).len(), 1);
+    assert_eq!(records(&absurd, &mut lookups).len(), 1);
 }
