@@ -18,6 +18,7 @@ pub mod command;
 pub mod cutter;
 mod error;
 pub mod export;
+mod file_content;
 pub mod http;
 pub mod inspect;
 pub mod mount;

@@ -73,10 +73,14 @@ fn a_torn_trace_is_reported() {
 }
 
 #[test]
-fn other_files_are_refused_by_name() {
+fn other_files_are_refused_with_what_they_are() {
     let Some(folder) = corpus() else { return };
     for (verb, file, word) in [
-        ("analyze", "FORMAT.md", "magic text"),
+        (
+            "analyze",
+            "FORMAT.md",
+            "a file of unknown content; expected",
+        ),
         ("decode", "query_small.trace", "query trace"),
         ("analyze", "query_small.trace", "query trace"),
     ] {

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use storage_format::limits::AGENT_METADATA_BYTES_MAX;
 use storage_format::{AgentId, Kind, StreamId};
-use trace_kinds::rocksdb::{self, TraceKind};
+use trace_kinds::Container;
 
 use super::naming::{dotted, host_name, id_text};
 use crate::ClientError;
 use crate::cutter::{CtfCutter, Cutter, GzipCutter, LineCutter, RawCutter, RocksdbCutter};
+use crate::file_content::{recognize_file, refusal};
 
-/// Bytes of a file that are read to recognize it.
-const PROBE_BYTES: u64 = 64 << 10;
 /// Folders are entered this deep: a link that leads back up must end somewhere.
 const FOLDER_DEPTH_MAX: usize = 32;
 const CTF_METADATA: &str = "metadata";
@@ -328,55 +327,39 @@ fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
     Ok(entries)
 }
 
-/// What a single file is, told by its name and its first bytes.
-fn kind_of(path: &Path, wanted: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
-    let failed = |error| ClientError::file(path, error);
-    let mut head = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(PROBE_BYTES)
-        .read_to_end(&mut head)
-        .map_err(failed)?;
-    let text_form = if head.starts_with(&[0x1f, 0x8b]) {
-        CutMethod::Gzip
-    } else {
-        CutMethod::Lines
+/// The kind of a file, recognized by its content unless it is given, and how the file is cut.
+fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
+    let found = recognize_file(path).map_err(|error| ClientError::file(path, error))?;
+    let recognized = match found.kind() {
+        Some(kind @ (Kind::Dft | Kind::RocksdbIo | Kind::RocksdbBlockCache)) => kind,
+        _ if is_empty_dft(path) => Kind::Dft,
+        // Packets of CTF and of I/O traces need the metadata in their folder.
+        _ => Kind::Raw,
     };
-    let rocksdb = rocksdb_kind(&head);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_dft = name.ends_with(".pfw") || name.ends_with(".pfw.gz");
-    let kind = match (wanted, rocksdb) {
-        (Some(kind), _) | (None, Some(kind)) => kind,
-        (None, None) if is_dft => Kind::Dft,
-        (None, None) => Kind::Raw,
-    };
+    let kind = given.unwrap_or(recognized);
     let method = match kind {
-        Kind::Dft => text_form,
+        Kind::Dft if found.container == Container::Gzip => CutMethod::Gzip,
+        Kind::Dft => CutMethod::Lines,
+        Kind::RocksdbIo | Kind::RocksdbBlockCache if recognized == kind => CutMethod::Rocksdb,
         Kind::RocksdbIo | Kind::RocksdbBlockCache => {
-            if rocksdb != Some(kind) {
-                let what = format!("{} is no trace of kind {kind}", path.display());
-                return Err(ClientError::input(what));
-            }
-            CutMethod::Rocksdb
+            let reason = refusal(&found, &format!("a trace of kind {kind}"));
+            return Err(ClientError::input(format!("{}: {reason}", path.display())));
         }
         Kind::Ctf => CutMethod::Ctf,
         Kind::Raw => CutMethod::Raw,
         Kind::Otlp | Kind::IoTrace => {
-            let what = format!("packets of kind {kind} do not come from files");
+            let what = format!("files cannot be pushed as kind {kind}");
             return Err(ClientError::input(what));
         }
     };
     Ok((kind, method))
 }
 
-/// The kind of RocksDB trace that begins with these bytes.
-fn rocksdb_kind(head: &[u8]) -> Option<Kind> {
-    let mut cutter = rocksdb::Cutter::new(usize::MAX);
-    // Damage further behind does not change what the file is.
-    let _ = cutter.push(head);
-    Some(match cutter.kind()? {
-        TraceKind::Io => Kind::RocksdbIo,
-        TraceKind::BlockCache => Kind::RocksdbBlockCache,
-    })
+/// Whether this is a DFTracer file without content, which `--follow` may fill.
+fn is_empty_dft(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_dft = name.ends_with(".pfw") || name.ends_with(".pfw.gz");
+    is_dft && fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0)
 }
 
 /// Reads trace metadata, up to its maximum size.

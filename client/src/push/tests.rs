@@ -553,9 +553,9 @@ fn invalid_plans_are_refused() {
     check_refused(
         &[&one],
         &kind(Kind::RocksdbIo),
-        "no trace of kind rocksdb-io",
+        "expected a trace of kind rocksdb-io",
     );
-    check_refused(&[&one], &kind(Kind::Otlp), "do not come from files");
+    check_refused(&[&one], &kind(Kind::Otlp), "cannot be pushed as kind");
     check_refused(&[empty.path()], &plain, "no file to push");
     check_refused(&[&folder.path().join("none")], &plain, "No such file");
     let named: Vec<_> = Plan::of(&[folder.path().to_owned()], &plain)

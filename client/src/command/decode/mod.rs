@@ -5,17 +5,18 @@ mod format;
 mod io_trace;
 mod rocksdb;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use query_language::time::{IntegerUnit, Time, TimeError, parse_time};
-use trace_kinds::io_trace::is_io_trace;
-use trace_kinds::rocksdb::is_trace as is_rocksdb_trace;
+use trace_kinds::Content;
 
 use super::{CommandError, Context, Exit};
+use crate::file_content::{recognize_file, refusal};
 use format::Format;
+
+const ACCEPTED: &str = "a CTF trace folder, an I/O or block cache trace of RocksDB, or an I/O \
+                        trace of a server";
 
 /// Print the events of trace files, without a server
 ///
@@ -71,31 +72,29 @@ impl Decode {
             };
         }
         for path in &files {
-            let first = first_bytes(path)?;
-            let whole = if is_rocksdb_trace(&first) {
-                rocksdb::decode(context, path, format)?
-            } else if is_io_trace(&first) {
-                io_trace::decode(context, path, format)?
+            let is_intact = decode_file(context, path, format)?;
+            exit = if is_intact {
+                exit
             } else {
-                let what = "not a trace that decode knows; it reads folders of CTF traces, IO and \
-                            block cache traces of RocksDB, and streams of a server's own I/O";
-                return Err(CommandError::damage(path.display(), what));
+                Exit::NoMatchOrDamage
             };
-            exit = if whole { exit } else { Exit::NoMatchOrDamage };
         }
         Ok(exit)
     }
 }
 
-/// Bytes that tell what a file is.
-const FIRST_BYTES: u64 = 64;
-
-fn first_bytes(path: &Path) -> Result<Vec<u8>, CommandError> {
-    let fault = |error| CommandError::io(path.display(), error);
-    let file = File::open(path).map_err(fault)?;
-    let mut first = Vec::new();
-    file.take(FIRST_BYTES)
-        .read_to_end(&mut first)
-        .map_err(fault)?;
-    Ok(first)
+fn decode_file(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
+    if path.is_dir() {
+        let what = "there is no CTF trace in this folder: no file named metadata";
+        return Err(CommandError::damage(path.display(), what));
+    }
+    let found = recognize_file(path).map_err(|error| CommandError::io(path.display(), error))?;
+    match found.plain() {
+        Some(Content::Rocksdb(_)) => rocksdb::decode(context, path, format),
+        Some(Content::IoTrace) => io_trace::decode(context, path, format),
+        _ => {
+            let reason = refusal(&found, ACCEPTED);
+            Err(CommandError::damage(path.display(), reason))
+        }
+    }
 }

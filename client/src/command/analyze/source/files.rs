@@ -2,18 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use trace_kinds::io_trace::is_io_trace;
+use trace_kinds::Content;
 use trace_kinds::rocksdb::{PacketReader, ReadError, RocksdbError};
 
 use super::trace_type::TraceType;
 use crate::command::CommandError;
 use crate::command::packet_file::PacketFile;
+use crate::file_content::{recognize_file, refusal};
 
 /// Bytes of a packet that is analyzed at once: small enough for the processor's cache.
 const PACKET_BYTES: usize = 1 << 18;
+
+const ACCEPTED: &str = "an I/O or block cache trace of RocksDB, or an I/O trace of a server";
 
 enum Reader {
     Rocksdb(Box<PacketReader<File>>),
@@ -26,20 +29,19 @@ impl Reader {
         if path.is_dir() {
             return PacketFile::open(path).map(Self::ServerIo);
         }
-        let mut file = File::open(path).map_err(failed)?;
-        let mut first = Vec::new();
-        (&mut file)
-            .take(20)
-            .read_to_end(&mut first)
-            .map_err(failed)?;
-        if is_io_trace(&first) {
-            return PacketFile::open(path).map(Self::ServerIo);
+        let found = recognize_file(path).map_err(failed)?;
+        match found.plain() {
+            Some(Content::IoTrace) => PacketFile::open(path).map(Self::ServerIo),
+            Some(Content::Rocksdb(_)) => {
+                let file = File::open(path).map_err(failed)?;
+                let reader = PacketReader::new(file, PACKET_BYTES);
+                Ok(Self::Rocksdb(Box::new(reader)))
+            }
+            _ => {
+                let reason = refusal(&found, ACCEPTED);
+                Err(CommandError::damage(path.display(), reason))
+            }
         }
-        file.rewind().map_err(failed)?;
-        Ok(Self::Rocksdb(Box::new(PacketReader::new(
-            file,
-            PACKET_BYTES,
-        ))))
     }
 }
 
