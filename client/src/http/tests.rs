@@ -76,7 +76,7 @@ async fn temporary_refusals_are_retried() {
 }
 
 #[tokio::test]
-async fn only_what_may_be_repeated_is_repeated() {
+async fn only_repeatable_requests_are_retried() {
     let server = scripted(vec![None, Some(storage())]).await;
     let error = server.client().finalize_storage(id()).await.unwrap_err();
     assert!(matches!(error, ClientError::Transport { .. }), "{error}");
@@ -101,7 +101,7 @@ async fn only_what_may_be_repeated_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_said_to_be_so() {
+async fn an_unreachable_server_is_reported() {
     let url = TestServer::start(|_: &Request| None).await.url();
     let client = Client::new(url, None, Retry::default()).unwrap();
     let error = client.storage(id()).await.unwrap_err().to_string();
@@ -109,10 +109,10 @@ async fn a_server_that_is_not_there_is_said_to_be_so() {
 }
 
 #[tokio::test]
-async fn answers_that_make_no_sense_are_refused() {
+async fn unexpected_responses_are_errors() {
     let server = scripted(vec![Some(json_answer(200, "[1]"))]).await;
     let error = server.client().storage(id()).await.unwrap_err().to_string();
-    assert!(error.contains("not the JSON that was expected"), "{error}");
+    assert!(error.contains("unexpected JSON"), "{error}");
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ fn receipts(sequences: Range<u64>) -> Vec<serde_json::Value> {
 }
 
 #[tokio::test]
-async fn a_batch_goes_on_behind_what_was_taken() {
+async fn a_batch_continues_after_the_accepted_packets() {
     let mut turn = 0;
     let server = TestServer::start(move |request: &Request| {
         turn += 1;
@@ -207,7 +207,7 @@ async fn a_batch_goes_on_behind_what_was_taken() {
 }
 
 #[tokio::test]
-async fn missing_receipts_are_noticed() {
+async fn missing_receipts_are_errors() {
     let answer = json!({ "receipts": receipts(0..1) });
     let server = scripted(vec![Some(json_answer(200, answer))]).await;
     let packets = ["a", "b"].map(Bytes::from);
@@ -274,7 +274,7 @@ fn parts(ranges: &[Range<u64>]) -> Response {
 }
 
 #[tokio::test]
-async fn every_shape_of_a_range_answer_is_understood() {
+async fn every_form_of_a_range_response_is_accepted() {
     let wanted = [2..5, 30..31];
     let piece = |range: Range<usize>| (range.start as u64, FILE[range].to_vec());
     let several = fetch(&wanted, parts(&wanted)).await.unwrap();
@@ -286,7 +286,7 @@ async fn every_shape_of_a_range_answer_is_understood() {
 }
 
 #[tokio::test]
-async fn range_answers_that_are_cut_or_wrong_are_errors() {
+async fn truncated_or_invalid_range_responses_are_errors() {
     let headers = [("content-type", "multipart/byteranges; boundary=BB")];
     let mut body = multipart(&[2..5, 30..31]);
     body.truncate(body.len() - 10);
@@ -299,7 +299,7 @@ async fn range_answers_that_are_cut_or_wrong_are_errors() {
         .await
         .unwrap_err();
     assert!(
-        short.to_string().contains("ends early, at offset 20"),
+        short.to_string().contains("ended early, at offset 20"),
         "{short}"
     );
     let without = fetch(std::slice::from_ref(&(2..31)), answer(206, &[], "x"))

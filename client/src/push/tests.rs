@@ -145,7 +145,8 @@ fn silent() -> Watch {
 }
 
 fn lines(count: usize) -> String {
-    (0..count).map(|n| format!("{{\"id\":{n}}}\n")).collect()
+    let line = |n| format!("{{\"id\":{n},\"ph\":\"X\"}}\n");
+    (0..count).map(line).collect()
 }
 
 async fn push_file(server: &TestServer, path: &Path) -> Result<StreamReport, ClientError> {
@@ -155,7 +156,7 @@ async fn push_file(server: &TestServer, path: &Path) -> Result<StreamReport, Cli
 }
 
 #[tokio::test]
-async fn a_file_pushed_again_goes_on_where_the_server_is() {
+async fn a_file_pushed_again_resumes_at_the_servers_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.pfw");
     fs::write(&path, lines(1000)).unwrap();
