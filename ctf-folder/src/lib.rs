@@ -38,6 +38,4 @@ pub use stream::{PacketEntry, StreamFile, TraceStream};
 pub use text::TextPlan;
 
 #[cfg(test)]
-mod folder_tests;
-#[cfg(test)]
 mod tests;

@@ -3,7 +3,9 @@
 use super::array::{push_decimal_octets, push_hexadecimal_octets, push_index};
 use super::layout::{FieldLayout, Style, TextLayout};
 use ctf::class::{DisplayBase, Encoding, TraceClass};
-use ctf::text::{push_escaped, push_float, push_hexadecimal, push_unsigned, to_utf8, until_null};
+use ctf::text::{
+    push_byte, push_escaped, push_float, push_hexadecimal, push_unsigned, to_utf8, until_null,
+};
 use ctf::{Datum, Field, Fields, Value};
 
 /// Writes the values of one root structure at a time.
@@ -169,11 +171,9 @@ impl BodyWriter {
             return;
         }
         self.out.push(b'{');
-        for byte in bytes {
-            let digits = b"0123456789abcdef";
-            let high = digits[usize::from(byte >> 4)];
-            self.out
-                .extend_from_slice(&[b' ', high, digits[usize::from(byte & 0xf)]]);
+        for &byte in bytes {
+            self.out.push(b' ');
+            push_byte(&mut self.out, byte);
         }
         self.out.extend_from_slice(b" }");
     }

@@ -75,6 +75,16 @@ fn eight_nibbles(value: u32) -> u64 {
     (nibbles + 0x3030_3030_3030_3030 + letters * u64::from(b'A' - b'9' - 1)).swap_bytes()
 }
 
+/// `%02x`
+#[inline]
+pub fn push_byte(out: &mut Vec<u8>, value: u8) {
+    let digits = b"0123456789abcdef";
+    out.extend_from_slice(&[
+        digits[usize::from(value >> 4)],
+        digits[usize::from(value & 0xf)],
+    ]);
+}
+
 /// `%lo`
 pub fn push_octal(out: &mut Vec<u8>, value: u64) {
     let bits = 64 - (value | 1).leading_zeros();

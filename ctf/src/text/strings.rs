@@ -1,5 +1,6 @@
 //! Strings of fields.
 
+use super::number::push_byte;
 use crate::class::Encoding;
 
 /// Bytes that must be escaped.
@@ -69,8 +70,7 @@ fn push_special(out: &mut Vec<u8>, byte: u8) {
         0x0b => b'v',
         _ => {
             out.extend_from_slice(b"\\x");
-            out.push(b"0123456789abcdef"[usize::from(byte >> 4)]);
-            out.push(b"0123456789abcdef"[usize::from(byte & 0xf)]);
+            push_byte(out, byte);
             return;
         }
     };

@@ -3,7 +3,7 @@
 use super::fields::{Common, FieldMap, category};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 use ctf::class::{Encoding, FieldKind, Mappings, Scope};
-use ctf::text::{push_float, push_signed, push_unsigned, to_utf8};
+use ctf::text::{push_byte, push_float, push_signed, push_unsigned, to_utf8};
 use ctf::{Datum, EventReader, Fields, Plan, Procedure, Value as CtfValue};
 use query_language::{FieldId, FieldSource, FieldTable, Value};
 use std::cell::RefCell;
@@ -259,9 +259,8 @@ fn label<'d>(datum: &Datum<'d>, raw: u64) -> Option<&'d str> {
 }
 
 fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    for byte in bytes {
-        out.push(b"0123456789abcdef"[usize::from(byte >> 4)]);
-        out.push(b"0123456789abcdef"[usize::from(byte & 0xf)]);
+    for &byte in bytes {
+        push_byte(out, byte);
     }
 }
 

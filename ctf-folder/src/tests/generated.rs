@@ -1,6 +1,6 @@
 //! Folders with small generated traces: windows of time, defects of producers, copies, losses.
 
-use super::{
+use crate::{
     LossKind, TimeWindow, TraceFolder, WriteOptions, WriteSummary, find_traces, losses,
     write_events,
 };
