@@ -247,18 +247,20 @@ impl QueryTask {
             let storages = &self.question.storages;
             storages.iter().for_each(|id| indexes.rebuild(*id));
         }
-        let faults = report.counters.faults.iter();
-        let faults = faults.chain(&left_out).chain(&unused);
-        let faults: Vec<&String> = faults.chain(&report.damaged).collect();
-        for fault in &faults {
+        let skipped = report.counters.faults.iter().chain(&left_out);
+        for fault in skipped.clone() {
+            tracing::warn!(%fault, "a query skipped data that it cannot read; verify the storage");
+        }
+        let indexes = unused.iter().chain(&report.damaged);
+        for fault in indexes.clone() {
             tracing::warn!(
                 %fault,
-                "a query found damage or an unusable file; it skipped damaged data, and damaged \
-                 indexes will be rebuilt"
+                "a query read the data instead of an index; damaged indexes will be rebuilt"
             );
         }
+        let faults = skipped.chain(indexes);
         if self.question.explain {
-            let notes: Vec<&String> = faults.into_iter().chain(&report.notes).collect();
+            let notes: Vec<&String> = faults.chain(&report.notes).collect();
             let explanation = explanation(&report, &notes);
             let mark = match self.question.format {
                 Format::Ndjson => "",
@@ -268,8 +270,8 @@ impl QueryTask {
             self.out.write(line.as_bytes()).map_err(ReadError::Output)?;
         }
         self.out.end(report.matched).map_err(ReadError::Output)?;
-        let is_whole = report.counters.faults.is_empty();
-        Ok(self.out.cacheable.filter(|_| is_whole))
+        let is_complete = report.counters.faults.is_empty();
+        Ok(self.out.cacheable.filter(|_| is_complete))
     }
 
     /// Requests the missing indexes of finalized storages.
