@@ -59,7 +59,7 @@ enum IndexError {
     #[error(transparent)]
     Sidecar(#[from] chunk_index::SidecarError),
     #[error("the server is shutting down")]
-    Ending,
+    Stopping,
 }
 
 impl ChunkIndexes {
@@ -135,7 +135,7 @@ async fn check_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
                 maker.indexes.complete.lock().insert(id);
             }
             Ok(()) => {}
-            Err(IndexError::Ending) => return,
+            Err(IndexError::Stopping) => return,
             // Deleted in the meantime.
             Err(IndexError::Storage(StorageError::StorageNotFound(_))) => {}
             Err(error) => {
@@ -224,8 +224,8 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, IndexError> + Send + 'static,
 ) -> Result<T, IndexError> {
     let done = tokio::task::spawn_blocking(work).await;
-    match done.map_err(|_| IndexError::Ending)? {
-        Err(IndexError::Read(ReadError::Cancelled)) => Err(IndexError::Ending),
+    match done.map_err(|_| IndexError::Stopping)? {
+        Err(IndexError::Read(ReadError::Cancelled)) => Err(IndexError::Stopping),
         other => other,
     }
 }

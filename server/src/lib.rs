@@ -38,6 +38,7 @@ mod ingest;
 mod io_trace;
 mod jobs;
 mod logging;
+mod media_type;
 mod metrics;
 mod open_files;
 mod problem;

@@ -1,7 +1,7 @@
 //! Files of finalized storages that stay open between requests.
 //!
-//! These files never change, so all readers can share an open file until its storage is deleted;
-//! `close` reports that.
+//! These files do not change while they are open, so all readers share one. `close` is called when a
+//! storage is deleted, or a derived file of it is replaced.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ const OPEN_FILES_MAX: usize = 256;
 #[derive(Default)]
 pub(crate) struct OpenFiles {
     open: RwLock<Open>,
-    /// Number of deletions: a file opened before a deletion is not added after it.
-    deletions: AtomicU64,
+    /// Number of calls of `close`: a file opened before a call is not added after it.
+    closings: AtomicU64,
 }
 
 #[derive(Default)]
@@ -42,13 +42,13 @@ impl OpenFiles {
 
     /// Call this before opening a file, and pass the result to `insert`.
     pub(crate) fn ticket(&self) -> Ticket {
-        Ticket(self.deletions.load(Ordering::SeqCst))
+        Ticket(self.closings.load(Ordering::SeqCst))
     }
 
-    /// Keeps a file open, unless a storage was deleted since `before`.
+    /// Keeps a file open, unless files were closed since `before`.
     pub(crate) fn insert(&self, before: Ticket, id: StorageId, name: &str, file: &Arc<Resource>) {
         let mut open = self.open.write();
-        if before.0 != self.deletions.load(Ordering::SeqCst) {
+        if before.0 != self.closings.load(Ordering::SeqCst) {
             return;
         }
         let name: Box<str> = name.into();
@@ -77,7 +77,7 @@ impl OpenFiles {
     /// Closes all files of a storage that was deleted or changed.
     pub(crate) fn close(&self, id: StorageId) {
         let mut open = self.open.write();
-        self.deletions.fetch_add(1, Ordering::SeqCst);
+        self.closings.fetch_add(1, Ordering::SeqCst);
         open.files.remove(&id);
         open.order.retain(|(of, _)| *of != id);
     }

@@ -43,7 +43,7 @@ pub(crate) struct ReceiptsDocument {
 }
 
 /// The receipts so far, as elements of a JSON list.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Receipts {
     text: Vec<u8>,
     /// Some packets are not durable yet.
@@ -51,6 +51,15 @@ pub(crate) struct Receipts {
 }
 
 impl Receipts {
+    /// No receipts yet, of packets that are durable when the request is answered, or, if the agent
+    /// does not wait (`waits`), only accepted.
+    pub(crate) fn new(waits: bool) -> Self {
+        Self {
+            text: Vec::new(),
+            is_accepted_only: !waits,
+        }
+    }
+
     /// Adds the receipt of a packet.
     pub(crate) fn add(&mut self, receipt: &Receipt) {
         self.separate();
@@ -80,19 +89,16 @@ impl Receipts {
     /// Adds the entry of a packet that is not stored: no recording accepted it, or a measurement
     /// discards it.
     pub(crate) fn add_not_durable(&mut self, position: StreamPosition) {
-        let StreamPosition { epoch, sequence } = position;
-        self.separate();
-        write!(
-            self.text,
-            "{{\"epoch\":{epoch},\"sequence\":{sequence},\"durable\":false,\"duplicate\":false}}",
-        )
-        .expect("writing to memory does not fail");
+        self.add_pending(position, false);
     }
 
     /// Adds the entry of a packet whose agent does not wait.
     pub(crate) fn add_accepted(&mut self, packet: &AcceptedPacket) {
-        let is_duplicate = packet.is_duplicate;
-        let StreamPosition { epoch, sequence } = packet.position;
+        self.add_pending(packet.position, packet.is_duplicate);
+    }
+
+    fn add_pending(&mut self, position: StreamPosition, is_duplicate: bool) {
+        let StreamPosition { epoch, sequence } = position;
         self.separate();
         write!(
             self.text,
@@ -100,14 +106,6 @@ impl Receipts {
              \"duplicate\":{is_duplicate}}}",
         )
         .expect("writing to memory does not fail");
-    }
-
-    /// Receipts that do not wait for the disk, as the agent requested.
-    pub(crate) fn accepted_only() -> Self {
-        Self {
-            is_accepted_only: true,
-            ..Self::default()
-        }
     }
 
     fn separate(&mut self) {

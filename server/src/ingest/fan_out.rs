@@ -20,6 +20,7 @@ use super::error::IngestError;
 use super::facts::FactsReader;
 use super::push::{Pusher, is_batch, position, prefers_async};
 use super::records::Records;
+use super::target::Target;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
 
@@ -59,7 +60,7 @@ impl Pusher {
         let encoding = ContentEncoding::of(headers)?;
         let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
-        let target = super::Target {
+        let target = Target {
             // Facts are remembered per stream, and the buffer belongs to no storage.
             storage: StorageId::from_bytes([0; 16]),
             agent: agent.clone(),
@@ -75,11 +76,7 @@ impl Pusher {
             kind,
             waits,
             waiting: VecDeque::new(),
-            receipts: if waits {
-                Receipts::default()
-            } else {
-                Receipts::accepted_only()
-            },
+            receipts: Receipts::new(waits),
         };
         if !is_batch(headers)? {
             let position = position(headers)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use parking_lot::Mutex;
 use query_language::FieldTable;
 use recording::{Packet, Recorder, stream_spec};
@@ -27,6 +27,7 @@ use super::error::IngestError;
 use super::identity::agent_of;
 use super::push::prefers_async;
 use crate::config::IngestConfig;
+use crate::media_type::{self, media_type};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
@@ -51,11 +52,9 @@ pub(crate) enum OtlpEncoding {
 impl OtlpEncoding {
     /// Reads `Content-Type`.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
-        let value = headers.get(header::CONTENT_TYPE)?.as_bytes();
-        let essence = value.split(|&byte| byte == b';').next()?.trim_ascii();
-        if essence.eq_ignore_ascii_case(b"application/x-protobuf") {
+        if media_type(headers).eq_ignore_ascii_case(b"application/x-protobuf") {
             Some(Self::Protobuf)
-        } else if essence.eq_ignore_ascii_case(b"application/json") {
+        } else if media_type::is_json(headers) {
             Some(Self::Json)
         } else {
             None

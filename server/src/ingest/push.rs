@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
 use storage_format::{Kind, StreamPosition, batch};
 use trace_kinds::StreamContext;
@@ -18,6 +18,7 @@ use super::metadata::MetadataCache;
 use super::records::Records;
 use super::target::Target;
 use crate::config::{BenchConfig, IngestConfig};
+use crate::media_type::media_type;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
@@ -123,11 +124,7 @@ impl Pusher {
             return Err(IngestError::Empty.into());
         }
         self.arrived(1, payload.len() as u64);
-        let mut receipts = if waits {
-            Receipts::default()
-        } else {
-            Receipts::accepted_only()
-        };
+        let mut receipts = Receipts::new(waits);
         if self.bench.discard {
             receipts.add_not_durable(position);
             return Ok(receipts);
@@ -176,11 +173,7 @@ impl Pusher {
             group_bytes: 0,
             waits,
             waiting: VecDeque::new(),
-            receipts: if waits {
-                Receipts::default()
-            } else {
-                Receipts::accepted_only()
-            },
+            receipts: Receipts::new(waits),
         };
         let read = batch.read_records().await;
         // Packets that arrived before an error are submitted and remain stored.
@@ -348,20 +341,13 @@ fn add_accepted(accepted: Accepted, receipts: &mut Receipts) -> Result<(), Probl
 
 /// Whether the body has many packets; other media types are refused.
 pub(super) fn is_batch(headers: &HeaderMap) -> Result<bool, IngestError> {
-    let value = headers
-        .get(header::CONTENT_TYPE)
-        .map_or(&b""[..], |value| value.as_bytes());
-    let essence = value
-        .split(|&byte| byte == b';')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
-    if essence.eq_ignore_ascii_case(batch::MEDIA_TYPE.as_bytes()) {
+    let media_type = media_type(headers);
+    if media_type.eq_ignore_ascii_case(batch::MEDIA_TYPE.as_bytes()) {
         Ok(true)
-    } else if essence.eq_ignore_ascii_case(b"application/octet-stream") {
+    } else if media_type.eq_ignore_ascii_case(b"application/octet-stream") {
         Ok(false)
     } else {
-        let shown = String::from_utf8_lossy(&essence[..essence.len().min(64)]).into_owned();
+        let shown = String::from_utf8_lossy(&media_type[..media_type.len().min(64)]).into_owned();
         Err(IngestError::MediaTypeUnsupported(shown))
     }
 }

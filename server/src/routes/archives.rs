@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::jobs::job_field;
+use super::json::with_location;
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
 use super::storages::StorageDocument;
 use crate::app_state::AppState;
@@ -206,13 +207,9 @@ pub(super) async fn import(
         .map(|imported| imported.storage.id.clone());
     let imported = job.end(id, imported)?;
     let location = format!("/api/v1/storages/{}", imported.storage.id);
-    let location = HeaderValue::try_from(location).ok();
     let mut response = (StatusCode::CREATED, Json(imported)).into_response();
     response.headers_mut().extend([field]);
-    if let Some(location) = location {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(with_location(response, location))
 }
 
 async fn import_body(

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode};
 use uuid::Uuid;
 
+use super::json::with_location;
 use super::page::Page;
 use super::refusals::NotFound;
 use crate::app_state::AppState;
@@ -83,10 +84,6 @@ pub(super) fn accepted(app: &AppState, job: &JobHandle) -> Result<Response, Prob
     let id = job.id();
     let document = app.jobs.get(job_id(&id)?)?;
     let mut response = (StatusCode::ACCEPTED, Json(document)).into_response();
-    let (name, value) = job_field(job);
-    response.headers_mut().insert(name, value);
-    if let Ok(location) = HeaderValue::try_from(format!("/api/v1/jobs/{id}")) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    response.headers_mut().extend([job_field(job)]);
+    Ok(with_location(response, format!("/api/v1/jobs/{id}")))
 }

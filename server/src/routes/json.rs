@@ -1,13 +1,15 @@
 //! JSON request bodies: limited in size, with errors that name the location.
 
 use axum::body::Body;
+use axum::response::Response;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use crate::app_state::AppState;
 use crate::ingest::IngestError;
+use crate::media_type::is_json;
 use crate::problem::Problem;
 
 /// Reads a JSON body. An absent body is an empty object.
@@ -45,18 +47,6 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     })
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers
-        .get(header::CONTENT_TYPE)
-        .map_or(&b""[..], |value| value.as_bytes());
-    let essence = value
-        .split(|&byte| byte == b';')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
-    essence.eq_ignore_ascii_case(b"application/json")
-}
-
 /// Reads a complete body of at most `max` bytes.
 pub(super) async fn read_body(mut body: Body, max: u64) -> Result<Bytes, Problem> {
     let too_large = || {
@@ -83,4 +73,12 @@ pub(super) async fn read_body(mut body: Body, max: u64) -> Result<Bytes, Problem
         }
     }
     Ok(complete.freeze())
+}
+
+/// Adds `Location` with a path of the API.
+pub(super) fn with_location(mut response: Response, path: String) -> Response {
+    if let Ok(location) = HeaderValue::try_from(path) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
 }

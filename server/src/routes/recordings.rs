@@ -6,7 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, StatusCode, Uri};
 use recording::{
     BufferStatus, Copied, CopySpec, Instant, ProcessorConfig, RecordingCounts, RecordingError,
     RecordingInfo, RecordingSpec, RecordingState, Trigger, default_chain,
@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::instant::rfc3339;
-use super::json::read_json;
+use super::json::{read_json, with_location};
 use super::packets::position_fields;
 use super::page::{Page, limit_of, query};
 use super::refusals::{
@@ -173,13 +173,10 @@ pub(super) async fn start(
     spec.check().map_err(RecordingError::from)?;
     spec.storage = storage_for(&app, request.storage, request.name).await?;
     let info = app.recorder.record(spec).await?;
-    let location = HeaderValue::try_from(format!("/api/v1/recordings/{}", info.id)).ok();
+    let location = format!("/api/v1/recordings/{}", info.id);
     let document = Json(RecordingDocument::from(info));
-    let mut response = (StatusCode::CREATED, document).into_response();
-    if let Some(location) = location {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    let response = (StatusCode::CREATED, document).into_response();
+    Ok(with_location(response, location))
 }
 
 /// Lists recordings, oldest first, including up to a hundred that have ended.

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storage_core::{
@@ -18,7 +18,7 @@ use storage_format::{FORMAT_VERSION, StorageId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::instant::rfc3339;
-use super::json::read_json;
+use super::json::{read_json, with_location};
 use super::labels::{repeated, to_json, to_texts};
 use super::page::{Page, limit_of, malformed};
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound};
@@ -167,12 +167,9 @@ pub(super) async fn create(
         Created::New => StatusCode::CREATED,
         Created::Before => StatusCode::OK,
     };
-    let location = HeaderValue::try_from(format!("/api/v1/storages/{}", info.id)).ok();
-    let mut response = (status, Json(StorageDocument::from(info))).into_response();
-    if let Some(location) = location {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    let location = format!("/api/v1/storages/{}", info.id);
+    let response = (status, Json(StorageDocument::from(info))).into_response();
+    Ok(with_location(response, location))
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
