@@ -1,7 +1,7 @@
 //! Files of finalized storages that stay open between requests.
 //!
-//! These files do not change while they are open, so all readers share one. `close` is called when a
-//! storage is deleted, or a derived file of it is replaced.
+//! These files do not change while they are open, so all readers share one. `close` is called when
+//! a storage is deleted, or a derived file of it is replaced.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
