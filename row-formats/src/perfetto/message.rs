@@ -1,5 +1,7 @@
 //! The messages of a Perfetto trace, as numbers and bytes.
 
+use trace_kinds::protobuf::{put_bytes, put_double, put_number};
+
 /// Fields of `Trace`.
 pub(super) mod trace {
     pub(crate) const PACKET: u32 = 1;
@@ -70,30 +72,18 @@ impl<'o> Message<'o> {
         Message(out)
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
     /// An integer, an enum or a truth value; negative ones as their two's complement.
     pub(super) fn number(&mut self, number: u32, value: u64) {
-        self.varint(u64::from(number) << 3);
-        self.varint(value);
+        put_number(self.0, number, value);
     }
 
     pub(super) fn double(&mut self, number: u32, value: f64) {
-        self.varint(u64::from(number) << 3 | 1);
-        self.0.extend_from_slice(&value.to_le_bytes());
+        put_double(self.0, number, value);
     }
 
     /// Bytes, or a message in a message.
     pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
-        self.varint(u64::from(number) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
+        put_bytes(self.0, number, bytes);
     }
 
     /// Text, with faults replaced: readers refuse text that is not UTF-8.

@@ -29,7 +29,7 @@ fn procedure() -> ctf::Procedure {
     ctf::Procedure::new(ctf::parse_metadata(METADATA.as_bytes()).unwrap()).unwrap()
 }
 
-fn shown(value: query_language::Value<'_>) -> String {
+fn text_of(value: query_language::Value<'_>) -> String {
     match value {
         query_language::Value::Str(text) => String::from_utf8_lossy(text).into_owned(),
         other => format!("{other:?}"),
@@ -62,10 +62,10 @@ fn events_have_the_documented_fields() {
         .decode(&packet(), &mut |event| {
             let values = ids
                 .iter()
-                .map(|id| event.field(*id).map_or("-".to_owned(), shown));
+                .map(|id| event.field(*id).map_or("-".to_owned(), text_of));
             rows.push(values.collect::<Vec<_>>().join(" "));
             let mut fields = Vec::new();
-            event.each_field(&mut |path, value| fields.push(format!("{path}={}", shown(value))));
+            event.each_field(&mut |path, value| fields.push(format!("{path}={}", text_of(value))));
             rows.push(fields.join(" "));
             std::ops::ControlFlow::Continue(())
         })

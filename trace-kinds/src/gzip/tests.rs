@@ -20,7 +20,7 @@ impl TextSink for Collected {
         assert_eq!(
             entry.text_offset,
             self.text.len() as u64,
-            "shown where its text begins"
+            "passed on where its text begins"
         );
         self.entries.push(entry);
     }
@@ -169,9 +169,9 @@ fn windows_contain_only_bytes_that_the_text_refers_to() {
     for (before, window) in inside {
         windows += 1;
         assert_eq!(window.len(), super::WINDOW_BYTES);
-        let kept = window.iter().filter(|byte| **byte != 0).count();
-        assert!(kept > 0 && kept < window.len(), "{kept} bytes kept");
-        let same = |(byte, kept): (&u8, &u8)| *kept == 0 || byte == kept;
+        let needed = window.iter().filter(|byte| **byte != 0).count();
+        assert!(needed > 0 && needed < window.len(), "{needed} bytes needed");
+        let same = |(byte, needed): (&u8, &u8)| *needed == 0 || byte == needed;
         assert!(before.iter().zip(window).all(same), "not of the text");
     }
     assert!(windows >= 6, "{windows}");

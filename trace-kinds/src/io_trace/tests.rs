@@ -101,7 +101,7 @@ fn trace() -> [Encoded; 2] {
 }
 
 /// All items of `packets` as text, and the result of reading.
-fn told(packets: &[u8]) -> (String, Result<(), DecodeError>) {
+fn read_all(packets: &[u8]) -> (String, Result<(), DecodeError>) {
     let mut text = Vec::new();
     let ended = each_item(packets, |item| {
         match item {
@@ -135,7 +135,7 @@ fn encoded_records_are_read_back() {
         Some(first.bytes.len() as u64)
     );
     assert_eq!(packet_bytes(&first.bytes[..39]), None);
-    let (text, ended) = told(&[first.bytes, last.bytes].concat());
+    let (text, ended) = read_all(&[first.bytes, last.bytes].concat());
     assert_eq!(ended, Ok(()));
     expect_test::expect![[r#"
         begin
@@ -174,10 +174,10 @@ fn events_have_the_documented_fields() {
 fn a_torn_trace_is_read_to_its_end() {
     let [first, last] = trace();
     let whole = [first.bytes, last.bytes].concat();
-    let (all, _) = told(&whole);
+    let (all, _) = read_all(&whole);
     let mut lines = 0;
     for length in 1..whole.len() {
-        let (text, ended) = told(&whole[..length]);
+        let (text, ended) = read_all(&whole[..length]);
         assert!(all.starts_with(&text), "cut at {length}");
         assert!(text.lines().count() >= lines, "cut at {length}");
         lines = text.lines().count();
@@ -199,7 +199,7 @@ fn packets_of_another_schema_are_refused() {
     assert!(is_io_trace(&bytes));
     bytes[10] ^= 1;
     assert!(!is_io_trace(&bytes));
-    let (text, ended) = told(&bytes);
+    let (text, ended) = read_all(&bytes);
     assert_eq!(text, "");
     assert!(matches!(ended, Err(DecodeError::Unsupported { .. })));
 }
@@ -224,7 +224,7 @@ fn start_and_latency_are_exact_when_times_go_back() {
     encoder.put(&record(Operation::Read, 5_000, 1_000));
     encoder.put(&record(Operation::Read, 4_000, 1_000));
     let packet = encoder.finish(&Drained::default());
-    let (text, ended) = told(&packet.bytes);
+    let (text, ended) = read_all(&packet.bytes);
     assert_eq!(ended, Ok(()));
     let starts: Vec<_> = text.lines().skip(1).map(|line| &line[13..19]).collect();
     assert_eq!(starts, ["004500", "003500"]);
@@ -243,7 +243,7 @@ proptest::proptest! {
             bytes[at % whole] = value;
         }
         bytes.truncate(length.max(whole / 2));
-        let (text, ended) = told(&bytes);
+        let (text, ended) = read_all(&bytes);
         let mut events = 0;
         let decoded = IoTraceDecoder::new(&FieldTable::new()).decode(&bytes, &mut |event| {
             event.each_field(&mut |_, _| {});
