@@ -2,7 +2,7 @@
 
 use crate::wire::{Damage, Reader};
 
-/// A bit a row, 64 to a word; those behind the last row are zero.
+/// One bit per row, 64 in a word; bits after the last row are zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -10,7 +10,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// All bits alike.
+    /// All bits equal.
     pub(crate) fn all(rows: usize, bit: bool) -> Bits {
         let mut bits = Bits {
             words: vec![if bit { u64::MAX } else { 0 }; rows.div_ceil(64)],
@@ -20,7 +20,7 @@ impl Bits {
         bits
     }
 
-    /// The bits that `bit` says of each value.
+    /// The bits that `bit` returns for each value.
     #[inline]
     pub(crate) fn of<T: Copy>(values: &[T], bit: impl Fn(T) -> bool) -> Bits {
         let word = |values: &[T]| {
@@ -65,7 +65,7 @@ impl Bits {
         self.trim();
     }
 
-    /// How many are set.
+    /// Number of bits that are set.
     pub(crate) fn count(&self) -> u64 {
         let ones = self.words.iter().map(|word| u64::from(word.count_ones()));
         ones.sum()

@@ -1,4 +1,4 @@
-//! From the events of a chunk to its columns.
+//! Builds the columns of a chunk from its events.
 
 use query_language::Value;
 
@@ -7,7 +7,7 @@ use super::integers::{self, Integers};
 use super::{ROWS_MAX, values};
 
 /// The columns of a chunk, encoded: `ts`, `dur` and then the dimensions of the configuration.
-/// `None` for those that are left out.
+/// `None` for those that are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChunkColumns {
     pub(super) events: u64,
@@ -25,22 +25,22 @@ pub(crate) struct ColumnsBuilder {
 #[derive(Debug, Default)]
 struct Times {
     values: Vec<i64>,
-    /// The rows that have none.
+    /// The rows without a value.
     missing: Vec<u32>,
-    /// One was no whole number of nanoseconds.
+    /// A value was not a whole number of nanoseconds.
     lost: bool,
 }
 
-/// The number of a row of which the event lacks the field.
+/// The number in a row whose event lacks the field.
 pub(crate) const MISSING: u16 = 0;
-/// The number of a row whose value is not kept.
+/// The number in a row whose value is not stored.
 pub(crate) const LOST: u16 = u16::MAX;
 
-/// The number of a row with a value that has this number in the chunk, if it has one.
+/// The number in a row for a value that has this number in the chunk.
 #[inline]
 pub(crate) fn row_number(number: Option<u32>) -> u16 {
     let number = number.and_then(|number| u16::try_from(number).ok());
-    // The number behind the last one is that of what is lost.
+    // The largest number means that the value is not stored.
     number.map_or(LOST, |number| number.saturating_add(1))
 }
 
@@ -53,7 +53,7 @@ impl ColumnsBuilder {
         }
     }
 
-    /// Adds the value of one more row of a dimension.
+    /// Adds the value of one dimension in the current row.
     #[inline]
     pub(crate) fn value(&mut self, dimension: usize, number: u16) {
         if self.rows < ROWS_MAX {
@@ -61,8 +61,8 @@ impl ColumnsBuilder {
         }
     }
 
-    /// Ends a row with its times: `None` for one that is missing; `odd` where one of them is there
-    /// and is no whole number of nanoseconds.
+    /// Ends a row with its times: `None` for a missing one; `odd` if one of them is present and not
+    /// a whole number of nanoseconds.
     #[inline]
     pub(crate) fn end_row(&mut self, start: Option<i64>, length: Option<i64>, odd: bool) {
         if self.rows < ROWS_MAX {
@@ -79,8 +79,8 @@ impl ColumnsBuilder {
         self.rows += 1;
     }
 
-    /// The columns of the events so far, where the values of a dimension are `of_dimension`'s.
-    /// Begins anew for the next chunk.
+    /// The columns of the rows since the last call. `of_dimension` returns the values of a
+    /// dimension.
     pub(crate) fn finish<'a, V>(&mut self, of_dimension: impl Fn(usize) -> V) -> ChunkColumns
     where
         V: ExactSizeIterator<Item = Value<'a>>,

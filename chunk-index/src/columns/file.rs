@@ -1,4 +1,4 @@
-//! The bytes of a file of columns.
+//! The bytes of a columns file.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::sidecar::{
 };
 use crate::wire::{Damage, Reader, put_text, put_varint};
 
-/// Writes the columns of a file, chunk after chunk, and keeps only where they lie.
+/// Writes a columns file chunk by chunk, and retains only locations.
 #[derive(Debug)]
 pub struct ColumnsWriter<W> {
     out: W,
@@ -21,7 +21,7 @@ pub struct ColumnsWriter<W> {
     chunks: Vec<ChunkPlace>,
 }
 
-/// A column of a chunk: where its bytes lie.
+/// The location of one column of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnBlock {
     offset: u64,
@@ -31,7 +31,7 @@ pub struct ColumnBlock {
     rows: usize,
 }
 
-/// The columns of a chunk: where they lie.
+/// The locations of the columns of a chunk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ChunkPlace {
     raw_offset: u64,
@@ -40,21 +40,21 @@ struct ChunkPlace {
     columns: Vec<Option<ColumnBlock>>,
 }
 
-/// The columns of a chunk, as a file tells them.
+/// The columns of a chunk in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnsOfChunk<'c> {
-    /// Begin of the chunk in the decoded content of the file.
+    /// Offset of the chunk in the decoded content of the file.
     pub raw_offset: u64,
     /// Bytes of that content.
     pub raw_length: u64,
     /// Events of the chunk.
     pub events: u64,
-    /// Each column that is there, with its field.
+    /// Each stored column, with its field.
     pub columns: Vec<(&'c str, ColumnBlock)>,
 }
 
 impl<W: Write> ColumnsWriter<W> {
-    /// Begins a file with columns for `ts`, `dur` and these dimensions.
+    /// Starts a file with columns for `ts`, `dur` and these dimensions.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -104,10 +104,10 @@ impl<W: Write> ColumnsWriter<W> {
         Ok(())
     }
 
-    /// Ends the file, which belongs to the file of `identity`, and gives it back.
+    /// Completes the columns of the file with this identity, and returns the writer.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When they cannot be written.
     pub fn finish(mut self, identity: &Identity) -> io::Result<W> {
         let mut footer = Vec::new();
         put_identity(&mut footer, identity);
@@ -136,7 +136,7 @@ impl<W: Write> ColumnsWriter<W> {
     }
 }
 
-/// The columns of a file, of which the footer was read.
+/// A columns file whose footer was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Columns {
     identity: Identity,
@@ -144,12 +144,12 @@ pub struct Columns {
     chunks: Vec<ChunkPlace>,
 }
 
-/// What the last bytes of a file gave.
+/// The result of reading the last bytes of a file.
 #[derive(Debug, Clone)]
 pub enum ColumnsOpened {
-    /// All that is needed to ask for columns.
+    /// All that is needed to request columns.
     Columns(Columns),
-    /// So many bytes of the end are needed.
+    /// This many bytes of the end are needed.
     More(u64),
 }
 
@@ -157,7 +157,7 @@ impl Columns {
     /// Opens a file of `file_length` bytes from its last bytes.
     ///
     /// # Errors
-    /// When the bytes are no columns, of another version, or damaged.
+    /// When the bytes are not a columns file, have another version, or are damaged.
     pub fn open(tail: &[u8], file_length: u64) -> Result<ColumnsOpened, SidecarError> {
         let trailer = Trailer::read(SIGNATURE, tail, file_length)?;
         let footer = match trailer.footer(tail, file_length)? {
@@ -169,17 +169,17 @@ impl Columns {
         Ok(ColumnsOpened::Columns(columns))
     }
 
-    /// Opens a file that is in memory, and checks every byte of it.
+    /// Opens a file in memory, and verifies every byte of it.
     ///
     /// # Errors
     /// When any part of it is damaged.
     pub fn read(file: &[u8]) -> Result<Columns, SidecarError> {
         if !file.starts_with(&header(SIGNATURE)) {
-            let reason = "its first bytes are not those of columns";
+            let reason = "the header is not that of a columns file";
             return Err(SidecarError::NotAnIndex(reason));
         }
         let ColumnsOpened::Columns(columns) = Columns::open(file, file.len() as u64)? else {
-            return Err(damaged("the footer", 0, "begins before the file"));
+            return Err(damaged("the footer", 0, "it begins before the file"));
         };
         let blocks = columns.chunks.iter().flat_map(|chunk| &chunk.columns);
         for block in blocks.flatten() {
@@ -190,7 +190,7 @@ impl Columns {
         Ok(columns)
     }
 
-    /// What the file was whose columns these are.
+    /// The identity of the file whose columns these are.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -200,7 +200,7 @@ impl Columns {
         &self.names
     }
 
-    /// The chunks with the columns that are there.
+    /// The chunks with their stored columns.
     pub fn chunks(&self) -> impl Iterator<Item = ColumnsOfChunk<'_>> {
         self.chunks.iter().map(|chunk| {
             let columns = self.names.iter().zip(&chunk.columns);
@@ -214,7 +214,7 @@ impl Columns {
         })
     }
 
-    /// Whether they are the columns of the file and the chunks of an index.
+    /// Whether they are columns of the same file and the same chunks as an index.
     pub fn belong_to(&self, index: &Index) -> bool {
         let own = self.chunks.iter();
         let own = own.map(|chunk| (chunk.raw_offset, chunk.raw_length, chunk.events));
@@ -233,7 +233,7 @@ impl Columns {
         usize::try_from(self.chunks.get(chunk)?.events).ok()
     }
 
-    /// The column of a field in a chunk: whether it is `ts` or `dur`, and where it lies.
+    /// The column of a field in a chunk: whether it is `ts` or `dur`, and its location.
     pub(super) fn block(&self, chunk: usize, field: &str) -> Option<(bool, ColumnBlock)> {
         let place = self.names.iter().position(|name| name == field)?;
         let block = self.chunks.get(chunk)?.columns.get(place)?.as_ref()?;
@@ -242,18 +242,18 @@ impl Columns {
 }
 
 impl ColumnBlock {
-    /// The bytes of the file that it takes.
+    /// The bytes of the file that contain the column.
     pub fn range(&self) -> Range<u64> {
         self.offset..self.offset + u64::from(self.length)
     }
 
-    /// Checks and unpacks the bytes, which say so many rows.
+    /// Verifies and unpacks the bytes; returns them with the number of rows.
     pub(super) fn unpack(&self, bytes: &[u8]) -> Result<(Vec<u8>, usize), SidecarError> {
-        let fault = |reason| self.damaged(reason);
+        let damage = |reason| self.damaged(reason);
         if bytes.len() != self.length as usize || crc32c::crc32c(bytes) != self.checksum {
-            return Err(fault(Damage("checksum differs")));
+            return Err(damage(Damage("checksum differs")));
         }
-        Ok((unpack(bytes, self.raw_length).map_err(fault)?, self.rows))
+        Ok((unpack(bytes, self.raw_length).map_err(damage)?, self.rows))
     }
 
     pub(super) fn damaged(&self, reason: Damage) -> SidecarError {
@@ -261,18 +261,18 @@ impl ColumnBlock {
     }
 }
 
-/// Reads the body of a footer, in front of which the columns end at `body_end`.
+/// Reads the body of a footer; the columns end at `body_end`.
 pub(crate) fn decode(footer: &[u8], body_end: u64) -> Result<Columns, Damage> {
     let mut reader = Reader::new(footer);
     let identity = take_identity(&mut reader)?;
     let mut names = Vec::new();
     for _ in 0..reader.length(1)? {
-        let name = std::str::from_utf8(reader.text()?).map_err(|_| Damage("faulty field"))?;
+        let name = std::str::from_utf8(reader.text()?).map_err(|_| Damage("invalid field name"))?;
         names.push(name.to_owned());
     }
     let times = names.iter().map(String::as_str).take(2);
     if !times.eq(["ts", "dur"]) {
-        return Err(Damage("no columns of times"));
+        return Err(Damage("the columns of times are missing"));
     }
     let mut offset = header(SIGNATURE).len() as u64;
     let mut chunks = Vec::new();
@@ -297,7 +297,7 @@ pub(crate) fn decode(footer: &[u8], body_end: u64) -> Result<Columns, Damage> {
             names,
             chunks,
         }),
-        false => Err(Damage("columns of another length")),
+        false => Err(Damage("the columns have another length")),
     }
 }
 
@@ -323,7 +323,7 @@ fn take_block(
                 .try_into()
                 .map_err(|_| Damage("ends too early"))?,
         ),
-        rows: rows.ok_or(Damage("column of too many rows"))?,
+        rows: rows.ok_or(Damage("column with too many rows"))?,
     };
     *offset = offset
         .checked_add(length)

@@ -1,32 +1,32 @@
-//! Whole numbers of the rows of a chunk.
+//! Integers of the rows of a chunk.
 //!
 //! ```text
-//! column  form: byte (1: some are missing, 2: each is its distance from the one before),
-//!         scale, base (signed), width: byte; where some are missing a bit a row, 1 for present;
-//!         then `width` planes of a byte a row: the lowest byte of every row, then the next ..
+//! column  flags: byte (1: some are missing, 2: each is its distance from the one before),
+//!         scale, base (signed), width: byte; if some are missing a bit per row, 1 for present;
+//!         then `width` planes of a byte per row: the lowest byte of every row, then the next ..
 //! value   (base + number of the row) * scale, or with distances their running sum, folded
 //! ```
 //!
-//! Planes lie apart because the upper ones hardly change, which is what makes them compress.
+//! Planes are separate because the upper ones hardly change and so compress well.
 
 use super::bits::Bits;
 use crate::wire::{Damage, Reader, put_signed, put_varint};
 
-/// Whole numbers, one a row.
+/// Integers, one per row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Integers {
-    /// One a row; where one is missing, any.
+    /// One per row; arbitrary if it is missing.
     pub(crate) values: Vec<i64>,
-    /// The rows that have one; `None` when all have.
+    /// The rows that have a value; `None` if all have.
     pub(crate) present: Option<Bits>,
 }
 
 const FORM_MISSING: u8 = 1;
 const FORM_DISTANCES: u8 = 2;
-/// Units of times: what is counted in one of them is written so.
+/// Units of times: integers that are multiples of a unit are stored in it.
 const SCALES: [i64; 4] = [1_000_000_000, 1_000_000, 1_000, 1];
 
-/// Appends a column, as distances where `distances` says that rows follow each other closely.
+/// Appends a column, as distances if `distances` says that consecutive rows are close.
 pub(crate) fn encode(column: &Integers, distances: bool, out: &mut Vec<u8>) {
     let divides = |scale: &&i64| column.values.iter().all(|value| value % **scale == 0);
     let scale = *SCALES.iter().find(divides).unwrap_or(&1);
@@ -73,7 +73,7 @@ pub(crate) fn decode(bytes: &[u8], rows: usize) -> Result<Integers, Damage> {
     let mut reader = Reader::new(bytes);
     let form = reader.byte()?;
     if form & !(FORM_MISSING | FORM_DISTANCES) != 0 {
-        return Err(Damage("unknown form of column"));
+        return Err(Damage("unknown flags of a column"));
     }
     let scale = reader.varint()?.cast_signed();
     if !SCALES.contains(&scale) {
@@ -96,7 +96,7 @@ pub(crate) fn decode(bytes: &[u8], rows: usize) -> Result<Integers, Damage> {
         }
     }
     reader.end()?;
-    // What wraps around was never written; it is a wrong number and no more.
+    // A sum that wraps around was not written by an encoder; the value is wrong, and nothing else.
     let values = match form & FORM_DISTANCES {
         0 => numbers
             .iter()
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn columns_come_back(
+        fn columns_survive_a_round_trip(
             values in proptest::collection::vec(prop_oneof![
                 (0_i64..5_000).prop_map(|value| value * 1_000),
                 any::<i64>(),

@@ -1,4 +1,4 @@
-//! Which events of a chunk a filter passes, from its columns.
+//! Which events of a chunk match a filter, according to its columns.
 
 use query_language::{
     CompareOp, Condition, Expr, FieldPath, Filter, Matcher, Number, Scalar, Value,
@@ -10,7 +10,7 @@ use super::integers::{self, Integers};
 use super::values::{self, Values};
 use crate::sidecar::SidecarError;
 
-/// A filter ready to be held against columns.
+/// A filter prepared for columns.
 #[derive(Debug)]
 pub struct ColumnFilter {
     root: Node,
@@ -29,23 +29,23 @@ enum Node {
 struct Leaf {
     field: FieldPath,
     matcher: Matcher,
-    /// The whole numbers that pass, where the condition is a comparison with one.
+    /// The integers that match, if the condition is a comparison with an integer.
     range: Option<(i64, i64)>,
 }
 
 /// How many events of a chunk match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matches {
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(u64),
-    /// At most so many; the columns do not hold all that the filter asks for.
+    /// At most this many; the columns do not contain all fields of the filter.
     AtMost(u64),
 }
 
-/// Rows of which some may match, and of which all do.
+/// Rows that may match, and rows that certainly do.
 struct Rows {
     may: Bits,
-    /// `None` where they are the same.
+    /// `None` if they are the same.
     all: Option<Bits>,
 }
 
@@ -63,8 +63,8 @@ impl ColumnFilter {
         ColumnFilter { root, leaves }
     }
 
-    /// The columns of a chunk that the filter asks for, in the order of the file; none where they
-    /// would tell nothing.
+    /// The columns of a chunk that the filter needs, in the order of the file; none if they would
+    /// decide nothing.
     pub fn wanted(&self, columns: &Columns, chunk: usize) -> Vec<ColumnBlock> {
         let fields = self.leaves.iter().map(|leaf| leaf.field.as_str());
         let blocks = fields.filter_map(|field| columns.block(chunk, field));
@@ -74,7 +74,7 @@ impl ColumnFilter {
         blocks
     }
 
-    /// How many events of a chunk match, from the bytes of the columns that are wanted.
+    /// How many events of a chunk match, from the bytes of the columns of [`ColumnFilter::wanted`].
     ///
     /// # Errors
     /// When the bytes are not those of the columns.
@@ -134,7 +134,7 @@ fn node(filter: &Filter, leaves: &mut Vec<Leaf>) -> Node {
     }
 }
 
-/// The whole numbers that pass a comparison, as far as they are times; an empty range for none.
+/// The integers that match a comparison, as far as they are times; an empty range for none.
 fn range_of(condition: &Condition<Scalar>) -> Option<(i64, i64)> {
     let Condition::Compare(op, Scalar::Number(Number::Int(literal))) = condition else {
         return None;
@@ -156,7 +156,7 @@ fn range_of(condition: &Condition<Scalar>) -> Option<(i64, i64)> {
 }
 
 impl Leaf {
-    /// The rows that pass. Those that lack the field do not.
+    /// The rows that match. Rows without the field do not.
     fn rows(&self, column: &Column) -> Bits {
         match column {
             Column::Times(times) => {

@@ -35,7 +35,7 @@ fn sample() -> (Vec<u8>, Index) {
             raw_length: 50_000,
             ..Chunk::default()
         };
-        let columns = builder.finish_columns().expect("they are kept");
+        let columns = builder.finish_columns().expect("columns were requested");
         writer.chunk(&chunk, columns).unwrap();
         index.push(chunk, builder.finish());
     }
@@ -80,7 +80,7 @@ fn golden_bytes_of_version_1_are_read() {
 }
 
 #[test]
-fn what_they_do_not_hold_may_match() {
+fn fields_without_columns_may_match() {
     let (file, _) = sample();
     let (known, unknown) = ("name == 'read'", "ret == 1");
     for (query, matches) in [
@@ -92,14 +92,14 @@ fn what_they_do_not_hold_may_match() {
         (format!("ts >= 0 or {unknown}"), Matches::Exactly(300)),
     ] {
         let found = ask(&file, &query).unwrap();
-        // Known to be none is as good as not more than none.
+        // "At most none" is as good as "exactly none".
         let none = [found, matches] == [Matches::Exactly(0), Matches::AtMost(0)];
         assert!(found == matches || none, "{query}: {found:?}");
     }
 }
 
 #[test]
-fn other_bytes_are_refused() {
+fn damaged_bytes_are_refused() {
     let (file, index) = sample();
     let length = file.len() as u64;
     for place in (0..48).map(|back| file.len() - 1 - back) {

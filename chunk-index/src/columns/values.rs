@@ -1,11 +1,11 @@
-//! Values of a field by number: each value once, and a number a row.
+//! Values of a field by number: each value once, and a number per row.
 //!
 //! ```text
 //! column  values: list of (type byte as in dictionaries: 0 signed, 1 varint, 2 eight bytes of a
-//!         float, 3 truth value, 4 text); width: byte, 0 to 2; then `width` planes of a byte a row:
-//!         the lowest byte of every row, then the next. The number of a row is 0 where the event
-//!         lacks the field, else the place of its value plus one; with a width of 0 all rows have
-//!         the one value that there is, or none where there is none.
+//!         float, 3 boolean, 4 text); width: byte, 0 to 2; then `width` planes of a byte per row:
+//!         the lowest byte of every row, then the next. The number of a row is 0 if the event
+//!         lacks the field, else the index of its value plus one; with a width of 0 all rows have
+//!         the only value, or no value if there is none.
 //! ```
 
 use query_language::Value;
@@ -13,11 +13,11 @@ use query_language::Value;
 use crate::OwnedValue;
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
-/// Values, and a number a row.
+/// Values, and a number per row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Values {
     pub(crate) values: Vec<OwnedValue>,
-    /// By row: 0 for none, else the place of the value plus one.
+    /// By row: 0 for none, else the index of the value plus one.
     pub(crate) numbers: Vec<u16>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn decode(bytes: &[u8], rows: usize) -> Result<Values, Damage> {
     let mut reader = Reader::new(bytes);
     let length = reader.length(2)?;
     if length >= usize::from(u16::MAX) {
-        return Err(Damage("column of too many values"));
+        return Err(Damage("column with too many values"));
     }
     let (mut values, mut text_bytes) = (Vec::with_capacity(length), 0);
     for _ in 0..length {
@@ -87,7 +87,7 @@ pub(crate) fn decode(bytes: &[u8], rows: usize) -> Result<Values, Damage> {
                 let text = reader.text()?;
                 text_bytes += text.len();
                 if text_bytes > TEXT_BYTES_MAX {
-                    return Err(Damage("column of too much text"));
+                    return Err(Damage("column with too much text"));
                 }
                 OwnedValue::Str(text.into())
             }
@@ -108,11 +108,11 @@ pub(crate) fn decode(bytes: &[u8], rows: usize) -> Result<Values, Damage> {
             both.map(|(low, high)| u16::from_le_bytes([*low, *high]))
                 .collect()
         }
-        _ => return Err(Damage("column of an unknown width")),
+        _ => return Err(Damage("column with an unknown width")),
     };
     reader.end()?;
     if numbers.iter().any(|number| usize::from(*number) > length) {
-        return Err(Damage("row of an unknown value"));
+        return Err(Damage("row with an unknown value"));
     }
     Ok(Values { values, numbers })
 }
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn columns_come_back(
+        fn columns_survive_a_round_trip(
             values in proptest::collection::vec(prop_oneof![
                 "[a-z]{0,20}".prop_map(|text| OwnedValue::Str(text.into_bytes().into())),
                 (i64::MIN..0).prop_map(OwnedValue::Int),

@@ -13,7 +13,7 @@ use crate::value::{ValueTypes, hash_bool, hash_number, hash_text};
 use crate::zone::Zone;
 use crate::{ChunkFilter, Dictionary, FileDictionary};
 
-/// Hashes of a list that are looked up in a filter; a longer list rules out nothing there.
+/// Hashes of a list that are looked up in a filter; a longer list rules out nothing.
 const HASHES_MAX: usize = 1 << 16;
 
 /// A predicate, prepared.
@@ -23,13 +23,13 @@ pub(crate) struct Leaf {
     role: Role,
     condition: Condition<Scalar>,
     matcher: Matcher,
-    /// The values of which one must be there, as filters know them.
+    /// The hashes of the values of which one must occur.
     hashes: Option<Vec<u64>>,
-    /// Their places in the file dictionary of the index that was asked last.
+    /// The entries of these values in the file dictionary of the last index.
     places: Mutex<Option<PlacesIn>>,
 }
 
-/// EntrySet, and the file dictionary that they are of.
+/// Entries, and the file dictionary that they refer to.
 type PlacesIn = (Arc<FileDictionary>, Arc<[u32]>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ enum Role {
     Other,
 }
 
-/// Events of which names, times and durations are known together.
+/// Events whose names, times and durations are known together.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) events: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Subject<'a> {
     cat: Label<'a>,
 }
 
-/// The category or the name that events have in common.
+/// The category or the name that the events share.
 #[derive(Debug, Clone, Copy)]
 enum Label<'a> {
     Known(&'a [u8]),
@@ -71,7 +71,7 @@ impl<'a> Label<'a> {
 /// Limits of a time of events.
 #[derive(Debug, Clone, Copy)]
 enum Range {
-    /// So many events have it, between these limits.
+    /// The number of events that have it, between these limits.
     Known(u64, Option<(i64, i64)>),
     Unknown,
 }
@@ -85,7 +85,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Events whose name and category are not known.
+    /// Events with unknown name and category.
     pub(crate) fn other(totals: &Totals) -> Subject<'a> {
         let times = totals.times.map(|times| (times.first, times.last));
         let durations = &totals.durations;
@@ -99,8 +99,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What is left of these events without those that are slower than `floor`, and without all
-    /// that have a duration where it is `None`; `None` when nothing is left.
+    /// The events without those that are slower than `floor`, and without all that have a duration
+    /// if it is `None`; `None` if no event is left.
     pub(crate) fn without_slower(self, floor: Option<i64>) -> Option<Subject<'a>> {
         let Range::Known(count, limits) = self.durations else {
             return Some(self);
@@ -109,14 +109,14 @@ impl<'a> Subject<'a> {
             .zip(floor)
             .map(|((min, max), floor)| (min, max.min(floor)))
             .filter(|(min, max)| min <= max);
-        // Whether all of these events have a duration stays as it was.
+        // Whether all of these events have a duration does not change.
         (left.is_some() || count < self.events).then_some(Subject {
             durations: Range::Known(count, left),
             ..self
         })
     }
 
-    /// A chunk of which the statistics are not loaded.
+    /// A chunk whose statistics are not loaded.
     pub(crate) fn chunk(chunk: &Chunk) -> Subject<'a> {
         Subject {
             events: chunk.events,
@@ -153,25 +153,24 @@ impl Leaf {
         }
     }
 
-    /// Whether the statistics of groups can answer more than the table of chunks, which has the
-    /// times.
+    /// Whether the statistics of groups can say more than the table of chunks, which has the times.
     pub(crate) fn asks_statistics(&self) -> bool {
         matches!(self.role, Role::Duration | Role::Name | Role::Cat)
     }
 
-    /// Whether it asks for the duration.
+    /// Whether the predicate is about the duration.
     pub(crate) fn asks_duration(&self) -> bool {
         self.role == Role::Duration
     }
 
-    /// Whether the evidence of a later tier about `field` can answer more than the statistics.
+    /// Whether a later tier of evidence can say more about `field` than the statistics.
     pub(crate) fn asks(&self, field: &FieldPath, tier: Tier) -> bool {
         self.role == Role::Other
             && self.field == *field
             && (tier != Tier::Filters || self.hashes.is_some())
     }
 
-    /// What names, times and durations say.
+    /// The verdict of names, times and durations.
     pub(crate) fn ask(&self, subject: &Subject<'_>) -> Verdict {
         match self.role {
             Role::Time => self.ask_range(subject.times, subject),
@@ -208,12 +207,12 @@ impl Leaf {
         }
     }
 
-    /// What the summary of the field's dimension says of the whole chunk; `None` when the groups
-    /// of a chunk answer instead.
+    /// The verdict of the field's dimension on the whole chunk; `None` if the groups of a chunk
+    /// decide instead.
     pub(crate) fn ask_dimension(&self, index: &Index, chunk: usize, tier: Tier) -> Option<Verdict> {
         let grouped = match self.role {
             Role::Time | Role::Duration => true,
-            // Statistics that are not loaded leave it to the dimension.
+            // Without statistics the dimension decides.
             Role::Name | Role::Cat => index.statistics(chunk).is_some_and(|s| s.other.events == 0),
             Role::Other => false,
         };
@@ -283,7 +282,7 @@ impl Leaf {
                 .iter()
                 .any(|scalar| compare(query_language::CompareOp::Eq, scalar)),
             Condition::Matches(_) => texts.is_some(),
-            // What occurs in a text need not be between its limits.
+            // A substring of a text need not be between its limits.
             Condition::Contains(_) => texts.is_some(),
             Condition::StartsWith(prefix) => {
                 texts.is_some_and(|texts| texts.may_start_with(prefix.as_bytes()))
@@ -308,9 +307,9 @@ impl Leaf {
         }
     }
 
-    /// The places of the values of which one must be there, ascending; looked up once an index.
+    /// The entries of the values of which one must occur, ascending; searched once per index.
     fn places_in(&self, file_dictionary: &Arc<FileDictionary>) -> Arc<[u32]> {
-        // What is kept is replaced whole, so it is good even where somebody panicked.
+        // The entries are replaced as a whole, so they are valid even if a thread panicked.
         let mut kept = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, places)) = &*kept
             && Arc::ptr_eq(known, file_dictionary)
@@ -331,8 +330,8 @@ impl Leaf {
     }
 }
 
-/// The hashes of which one is in the filter of every chunk that matches; `None` when the condition
-/// asks for more than equality.
+/// The hashes of which the filter of every matching chunk contains one; `None` if the condition is
+/// more than a test for equality.
 fn hashes(condition: &Condition<Scalar>) -> Option<Vec<u64>> {
     let hash = |scalar: &Scalar| match scalar {
         Scalar::Str(text) => hash_text(text),

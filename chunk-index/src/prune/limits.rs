@@ -6,10 +6,10 @@ use query_language::{CompareOp, Condition, Number, Scalar};
 
 use crate::zone::TextRange;
 
-/// What is known of the events of a chunk, or a part of it, that has events.
+/// What is known about the events of a chunk, or a non-empty part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// One of them may match; otherwise certainly none does.
+    /// Some event may match; otherwise certainly none does.
     pub(crate) may: bool,
     /// Certainly all of them match.
     pub(crate) all: bool,
@@ -29,7 +29,7 @@ impl Verdict {
         all: false,
     };
 
-    /// Of the events of two parts together.
+    /// The verdict on the events of two parts together.
     pub(crate) fn beside(self, other: Verdict) -> Verdict {
         Verdict {
             may: self.may || other.may,
@@ -46,11 +46,11 @@ pub(crate) struct NumberRange {
 }
 
 impl NumberRange {
-    /// Whether some, and whether all numbers between the limits stand so to `literal`.
+    /// Whether some, and whether all numbers between the limits compare so with `literal`.
     pub(crate) fn compare(&self, op: CompareOp, literal: Number) -> Verdict {
         let orders = (self.min.compare(literal), self.max.compare(literal));
         let (Some(min), Some(max)) = orders else {
-            // Not a number: no comparison with it is true.
+            // No comparison with NaN is true.
             return Verdict::NONE;
         };
         let single = min == Ordering::Equal && max == Ordering::Equal;
@@ -66,7 +66,7 @@ impl NumberRange {
         Verdict { may, all }
     }
 
-    /// What numbers between the limits say of a condition, where there is nothing but numbers.
+    /// The verdict on a condition if all values are numbers between the limits.
     pub(crate) fn verdict(&self, condition: &Condition<Scalar>) -> Verdict {
         let equal = |scalar: &Scalar| match scalar {
             Scalar::Number(literal) => self.compare(CompareOp::Eq, *literal),
@@ -91,7 +91,7 @@ impl NumberRange {
                     },
                 }
             }
-            // Text and truth values are beside no number.
+            // Text and booleans do not compare with numbers.
             Condition::Compare(..)
             | Condition::Matches(_)
             | Condition::Contains(_)
@@ -101,7 +101,7 @@ impl NumberRange {
 }
 
 impl TextRange {
-    /// Whether a text between the limits can stand so to `literal`.
+    /// Whether a text between the limits can compare so with `literal`.
     pub(crate) fn may_compare(&self, op: CompareOp, literal: &[u8]) -> bool {
         let not_above = *self.min <= *literal;
         let not_below = self.max.as_ref().is_none_or(|max| **max >= *literal);

@@ -1,17 +1,17 @@
-//! Which chunks can hold an event that a filter passes, and which of them need not even be read.
+//! Which chunks may contain an event that matches a filter, and which of them need not be read.
 //!
-//! The filter is walked with two questions about a chunk at once: *may* an event of it match, and
-//! do *all* of them? `and` and `or` combine both answers; `not` swaps them: not every event
-//! matches, so one may fail; and none may match, so all fail. An answer is only ever wrong on the
-//! safe side: what is not known is "may match, not all do".
+//! The filter is evaluated with two questions about a chunk at once: *may* an event of it match,
+//! and do *all* of them? `and` and `or` combine both answers; `not` swaps them: if not all events
+//! match, one may fail; if none may match, all fail. An answer errs only on the safe side: unknown
+//! means "may match, not all do".
 //!
-//! The walk is made for each group of events of one category and name, whose names, times and
-//! durations are known together: `name == "read" and dur > 5s` rules out a chunk in which only
-//! writes took that long.
+//! The filter is evaluated for each group of events with the same category and name, whose names,
+//! times and durations are known together: `name == "read" and dur > 5s` rules out a chunk in which
+//! only writes took that long.
 //!
-//! Three tiers of evidence follow each other, each asked only about the chunks that are left, so
-//! that a reader far away fetches little: the statistics of the groups, the limits and
-//! dictionaries of the dimensions, and the Bloom filters.
+//! There are three tiers of evidence, each used only for the remaining chunks, so that a remote
+//! reader fetches little: the statistics of the groups, the limits and dictionaries of the
+//! dimensions, and the Bloom filters.
 
 mod evidence;
 mod limits;
@@ -30,7 +30,7 @@ use crate::statistics::ChunkStatistics;
 use evidence::{Leaf, Subject};
 use limits::Verdict;
 
-/// A kind of evidence, from the cheapest to the dearest to fetch.
+/// A kind of evidence, from the cheapest to the most expensive to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// Times, durations, categories and names.
@@ -46,19 +46,19 @@ impl Tier {
     pub const ALL: [Tier; 3] = [Tier::Statistics, Tier::Dictionaries, Tier::Filters];
 }
 
-/// The chunks that are left, and how many each tier ruled out.
+/// The remaining chunks, and how many each tier ruled out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pruning {
-    /// Chunks that may hold a match, ascending.
+    /// Chunks that may contain a match, ascending.
     pub candidates: Vec<usize>,
-    /// All chunks.
+    /// Number of all chunks.
     pub total: usize,
     /// Chunks ruled out by each tier, in the order of [`Tier::ALL`].
     pub ruled_out: [usize; 3],
 }
 
 impl Pruning {
-    /// The begin: all chunks of `index` are candidates.
+    /// The initial state: all chunks of `index` are candidates.
     pub fn begin(index: &Index) -> Pruning {
         let total = index.chunks().len();
         Pruning {
@@ -69,12 +69,12 @@ impl Pruning {
     }
 }
 
-/// A filter ready to be held against indexes.
+/// A filter prepared for pruning indexes.
 #[derive(Debug)]
 pub struct Pruner {
     root: Node,
     leaves: Vec<Leaf>,
-    /// The one field that the filter asks for, and the filter as a program over it.
+    /// The only field of the filter, and the filter as a program over it.
     single: Option<(FieldPath, Program)>,
 }
 
@@ -117,7 +117,7 @@ impl Pruner {
         pruning.ruled_out[tier as usize] += before - pruning.candidates.len();
     }
 
-    /// The blocks that [`Pruner::apply`] could use for `tier` and that are not loaded yet.
+    /// The blocks that are not loaded and that [`Pruner::apply`] could use for `tier`.
     pub fn wanted(&self, sidecar: &Sidecar, tier: Tier, pruning: &Pruning) -> Vec<Block> {
         let numbers = block_numbers(pruning);
         let kinds = match tier {
@@ -125,7 +125,7 @@ impl Pruner {
             Tier::Dictionaries => [BlockKind::Limits; 2],
             Tier::Filters => [BlockKind::Filters, BlockKind::FileDictionary],
         };
-        // There is one file dictionary for the chunks of all numbers.
+        // One file dictionary covers all chunks.
         let numbered = |block: &Block| match block.kind {
             BlockKind::FileDictionary => !numbers.is_empty(),
             _ => numbers.contains(&(block.number as usize)),
@@ -172,8 +172,8 @@ impl Pruner {
             .unwrap_or(Verdict::UNKNOWN)
     }
 
-    /// The verdict on each part of a chunk that has events: the place of its group, or `None` for
-    /// the events whose group is not known.
+    /// The verdict on each part of a chunk that has events, with the index of its group; `None` for
+    /// the events without a known group.
     fn parts<'a>(
         &'a self,
         statistics: &'a ChunkStatistics,
@@ -187,8 +187,8 @@ impl Pruner {
             .verdict(&|leaf| dimensions[leaf].unwrap_or_else(|| self.leaves[leaf].ask(subject)))
     }
 
-    /// For each leaf that asks for a dimension, what the whole chunk says; `None` for leaves that
-    /// the groups answer.
+    /// For each leaf, the verdict of its dimension on the whole chunk; `None` for leaves that the
+    /// groups decide.
     fn dimension_verdicts(&self, index: &Index, chunk: usize, tier: Tier) -> Vec<Option<Verdict>> {
         self.leaves
             .iter()
@@ -196,9 +196,9 @@ impl Pruner {
             .collect()
     }
 
-    /// The statistics of just the events of a chunk that match, where the summaries know them
-    /// exactly: each group matches wholly or not at all. The sketches of the durations are there
-    /// when they were loaded. `None` when the chunk must be read.
+    /// The statistics of just the matching events of a chunk, if the summaries determine them
+    /// exactly: each group matches as a whole or not at all. They include the sketches of the
+    /// durations if these are loaded. `None` if the chunk must be read.
     pub fn matched(&self, index: &Index, chunk: usize) -> Option<ChunkStatistics> {
         let statistics = index.statistics(chunk)?;
         let dimensions = self.dimension_verdicts(index, chunk, Tier::Filters);
@@ -218,9 +218,9 @@ impl Pruner {
         Some(matched)
     }
 
-    /// The number of events of a chunk that match, where the summaries know it exactly: see
-    /// [`Pruner::matched`], and also where the filter asks for one field with a dictionary, or
-    /// passes all events or none.
+    /// The number of matching events of a chunk, if the summaries determine it exactly: see
+    /// [`Pruner::matched`]; also if the filter is about one field with a dictionary, or matches all
+    /// events or none.
     pub fn count(&self, index: &Index, chunk: usize) -> Option<u64> {
         let verdict = self.verdict(index, chunk, Tier::Filters);
         if !verdict.may {
@@ -246,8 +246,8 @@ impl Pruner {
         Some(count)
     }
 
-    /// The records of the slowest events of a chunk, when no other event of it can match: then
-    /// these are read instead of the chunk, and held against the filter like any other.
+    /// The records of the slowest events of a chunk, if no other event of it can match: then these
+    /// are read instead of the chunk, and compared with the filter like any other.
     pub fn slowest<'i>(&self, index: &'i Index, chunk: usize) -> Option<&'i [SlowRecord]> {
         let (statistics, slowest) = (index.statistics(chunk)?, index.slowest(chunk)?);
         if slowest.records.is_empty() {
@@ -260,8 +260,8 @@ impl Pruner {
         (!other_may_match).then_some(&slowest.records)
     }
 
-    /// The blocks that [`Pruner::slowest`] could use for the candidates and that are not loaded
-    /// yet: none when the filter does not ask for durations.
+    /// The blocks that are not loaded and that [`Pruner::slowest`] could use for the candidates:
+    /// none if the filter is not about durations.
     pub fn wanted_slowest(&self, sidecar: &Sidecar, pruning: &Pruning) -> Vec<Block> {
         if !self.leaves.iter().any(Leaf::asks_duration) {
             return Vec::new();
@@ -279,8 +279,8 @@ impl Pruner {
             .collect()
     }
 
-    /// To which of several filters each whole chunk belongs: the place of the first that all its
-    /// events pass, when no other passes any of them. `None` for chunks that must be split.
+    /// To which of several filters each complete chunk belongs: the index of the first filter that
+    /// matches all its events, if no other one matches any. `None` for chunks that must be split.
     pub fn route(pruners: &[Pruner], index: &Index, chunk: usize) -> Option<usize> {
         let verdicts: Vec<Verdict> = pruners
             .iter()
@@ -298,14 +298,14 @@ impl Pruner {
     }
 }
 
-/// The numbers of the blocks that hold what is known of the candidates.
+/// The numbers of the blocks with the summaries of the candidates.
 fn block_numbers(pruning: &Pruning) -> HashSet<usize> {
     let chunks = pruning.candidates.iter();
     chunks.map(|chunk| chunk / BLOCK_CHUNKS).collect()
 }
 
-/// The parts of a chunk that have events: the place of the group, or `None` for the events whose
-/// group is not known.
+/// The parts of a chunk that have events, each with the index of its group; `None` for the events
+/// without a known group.
 fn subjects(statistics: &ChunkStatistics) -> impl Iterator<Item = (Option<usize>, Subject<'_>)> {
     let groups = statistics
         .groups

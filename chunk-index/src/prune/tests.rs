@@ -1,4 +1,4 @@
-//! The pruner against the events that the chunks were made of.
+//! The pruner, compared with the events from which the chunks were built.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ fn build(config: &IndexConfig, chunks: &[Vec<Event>]) -> Index {
     build_by_shape(config, chunks, &[])
 }
 
-/// Numbers of shapes: which values events have of some fields.
+/// Numbers of shapes: events of one shape have the same values of some fields.
 struct Shapes<'s> {
     shared: &'s [&'s str],
     known: Vec<String>,
@@ -77,7 +77,7 @@ impl Shapes<'_> {
     }
 }
 
-/// The index, made with events that tell by their shape what values of `shared` they have.
+/// The index, built from events whose shape determines the values of `shared`.
 fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) -> Index {
     let mut index = Index::new(config);
     let mut fields = table();
@@ -86,7 +86,7 @@ fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) 
     assert_eq!(fields.len(), FIELDS.len());
     let mut shapes = Shapes::new(shared);
     for chunk in chunks {
-        // The record of an event is its place in the chunk.
+        // The record of an event is its index in the chunk.
         for (place, event) in (0_u64..).zip(chunk) {
             let shape = shapes.of(event);
             builder.add_record(&row(event), shape, place, &place.to_le_bytes());
@@ -97,7 +97,7 @@ fn build_by_shape(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) 
 }
 
 /// The index with a file dictionary of the values that a field has in all chunks but the last.
-fn with_lexicon(config: &IndexConfig, chunks: &[Vec<Event>], field: &str) -> Index {
+fn with_file_dictionary(config: &IndexConfig, chunks: &[Vec<Event>], field: &str) -> Index {
     let place = FIELDS.iter().position(|known| *known == field).unwrap();
     let field = FieldPath::new(field);
     let mut fields = table();
@@ -136,26 +136,26 @@ fn statistics<'a>(events: impl Iterator<Item = &'a Event>) -> ChunkStatistics {
     builder.finish().statistics
 }
 
-/// All that must hold of a filter, an index, and the events it was made of, whether their values
-/// are looked up every time or once a chunk.
+/// Checks all properties of a filter and an index against the events of the index, with and without
+/// shapes.
 fn check(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>]) {
     let index = build(config, chunks);
     let shaped = build_by_shape(config, chunks, &["name", "cat", "pid"]);
     check_index(filter, &index, chunks);
     check_index(filter, &shaped, chunks);
     for field in ["args.x", "args.h"] {
-        check_index(filter, &with_lexicon(config, chunks, field), chunks);
+        check_index(filter, &with_file_dictionary(config, chunks, field), chunks);
     }
     check_columns(filter, config, chunks, &[]);
     check_columns(filter, config, chunks, &["name", "cat", "pid"]);
     if config.expected_entries > 1 {
-        // Nothing was dropped: they are the same.
+        // Both are the same when no dictionary was dropped.
         let bytes = |index: &Index| index.encode().expect("all is loaded");
         assert_eq!(bytes(&shaped), bytes(&index));
     }
 }
 
-/// What columns tell of each chunk is what its events are.
+/// Columns give the same answer as the events.
 fn check_columns(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) {
     let program = Program::compile(filter, &mut table());
     let (file, index) = columns_of(config, chunks, shared);
@@ -180,7 +180,7 @@ fn check_columns(filter: &Filter, config: &IndexConfig, chunks: &[Vec<Event>], s
     }
 }
 
-/// The bytes of a file of columns, and the index that they belong to.
+/// The bytes of a columns file, and the index that it belongs to.
 fn columns_of(config: &IndexConfig, chunks: &[Vec<Event>], shared: &[&str]) -> (Vec<u8>, Index) {
     let mut index = Index::new(config);
     let dimensions = config.dimensions().iter().map(FieldPath::as_str);
@@ -257,7 +257,7 @@ fn check_index(filter: &Filter, index: &Index, chunks: &[Vec<Event>]) {
         }
     }
 
-    // The same from the bytes, fetching only what is asked for.
+    // The same from the bytes, loading only what the pruner requests.
     let bytes = index.encode().expect("all is loaded");
     let Ok(Opened::Sidecar(mut sidecar)) = Sidecar::open(&bytes, bytes.len() as u64) else {
         panic!("does not open");
@@ -284,7 +284,7 @@ fn parse(text: &str) -> Filter {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Three chunks as the traps of DFTracer's pruner need them: reads of one process and short
+/// Three chunks for the difficult cases of DFTracer's pruner: reads of one process and short
 /// writes, only reads of another, and a few slow syncs with quoted numbers.
 fn trap_chunks() -> Vec<Vec<Event>> {
     let text = |text: &str| Some(OwnedValue::Str(text.as_bytes().into()));
@@ -318,7 +318,7 @@ fn trap_chunks() -> Vec<Vec<Event>> {
 }
 
 #[test]
-fn the_traps_of_pruning() {
+fn difficult_cases_of_pruning() {
     let chunks = trap_chunks();
     let index = build(&IndexConfig::new(["pid"]), &chunks);
     let cases: [(&str, &[usize]); 16] = [

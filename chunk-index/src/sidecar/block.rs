@@ -1,4 +1,4 @@
-//! The blocks of a sidecar, each of which can be fetched alone.
+//! The blocks of a sidecar, each of which can be fetched separately.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::envelope::unpack;
 use super::error::{SidecarError, damaged};
 use crate::file_dictionary::FileDictionary;
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockKind {
     /// Counts, times and durations by category and name.
@@ -17,11 +17,11 @@ pub enum BlockKind {
     Limits,
     /// The filters of a dimension.
     Filters,
-    /// Something that an adapter keeps.
+    /// Bytes that an indexer attached.
     Attachment,
     /// The slowest events.
     Slowest,
-    /// The values of a dimension in the whole file.
+    /// The file dictionary of a dimension.
     FileDictionary,
 }
 
@@ -35,16 +35,17 @@ pub(crate) const KINDS: [BlockKind; 7] = [
     BlockKind::FileDictionary,
 ];
 
-/// A block of a sidecar: which it is, and where its bytes lie.
+/// A block of a sidecar: its contents and its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Block {
     /// What it holds.
     pub kind: BlockKind,
-    /// The place of its dimension, 0 for kinds without one.
+    /// Index of its dimension; 0 for kinds without one.
     pub dimension: u32,
-    /// Its number: chunk number / [`BLOCK_CHUNKS`], or number of the attachment.
+    /// Its number: chunk number / [`BLOCK_CHUNKS`](crate::BLOCK_CHUNKS), or number of the
+    /// attachment.
     pub number: u32,
-    /// Begin of its bytes in the sidecar.
+    /// Offset of its bytes in the sidecar.
     pub offset: u64,
     /// Number of bytes.
     pub length: u32,
@@ -53,12 +54,12 @@ pub struct Block {
 }
 
 impl Block {
-    /// The bytes of the sidecar that the block takes.
+    /// The bytes of the sidecar that contain the block.
     pub fn range(&self) -> Range<u64> {
         self.offset..self.offset + u64::from(self.length)
     }
 
-    /// Bytes that it has once it is expanded.
+    /// Number of its bytes when unpacked.
     pub fn raw_length(&self) -> u32 {
         self.raw_length
     }
@@ -76,19 +77,19 @@ impl Block {
         damaged(part, self.offset, reason)
     }
 
-    /// The file dictionary that a block of one holds, from its bytes.
+    /// Decodes the file dictionary of a block of that kind.
     ///
     /// # Errors
-    /// When they are not its bytes, or say nothing that a file dictionary can be.
+    /// When the bytes are damaged, or not those of the block.
     pub fn file_dictionary(&self, bytes: &[u8]) -> Result<FileDictionary, SidecarError> {
         let raw = self.unpack(bytes)?;
         FileDictionary::decode(&raw).map_err(|reason| self.damaged(reason))
     }
 
-    /// Checks and unpacks the bytes of the block: of an attachment, those that were attached.
+    /// Verifies and unpacks the bytes of the block: of an attachment, those that were attached.
     ///
     /// # Errors
-    /// When they are not its bytes.
+    /// When the bytes are damaged, or not those of the block.
     pub fn unpack(&self, bytes: &[u8]) -> Result<Vec<u8>, SidecarError> {
         if bytes.len() != self.length as usize {
             return Err(SidecarError::WrongBytes {
@@ -106,7 +107,7 @@ impl Block {
 
 #[cfg(test)]
 impl Block {
-    /// A block of no bytes, for tests of what is told apart by its place.
+    /// An empty block, for tests that tell blocks apart by their location.
     pub(crate) fn sample() -> Block {
         Block {
             kind: BlockKind::Filters,

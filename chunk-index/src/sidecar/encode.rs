@@ -1,4 +1,4 @@
-//! From an index to the bytes of a sidecar.
+//! Encodes an index as a sidecar.
 
 use super::block::{Block, BlockKind, KINDS};
 use super::envelope::{closed, header, pack};
@@ -11,7 +11,7 @@ use crate::index::{DictionaryState, Dimension, Index};
 use crate::slowest;
 use crate::wire::{put_signed, put_text, put_varint};
 
-/// Collects the bytes of a sidecar.
+/// The sidecar so far.
 struct Writer {
     file: Vec<u8>,
     blocks: Vec<Block>,
@@ -45,7 +45,7 @@ impl Index {
     /// The bytes of the sidecar.
     ///
     /// # Errors
-    /// [`SidecarError::NotLoaded`] when a part of the index was left in the sidecar it came from.
+    /// [`SidecarError::NotLoaded`] when a part of the index is not loaded.
     pub fn encode(&self) -> Result<Vec<u8>, SidecarError> {
         if !self.is_complete() {
             return Err(SidecarError::NotLoaded);
@@ -178,7 +178,7 @@ impl Index {
     }
 }
 
-/// EntrySet mean nothing without the list that they are of.
+/// Entry sets refer to the file dictionary.
 fn has_file_dictionary(dimension: &Dimension) -> bool {
     let filters = dimension.filters.blocks.iter().flatten();
     let mut filters = filters.flat_map(|block| block.iter()).flatten();
@@ -189,7 +189,7 @@ fn has_file_dictionary(dimension: &Dimension) -> bool {
     }
 }
 
-/// Writes a range as its distance from the end of the one before, and its length.
+/// Writes a range as its distance from the end of the previous one, and its length.
 fn put_step(out: &mut Vec<u8>, end: &mut u64, offset: u64, length: u64) {
     put_signed(out, offset.wrapping_sub(*end).cast_signed());
     put_varint(out, length);

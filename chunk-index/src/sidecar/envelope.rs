@@ -6,9 +6,9 @@ use crate::wire::{Damage, Reader};
 
 /// The largest block or footer that is read, unpacked.
 const RAW_BYTES_MAX: usize = 64 << 20;
-/// Blocks and footers below this are never worth packing.
+/// Smaller blocks and footers are not compressed.
 const PACK_BYTES_MIN: usize = 128;
-/// The level of blocks and footers: small, written once, fetched from afar.
+/// The level of blocks and footers: small, written once, fetched over the network.
 const LEVEL: i32 = 9;
 /// The level of columns.
 const FAST_LEVEL: i32 = 1;
@@ -18,12 +18,12 @@ const TRAILER_BYTES: usize = 48;
 const _: () = assert!(HEADER_BYTES == 8 + 4 + 4 + 4 + 4);
 const _: () = assert!(TRAILER_BYTES == 8 + 4 + 4 + 4 + 4 + 8 + 4 + 4 + 8);
 
-/// Compresses a part where that makes it smaller; gives the stored bytes and the raw length.
+/// Compresses a part if that makes it smaller; returns the stored bytes and the raw length.
 pub(crate) fn pack(raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
     pack_at(LEVEL, raw)
 }
 
-/// As [`pack`], for what is large and written while a trace is read.
+/// As [`pack`], for large parts that are written while a trace is read.
 pub(crate) fn pack_fast(raw: Vec<u8>) -> Result<(Vec<u8>, u32), SidecarError> {
     pack_at(FAST_LEVEL, raw)
 }
@@ -51,16 +51,16 @@ pub(crate) fn unpack(stored: &[u8], raw_length: u32) -> Result<Vec<u8>, Damage> 
         return Ok(stored.to_vec());
     }
     if raw_length > RAW_BYTES_MAX {
-        return Err(Damage("longer than is read"));
+        return Err(Damage("longer than allowed"));
     }
-    let raw = decompress(stored, raw_length).map_err(|_| Damage("does not unpack"))?;
+    let raw = decompress(stored, raw_length).map_err(|_| Damage("cannot be decompressed"))?;
     match raw.len() == raw_length {
         true => Ok(raw),
-        false => Err(Damage("unpacks to another length")),
+        false => Err(Damage("decompresses to another length")),
     }
 }
 
-/// By what the files of one kind are known.
+/// What identifies files of one type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signature {
     pub(crate) magic: [u8; 8],
@@ -98,7 +98,7 @@ pub(crate) fn close(
     Ok(end)
 }
 
-/// Puts the footer and the trailer behind the body of a file.
+/// Appends the footer and the trailer to the body of a file.
 pub(crate) fn closed(
     form: Signature,
     mut file: Vec<u8>,
@@ -109,7 +109,7 @@ pub(crate) fn closed(
     Ok(file)
 }
 
-/// Where the footer lies, as the trailer says.
+/// The location of the footer, according to the trailer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trailer {
     pub(crate) offset: u64,
@@ -135,12 +135,12 @@ impl Trailer {
             ));
         }
         let at = file_length.saturating_sub(TRAILER_BYTES as u64);
-        let fault = |reason: &'static str| damaged("the trailer", at, reason);
+        let damage = |reason: &'static str| damaged("the trailer", at, reason);
         let mut reader = Reader::new(begin);
-        let mut word = || reader.word().map_err(|_| fault("too short"));
+        let mut word = || reader.word().map_err(|_| damage("too short"));
         let (offset, lengths, rest, length, last) = (word()?, word()?, word()?, word()?, word()?);
         if crc32c::crc32c(&begin[..36]) != (last >> 32) as u32 {
-            return Err(fault("checksum differs"));
+            return Err(damage("checksum differs"));
         }
         let version = (rest >> 32) as u32;
         if version != form.version {
@@ -157,12 +157,12 @@ impl Trailer {
         };
         let footer_end = offset.checked_add(u64::from(trailer.length));
         if length != file_length || footer_end != Some(at) {
-            return Err(fault("of a file of another length"));
+            return Err(damage("belongs to a file of another length"));
         }
         Ok(trailer)
     }
 
-    /// The body of the footer, or the number of bytes at the end of the file that hold it.
+    /// The body of the footer, or the number of bytes at the end of the file that contain it.
     pub(crate) fn footer(
         &self,
         tail: &[u8],
@@ -175,11 +175,11 @@ impl Trailer {
         let Some(begin) = begin else {
             return Ok(Err(wanted));
         };
-        let fault = |reason| damaged("the footer", self.offset, reason);
+        let damage = |reason| damaged("the footer", self.offset, reason);
         let stored = &tail[begin..begin + self.length as usize];
         if crc32c::crc32c(stored) != self.checksum {
-            return Err(fault(Damage("checksum differs")));
+            return Err(damage(Damage("checksum differs")));
         }
-        Ok(Ok(unpack(stored, self.raw_length).map_err(fault)?))
+        Ok(Ok(unpack(stored, self.raw_length).map_err(damage)?))
     }
 }

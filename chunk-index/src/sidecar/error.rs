@@ -1,13 +1,13 @@
-//! What can be wrong with a sidecar.
+//! Errors of sidecars.
 
-/// Why the bytes of a sidecar cannot be used. It is derived data: index the file again.
+/// Why a sidecar cannot be used. It is derived data: index the file again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SidecarError {
-    /// It is no sidecar, or torn off.
-    #[error("no index: {0}")]
+    /// The file is not a sidecar, or truncated.
+    #[error("not an index: {0}; index the file again")]
     NotAnIndex(&'static str),
-    /// Another version wrote it.
-    #[error("index of version {found}, this program reads {wanted}; index the file again")]
+    /// Another version of the program wrote it.
+    #[error("the index has version {found}, this program reads {wanted}; index the file again")]
     Version {
         /// The version it has.
         found: u32,
@@ -15,7 +15,7 @@ pub enum SidecarError {
         wanted: u32,
     },
     /// A part is damaged.
-    #[error("index damaged in {part} at offset {offset}: {reason}; index the file again")]
+    #[error("the index is damaged in {part} at offset {offset}: {reason}; index the file again")]
     Damaged {
         /// Which part.
         part: &'static str,
@@ -24,26 +24,30 @@ pub enum SidecarError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The bytes given are not those that were asked for.
-    #[error("{found} bytes given where the index has {wanted} at offset {offset}")]
+    /// The given bytes are not the requested ones.
+    #[error(
+        "{found} bytes were given for a part of {wanted} bytes at offset {offset} of the index"
+    )]
     WrongBytes {
-        /// Begin of the part.
+        /// Offset of the part.
         offset: u64,
-        /// Its bytes.
+        /// Number of its bytes.
         wanted: u64,
-        /// The bytes given.
+        /// Number of the given bytes.
         found: u64,
     },
     /// A block, or the table of chunks, is larger than a reader accepts.
-    #[error("the index would have a part of {bytes} bytes, {max} are read; index larger chunks")]
+    #[error(
+        "a part of the index would have {bytes} bytes, at most {max} are allowed; index larger chunks"
+    )]
     TooLarge {
         /// Bytes of the part.
         bytes: usize,
-        /// Bytes that are accepted.
+        /// Most bytes that a part may have.
         max: usize,
     },
-    /// An index of which parts are not loaded cannot be written.
-    #[error("the index is not loaded whole, so it cannot be written; load all blocks first")]
+    /// An index that is not completely loaded cannot be written.
+    #[error("the index is not completely loaded and cannot be written; load all blocks first")]
     NotLoaded,
 }
 

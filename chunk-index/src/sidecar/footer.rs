@@ -1,4 +1,4 @@
-//! From the footer of a sidecar to an index without blocks.
+//! Decodes the footer of a sidecar to an index without blocks.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) fn decode(footer: &[u8], file_length: u64) -> Result<(Index, Vec<Bloc
     let config_hash = reader.word()?;
     let mut paths = Vec::new();
     for _ in 0..reader.length(1)? {
-        let path = std::str::from_utf8(reader.text()?).map_err(|_| Damage("faulty field"))?;
+        let path = std::str::from_utf8(reader.text()?).map_err(|_| Damage("invalid field name"))?;
         paths.push(FieldPath::new(path));
     }
     if paths.len() > DIMENSIONS_MAX {
@@ -31,7 +31,8 @@ pub(crate) fn decode(footer: &[u8], file_length: u64) -> Result<(Index, Vec<Bloc
     let blocks = take_blocks(&mut reader, file_length)?;
     let mut attachments = Vec::new();
     for _ in 0..reader.length(1)? {
-        let name = std::str::from_utf8(reader.text()?).map_err(|_| Damage("faulty name"))?;
+        let name =
+            std::str::from_utf8(reader.text()?).map_err(|_| Damage("invalid attachment name"))?;
         attachments.push(Attachment {
             name: name.to_owned(),
             bytes: None,
@@ -55,7 +56,7 @@ pub(crate) fn decode(footer: &[u8], file_length: u64) -> Result<(Index, Vec<Bloc
     {
         let dimension = dimensions.get_mut(block.dimension as usize);
         dimension
-            .ok_or(Damage("values of an unknown dimension"))?
+            .ok_or(Damage("file dictionary of an unknown dimension"))?
             .file_dictionary = DictionaryState::Stored;
     }
     let index = Index {
@@ -72,7 +73,7 @@ pub(crate) fn decode(footer: &[u8], file_length: u64) -> Result<(Index, Vec<Bloc
     Ok((index, blocks))
 }
 
-/// Blocks without any filter are not written; they count as loaded.
+/// Blocks without filters are not stored; they count as loaded.
 fn complete_filters(dimensions: &mut [Dimension], blocks: &[Block], chunks: usize) {
     let written: HashSet<(usize, usize)> = blocks
         .iter()

@@ -50,7 +50,7 @@ pub use error::SidecarError;
 pub(crate) use error::damaged;
 pub(crate) use footer::take_identity;
 
-/// Version of the bytes.
+/// Version of the format.
 pub const VERSION: u32 = 3;
 /// Bytes at the end of a sidecar that a reader fetches first.
 pub const TAIL_BYTES: u64 = 32 << 10;
@@ -59,7 +59,7 @@ pub(crate) const SIGNATURE: Signature = Signature {
     version: VERSION,
 };
 
-/// A sidecar of which the footer was read: an index without blocks, and where the blocks lie.
+/// A sidecar whose footer was read: an index without blocks, and the locations of the blocks.
 #[derive(Debug, Clone)]
 pub struct Sidecar {
     index: Index,
@@ -67,12 +67,12 @@ pub struct Sidecar {
     identity: u64,
 }
 
-/// What the last bytes of a sidecar gave.
+/// The result of reading the last bytes of a sidecar.
 #[derive(Debug, Clone)]
 pub enum Opened {
-    /// All that is needed to ask for blocks.
+    /// All that is needed to request blocks.
     Sidecar(Box<Sidecar>),
-    /// So many bytes of the end are needed.
+    /// This many bytes of the end are needed.
     More(u64),
 }
 
@@ -80,7 +80,7 @@ impl Sidecar {
     /// Opens a sidecar of `file_length` bytes from its last bytes: [`TAIL_BYTES`] or more, or all.
     ///
     /// # Errors
-    /// When the bytes are no sidecar, of another version, or damaged.
+    /// When the bytes are not a sidecar, have another version, or are damaged.
     pub fn open(tail: &[u8], file_length: u64) -> Result<Opened, SidecarError> {
         let trailer = Trailer::read(SIGNATURE, tail, file_length)?;
         let footer = match trailer.footer(tail, file_length)? {
@@ -96,19 +96,19 @@ impl Sidecar {
         })))
     }
 
-    /// Reads a sidecar that is in memory, with all its blocks and windows.
+    /// Reads a sidecar in memory, with all its blocks and windows.
     ///
     /// # Errors
     /// When any part of it is damaged.
     pub fn read(file: &[u8]) -> Result<Index, SidecarError> {
         let header = header(SIGNATURE);
         if !file.starts_with(&header) {
-            let reason = "its first bytes are not those of one";
+            let reason = "the header is not that of an index";
             return Err(SidecarError::NotAnIndex(reason));
         }
         let length = file.len() as u64;
         let Opened::Sidecar(mut sidecar) = Sidecar::open(file, length)? else {
-            return Err(damaged("the footer", 0, "begins before the file"));
+            return Err(damaged("the footer", 0, "it begins before the file"));
         };
         for block in sidecar.blocks.clone() {
             sidecar.load(&block, slice(file, &block.range()))?;
@@ -117,8 +117,8 @@ impl Sidecar {
             if let Window::Stored(stored) = checkpoint.window {
                 let range = stored.offset..stored.offset + u64::from(stored.length);
                 let window = stored.load(slice(file, &range));
-                let fault = |error| damaged("a window", stored.offset, error);
-                checkpoint.window = Window::Loaded(window.map_err(fault)?);
+                let damage = |error| damaged("a window", stored.offset, error);
+                checkpoint.window = Window::Loaded(window.map_err(damage)?);
             }
         }
         match sidecar.index.is_complete() {
@@ -127,12 +127,12 @@ impl Sidecar {
         }
     }
 
-    /// The index with what was loaded so far.
+    /// The index with the blocks that were loaded so far.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The index with what was loaded so far.
+    /// The index with the blocks that were loaded so far.
     pub fn into_index(self) -> Index {
         self.index
     }
@@ -142,7 +142,7 @@ impl Sidecar {
         &self.blocks
     }
 
-    /// A number that differs between sidecars, as far as a checksum can; the key of caches.
+    /// A number that identifies the sidecar, as far as a checksum can; the key of caches.
     pub fn key(&self) -> u64 {
         self.identity
     }
@@ -150,15 +150,15 @@ impl Sidecar {
     /// Loads a block from its bytes.
     ///
     /// # Errors
-    /// When they are not its bytes, or say nothing that an index can say.
+    /// When they are damaged, or not those of the block.
     pub fn load(&mut self, block: &Block, bytes: &[u8]) -> Result<(), SidecarError> {
         let raw = block.unpack(bytes)?;
         let number = block.number as usize;
         let chunks = self.chunks_of(block);
-        let fault = |reason| block.damaged(reason);
+        let damage = |reason| block.damaged(reason);
         match block.kind {
             BlockKind::Statistics => {
-                let loaded = body::decode_statistics(&raw, chunks).map_err(fault)?;
+                let loaded = body::decode_statistics(&raw, chunks).map_err(damage)?;
                 let first = number * BLOCK_CHUNKS;
                 let own = self
                     .index
@@ -171,36 +171,36 @@ impl Sidecar {
                     .map(|chunk| chunk.events())
                     .eq(own.take(chunks))
                 {
-                    return Err(block.damaged("of another number of events"));
+                    return Err(block.damaged("it has another number of events"));
                 }
                 put(&mut self.index.statistics, number, loaded);
             }
             BlockKind::Sketches => {
                 let column = self.index.statistics.blocks.get_mut(number);
                 let Some(Some(statistics)) = column else {
-                    return Err(block.damaged("statistics are to be loaded before their sketches"));
+                    return Err(block.damaged("its statistics must be loaded first"));
                 };
                 let statistics: &mut Vec<_> = Arc::make_mut(statistics);
-                body::decode_sketches(&raw, statistics).map_err(fault)?;
+                body::decode_sketches(&raw, statistics).map_err(damage)?;
                 if let Some(loaded) = self.index.sketches.get_mut(number) {
                     *loaded = true;
                 }
             }
             BlockKind::Limits => {
-                let limits = body::decode_limits(&raw, chunks).map_err(fault)?;
+                let limits = body::decode_limits(&raw, chunks).map_err(damage)?;
                 put(&mut self.dimension(block)?.limits, number, limits);
             }
             BlockKind::Filters => {
-                let filters = body::decode_filters(&raw, chunks).map_err(fault)?;
+                let filters = body::decode_filters(&raw, chunks).map_err(damage)?;
                 put(&mut self.dimension(block)?.filters, number, filters);
             }
             BlockKind::FileDictionary => {
-                let file_dictionary = FileDictionary::decode(&raw).map_err(fault)?;
+                let file_dictionary = FileDictionary::decode(&raw).map_err(damage)?;
                 self.dimension(block)?.file_dictionary =
                     DictionaryState::Loaded(Arc::new(file_dictionary));
             }
             BlockKind::Slowest => {
-                let records = slowest::decode(&raw, chunks).map_err(fault)?;
+                let records = slowest::decode(&raw, chunks).map_err(damage)?;
                 put(&mut self.index.slowest, number, records);
             }
             BlockKind::Attachment => {
@@ -212,13 +212,13 @@ impl Sidecar {
         Ok(())
     }
 
-    /// The filters of a block that was loaded, to be kept in a cache.
+    /// The filters of a loaded block, for a cache.
     pub fn filters(&self, block: &Block) -> Option<FilterBlock> {
         let dimension = self.index.dimensions.get(block.dimension as usize)?;
         dimension.filters.blocks.get(block.number as usize)?.clone()
     }
 
-    /// Puts filters in that a cache kept.
+    /// Inserts filters from a cache.
     pub fn put_filters(&mut self, block: &Block, filters: FilterBlock) {
         let dimension = self.index.dimensions.get_mut(block.dimension as usize);
         let place = dimension.and_then(|d| d.filters.blocks.get_mut(block.number as usize));
@@ -247,7 +247,7 @@ impl Sidecar {
         }
     }
 
-    /// Chunks that a block tells of.
+    /// Number of chunks in a block.
     pub fn chunks_of(&self, block: &Block) -> usize {
         let first = (block.number as usize).saturating_mul(BLOCK_CHUNKS);
         self.index

@@ -16,7 +16,7 @@ fn summaries(config: &IndexConfig) -> Vec<ChunkSummary> {
     summaries_with(config, None)
 }
 
-/// The filters of chunks of which a file dictionary has all hashes are places in it.
+/// The filters of chunks are entry sets if a file dictionary contains all their hashes.
 fn summaries_with(
     config: &IndexConfig,
     file_dictionary: Option<&FileDictionary>,
@@ -59,7 +59,7 @@ fn summaries_with(
     summaries
 }
 
-/// The hashes of the first chunk, and one that no chunk has.
+/// The hashes of the first chunk, and one that is in no chunk.
 fn file_dictionary() -> FileDictionary {
     let hashes = (0..301).rev().map(hash);
     let distinct = hashes.filter_map(|hash| DictionaryEntry::of(Value::from(hash.as_str())));
@@ -142,12 +142,12 @@ fn bytes_of<'a>(file: &'a [u8], block: &Block) -> &'a [u8] {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn an_index_survives_a_round_trip() {
     let index = sample();
     let bytes = index.encode().unwrap();
     let read = Sidecar::read(&bytes).unwrap();
     assert_eq!(read, index);
-    assert_eq!(read.encode().unwrap(), bytes, "and written the same again");
+    assert_eq!(read.encode().unwrap(), bytes, "the same bytes again");
     let filter = |chunk| read.filter(&FieldPath::new("fhash"), chunk);
     assert!(matches!(filter(0), Some(ChunkFilter::Entries(_))));
     assert!(matches!(filter(1), Some(ChunkFilter::Bloom(_))));
@@ -182,9 +182,9 @@ fn golden_bytes_are_read_and_those_of_older_versions_refused() {
     }
 }
 
-/// A chunk needs no filter; everything else is there or the sidecar is not whole.
+/// A chunk needs no filter; all else must be there, or the sidecar is incomplete.
 #[test]
-fn a_sidecar_that_does_not_name_every_block_is_refused() {
+fn a_sidecar_with_a_missing_block_is_refused() {
     let (index, bytes) = (sample(), sample().encode().unwrap());
     let Ok(Opened::Sidecar(sidecar)) = Sidecar::open(&bytes, bytes.len() as u64) else {
         panic!("the whole file is at hand");
@@ -214,7 +214,7 @@ fn a_sidecar_that_does_not_name_every_block_is_refused() {
 }
 
 #[test]
-fn the_end_is_enough_to_ask_for_blocks() {
+fn the_end_of_a_sidecar_locates_all_blocks() {
     let bytes = sample().encode().unwrap();
     let length = bytes.len() as u64;
     let tail = |wanted: u64| &bytes[(length - wanted.min(length)) as usize..];
@@ -253,13 +253,13 @@ fn the_end_is_enough_to_ask_for_blocks() {
 }
 
 #[test]
-fn foreign_and_torn_files_are_refused() {
+fn other_files_and_truncated_files_are_refused() {
     let bytes = sample().encode().unwrap();
     let cases: [(&[u8], &str); 4] = [
-        (b"", "no index"),
-        (b"{\"name\":\"read\"}\n", "no index"),
-        (&bytes[..bytes.len() - 1], "no index"),
-        (&[0; 4_096], "no index"),
+        (b"", "not an index"),
+        (b"{\"name\":\"read\"}\n", "not an index"),
+        (&bytes[..bytes.len() - 1], "not an index"),
+        (&[0; 4_096], "not an index"),
     ];
     for (file, reason) in cases {
         let error = Sidecar::read(file).unwrap_err().to_string();
@@ -293,7 +293,7 @@ fn foreign_and_torn_files_are_refused() {
 }
 
 #[test]
-fn only_the_dimensions_that_are_missing_are_added() {
+fn only_missing_dimensions_are_added() {
     let old = config(&["pid"]);
     let new = config(&["pid", "fhash", "ok"]);
     let bytes = build(&old).encode().unwrap();
@@ -305,7 +305,7 @@ fn only_the_dimensions_that_are_missing_are_added() {
 }
 
 #[test]
-fn filters_come_from_the_cache_the_second_time() {
+fn the_second_query_gets_its_filters_from_the_cache() {
     let bytes = sample().encode().unwrap();
     let cache = FilterCache::new(1 << 20);
     for round in 0..2 {
@@ -332,7 +332,7 @@ fn filters_come_from_the_cache_the_second_time() {
     }
 }
 
-/// A body of each kind that says something.
+/// A body of each kind with contents.
 fn bodies() -> Vec<(BlockKind, Vec<u8>)> {
     let index = sample();
     let mut statistics = Vec::clone(index.statistics.blocks[0].as_ref().unwrap());
@@ -351,7 +351,7 @@ fn bodies() -> Vec<(BlockKind, Vec<u8>)> {
 }
 
 #[test]
-fn bodies_read_without_their_envelope() {
+fn bodies_decode_without_their_envelope() {
     for (kind, body) in bodies() {
         assert!(fuzzing::block(kind, &body), "{kind:?}");
     }
@@ -371,7 +371,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Sidecar::read(&bytes);
         fuzzing::footer(&bytes);
         fuzzing::provenance(&bytes);
@@ -384,7 +384,7 @@ proptest! {
     }
 
     #[test]
-    fn no_change_behind_the_checksum_is_a_panic(
+    fn no_change_below_the_checksum_panics(
         at in any::<proptest::sample::Index>(), byte in any::<u8>(), cut in any::<bool>(),
     ) {
         for (kind, mut body) in bodies() {

@@ -62,7 +62,7 @@ fn scalars() -> impl Strategy<Value = Scalar> {
             OwnedValue::Str(text) => Scalar::Str(text),
             OwnedValue::Bool(value) => Scalar::Bool(value),
             other => match other.as_value().as_number() {
-                // A query cannot spell what is no number.
+                // A query cannot spell NaN.
                 Some(Number::Float(value)) if value.is_nan() => Scalar::Number(Number::Int(0)),
                 Some(number) => Scalar::Number(number),
                 None => Scalar::Bool(true),
@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]
-    fn no_chunk_that_matches_is_dropped_and_no_count_is_wrong(
+    fn no_matching_chunk_is_ruled_out_and_no_count_is_wrong(
         filter in filters(),
         chunks in proptest::collection::vec(proptest::collection::vec(events(), 0..26), 1..6),
         small in any::<bool>(),

@@ -1,9 +1,9 @@
-//! What the summaries of chunks answer beside which chunks need not be read.
+//! Answers of the summaries, besides which chunks need not be read.
 
 use super::*;
 
 #[test]
-fn each_tier_tells_what_it_ruled_out() {
+fn each_tier_counts_what_it_ruled_out() {
     let hex = |n: u64| {
         Some(OwnedValue::Str(
             format!("{:016x}", crate::value::mix(n)).into_bytes().into(),
@@ -34,7 +34,7 @@ fn each_tier_tells_what_it_ruled_out() {
 }
 
 #[test]
-fn aggregates_need_no_reading_where_summaries_know() {
+fn exact_summaries_answer_aggregates_without_reading() {
     let chunks = trap_chunks();
     let index = build(&IndexConfig::new(["pid"]), &chunks);
     let counts = |text: &str| -> Vec<Option<u64>> {
@@ -48,7 +48,7 @@ fn aggregates_need_no_reading_where_summaries_know() {
     );
     assert_eq!(counts("pid == 1028570"), [Some(0), Some(2), Some(0)]);
     assert_eq!(counts("ts >= 200"), [Some(1), Some(2), Some(2)]);
-    // Inside a group only reading can tell.
+    // Inside a group only reading can decide.
     assert_eq!(counts("ts >= 1050"), [Some(0), None, Some(2)]);
 
     let pruner = Pruner::new(&parse("name ~ 'read|write'"));
@@ -68,7 +68,7 @@ fn aggregates_need_no_reading_where_summaries_know() {
 }
 
 #[test]
-fn slow_events_are_found_without_the_others() {
+fn slow_events_are_found_without_reading_the_others() {
     let text = |text: &str| Some(OwnedValue::Str(text.as_bytes().into()));
     let nanos = |nanos: i64| Some(OwnedValue::Int(nanos));
     let chunk: Vec<Event> = (0..1_000_i64)
@@ -94,7 +94,7 @@ fn slow_events_are_found_without_the_others() {
         let records = Pruner::new(&parse(text)).slowest(&index, 0)?;
         Some(records.len())
     };
-    // Ten reads and ten syncs are slow; sixteen records are kept.
+    // Ten reads and ten syncs are slow; sixteen records are stored.
     assert_eq!(found("dur > 9s"), Some(16));
     assert_eq!(found("dur > 5000000507ns"), Some(16));
     assert_eq!(found("dur > 5s"), None);
@@ -108,7 +108,7 @@ fn slow_events_are_found_without_the_others() {
 }
 
 #[test]
-fn whole_chunks_are_routed_by_what_they_hold() {
+fn complete_chunks_are_routed_by_their_events() {
     let index = build(&IndexConfig::new([]), &trap_chunks());
     let routes = |texts: &[&str]| -> Vec<Option<usize>> {
         let pruners: Vec<Pruner> = texts.iter().map(|text| Pruner::new(&parse(text))).collect();
@@ -127,7 +127,7 @@ fn whole_chunks_are_routed_by_what_they_hold() {
 }
 
 #[test]
-fn many_chunks_lie_in_several_blocks() {
+fn many_chunks_are_in_several_blocks() {
     let chunks: Vec<Vec<Event>> = (0..BLOCK_CHUNKS as u64 * 2 + 3)
         .map(|n| {
             let name = Some(OwnedValue::Str(format!("n{n}").into_bytes().into()));
