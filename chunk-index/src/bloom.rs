@@ -1,9 +1,9 @@
 //! Split-block Bloom filters.
 //!
-//! A filter is a row of 256-bit blocks. The upper half of a value's hash picks the block, the lower
-//! half sets one bit in each of its eight 32-bit words, by eight odd multipliers. One look-up
-//! touches one cache line. (Putze, Sanders, Singler 2007; the layout and the multipliers are those
-//! of Parquet's filters.)
+//! A filter is a row of 256-bit blocks. The upper half of a value's hash selects the block; the
+//! lower half sets one bit in each of its eight 32-bit words, by eight odd multipliers. One look-up
+//! reads one cache line. (Putze, Sanders, Singler 2007; layout and multipliers are those of
+//! Parquet's filters.)
 
 /// Words of a block.
 const BLOCK_WORDS: usize = 8;
@@ -23,15 +23,15 @@ const SALT: [u32; BLOCK_WORDS] = [
     0x5c6b_fb31,
 ];
 
-/// A set of hashes that never forgets a member and rarely takes a stranger for one.
+/// A set of hashes without false negatives and with few false positives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BloomFilter {
     blocks: Box<[[u32; BLOCK_WORDS]]>,
 }
 
 impl BloomFilter {
-    /// An empty filter for `entries` members, in which a stranger is taken for a member with at
-    /// most about `false_positive_rate`.
+    /// An empty filter for `entries` hashes, with a rate of false positives of at most about
+    /// `false_positive_rate`.
     pub fn new(entries: u64, false_positive_rate: f64) -> BloomFilter {
         BloomFilter {
             blocks: vec![[0; BLOCK_WORDS]; blocks_for(entries, false_positive_rate)].into(),
@@ -47,7 +47,7 @@ impl BloomFilter {
         }
     }
 
-    /// Whether the hash may have been added; `false` is certain.
+    /// Whether the hash may have been inserted; `false` is certain.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let block = block_of(hash, self.blocks.len());
@@ -72,7 +72,7 @@ impl BloomFilter {
         );
     }
 
-    /// Reads blocks as [`BloomFilter::encode`] wrote them; `None` for a length that is none.
+    /// Reads blocks that [`BloomFilter::encode`] wrote; `None` for an invalid length.
     pub(crate) fn decode(bytes: &[u8]) -> Option<BloomFilter> {
         let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
         if blocks.is_empty() || !rest.is_empty() || blocks.len() > BLOCKS_MAX {
@@ -95,8 +95,8 @@ fn blocks_for(entries: u64, false_positive_rate: f64) -> usize {
     (blocks as usize).clamp(1, BLOCKS_MAX)
 }
 
-/// Members a block may have on average, so that the rate is kept. Found by halving, because the
-/// rate grows with the load.
+/// Hashes that a block may have on average at a given rate. Found by bisection, because the rate
+/// grows with the load.
 fn load_for(rate: f64) -> f64 {
     let (mut low, mut high) = (0.1, 100.0);
     for _ in 0..30 {
@@ -110,9 +110,9 @@ fn load_for(rate: f64) -> f64 {
     low
 }
 
-/// The rate at an average load. Chance loads some blocks more than others (by Poisson's law), and
-/// the full ones cause most of the errors: a stranger passes a block of `n` members when all its
-/// eight bits are set, each with `1 - (31/32)^n`.
+/// The rate of false positives at an average load. The load of the blocks varies by chance (Poisson
+/// distribution), and the full ones cause most of the errors: a block with `n` hashes contains a
+/// false positive when all its eight bits are set, each with probability `1 - (31/32)^n`.
 fn rate_at(load: f64) -> f64 {
     let (mut rate, mut chance, mut clear) = (0.0, (-load).exp(), 1.0);
     for members in 1..300_u32 {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_never_denied_and_strangers_rarely_taken() {
+    fn false_negatives_never_occur_and_false_positives_are_rare() {
         for (entries, rate) in [
             (1, 0.01),
             (20, 0.01),
@@ -165,7 +165,7 @@ mod tests {
                 measured <= rate * 1.1,
                 "{entries} entries at {rate}: {measured}"
             );
-            // Not a filter that is simply too large.
+            // The filter is not just too large.
             let bits = filter.byte_len() as f64 * 8.0 / entries as f64;
             assert!(
                 entries < 1_000 || rate < 0.01 || bits < 11.0,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_read_back() {
+    fn bytes_survive_a_round_trip() {
         let mut filter = BloomFilter::new(100, 0.01);
         (0..100).for_each(|value| filter.insert(hash(value)));
         let mut bytes = Vec::new();

@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! statistics  names: list of text, each name and category of the block once
-//!             for each chunk: list of (cat + 1, name + 1: places in names, or 0 for none; totals),
+//!             for each chunk: list of (cat + 1, name + 1: indexes in names, 0 for none; totals),
 //!                             totals of other events
-//! totals      events, events - timed, odd; if timed: first - the last one that was written
+//! totals      events, events - timed, odd; if timed: first - the previous one
 //!             (signed), last - first, end - last; events - count of durations; if count: sum
 //!             (wide, folded), squares (wide), min, max (signed)
 //! sketches    for each chunk, for each group and then for other events: low, number of bins;
@@ -16,8 +16,8 @@
 //!             dictionary: 0, or 1 and its entries
 //! number      0 and a wide integer (folded), or 1 and eight bytes of a float
 //! filters     for each chunk: 0 for no filter, or 1 + twice the number of 32-byte blocks of a
-//!             Bloom filter, or 2 + twice the bytes of places; then all these blocks and
-//!             places, which are written as `file dictionary` says
+//!             Bloom filter, or 2 + twice the bytes of an entry set; then all these blocks and
+//!             entry sets, which are written as `entry_set` says
 //! ```
 
 use std::collections::HashMap;
@@ -75,14 +75,14 @@ pub(crate) fn decode_statistics(
             .ok()
             .and_then(|place| names.get(place))
             .map(|text| Some(Box::from(*text)))
-            .ok_or(Damage("group of an unknown name")),
+            .ok_or(Damage("group with an unknown name")),
     };
     let (mut all, mut before) = (Vec::with_capacity(chunks), 0);
     for _ in 0..chunks {
         let mut statistics = ChunkStatistics::default();
         let groups = reader.length(6)?;
         if groups > GROUPS_MAX {
-            return Err(Damage("chunk of too many groups"));
+            return Err(Damage("chunk with too many groups"));
         }
         for _ in 0..groups {
             statistics.groups.push(Group {
@@ -98,8 +98,8 @@ pub(crate) fn decode_statistics(
     Ok(all)
 }
 
-/// Numbers that are nearly always the same are written as their difference, and a time as its
-/// distance from the one `before`.
+/// Numbers that are nearly always equal are stored as their difference, and a time as its distance
+/// from the one `before`.
 fn put_totals(out: &mut Vec<u8>, totals: &Totals, before: &mut i64) {
     let durations = &totals.durations;
     put_varint(out, totals.events);
@@ -153,7 +153,7 @@ fn take_totals(reader: &mut Reader<'_>, before: &mut i64) -> Result<Totals, Dama
     })
 }
 
-/// Times of events; nothing where there are none.
+/// Times of events; nothing if there are none.
 pub(crate) fn put_times(out: &mut Vec<u8>, times: Option<TimeRange>) {
     if let Some(times) = times {
         put_signed(out, times.first);
@@ -191,7 +191,7 @@ fn unfold(value: u128) -> i128 {
 }
 
 pub(crate) fn encode_sketches(chunks: &[ChunkStatistics]) -> Vec<u8> {
-    // Steps are nearly all alike and counts are not: side by side they compress better.
+    // Steps are nearly all alike and counts are not: grouped, they compress better.
     let (mut out, mut steps, mut counts) = (Vec::new(), Vec::new(), Vec::new());
     for totals in chunks.iter().flat_map(totals_of) {
         let sketch = &totals.durations.sketch;
@@ -209,7 +209,7 @@ pub(crate) fn encode_sketches(chunks: &[ChunkStatistics]) -> Vec<u8> {
     out
 }
 
-/// Puts the sketches into the statistics that they belong to.
+/// Decodes the sketches into the statistics that they belong to.
 pub(crate) fn decode_sketches(body: &[u8], chunks: &mut [ChunkStatistics]) -> Result<(), Damage> {
     let mut reader = Reader::new(body);
     let mut lengths = Vec::new();
@@ -335,17 +335,17 @@ fn take_number(reader: &mut Reader<'_>) -> Result<Number, Damage> {
 pub(crate) fn encode_filters(chunks: &[Option<ChunkFilter>]) -> Vec<u8> {
     let mut out = Vec::new();
     for filter in chunks {
-        let form = match filter {
+        let head = match filter {
             None => 0,
             Some(ChunkFilter::Bloom(filter)) => 1 + 2 * (filter.byte_len() / BLOCK_BYTES),
             Some(ChunkFilter::Entries(places)) => 2 + 2 * places.bytes().len(),
         };
-        put_varint(&mut out, form as u64);
+        put_varint(&mut out, head as u64);
     }
     for filter in chunks.iter().flatten() {
         match filter {
             ChunkFilter::Bloom(filter) => filter.encode(&mut out),
-            ChunkFilter::Entries(places) => out.extend(places.bytes()),
+            ChunkFilter::Entries(entries) => out.extend(entries.bytes()),
         }
     }
     out
@@ -356,25 +356,25 @@ pub(crate) fn decode_filters(
     chunks: usize,
 ) -> Result<Vec<Option<ChunkFilter>>, Damage> {
     let mut reader = Reader::new(body);
-    let forms: Vec<u64> = (0..chunks)
+    let heads: Vec<u64> = (0..chunks)
         .map(|_| reader.varint())
         .collect::<Result<_, _>>()?;
-    let filter = |form: u64| {
-        let Some(form) = form.checked_sub(1) else {
+    let filter = |head: u64| {
+        let Some(head) = head.checked_sub(1) else {
             return Ok(None);
         };
-        let length = usize::try_from(form / 2).map_err(|_| Damage("filter too large"))?;
-        Ok(Some(match form % 2 {
+        let length = usize::try_from(head / 2).map_err(|_| Damage("filter too large"))?;
+        Ok(Some(match head % 2 {
             0 if length > BLOCKS_MAX => return Err(Damage("filter too large")),
             0 => {
                 let bytes = reader.bytes(length * BLOCK_BYTES)?;
-                let filter = BloomFilter::decode(bytes).ok_or(Damage("filter of no size"))?;
+                let filter = BloomFilter::decode(bytes).ok_or(Damage("empty filter"))?;
                 ChunkFilter::Bloom(filter)
             }
             _ => ChunkFilter::Entries(EntrySet::decode(reader.bytes(length)?)?),
         }))
     };
-    let filters = forms
+    let filters = heads
         .into_iter()
         .map(filter)
         .collect::<Result<_, Damage>>()?;

@@ -1,4 +1,4 @@
-//! From events to chunk summaries, in one pass.
+//! Builds chunk summaries from events, in one pass.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use crate::distinct_values::DistinctValues;
 use crate::slowest::SlowestBuilder;
 use crate::statistics::{ChunkStatistics, GROUPS_MAX, Group, TimeRange, Totals};
 
-/// Takes the events of a chunk, then of the next.
+/// Summarizes the events of a chunk, then of the next.
 ///
-/// An event costs a few nanoseconds a dimension: a value is compared with the one before it, else
-/// found by a hash over two words; nothing is allocated unless the value is new in the chunk, and
-/// filters, dictionaries and limits are made from the distinct values at the end.
+/// An event costs a few nanoseconds per dimension: a value is compared with the previous one, else
+/// found by a hash of two words. Memory is allocated only for values that are new in the chunk;
+/// filters, dictionaries and limits are built from the distinct values at the end.
 #[derive(Debug)]
 pub struct ChunkBuilder {
     config: IndexConfig,
@@ -28,27 +28,27 @@ pub struct ChunkBuilder {
     dimensions: Vec<DimensionBuilder>,
     groups: GroupBuilder,
     slowest: SlowestBuilder,
-    /// Which dimensions events of one shape have in common, and the places of all others.
+    /// Dimensions whose value is the same for all events of a shape, and the indexes of all others.
     shaped: Vec<bool>,
     unshaped: Vec<usize>,
     shapes: Vec<Option<Shape>>,
-    /// The columns of the chunk that is open, where they are kept.
+    /// The columns of the current chunk, if requested.
     columns: Option<Box<ColumnsBuilder>>,
-    /// The dimension of which the values of all chunks are kept.
+    /// The values of one dimension over all chunks, if requested.
     distinct: Option<DistinctValues>,
 }
 
-/// What the events of one shape have in common in the chunk that is open.
+/// What the events of one shape have in common in the current chunk.
 #[derive(Debug, Clone)]
 struct Shape {
-    /// By dimension: the number of its value, where it is shaped and there.
+    /// By dimension: the number of its value, if it is shared and present.
     ids: Box<[Option<u32>]>,
-    /// Events that were not yet counted for these values.
+    /// Events that are not counted for these values yet.
     uncounted: u64,
     group: GroupPlace,
 }
 
-/// Shapes that are told apart in a chunk.
+/// Shapes per chunk.
 const SHAPES_MAX: usize = 1 << 16;
 
 /// Indexes of `name` and `cat` among the dimensions.
@@ -56,8 +56,8 @@ const NAME: usize = 0;
 const CAT: usize = 1;
 
 impl ChunkBuilder {
-    /// A builder for chunks of events that are decoded with the fields of `table`, to which the
-    /// dimensions, `ts` and `dur` are added.
+    /// A builder for chunks of events that are decoded with the fields of `table`. Adds the
+    /// dimensions, `ts` and `dur` to `table`.
     pub fn new(config: IndexConfig, table: &mut FieldTable) -> ChunkBuilder {
         let ids: Vec<FieldId> = config
             .dimensions()
@@ -81,8 +81,8 @@ impl ChunkBuilder {
         }
     }
 
-    /// Says that events of the same shape have the same values of `fields`. These values are then
-    /// looked up once a chunk and not once an event.
+    /// Declares that events of the same shape have the same values of `fields`. These values are
+    /// then looked up once per chunk instead of once per event.
     pub fn share_by_shape(&mut self, fields: &[&str]) {
         for (shaped, path) in self.shaped.iter_mut().zip(self.config.dimensions()) {
             *shaped = fields.contains(&path.as_str());
@@ -90,19 +90,19 @@ impl ChunkBuilder {
         self.unshaped = (0..self.ids.len()).filter(|at| !self.shaped[*at]).collect();
     }
 
-    /// What is indexed.
+    /// The configuration.
     pub fn config(&self) -> &IndexConfig {
         &self.config
     }
 
-    /// Keeps the columns of the chunks from now on: see [`ChunkBuilder::finish_columns`].
+    /// Collects the columns of all chunks from now on: see [`ChunkBuilder::finish_columns`].
     pub fn keep_columns(&mut self) {
         self.columns = Some(Box::new(ColumnsBuilder::new(self.ids.len())));
     }
 
-    /// Keeps the values of `field` in all chunks from now on, so that the filters of chunks can be
-    /// places in a list of them: see [`ChunkBuilder::take_distinct`]. Chunks with many values have
-    /// no filter until then.
+    /// Collects the distinct values of `field` over all chunks from now on, so that filters of
+    /// chunks can be sets of entries of a file dictionary: see [`ChunkBuilder::take_distinct`].
+    /// Chunks with many values have no filter until [`DistinctValues::build_filters`].
     pub fn collect_distinct(&mut self, field: &FieldPath) {
         let dimension = self
             .config
@@ -112,12 +112,12 @@ impl ChunkBuilder {
         self.distinct = dimension.map(DistinctValues::new);
     }
 
-    /// The values that were kept of all chunks so far.
+    /// The distinct values of all chunks so far.
     pub fn take_distinct(&mut self) -> Option<DistinctValues> {
         self.distinct.take()
     }
 
-    /// Takes one event.
+    /// Adds an event.
     #[inline]
     pub fn add<S: FieldSource + ?Sized>(&mut self, event: &S) {
         if let Some(length) = self.summarize(event, None) {
@@ -125,9 +125,9 @@ impl ChunkBuilder {
         }
     }
 
-    /// Takes one event with its record: its bytes and where they lie in the decoded content. The
-    /// records of the slowest events are kept, so they must be decodable alone. `shape` is a small
-    /// number, see [`ChunkBuilder::share_by_shape`].
+    /// Adds an event with its record: its bytes and their offset in the decoded content. The
+    /// records of the slowest events are stored, so they must be decodable on their own. `shape` is
+    /// a small number, see [`ChunkBuilder::share_by_shape`].
     #[inline]
     pub fn add_record<S: FieldSource + ?Sized>(
         &mut self,
@@ -141,7 +141,7 @@ impl ChunkBuilder {
         }
     }
 
-    /// Takes one event but for its record; gives its duration.
+    /// Adds an event except for its record; returns its duration.
     #[inline]
     fn summarize<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> Option<i64> {
         let known = match shape {
@@ -173,8 +173,8 @@ impl ChunkBuilder {
         let totals = self.groups.at(place);
         totals.events += 1;
         let (start, length) = (event.field(self.ts), event.field(self.dur));
-        // A value of another type is no time and takes part in no statistic; text is one even where
-        // it spells a number, because a query can ask for its letters.
+        // A value of another type is not a time and is not part of any statistic. This includes
+        // text that spells a number, because a query can compare it as text.
         let given = u8::from(start.is_some()) + u8::from(length.is_some());
         let (start, length) = (start.and_then(Value::whole), length.and_then(Value::whole));
         let odd = given != u8::from(start.is_some()) + u8::from(length.is_some());
@@ -206,7 +206,7 @@ impl ChunkBuilder {
         length
     }
 
-    /// Counts the values that events of one shape need not have in common.
+    /// Counts the values that events of one shape do not share.
     #[inline]
     fn count_unshaped<S: FieldSource + ?Sized>(&mut self, event: &S) {
         for at in &self.unshaped {
@@ -220,11 +220,11 @@ impl ChunkBuilder {
         }
     }
 
-    /// Counts all values, and remembers those of a new shape. Gives the place of the group.
+    /// Counts all values, and remembers those of a new shape. Returns the group.
     fn count_all<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> GroupPlace {
         let mut labels = [Label::MISSING; 2];
         let mut ids = vec![None; if shape.is_some() { self.ids.len() } else { 0 }];
-        // A value that is not kept has no number to be counted by later.
+        // A value without a number cannot be counted later.
         let mut kept = true;
         for (at, (dimension, id)) in self.dimensions.iter_mut().zip(&self.ids).enumerate() {
             let value = event.field(*id);
@@ -262,7 +262,7 @@ impl ChunkBuilder {
         group
     }
 
-    /// Counts the values of shapes as often as their events came.
+    /// Counts the shared values once for each event of their shape.
     fn count_shapes(&mut self) {
         for shape in self.shapes.drain(..).flatten() {
             for (dimension, id) in self.dimensions.iter_mut().zip(&shape.ids) {
@@ -273,15 +273,15 @@ impl ChunkBuilder {
         }
     }
 
-    /// The columns of the events since the last chunk, where they are kept; to be asked for in
-    /// front of [`ChunkBuilder::finish`].
+    /// The columns of the events since the last chunk, if requested. Call this before
+    /// [`ChunkBuilder::finish`].
     pub fn finish_columns(&mut self) -> Option<ChunkColumns> {
         let dimensions = &self.dimensions;
         let columns = self.columns.as_mut()?;
         Some(columns.finish(|dimension| dimensions[dimension].values()))
     }
 
-    /// The summary of the events since the last one; begins anew for the next chunk.
+    /// The summary of the events since the last call.
     pub fn finish(&mut self) -> ChunkSummary {
         self.count_shapes();
         let label = |dimension: &DimensionBuilder, label: Label| match label.id() {
@@ -321,14 +321,14 @@ impl ChunkBuilder {
     }
 }
 
-/// The number of a category or a name in its chunk, plus one; or that there is none.
+/// The number of a category or a name in its chunk, plus one; or the reason why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Label(u32);
 
 impl Label {
     /// The event lacks the field.
     const MISSING: Label = Label(0);
-    /// The field is not text, or its value was not kept.
+    /// The field is not text, or its value has no number.
     const UNKNOWN: Label = Label(u32::MAX);
 
     #[inline]
@@ -344,18 +344,18 @@ impl Label {
     }
 }
 
-/// The totals of the pairs of name and category that a chunk has had so far.
+/// The totals of the pairs of name and category in the current chunk.
 #[derive(Debug, Default)]
 struct GroupBuilder {
     groups: Vec<(Label, Label, Totals)>,
-    /// By name: the category that it came with first, and the place of that group.
+    /// By name: its first category, and the index of that group.
     firsts: Vec<Option<(Label, u32)>>,
-    /// All further pairs.
+    /// All other pairs.
     more: HashMap<(Label, Label), u32>,
     other: Totals,
 }
 
-/// Where the totals of a group are: its place, or none for those of other events.
+/// The index of a group; `None` for the totals of all other events.
 type GroupPlace = Option<u32>;
 
 impl GroupBuilder {

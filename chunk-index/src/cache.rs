@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use crate::index::FilterBlock;
 use crate::sidecar::{Block, BlockKind};
 
-/// Filters kept between queries, by the sidecar they came from ([`crate::Sidecar::key`]) and their
-/// block. When they would take more than the bound, those leave first that were not asked for since
-/// the hand of the clock passed them.
+/// Filters retained between queries, by their sidecar ([`crate::Sidecar::key`]) and block. Beyond
+/// the bound, blocks that were not requested since the hand of the clock last passed them are
+/// evicted first.
 #[derive(Debug)]
 pub struct FilterCache {
     bytes_max: usize,
@@ -31,21 +31,21 @@ struct Entry {
     asked: bool,
 }
 
-/// What a cache did so far.
+/// Counters of a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Blocks that were there.
+    /// Requested blocks that were in the cache.
     pub hits: u64,
-    /// Blocks that were not.
+    /// Requested blocks that were not.
     pub misses: u64,
-    /// Blocks that left for others.
+    /// Blocks that were evicted.
     pub evictions: u64,
-    /// Bytes of the blocks that are there.
+    /// Bytes of the blocks in the cache.
     pub bytes: usize,
 }
 
 impl FilterCache {
-    /// An empty cache that keeps at most `bytes_max` bytes of filters.
+    /// An empty cache of at most `bytes_max` bytes of filters.
     pub fn new(bytes_max: usize) -> FilterCache {
         FilterCache {
             bytes_max,
@@ -53,7 +53,7 @@ impl FilterCache {
         }
     }
 
-    /// The filters of a block, if they are kept.
+    /// The filters of a block, if they are in the cache.
     pub fn get(&self, sidecar: u64, block: &Block) -> Option<FilterBlock> {
         let mut state = self.state();
         let found = state.entries.get_mut(&key(sidecar, block)).map(|entry| {
@@ -74,8 +74,8 @@ impl FilterCache {
         entry + bits.map(crate::ChunkFilter::byte_len).sum::<usize>()
     }
 
-    /// Keeps the filters of a block, unless they alone are larger than the bound; says whether they
-    /// are kept.
+    /// Inserts the filters of a block, unless they alone exceed the bound; returns whether they
+    /// were inserted.
     pub fn put(&self, sidecar: u64, block: &Block, filters: FilterBlock) -> bool {
         let bytes = Self::cost(&filters);
         let key = key(sidecar, block);
@@ -100,19 +100,19 @@ impl FilterCache {
         true
     }
 
-    /// What the cache did so far.
+    /// The counters.
     pub fn counts(&self) -> CacheCounts {
         self.state().counts
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nothing between the lines of a change can panic, so the state is whole.
+        // No step of a change can panic, so the state is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Moves the hand to the first block that was not asked for, and drops it.
+    /// Moves the hand to the first block that was not requested, and evicts it.
     fn evict(&mut self) {
         while let Some(key) = self.clock.pop_front() {
             match self.entries.get_mut(&key) {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays_and_bytes_are_bounded() {
+    fn requested_blocks_stay_and_bytes_are_bounded() {
         let one = filters()[0].as_ref().unwrap().byte_len() + 64;
         let cache = FilterCache::new(3 * one);
         let block = |number| Block {
@@ -165,7 +165,10 @@ mod tests {
             assert!(cache.counts().bytes <= 3 * one);
         }
         assert!(cache.get(1, &block(3)).is_none());
-        assert!(cache.get(2, &block(0)).is_none(), "of another sidecar");
+        assert!(
+            cache.get(2, &block(0)).is_none(),
+            "the block of another sidecar"
+        );
         let counts = cache.counts();
         assert_eq!((counts.hits, counts.misses, counts.evictions), (10, 2, 7));
         let large = Arc::new(vec![Some(ChunkFilter::Bloom(BloomFilter::new(

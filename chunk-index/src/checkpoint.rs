@@ -1,4 +1,4 @@
-//! EntrySet inside a gzip file where decoding can begin.
+//! Checkpoints: where decoding can begin inside a gzip file.
 
 use crate::packing::{compress, decompress};
 use crate::wire::{Damage, Reader, put_varint};
@@ -6,33 +6,33 @@ use crate::wire::{Damage, Reader, put_varint};
 /// Bytes of history that deflate can refer to.
 pub const WINDOW_BYTES: usize = 32 << 10;
 
-/// A place in a gzip file where decoding can begin: at the header of a member, or at a deflate
-/// block inside one, which then needs the last bits of a byte and the window before it (the method
+/// A position in a gzip file where decoding can begin: at the header of a member, or at a deflate
+/// block inside a member, which needs the last bits of a byte and the window before it (the method
 /// of zlib's `zran` example).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Place in the decoded content.
+    /// Offset in the decoded content.
     pub raw_offset: u64,
-    /// Place in the file. Where `bits` is not zero, the byte before it holds the first bits.
+    /// Offset in the file. If `bits` is not zero, the byte before contains the first bits.
     pub offset: u64,
     /// Bits of the byte before `offset` that belong to the block: 0 to 7.
     pub bits: u8,
-    /// Compressed history; empty at the header of a member, which needs none.
+    /// The history; none at the header of a member, which needs none.
     pub window: Window,
 }
 
 /// The history of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Window {
-    /// The begin of a member: no history.
+    /// The begin of a member, which needs no history.
     Member,
     /// The last bytes of decoded content before the checkpoint, at most [`WINDOW_BYTES`].
     Loaded(Vec<u8>),
-    /// A history that is still in the sidecar.
+    /// A history that is in the sidecar and not loaded.
     Stored(StoredWindow),
 }
 
-/// Where a history lies in the sidecar.
+/// The location of a history in the sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredWindow {
     /// Begin of its bytes.
@@ -45,8 +45,8 @@ pub struct StoredWindow {
     pub(crate) packed: bool,
 }
 
-/// The level at which windows are compressed: there are few, and they are the larger part of the
-/// sidecar of a file that is one member.
+/// The compression level of windows: there are few, and they are most of the sidecar of a file that
+/// is one member.
 const WINDOW_LEVEL: i32 = 12;
 
 /// Why the history of a checkpoint cannot be used.
@@ -55,10 +55,10 @@ const WINDOW_LEVEL: i32 = 12;
 pub struct DamagedWindow;
 
 impl StoredWindow {
-    /// The history from the bytes that lie there.
+    /// Decodes the history from its bytes in the sidecar.
     ///
     /// # Errors
-    /// When the bytes are not those that were written.
+    /// When the bytes are damaged.
     pub fn load(&self, bytes: &[u8]) -> Result<Vec<u8>, DamagedWindow> {
         if bytes.len() != self.length as usize || crc32c::crc32c(bytes) != self.checksum {
             return Err(DamagedWindow);
@@ -71,7 +71,7 @@ impl StoredWindow {
     }
 }
 
-/// Appends the windows to `file` and gives the table that tells where they lie:
+/// Appends the windows to `file` and returns the table of their locations:
 ///
 /// ```text
 /// list of (raw offset - the one before, offset - the one before, bits: byte,
@@ -88,7 +88,7 @@ pub(crate) fn encode(checkpoints: &[Checkpoint], file: &mut Vec<u8>) -> Vec<u8> 
         (raw, at) = (checkpoint.raw_offset, checkpoint.offset);
         table.push(checkpoint.bits);
         match &checkpoint.window {
-            // Whoever encodes an index that was read has loaded it whole.
+            // An index is encoded only when it is completely loaded.
             Window::Member | Window::Stored(_) => table.push(0),
             Window::Loaded(window) => {
                 let packed = compress(window, WINDOW_LEVEL);
@@ -105,7 +105,7 @@ pub(crate) fn encode(checkpoints: &[Checkpoint], file: &mut Vec<u8>) -> Vec<u8> 
     table
 }
 
-/// Reads the table that [`encode`] made of a sidecar of `file_length` bytes.
+/// Reads the table that [`encode`] wrote for a sidecar of `file_length` bytes.
 pub(crate) fn decode(reader: &mut Reader<'_>, file_length: u64) -> Result<Vec<Checkpoint>, Damage> {
     let length = reader.length(4)?;
     let mut checkpoints = Vec::with_capacity(length);

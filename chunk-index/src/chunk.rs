@@ -1,37 +1,37 @@
-//! Where a chunk lies in the file that is indexed, and what that file is.
+//! Chunks of an indexed file, and the identity of that file.
 
 use crate::statistics::{ChunkStatistics, TimeRange};
 
-/// A chunk: a packet, or a slice of a file that can be read alone.
+/// A chunk: a packet, or a part of a file that can be read on its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// Begin of its bytes in the file.
+    /// Offset of its bytes in the file.
     pub offset: u64,
     /// Number of these bytes.
     pub length: u64,
-    /// Begin of its events in the decoded content of the file.
+    /// Offset of its events in the decoded content of the file.
     pub raw_offset: u64,
     /// Number of bytes of the decoded content.
     pub raw_length: u64,
-    /// Its first line, from 0, where the content has lines.
+    /// Its first line, from 0, if the content has lines.
     pub first_line: u64,
     /// Number of lines.
     pub lines: u64,
     /// Number of the packet in its storage, or of the chunk in its file.
     pub number: u64,
-    /// Its events.
+    /// Number of its events.
     pub events: u64,
-    /// Those that have a start.
+    /// Number of events that have a start.
     pub timed: u64,
-    /// Those whose `ts` or `dur` is no whole number of nanoseconds.
+    /// Number of events whose `ts` or `dur` is not a whole number of nanoseconds.
     pub odd: u64,
-    /// Times of those that have a start.
+    /// Times of the events that have a start.
     pub times: Option<TimeRange>,
 }
 
 impl Chunk {
-    /// Takes over what the index keeps of the statistics beside the place of the chunk, so that
-    /// counts and times are known without them.
+    /// Copies the counts and times of the statistics, so that they are known before the statistics
+    /// are loaded.
     pub(crate) fn summarize(&mut self, statistics: &ChunkStatistics) {
         self.events = statistics.events();
         self.times = statistics.times();
@@ -44,15 +44,15 @@ impl Chunk {
     }
 }
 
-/// By what the indexed file is known again.
+/// Identifies the indexed file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Bytes of the file.
     pub length: u64,
-    /// When it was last written, in nanoseconds since the epoch; `None` where no file system says
-    /// so.
+    /// Time of the last modification in nanoseconds since the epoch; `None` where there is no file
+    /// system.
     pub modified: Option<i64>,
-    /// A checksum of the whole file, where one was made.
+    /// A checksum of the whole file, if it was computed.
     pub checksum: Option<u64>,
 }
 
@@ -67,23 +67,23 @@ pub enum Stale {
         /// Bytes now.
         found: u64,
     },
-    /// The file was written since, and no checksum shows that it is the same.
-    #[error("the file was written after it was indexed; index it again")]
+    /// The file was modified, and no checksum shows that it is the same.
+    #[error("the file was modified after it was indexed; index it again")]
     Modified,
     /// The content changed.
-    #[error("the file has another checksum than when it was indexed; index it again")]
+    #[error("the checksum of the file has changed since it was indexed; index it again")]
     Checksum,
-    /// Neither time nor checksum is known of both.
-    #[error("neither time nor checksum tells that this is the indexed file; index it again")]
+    /// Time and checksum are not known for both.
+    #[error("neither time nor checksum identifies the indexed file; index it again")]
     Unknown,
 }
 
 impl Identity {
-    /// Whether the file `found` now is the one that was indexed. Checksums decide where both have
-    /// one; else the time must be the same.
+    /// Checks whether the file that is `found` now is the one that was indexed. Checksums decide if
+    /// both are known, else the times must be equal.
     ///
     /// # Errors
-    /// The reason why it is not, or cannot be known to be.
+    /// Why the file is not the indexed one, or cannot be identified.
     pub fn check(&self, found: &Identity) -> Result<(), Stale> {
         if self.length != found.length {
             return Err(Stale::Length {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_known_by_length_and_time_or_checksum() {
+    fn a_file_is_identified_by_length_and_time_or_checksum() {
         let identity = |length, modified, checksum| Identity {
             length,
             modified,

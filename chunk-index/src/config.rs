@@ -1,32 +1,32 @@
-//! What is indexed of every chunk.
+//! What is indexed.
 
 use query_language::FieldPath;
 
 use crate::value::mix;
 
-/// Which dimensions are summarized, and how large the summaries may become.
+/// Which dimensions are summarized, and the sizes of the summaries.
 ///
-/// `name` and `cat` are always dimensions, and `ts` and `dur` never: the statistics of the groups
-/// have their ranges.
+/// `name` and `cat` are always dimensions; `ts` and `dur` never are: the statistics of the groups
+/// contain their ranges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexConfig {
-    /// The fields besides `name` and `cat`, in the order in which they were asked for.
+    /// The fields besides `name` and `cat`, in the order in which they were added.
     dimensions: Vec<FieldPath>,
-    /// Distinct values expected of a dimension in a chunk. A filter has the size that the values
-    /// that came need, up to [`ENTRIES_FACTOR`] times this; beyond, a filter would cost more than
-    /// it can spare, and the chunk keeps only the limits of the dimension.
+    /// Expected distinct values of a dimension in a chunk. A filter has the size that the actual
+    /// values need, up to [`ENTRIES_FACTOR`] times this. Beyond, a filter would cost more than it
+    /// saves, and the chunk has only the limits of the dimension.
     pub expected_entries: u32,
-    /// Part of strangers that a Bloom filter may take for members.
+    /// Rate of false positives of a Bloom filter.
     pub false_positive_rate: f64,
     /// Bytes that the compressed dictionary of a dimension in a chunk may take.
     pub dictionary_bytes_max: u32,
 }
 
-/// How many times the expected entries a filter may hold.
+/// Ratio of the most entries of a filter to the expected ones.
 pub const ENTRIES_FACTOR: u32 = 8;
-/// Dimensions that may be asked for.
+/// Most dimensions of a configuration.
 pub const DIMENSIONS_MAX: usize = 256;
-/// The form of the summaries. A change here makes every older sidecar be rebuilt.
+/// The version of the summaries. Changing it makes every older sidecar be rebuilt.
 const SUMMARY_VERSION: u64 = 1;
 
 impl IndexConfig {
@@ -44,8 +44,8 @@ impl IndexConfig {
         config
     }
 
-    /// Also indexes `field`. Fields that are indexed anyway, and those beyond
-    /// [`DIMENSIONS_MAX`], change nothing.
+    /// Adds `field`. Fields that are dimensions already, and those beyond [`DIMENSIONS_MAX`],
+    /// change nothing.
     pub fn add(&mut self, field: FieldPath) {
         let covered = field.is_time() || field.is_duration() || self.dimensions.contains(&field);
         if !covered && self.dimensions.len() < DIMENSIONS_MAX {
@@ -58,14 +58,13 @@ impl IndexConfig {
         &self.dimensions
     }
 
-    /// Distinct values up to which a dimension of a chunk is known value by value.
+    /// Distinct values up to which each value of a dimension of a chunk is counted.
     pub(crate) fn entries_max(&self) -> usize {
         self.expected_entries.saturating_mul(ENTRIES_FACTOR).max(1) as usize
     }
 
-    /// A number that differs when summaries made with the two configurations differ in anything
-    /// but their set of dimensions. Where it is the same, only the dimensions that are missing need
-    /// to be added.
+    /// A hash that differs if summaries made with two configurations differ in anything but their
+    /// dimensions. If it is equal, only missing dimensions need to be added.
     pub fn hash(&self) -> u64 {
         [
             u64::from(self.expected_entries),
@@ -76,8 +75,8 @@ impl IndexConfig {
         .fold(SUMMARY_VERSION, |hash, part| mix(hash ^ mix(part)))
     }
 
-    /// What is still to be done for a file that was indexed with the configuration of `hash` and
-    /// has these `dimensions`.
+    /// What to do for a file that was indexed with the configuration of `hash` and has these
+    /// `dimensions`.
     pub fn work(&self, hash: u64, dimensions: &[FieldPath]) -> Work {
         if hash != self.hash() {
             return Work::Everything;
@@ -96,14 +95,14 @@ impl IndexConfig {
     }
 }
 
-/// What is missing of an index.
+/// What an index lacks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Work {
-    /// It has all that is asked for.
+    /// Nothing: it has all dimensions of the configuration.
     Nothing,
-    /// Only these dimensions are missing.
+    /// Only these dimensions.
     Dimensions(Vec<FieldPath>),
-    /// It was made in another way and is made anew.
+    /// Everything: it was made with another configuration and is rebuilt.
     Everything,
 }
 
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_is_asked_for() {
+    fn only_missing_dimensions_are_added() {
         let old = IndexConfig::new(["pid"]);
         let new = IndexConfig::new(["pid", "epoch", "ts", "args.epoch"]);
         assert_eq!(new.work(new.hash(), new.dimensions()), Work::Nothing);

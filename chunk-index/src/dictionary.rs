@@ -1,4 +1,4 @@
-//! All values of a dimension in a chunk, with the number of events that have each.
+//! The dictionary of a chunk: all values of a dimension, with the number of events that have each.
 
 use query_language::Value;
 
@@ -7,24 +7,24 @@ use crate::packing::compress;
 use crate::value_counts::owned;
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
-/// Values with their counts, each value once, ordered by type and value.
+/// Values with their counts, distinct, ordered by type and value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Dictionary {
     entries: Vec<(OwnedValue, u64)>,
 }
 
-/// How many times its compressed room a dictionary may take uncompressed. No real one compresses
-/// better; beyond, trying would cost more than it could bring.
+/// Limit of the uncompressed size of a dictionary, as a multiple of its compressed limit. No real
+/// dictionary compresses better, so trying would be a waste of time.
 const TRIED_FACTOR: usize = 16;
-/// Values of a dictionary, and bytes of all its text. Bounds for readers: what begins like the
-/// text before it takes next to no room in a sidecar.
+/// Limits of readers for the values of a dictionary, and for the bytes of all its text: text that
+/// shares the beginning of the text before it takes almost no space in a sidecar.
 const ENTRIES_MAX: usize = 1 << 16;
 const TEXT_BYTES_MAX: usize = 1 << 20;
-/// The level by which the room of a dictionary is measured.
+/// The compression level for measuring the size of a dictionary.
 const MEASURE_LEVEL: i32 = 1;
 
 impl Dictionary {
-    /// The dictionary of `values`, if it takes at most `room` bytes when compressed.
+    /// The dictionary of `values`, if it takes at most `room` bytes compressed.
     pub(crate) fn within<'a>(
         values: impl Iterator<Item = (Value<'a>, u64)>,
         room: usize,
@@ -55,8 +55,8 @@ impl Dictionary {
         &self.entries
     }
 
-    /// Appends the entries: their number, then each with its type, its value, and its count. Text
-    /// leaves out what it shares with the text before it.
+    /// Appends the entries: their number, then the type, value and count of each. Text omits the
+    /// bytes that it shares with the text before it.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.entries.len() as u64);
         let mut previous: &[u8] = &[];
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_read_back() {
+    fn bytes_survive_a_round_trip() {
         let values = [
             (Value::Str(b"/data/b"), 3),
             (Value::Str(b"/data/a"), 1),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_dropped() {
+    fn a_dictionary_that_does_not_fit_is_dropped() {
         let texts: Vec<String> = (0..2_000_u64)
             .map(|value| format!("{:x}", crate::value::mix(value)))
             .collect();

@@ -17,7 +17,8 @@ use crate::zone::Zone;
 #[derive(Debug)]
 pub(crate) struct DimensionBuilder {
     counts: ValueCounts,
-    /// Set when the chunk has more values than are kept; from then on only limits are.
+    /// Set when the chunk has more values than are counted one by one; from then on only limits are
+    /// updated.
     overflow: Option<Box<Overflow>>,
 }
 
@@ -29,7 +30,7 @@ impl DimensionBuilder {
         }
     }
 
-    /// Counts a value; gives its number in the chunk while values are kept.
+    /// Counts a value; returns its number in the chunk unless there are too many values.
     #[inline]
     pub(crate) fn count(&mut self, value: Value<'_>, entries_max: usize) -> Option<u32> {
         if self.overflow.is_none() {
@@ -41,12 +42,13 @@ impl DimensionBuilder {
         self.count_overflow(value)
     }
 
-    /// The values that are kept, in the order of their numbers.
+    /// The distinct values, in the order of their numbers.
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = Value<'_>> {
         self.counts.values().map(|(value, _)| value)
     }
 
-    /// Counts the value of a number that [`DimensionBuilder::count`] gave so many times more.
+    /// Counts a value again, `times` times, by the number that [`DimensionBuilder::count`]
+    /// returned.
     pub(crate) fn count_again(&mut self, id: u32, times: u64) {
         if let Some(overflow) = &mut self.overflow
             && let Some(value) = self.counts.value(id)
@@ -76,13 +78,13 @@ impl DimensionBuilder {
         None
     }
 
-    /// The value of a number that [`DimensionBuilder::count`] gave.
+    /// The value of a number that [`DimensionBuilder::count`] returned.
     pub(crate) fn value(&self, id: u32) -> Option<OwnedValue> {
         self.counts.value(id)
     }
 
-    /// The summary of the events so far; begins anew for the next chunk.
-    /// Many values are told in numbers of `distinct`, where it has room for them.
+    /// The summary of the events since the last call. Values that are too many for a dictionary are
+    /// numbered by `distinct`, if it has space for them.
     pub(crate) fn finish(
         &mut self,
         config: &IndexConfig,
@@ -135,13 +137,13 @@ impl DimensionBuilder {
 const REGISTERS: usize = 1 << REGISTER_BITS;
 const REGISTER_BITS: u32 = 10;
 
-/// Limits and a distinct count of values that are not kept.
+/// Limits and an estimated distinct count of values that are not stored.
 #[derive(Debug)]
 struct Overflow {
     zone: Zone,
     /// HyperLogLog (Flajolet and others 2007): the longest run of zeros seen by each register.
     registers: [u8; REGISTERS],
-    /// The limits of numbers, while all are integers of one word; the common case made cheap.
+    /// The limits of numbers, as long as all fit 64-bit integers; makes the common case cheap.
     ints: Option<(i64, i64)>,
 }
 
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_all_kept_and_many_only_filtered() {
+    fn few_values_get_a_dictionary_and_many_a_filter() {
         let config = IndexConfig::new([]);
         let few: Vec<Value<'_>> = (0..1_000).map(|value| Value::Int(value % 10)).collect();
         let summary = build(&few, &config);

@@ -1,4 +1,4 @@
-//! Telling files of this crate by their first bytes.
+//! Recognizes files of this crate by their first bytes.
 
 use crate::{columns, provenance, sidecar};
 
@@ -14,8 +14,8 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// What a file with these first bytes is, of whatever version; `None` for what is none of
-    /// these. Eight bytes are enough.
+    /// The type of a file with these first bytes, in any version; `None` for other files. Eight
+    /// bytes are enough.
     pub fn of(head: &[u8]) -> Option<FileType> {
         let types = [
             (sidecar::SIGNATURE, FileType::Index),

@@ -1,11 +1,12 @@
-//! Doors for the fuzz targets, past the checksums that random bytes never pass. Not for readers.
+//! Entry points for fuzz targets that bypass the checksums, which random bytes never match. Not for
+//! readers.
 
 pub use crate::attachments::fuzzing::{Attachment, attachment};
 
 use crate::statistics::ChunkStatistics;
 use crate::{BlockKind, FileDictionary, body, columns, provenance, sidecar, slowest};
 
-/// Chunks of the blocks that are tried.
+/// Chunks per block.
 const CHUNKS: usize = 3;
 
 /// Decodes the body of a block.

@@ -1,4 +1,4 @@
-//! An index: the chunks of a file and their summaries, of which any part may be absent.
+//! An index: the chunks of a file and their summaries, any of which may be absent.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use crate::slowest::Slowest;
 use crate::statistics::ChunkStatistics;
 use crate::zone::Zone;
 
-/// Chunks whose summaries lie in one block of a sidecar, and are fetched together.
+/// Chunks whose summaries are in one block of a sidecar, and are fetched together.
 pub const BLOCK_CHUNKS: usize = 64;
 
-/// The chunks of a file with what is known of them.
+/// The chunks of a file with what is known about them.
 ///
-/// An index under construction has everything; one that was opened from a sidecar has the chunks,
-/// and the blocks that were loaded so far. What is absent never leads to a wrong answer: the pruner
-/// takes it for "may match".
+/// An index under construction is complete; one that was opened from a sidecar has the chunks and
+/// the blocks that were loaded so far. Absent parts never lead to a wrong answer: the pruner
+/// assumes that they may match.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Index {
     pub(crate) identity: Identity,
     pub(crate) config_hash: u64,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) statistics: Column<ChunkStatistics>,
-    /// Whether the statistics that are there have their sketches.
+    /// Whether the loaded statistics have their sketches.
     pub(crate) sketches: Vec<bool>,
     pub(crate) slowest: Column<Slowest>,
     pub(crate) dimensions: Vec<Dimension>,
@@ -46,12 +46,12 @@ pub(crate) struct Dimension {
     pub(crate) file_dictionary: DictionaryState,
 }
 
-/// The list of all values of a dimension.
+/// The file dictionary of a dimension.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DictionaryState {
     /// There is none.
     Absent,
-    /// It is still in the sidecar.
+    /// It is in the sidecar and not loaded.
     Stored,
     Loaded(Arc<FileDictionary>),
 }
@@ -67,7 +67,7 @@ impl Dimension {
     }
 }
 
-/// Something that an adapter keeps beside the index, such as the names behind DFTracer's hashes.
+/// Bytes that the indexer of a kind stores in the index, such as the names of DFTracer's hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     /// Its name.
@@ -79,7 +79,7 @@ pub struct Attachment {
 /// The filters of one block.
 pub type FilterBlock = Arc<Vec<Option<ChunkFilter>>>;
 
-/// One thing a chunk, in blocks that may be absent.
+/// One value per chunk, in blocks that may be absent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Column<T> {
     pub(crate) blocks: Vec<Option<Arc<Vec<T>>>>,
@@ -129,7 +129,7 @@ impl Index {
         }
     }
 
-    /// Chunks of which nothing is known but what they tell themselves: counts and times.
+    /// An index without summaries: only what the chunks themselves contain, counts and times.
     pub fn of_chunks(chunks: Vec<Chunk>) -> Index {
         Index {
             chunks,
@@ -137,8 +137,8 @@ impl Index {
         }
     }
 
-    /// Adds a chunk, whose counts and times are taken from `summary`. The summary was made with
-    /// the configuration of this index.
+    /// Adds a chunk and takes its counts and times from `summary`, which was made with the
+    /// configuration of this index.
     pub fn push(&mut self, mut chunk: Chunk, summary: ChunkSummary) {
         assert_eq!(
             summary.dimensions.len(),
@@ -157,10 +157,10 @@ impl Index {
     }
 
     /// Adds the dimensions of `config` that this index lacks, from `summaries` of the same chunks
-    /// made with `config`. Nothing else changes.
+    /// made with `config`. Changes nothing else.
     ///
     /// # Errors
-    /// When the summaries are of other chunks: another number of them, or of events in one.
+    /// When the summaries are of other chunks: their number or their events differ.
     pub fn extend(
         &mut self,
         config: &IndexConfig,
@@ -187,17 +187,17 @@ impl Index {
         Ok(())
     }
 
-    /// What the indexed file was.
+    /// The identity of the indexed file.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Says what the indexed file is.
+    /// Sets the identity of the indexed file.
     pub fn set_identity(&mut self, identity: Identity) {
         self.identity = identity;
     }
 
-    /// [`IndexConfig::hash`] of the configuration it was made with.
+    /// [`IndexConfig::hash`] of the configuration of the index.
     pub fn config_hash(&self) -> u64 {
         self.config_hash
     }
@@ -215,24 +215,24 @@ impl Index {
             .collect()
     }
 
-    /// The statistics of a chunk, if they are loaded. Their sketches may be empty until those are
-    /// loaded too.
+    /// The statistics of a chunk, if they are loaded. Their sketches may be empty until they are
+    /// loaded, too.
     pub fn statistics(&self, chunk: usize) -> Option<&ChunkStatistics> {
         self.statistics.get(chunk)
     }
 
-    /// The limits and the dictionary of a field in a chunk, if they are there and loaded.
+    /// The limits and the dictionary of a field in a chunk, if they exist and are loaded.
     pub fn limits(&self, field: &FieldPath, chunk: usize) -> Option<(&Zone, Option<&Dictionary>)> {
         let (zone, dictionary) = self.dimension(field)?.limits.get(chunk)?;
         Some((zone, dictionary.as_ref()))
     }
 
-    /// The filter of a field in a chunk, if there is one and it is loaded.
+    /// The filter of a field in a chunk, if it exists and is loaded.
     pub fn filter(&self, field: &FieldPath, chunk: usize) -> Option<&ChunkFilter> {
         self.dimension(field)?.filters.get(chunk)?.as_ref()
     }
 
-    /// The values of a field in the whole file, if they are kept and loaded.
+    /// The file dictionary of a field, if it exists and is loaded.
     pub fn file_dictionary(&self, field: &FieldPath) -> Option<&Arc<FileDictionary>> {
         match &self.dimension(field)?.file_dictionary {
             DictionaryState::Loaded(file_dictionary) => Some(file_dictionary),
@@ -240,8 +240,8 @@ impl Index {
         }
     }
 
-    /// Keeps the list of which the filters of a dimension tell places; nothing for a field that is
-    /// none.
+    /// Sets the file dictionary that the filters of a dimension refer to; does nothing if `field`
+    /// is not a dimension.
     pub fn set_file_dictionary(&mut self, field: &FieldPath, file_dictionary: FileDictionary) {
         let mut dimensions = self.dimensions.iter_mut();
         if let Some(dimension) = dimensions.find(|dimension| dimension.path == *field) {
@@ -254,17 +254,17 @@ impl Index {
         self.slowest.get(chunk)
     }
 
-    /// Where the decoder can begin inside the compressed file.
+    /// Where decoding can begin inside the compressed file.
     pub fn checkpoints(&self) -> &[Checkpoint] {
         &self.checkpoints
     }
 
-    /// Sets where the decoder can begin, in the order of the file.
+    /// Sets the checkpoints, in the order of the file.
     pub fn set_checkpoints(&mut self, checkpoints: Vec<Checkpoint>) {
         self.checkpoints = checkpoints;
     }
 
-    /// The last checkpoint at or before a place in the decoded content.
+    /// The last checkpoint at or before an offset of the decoded content.
     pub fn checkpoint_before(&self, raw_offset: u64) -> Option<&Checkpoint> {
         let after = self
             .checkpoints
@@ -272,12 +272,12 @@ impl Index {
         self.checkpoints.get(after.checked_sub(1)?)
     }
 
-    /// What an adapter keeps beside the index.
+    /// All attachments.
     pub fn attachments(&self) -> &[Attachment] {
         &self.attachments
     }
 
-    /// Keeps `bytes` beside the index, in place of what had this name.
+    /// Attaches `bytes`, instead of those that had this name.
     pub fn attach(&mut self, name: &str, bytes: Vec<u8>) {
         self.attachments
             .retain(|attachment| attachment.name != name);
@@ -287,7 +287,7 @@ impl Index {
         });
     }
 
-    /// The bytes of an attachment, if it is there and loaded.
+    /// The bytes of an attachment, if it exists and is loaded.
     pub fn attachment(&self, name: &str) -> Option<&Arc<[u8]>> {
         let found = self
             .attachments
@@ -303,7 +303,7 @@ impl Index {
     }
 }
 
-/// Summaries that are not of the chunks of the index.
+/// The summaries are not those of the chunks of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the summaries are of other chunks than the index has; index the file anew")]
+#[error("the summaries are of other chunks than those of the index; index the file again")]
 pub struct ChunkMismatch;

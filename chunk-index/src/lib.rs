@@ -1,24 +1,24 @@
-//! Chunk summaries: what a chunk of events holds, found out in one pass while it is decoded, kept
-//! in a small sidecar, and held against a query to leave out the chunks that cannot match.
+//! Chunk summaries: what a chunk of events contains, found in one pass over its events, stored in a
+//! small sidecar, and compared with queries to skip the chunks that cannot match.
 //!
 //! | step | type |
 //! | --- | --- |
-//! | which fields are indexed, and what is missing of an older index | [`IndexConfig`], [`Work`] |
+//! | fields to index, and what an older index lacks | [`IndexConfig`], [`Work`] |
 //! | events in, a summary of each chunk out | [`ChunkBuilder`], [`ChunkSummary`] |
 //! | the chunks of a file with their summaries | [`Index`], [`Chunk`] |
-//! | the bytes beside the file, `.idx`, readable block by block | [`Sidecar`], [`Block`] |
-//! | whether they still belong to the file | [`Identity`] |
-//! | which chunks a query must read, and which are answered already | [`Pruner`], [`Pruning`] |
-//! | times and values of every event, `.cidx`, that tell which match | [`Columns`], [`ColumnFilter`] |
+//! | the bytes of an `.idx`, readable block by block | [`Sidecar`], [`Block`] |
+//! | whether an index belongs to a file | [`Identity`] |
+//! | which chunks a query must read, and what is known without reading | [`Pruner`], [`Pruning`] |
+//! | times and values of every event, `.cidx` | [`Columns`], [`ColumnFilter`] |
 //! | where re-split packets came from, `.pidx` | [`Provenance`] |
 //!
 //! A summary has, for each dimension, the number of events that have it, its distinct values, its
-//! types and limits ([`Zone`]), all values with their counts where they fit ([`Dictionary`]), else
-//! a [`BloomFilter`]; and for each pair of category and name the count, the time range and the
-//! durations with a quantile sketch ([`Group`]). These groups are the manifest of the chunk: they
-//! tell which chunks can go whole to one of several filters ([`Pruner::route`]), and they answer
-//! counts and sums without reading ([`Pruner::matched`], [`Pruner::count`]). The records of the
-//! slowest events of a chunk are kept whole ([`Slowest`], [`Pruner::slowest`]).
+//! types and limits ([`Zone`]), all values with their counts if they fit ([`Dictionary`]), else a
+//! [`BloomFilter`]; and for each pair of category and name the count, the time range and the
+//! durations with a quantile sketch ([`Group`]). These groups decide which chunks belong to one of
+//! several filters as a whole ([`Pruner::route`]), and answer counts and sums without reading
+//! ([`Pruner::matched`], [`Pruner::count`]). The records of the slowest events of a chunk are
+//! stored in the index ([`Slowest`], [`Pruner::slowest`]).
 //!
 //! ```
 //! use chunk_index::{Chunk, ChunkBuilder, Index, IndexConfig, Pruner};
@@ -41,8 +41,8 @@
 //! # Ok::<(), query_language::QueryError>(())
 //! ```
 //!
-//! *Invariant:* a chunk that holds a match is never left out, whatever is missing, and every count
-//! is exact or not given. This crate reads no file and knows no trace format.
+//! *Invariant:* a chunk with a match is never skipped, whatever is missing, and a count is exact or
+//! absent. This crate reads no files and knows no trace formats.
 
 mod attachments;
 mod bloom;

@@ -1,4 +1,4 @@
-//! zstd, with working space that is kept.
+//! zstd with reused contexts.
 
 use std::cell::RefCell;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use zstd::bulk::{Compressor, Decompressor};
 
 thread_local! {
-    /// Working space of zstd, which takes longer to get than most blocks take to pack or unpack.
+    /// Contexts of zstd: creating one takes longer than packing or unpacking most blocks.
     static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -27,7 +27,7 @@ pub(crate) fn compress(raw: &[u8], level: i32) -> Vec<u8> {
     })
 }
 
-/// Decompresses what takes at most `room` bytes.
+/// Decompresses to at most `room` bytes.
 pub(crate) fn decompress(stored: &[u8], room: usize) -> io::Result<Vec<u8>> {
     DECOMPRESSOR.with_borrow_mut(|kept| {
         let mut decompressor = match kept.take() {

@@ -1,4 +1,4 @@
-//! Where reorganized or re-split packets came from: the sidecar `.pidx`.
+//! Provenance: the source files of packets, in the sidecar `.pidx`.
 //!
 //! ```text
 //! header and trailer as those of an `.idx`, with the magic "THLDPRV\0"
@@ -24,45 +24,44 @@ pub(crate) const SIGNATURE: Signature = Signature {
 /// Which original files the chunks of a file came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Provenance {
-    /// The file whose chunks these are, as its writer names it, so that it is not taken for
-    /// another's.
+    /// The file that contains the chunks, as its writer names it, to tell it from other files.
     pub owner: String,
     /// The original files.
     pub sources: Vec<SourceFile>,
     /// The groups by which events were reorganized.
     pub groups: Vec<SourceGroup>,
-    /// The pieces, ordered by chunk, and within a chunk by their place in it.
+    /// The segments, ordered by chunk, and within a chunk by their position in it.
     pub segments: Vec<Segment>,
 }
 
 /// An original file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Its path or address, as it was given.
+    /// Its path or address, as the producer reported it.
     pub path: String,
-    /// What it was: length, time and checksum.
+    /// Its length, time and checksum.
     pub identity: Identity,
 }
 
-/// A group that events were sorted into.
+/// A group of events by which a file was reorganized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceGroup {
     /// Its name.
     pub name: String,
-    /// The query that its events pass.
+    /// The query that the events of the group match.
     pub predicate: String,
 }
 
-/// A run of bytes and lines of an original file that is now in a chunk.
+/// A range of bytes and lines of an original file that is now in a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// The chunk it is in.
     pub chunk: u64,
-    /// Place of the file in [`Provenance::sources`].
+    /// Index of the file in [`Provenance::sources`].
     pub source: u32,
-    /// Place of the group in [`Provenance::groups`], where there are groups.
+    /// Index of the group in [`Provenance::groups`], if there are groups.
     pub group: Option<u32>,
-    /// Begin of its bytes in the decoded content of the file.
+    /// Offset of its bytes in the decoded content of the file.
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
@@ -75,7 +74,7 @@ pub struct Segment {
 }
 
 impl Provenance {
-    /// The pieces of a chunk.
+    /// The segments of a chunk.
     pub fn of_chunk(&self, chunk: u64) -> &[Segment] {
         let begin = self
             .segments
@@ -92,8 +91,8 @@ impl Provenance {
     /// [`SidecarError::TooLarge`] beyond some millions of segments.
     ///
     /// # Panics
-    /// When a segment names a source or a group that is not there, or segments are not ordered by
-    /// chunk.
+    /// When a segment refers to a source or a group that does not exist, or segments are not
+    /// ordered by chunk.
     pub fn encode(&self) -> Result<Vec<u8>, SidecarError> {
         assert!(
             self.segments.is_sorted_by_key(|segment| segment.chunk),
@@ -122,7 +121,7 @@ impl Provenance {
             );
             let ends = ends
                 .get_mut(segment.source as usize)
-                .expect("a segment is of a source that is there");
+                .expect("a segment refers to an existing source");
             put_varint(&mut out, segment.chunk - chunk);
             chunk = segment.chunk;
             put_varint(&mut out, u64::from(segment.source));
@@ -146,7 +145,7 @@ impl Provenance {
     /// Reads a sidecar.
     ///
     /// # Errors
-    /// When the bytes are none, of another version, or damaged.
+    /// When the bytes are not a sidecar, have another version, or are damaged.
     pub fn read(file: &[u8]) -> Result<Provenance, SidecarError> {
         let length = file.len() as u64;
         if !file.starts_with(&header(SIGNATURE)) {
@@ -167,7 +166,7 @@ impl Provenance {
 pub(crate) fn decode(footer: &[u8]) -> Result<Provenance, Damage> {
     let mut reader = Reader::new(footer);
     let text = |reader: &mut Reader<'_>| {
-        let text = std::str::from_utf8(reader.text()?).map_err(|_| Damage("faulty text"))?;
+        let text = std::str::from_utf8(reader.text()?).map_err(|_| Damage("text is not UTF-8"))?;
         Ok(text.to_owned())
     };
     let mut provenance = Provenance {
@@ -197,11 +196,11 @@ pub(crate) fn decode(footer: &[u8]) -> Result<Provenance, Damage> {
             Some(group) if group < provenance.groups.len() as u64 => {
                 Some(u32::try_from(group).map_err(|_| beyond)?)
             }
-            Some(_) => return Err(Damage("segment of an unknown group")),
+            Some(_) => return Err(Damage("segment with an unknown group")),
         };
         let ends = ends
             .get_mut(source as usize)
-            .ok_or(Damage("segment of an unknown source"))?;
+            .ok_or(Damage("segment with an unknown source"))?;
         let offset = ends.0.checked_add_signed(reader.signed()?).ok_or(beyond)?;
         let length = reader.varint()?;
         let first_line = ends.1.checked_add_signed(reader.signed()?).ok_or(beyond)?;
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_read_back() {
+    fn bytes_survive_a_round_trip() {
         let provenance = sample();
         let bytes = provenance.encode().unwrap();
         assert_eq!(Provenance::read(&bytes), Ok(provenance.clone()));

@@ -1,20 +1,21 @@
 //! A quantile sketch with a relative error of 1 % over the whole range of 64 bits.
 //!
-//! DDSketch (Masson, Rim, Lee 2019): a value is counted in a bin whose limits differ by at most
-//! 2 %, so that the middle of the bin is right to 1 %. Bins are cut by a cubic approximation of the
-//! logarithm, exact at powers of two, with a whole number of bins an octave. So no logarithm is
-//! computed, no bin is ever collapsed, any two sketches add up, and the octaves are the log₂
+//! DDSketch (Masson, Rim, Lee 2019): a value is counted in a bin whose limits differ by at most 2
+//! %, so the middle of the bin is accurate to 1 %. Bins are divided by a cubic approximation of the
+//! logarithm, exact at powers of two, with a whole number of bins per octave. So no logarithm is
+//! computed, no bin is ever collapsed, any two sketches can be merged, and the octaves are the log₂
 //! histogram.
 
 use std::sync::LazyLock;
 
-/// The promised relative error.
+/// The guaranteed relative error.
 pub const RELATIVE_ERROR: f64 = 0.01;
-/// Bins an octave. ln 2 / ln(1.01 / 0.99) is 34.66, and the cubic is 1 % off the logarithm.
+/// Bins per octave. ln 2 / ln(1.01 / 0.99) is 34.66, and the cubic differs from the logarithm by 1
+/// %.
 const OCTAVE_BINS: u32 = 36;
 /// Bins of all 64 octaves.
 pub(crate) const BINS: u32 = 64 * OCTAVE_BINS;
-/// Octaves of a histogram, and one place for values that are zero or less.
+/// Octaves of a histogram, and one bin for values that are zero or less.
 pub const HISTOGRAM_BINS: usize = 65;
 
 /// Counts of values by magnitude.
@@ -27,7 +28,7 @@ pub struct Sketch {
     counts: Vec<u64>,
 }
 
-/// Equal when the same values would be counted so, whatever room was set aside.
+/// Equal if the same counts were added, regardless of the capacity.
 impl PartialEq for Sketch {
     fn eq(&self, other: &Sketch) -> bool {
         self.low == other.low && self.bins().eq(other.bins())
@@ -56,7 +57,7 @@ impl Sketch {
             self.first = bin;
         }
         if bin < self.first {
-            // Some room below, because smaller values often come one by one.
+            // Some bins below, because smaller values often arrive one by one.
             let first = bin.saturating_sub(OCTAVE_BINS);
             let grown = (self.first - first) as usize;
             self.counts.splice(0..0, std::iter::repeat_n(0, grown));
@@ -93,7 +94,7 @@ impl Sketch {
         self.low = low;
     }
 
-    /// The bins that have counts, ascending.
+    /// The bins with counts, ascending.
     pub(crate) fn bins(&self) -> impl Iterator<Item = (u32, u64)> {
         (self.first..)
             .zip(&self.counts)
@@ -101,8 +102,8 @@ impl Sketch {
             .map(|(bin, count)| (bin, *count))
     }
 
-    /// The sketch as bytes: LEB128 numbers, the values of zero and less, then for each bin that has
-    /// counts its distance from the bin before (from 0 for the first) and its count.
+    /// The sketch as bytes: LEB128 numbers; the count of values of zero and less, then for each bin
+    /// with counts its distance from the previous such bin (from 0 for the first) and its count.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |mut value: u64| {
@@ -122,7 +123,7 @@ impl Sketch {
         out
     }
 
-    /// The sketch that these bytes say; `None` when they are none.
+    /// Decodes a sketch; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Sketch> {
         let mut numbers = bytes.split_inclusive(|byte| byte & 0x80 == 0).map(|part| {
             let fits = part.len() <= 10 && part.last().is_some_and(|byte| byte & 0x80 == 0);
@@ -144,15 +145,15 @@ impl Sketch {
         Some(sketch)
     }
 
-    /// Values counted.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.counts
             .iter()
             .fold(self.low, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The value below which the part `quantile` (0 to 1) of all values lies, right to
-    /// [`RELATIVE_ERROR`]; values of zero and less count as zero. `None` of no values.
+    /// The value below which the share `quantile` (0 to 1) of all values lies, accurate to
+    /// [`RELATIVE_ERROR`]; values of zero and less count as zero. `None` without values.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let count = self.count();
         if count == 0 {
@@ -172,8 +173,8 @@ impl Sketch {
         self.bins().last().map(|(bin, _)| middle_of(bin))
     }
 
-    /// Exact counts by power of two: place 0 has the values of zero and less, place `k` those from
-    /// `2^(k-1)` up to and without `2^k`.
+    /// Exact counts by power of two: index 0 counts the values of zero and less, index `k` those
+    /// from `2^(k-1)` to below `2^k`.
     pub fn histogram(&self) -> [u64; HISTOGRAM_BINS] {
         let mut histogram = [0; HISTOGRAM_BINS];
         histogram[0] = self.low;
@@ -184,7 +185,7 @@ impl Sketch {
     }
 }
 
-/// The cubic that is 0 at 0, 1 at 1, and follows log₂(1 + s) between them.
+/// The cubic that is 0 at 0 and 1 at 1, and approximates log₂(1 + s) between.
 #[inline]
 fn cubic(s: f64) -> f64 {
     ((6.0 / 35.0 * s - 3.0 / 5.0) * s + 10.0 / 7.0) * s
@@ -200,7 +201,7 @@ fn bin_of(value: u64) -> u32 {
     (63 - zeros) * OCTAVE_BINS + within.min(OCTAVE_BINS - 1)
 }
 
-/// Where the bins of an octave begin, as parts of it: the inverse of the cubic.
+/// Where the bins of an octave begin, as fractions of it: the inverse of the cubic.
 static LIMITS: LazyLock<[f64; OCTAVE_BINS as usize + 1]> = LazyLock::new(|| {
     std::array::from_fn(|bin| {
         let wanted = bin as f64 / f64::from(OCTAVE_BINS);
@@ -217,7 +218,7 @@ static LIMITS: LazyLock<[f64; OCTAVE_BINS as usize + 1]> = LazyLock::new(|| {
     })
 });
 
-/// The value whose distance to both limits of the bin is the same part of the limit.
+/// The value with the same relative distance to both limits of the bin.
 fn middle_of(bin: u32) -> f64 {
     let octave = f64::from(bin / OCTAVE_BINS).exp2();
     let within = (bin % OCTAVE_BINS) as usize;
@@ -235,12 +236,12 @@ mod tests {
     }
 
     fn close(sketch: f64, exact: f64) -> bool {
-        // A hair above the promise for the rounding of the floats themselves.
+        // A little above the guarantee, for the rounding of the floats themselves.
         (sketch - exact).abs() <= exact * (RELATIVE_ERROR + 1e-9)
     }
 
     #[test]
-    fn every_magnitude_is_right_to_one_percent() {
+    fn every_magnitude_is_accurate_to_one_percent() {
         let mut value = 1_u64;
         while value < u64::MAX / 3 {
             for value in [value - 1, value, value + 1, value / 3 * 4] {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile() {
+    fn an_empty_sketch_has_no_quantile() {
         assert_eq!(Sketch::default().quantile(0.5), None);
     }
 

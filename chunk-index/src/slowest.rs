@@ -1,59 +1,58 @@
-//! The slowest events of a chunk, whole.
+//! The slowest events of a chunk, complete.
 //!
-//! A question for slow events matches a few in nearly every chunk, so no limit rules a chunk out,
-//! and each would be inflated for one line. The records of the slowest few are therefore kept in
-//! the index: where all other events are too fast to match, these records are all that is read.
+//! A query for slow events matches a few events in nearly every chunk, so no limit rules a chunk
+//! out, and each would be inflated for one line. The index therefore contains the records of the
+//! slowest few: if all other events are too fast to match, only these records are read.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
-/// Records kept of a chunk.
+/// Records per chunk.
 pub(crate) const RECORDS_MAX: usize = 16;
-/// Bytes of a record that is kept; a longer one counts as not kept.
+/// Largest record in bytes; longer ones are not stored.
 const RECORD_BYTES_MAX: usize = 4 << 10;
 
 /// The slowest events of a chunk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slowest {
-    /// The longest duration of the events that are not kept, in nanoseconds; `None` when all
-    /// events that have a duration are kept.
+    /// The longest duration of the events that are not stored, in nanoseconds; `None` if all events
+    /// with a duration are stored.
     pub floor: Option<i64>,
-    /// The records of the others, in the order of the chunk.
+    /// The records of the stored events, in the order of the chunk.
     pub records: Vec<SlowRecord>,
 }
 
-/// An event as its bytes stand in the trace.
+/// An event as its bytes in the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowRecord {
-    /// Its place in the decoded content of the file.
+    /// Its offset in the decoded content of the file.
     pub raw_offset: u64,
     /// Its bytes.
     pub bytes: Box<[u8]>,
 }
 
-/// Finds the slowest events of a chunk while they come in.
+/// Finds the slowest events of a chunk.
 #[derive(Debug, Default)]
 pub(crate) struct SlowestBuilder {
     floor: Option<i64>,
-    /// Durations of the records that are kept, the shortest first, with their places.
+    /// Durations of the stored records, the shortest first, with their indexes.
     heap: BinaryHeap<Reverse<(i64, usize)>>,
     records: Vec<SlowRecord>,
 }
 
 impl SlowestBuilder {
-    /// An event of which no record is given.
+    /// Adds an event without a record.
     #[inline]
     pub(crate) fn pass(&mut self, length: i64) {
         self.floor = self.floor.max(Some(length));
     }
 
-    /// An event with its record.
+    /// Adds an event with its record.
     #[inline]
     pub(crate) fn add(&mut self, length: i64, raw_offset: u64, bytes: &[u8]) {
-        // The floor is that of events which are shorter than all kept ones, so this is the common
-        // way out.
+        // Most events are shorter than all stored ones, so this is the common return.
         if self.floor.is_some_and(|floor| length <= floor) && self.records.len() == RECORDS_MAX {
             return;
         }
@@ -85,7 +84,7 @@ impl SlowestBuilder {
         self.records[place] = record;
     }
 
-    /// The slowest events so far; begins anew for the next chunk.
+    /// The slowest events since the last call.
     pub(crate) fn finish(&mut self) -> Slowest {
         self.heap.clear();
         let mut records = std::mem::take(&mut self.records);
@@ -98,7 +97,7 @@ impl SlowestBuilder {
 }
 
 /// Body of a block: for each chunk the floor (0, or 1 and signed), and the list of its records
-/// (place - place before, text).
+/// (offset - previous offset, text).
 pub(crate) fn encode(chunks: &[Slowest]) -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in chunks {
@@ -130,7 +129,7 @@ pub(crate) fn decode(body: &[u8], chunks: usize) -> Result<Vec<Slowest>, Damage>
             let step = reader.varint()?;
             place = place
                 .checked_add(step)
-                .ok_or(Damage("place out of range"))?;
+                .ok_or(Damage("offset out of range"))?;
             slowest.records.push(SlowRecord {
                 raw_offset: place,
                 bytes: reader.text()?.into(),
@@ -149,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_not_kept_is_not_above_the_floor(
+        fn events_that_are_not_stored_are_not_above_the_floor(
             lengths in proptest::collection::vec((0_i64..60, 0_usize..3), 0..80),
         ) {
             let mut builder = SlowestBuilder::default();

@@ -1,5 +1,5 @@
-//! What the events of a chunk add up to: counts, time range and durations, in all and for each
-//! group of events of one category and name.
+//! Statistics of a chunk: counts, time range and durations, in total and for each group of events
+//! with the same category and name.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct TimeRange {
     pub first: i64,
     /// The latest start.
     pub last: i64,
-    /// The latest end, where an event without a duration ends as it starts.
+    /// The latest end; an event without a duration ends when it starts.
     pub end: i64,
 }
 
@@ -34,20 +34,20 @@ impl TimeRange {
 
 /// Durations of events, in nanoseconds.
 ///
-/// The second moment is kept as an exact integer sum rather than as Welford's running float:
-/// merging is then exact and does not depend on the order, and it is cheaper. [`Self::variance`]
-/// has the precision that Welford's recurrence is used for.
+/// The second moment is stored as an exact integer sum instead of Welford's running float: merging
+/// is then exact, independent of the order, and cheaper. [`Self::variance`] has the precision for
+/// which Welford's recurrence is used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Durations {
     /// Events that have a duration.
     pub count: u64,
     /// Their sum.
     pub sum: i128,
-    /// The sum of their squares; stays at the maximum once it would pass it.
+    /// The sum of their squares; saturates.
     pub sum_squares: u128,
-    /// The shortest, `i64::MAX` of none.
+    /// The shortest; `i64::MAX` without durations.
     pub min: i64,
-    /// The longest, `i64::MIN` of none.
+    /// The longest; `i64::MIN` without durations.
     pub max: i64,
     /// Their distribution.
     pub sketch: Sketch,
@@ -89,33 +89,33 @@ impl Durations {
         self.sketch.merge(&other.sketch);
     }
 
-    /// Shortest and longest, `None` of none.
+    /// Shortest and longest; `None` without durations.
     pub fn range(&self) -> Option<(i64, i64)> {
         (self.count > 0).then_some((self.min, self.max))
     }
 
-    /// The mean, `None` of none.
+    /// The mean; `None` without durations.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
     /// The duration that the share `quantile` (0 to 1) of them does not exceed, within the error of
-    /// the sketch, and never outside of [`range`](Durations::range). `None` of none.
+    /// the sketch, and always within [`range`](Durations::range). `None` without durations.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let (min, max) = self.range()?;
         let about = self.sketch.quantile(quantile)?;
         Some(about.max(min as f64).min(max as f64))
     }
 
-    /// The variance of the whole (divided by the count), `None` of none or when the squares were
-    /// too large to be summed.
+    /// The population variance (divided by the count); `None` without durations, or if the sum of
+    /// the squares saturated.
     pub fn variance(&self) -> Option<f64> {
         let count = i128::from(self.count);
         if count == 0 || self.sum_squares == u128::MAX {
             return None;
         }
-        // Distances from the whole part of the mean, summed exactly; in floats the two large
-        // sums would cancel and leave noise.
+        // Deviations from the integer part of the mean, summed exactly; as floats the two large
+        // sums would cancel and leave rounding errors.
         let (mean, rest) = (self.sum.div_euclid(count), self.sum.rem_euclid(count));
         let exact = || {
             let squares = i128::try_from(self.sum_squares).ok()?;
@@ -136,30 +136,30 @@ impl Durations {
     }
 }
 
-/// The events of one category and name.
+/// The events with the same category and name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Group {
     /// `cat`; `None` where the events have none.
     pub cat: Option<Box<[u8]>>,
     /// `name`; `None` where the events have none.
     pub name: Option<Box<[u8]>>,
-    /// What they add up to.
+    /// Their totals.
     pub totals: Totals,
 }
 
-/// What a set of events adds up to.
+/// Counts and sums over a set of events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Totals {
-    /// All of them.
+    /// Number of events.
     pub events: u64,
-    /// Those that have a start.
+    /// Number of events that have a start.
     pub timed: u64,
-    /// Those whose `ts` or `dur` is there and is no whole number of nanoseconds; these values are
-    /// in no sum, so nothing is known of them.
+    /// Number of events whose `ts` or `dur` is present and not a whole number of nanoseconds. These
+    /// values are not part of any sum.
     pub odd: u64,
-    /// The times of those that have a start.
+    /// Times of the events that have a start.
     pub times: Option<TimeRange>,
-    /// The durations of those that have one.
+    /// Durations of the events that have one.
     pub durations: Durations,
 }
 
@@ -177,15 +177,15 @@ impl Totals {
 /// The statistics of a chunk: its events by category and name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChunkStatistics {
-    /// Each pair of category and name once.
+    /// One for each pair of category and name.
     pub groups: Vec<Group>,
-    /// Events whose `cat` or `name` is not text, or came when there were too many groups already.
-    /// Their totals are known, what they are called is not.
+    /// Totals of the events whose `cat` or `name` is not text, or that came when there were too
+    /// many groups already.
     pub other: Totals,
 }
 
 impl ChunkStatistics {
-    /// All events together.
+    /// All events.
     pub fn totals(&self) -> Totals {
         let mut totals = self.other.clone();
         for group in &self.groups {
@@ -206,7 +206,7 @@ impl ChunkStatistics {
         grouped.fold(self.other.times, TimeRange::merge)
     }
 
-    /// Adds the events of another chunk.
+    /// Adds the statistics of another chunk.
     pub fn merge(&mut self, other: &ChunkStatistics) {
         self.other.merge(&other.other);
         let mut places: BTreeMap<_, _> = self
@@ -227,8 +227,8 @@ impl ChunkStatistics {
         }
     }
 
-    /// The groups that `key` gives the same key, merged; `None` when there are events whose name
-    /// and category are not known, because then no sum by name is exact.
+    /// The groups merged by `key`; `None` if there are events with unknown name and category,
+    /// because then no sum by name is exact.
     pub fn group_by<K: Ord>(&self, key: impl Fn(&Group) -> K) -> Option<BTreeMap<K, Totals>> {
         if self.other.events > 0 {
             return None;
@@ -252,7 +252,7 @@ mod tests {
         durations
     }
 
-    /// Welford's recurrence, the yardstick.
+    /// Welford's recurrence, as the reference.
     fn welford(values: &[i64]) -> f64 {
         let (mut mean, mut squares) = (0.0, 0.0);
         for (index, value) in values.iter().enumerate() {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_variance_of_large_values_is_not_lost() {
+    fn a_small_variance_of_large_values_is_exact() {
         // A month.
         let base = 30 * 86_400_000_000_000;
         let values: Vec<i64> = (0..1_000).map(|index| base + index % 2).collect();
@@ -272,15 +272,18 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_a_duration_that_was_there() {
+    fn a_quantile_is_within_the_range() {
         assert_eq!(durations(&[1_000_000_000]).quantile(0.5), Some(1e9));
         let two = durations(&[100_000_000, 1_000_000_000]);
         assert_eq!(two.quantile(1.0), Some(1e9));
-        assert!(two.sketch.quantile(1.0) > Some(1e9), "the sketch alone");
+        assert!(
+            two.sketch.quantile(1.0) > Some(1e9),
+            "the sketch on its own"
+        );
     }
 
     #[test]
-    fn nothing_has_no_mean() {
+    fn no_durations_have_no_mean() {
         let none = Durations::default();
         assert_eq!(
             (none.mean(), none.variance(), none.range()),

@@ -1,10 +1,10 @@
-//! Values that outlive their event, and the hash by which Bloom filters know them.
+//! Owned values, and the hash functions of Bloom filters.
 
 use std::cmp::Ordering;
 
 use query_language::{Number, Value};
 
-/// A value of a dimension, kept after its event is gone.
+/// A value of a dimension, independent of its event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OwnedValue {
     /// Text.
@@ -15,12 +15,12 @@ pub enum OwnedValue {
     Uint(u64),
     /// A fraction.
     Float(f64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
 impl OwnedValue {
-    /// The value as an event would give it.
+    /// The value as a field of an event.
     #[inline]
     pub fn as_value(&self) -> Value<'_> {
         match self {
@@ -57,7 +57,7 @@ impl OwnedValue {
 pub struct ValueTypes(pub(crate) u8);
 
 impl ValueTypes {
-    /// Text that is no number.
+    /// Text that is not a number.
     pub const TEXT: ValueTypes = ValueTypes(1);
     /// Text that spells a number.
     pub const NUMERIC_TEXT: ValueTypes = ValueTypes(2);
@@ -67,17 +67,17 @@ impl ValueTypes {
     pub const UINT: ValueTypes = ValueTypes(8);
     /// Fractions.
     pub const FLOAT: ValueTypes = ValueTypes(16);
-    /// Truth values.
+    /// Booleans.
     pub const BOOL: ValueTypes = ValueTypes(32);
-    /// Fractions that are not a number, which compare with nothing.
+    /// Floats that are not a number (NaN), which no comparison matches.
     pub const NAN: ValueTypes = ValueTypes(64);
 
-    /// Whether one of `others` is among these.
+    /// Whether any of `others` is in the set.
     pub fn has(self, others: ValueTypes) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// These and `others`.
+    /// The union.
     pub fn with(self, others: ValueTypes) -> ValueTypes {
         ValueTypes(self.0 | others.0)
     }
@@ -103,7 +103,7 @@ pub(crate) fn hash_text(text: &[u8]) -> u64 {
         .fold(fnv(FNV_OFFSET, b's'), |hash, byte| fnv(hash, *byte)))
 }
 
-/// Hash of a number in Bloom filters. Numbers that compare equal hash equal, whatever their type.
+/// Hash of a number in Bloom filters. Equal numbers have equal hashes, whatever their type.
 pub(crate) fn hash_number(number: Number) -> u64 {
     match number.normalize() {
         Number::Int(value) => mix(value
@@ -118,7 +118,7 @@ pub(crate) fn hash_number(number: Number) -> u64 {
     }
 }
 
-/// Hash of a truth value in Bloom filters.
+/// Hash of a boolean in Bloom filters.
 pub(crate) fn hash_bool(value: bool) -> u64 {
     mix(fnv(fnv(FNV_OFFSET, b'b'), u8::from(value)))
 }
@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_numbers_hash_equal_and_texts_apart() {
+    fn equal_numbers_have_equal_hashes_and_texts_others() {
         assert_eq!(hash_number(Number::Int(5)), hash_number(Number::Float(5.0)));
         assert_eq!(
             hash_number(Number::Int(0)),
             hash_number(Number::Float(-0.0))
         );
         assert_ne!(hash_number(Number::Int(5)), hash_text(b"5"));
-        // The values are part of the format: a change makes old sidecars lie.
+        // The hashes are part of the format: changing them makes existing filters wrong.
         assert_eq!(hash_text(b"read"), 0xdc35_5c35_a7ff_821e);
         assert_eq!(hash_number(Number::Int(-1)), 0x4322_f8bc_54db_fb83);
     }

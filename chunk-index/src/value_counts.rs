@@ -1,14 +1,14 @@
-//! The distinct values of one dimension of one chunk, while its events come in.
+//! The distinct values of one dimension of one chunk, with their counts.
 
 use query_language::Value;
 
 use crate::OwnedValue;
 
-/// Distinct values with their counts, found again within a few nanoseconds.
+/// Distinct values with their counts, found within a few nanoseconds.
 ///
-/// A value is known by two words and a tag: text of up to 16 bytes by its first and last eight
-/// bytes and its length, which together are the whole of it; longer text also by its bytes in the
-/// arena. The value that came last is looked at first, since traces repeat themselves.
+/// A value is identified by two words and a tag: text of up to 16 bytes by its first and last eight
+/// bytes and its length, which cover all of it; longer text also by its bytes in the arena. The
+/// most recent value is compared first, because traces repeat themselves.
 #[derive(Debug)]
 pub(crate) struct ValueCounts {
     entries: Vec<Entry>,
@@ -23,7 +23,7 @@ struct Entry {
     words: [u64; 2],
     count: u64,
     tag: u32,
-    /// Begin of text in the arena.
+    /// Offset of text in the arena.
     offset: u32,
 }
 
@@ -33,10 +33,10 @@ const TAG_UINT: u32 = u32::MAX - 1;
 const TAG_FLOAT: u32 = u32::MAX - 2;
 const TAG_BOOL: u32 = u32::MAX - 3;
 const TAG_TEXT_MAX: u32 = u32::MAX - 4;
-/// Text bytes kept for one dimension of one chunk.
+/// Text bytes of one dimension of one chunk.
 const ARENA_BYTES_MAX: usize = 8 << 20;
 const SLOTS_MIN: usize = 64;
-/// Text up to here is known by its words alone.
+/// Text up to this length is identified by its words alone.
 const WORDS_BYTES: u32 = 16;
 
 impl ValueCounts {
@@ -49,7 +49,7 @@ impl ValueCounts {
         }
     }
 
-    /// Forgets all values and keeps the room.
+    /// Removes all values and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.slots.fill(0);
@@ -61,8 +61,8 @@ impl ValueCounts {
         self.entries.len()
     }
 
-    /// Counts a value and gives its number in the chunk. `None` when there is no room for it; then
-    /// nothing changed.
+    /// Counts a value and returns its number in the chunk. `None`, without any change, if there is
+    /// no space for it.
     #[inline]
     pub(crate) fn count(&mut self, value: Value<'_>, entries_max: usize) -> Option<u32> {
         let (tag, words, text) = key(value)?;
@@ -93,7 +93,7 @@ impl ValueCounts {
         }
     }
 
-    /// Counts the value of a number that [`ValueCounts::count`] gave so many times more.
+    /// Counts a value again, `times` times, by the number that [`ValueCounts::count`] returned.
     pub(crate) fn count_again(&mut self, id: u32, times: u64) {
         self.entries[id as usize].count += times;
     }
@@ -120,7 +120,7 @@ impl ValueCounts {
         self.arena.extend_from_slice(text);
         self.slots[slot] = id + 1;
         self.last = id;
-        // At most half full, so that a chain of probes stays short.
+        // At most half full, so that probe sequences stay short.
         if self.entries.len() * 2 > self.slots.len() {
             self.grow();
         }
@@ -141,7 +141,7 @@ impl ValueCounts {
         }
     }
 
-    /// All values with their counts, in the order in which they came first.
+    /// All values with their counts, in the order of their first occurrence.
     pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = (Value<'_>, u64)> {
         self.entries.iter().map(|entry| {
             let word = entry.words[0];
@@ -156,7 +156,7 @@ impl ValueCounts {
         })
     }
 
-    /// The value of a number that [`ValueCounts::count`] gave.
+    /// The value of a number that [`ValueCounts::count`] returned.
     pub(crate) fn value(&self, id: u32) -> Option<OwnedValue> {
         let (value, _) = self.values().nth(id as usize)?;
         Some(owned(value))
@@ -176,7 +176,7 @@ pub(crate) fn owned(value: Value<'_>) -> OwnedValue {
     }
 }
 
-/// A number by which sketches of distinct counts know a value; not kept on disk.
+/// The hash of a value in sketches of distinct counts; never stored.
 #[inline]
 pub(crate) fn transient_hash(value: Value<'_>) -> u64 {
     match key(value) {
@@ -216,7 +216,7 @@ fn key(value: Value<'_>) -> Option<(u32, [u64; 2], &[u8])> {
     })
 }
 
-/// The first and the last eight bytes; they overlap in a text shorter than sixteen.
+/// The first and the last eight bytes; they overlap in text shorter than sixteen.
 #[inline]
 fn words(text: &[u8]) -> [u64; 2] {
     if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
@@ -232,7 +232,7 @@ fn words(text: &[u8]) -> [u64; 2] {
     [short, 0]
 }
 
-/// Multiplies and folds, as wyhash does; good enough to spread, and two multiplications long.
+/// Multiplies and folds, as wyhash does: enough mixing with two multiplications.
 #[inline]
 fn hash(tag: u32, words: [u64; 2], text: &[u8]) -> u64 {
     let mut seed = fold(
@@ -261,7 +261,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn every_length_of_text_is_told_apart() {
+    fn texts_of_every_length_are_distinct() {
         let mut counts = ValueCounts::new();
         let texts: Vec<Vec<u8>> = (0..40)
             .flat_map(|length| {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_told_apart_and_room_is_bounded() {
+    fn types_are_distinct_and_entries_are_bounded() {
         let mut counts = ValueCounts::new();
         let values = [
             Value::Str(b"1"),

@@ -6,7 +6,7 @@
 pub(crate) use storage_format::put_varint;
 use storage_format::{VarintError, read_varint, varint_fits};
 
-/// Bytes that do not say what they should; the reason.
+/// The reason why bytes cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Damage(pub(crate) &'static str);
@@ -26,7 +26,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Text that may be missing: its length plus one, or zero.
+/// Optional text: its length plus one, or zero.
 pub(crate) fn put_optional_text(out: &mut Vec<u8>, text: Option<&[u8]>) {
     match text {
         Some(text) => {
@@ -37,7 +37,7 @@ pub(crate) fn put_optional_text(out: &mut Vec<u8>, text: Option<&[u8]>) {
     }
 }
 
-/// Reads a body from its begin to its end.
+/// Reads a body from its beginning to its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -96,7 +96,8 @@ impl<'a> Reader<'a> {
         Ok(u128::from(self.varint()?) << 64 | u128::from(low))
     }
 
-    /// A number of things that take at least `each` bytes, so never more than can follow.
+    /// The length of a list whose items take at least `each` bytes, checked against the remaining
+    /// bytes.
     pub(crate) fn length(&mut self, each: usize) -> Result<usize, Damage> {
         let length = usize::try_from(self.varint()?).map_err(|_| Damage("length too large"))?;
         match length.checked_mul(each) {
@@ -120,11 +121,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may follow.
+    /// Checks that nothing follows.
     pub(crate) fn end(&self) -> Result<(), Damage> {
         match self.rest {
             [] => Ok(()),
-            _ => Err(Damage("bytes behind the end")),
+            _ => Err(Damage("bytes after the end")),
         }
     }
 }
@@ -135,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn faulty_numbers_are_refused() {
+    fn invalid_numbers_are_refused() {
         for bytes in [&[][..], &[0x80], &[0xff; 10], &[0xff; 11]] {
             assert!(Reader::new(bytes).varint().is_err(), "{bytes:?}");
         }
@@ -146,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_is_read(
+        fn values_survive_a_round_trip(
             number in any::<u64>(), signed in any::<i64>(), wide in any::<u128>(),
             text in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20)),
         ) {

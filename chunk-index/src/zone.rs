@@ -7,37 +7,37 @@ use query_language::{Number, Value};
 
 use crate::value::ValueTypes;
 
-/// What is known of a dimension in a chunk without its values.
+/// What is known about a dimension in a chunk without its values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Zone {
     /// Events that have the field.
     pub present: u64,
     /// Distinct values.
     pub distinct: u64,
-    /// Whether `distinct` is exact, or an estimate within about a tenth.
+    /// Whether `distinct` is exact, or an estimate within about 10 %.
     pub distinct_exact: bool,
     /// The types of the values.
     pub types: ValueTypes,
-    /// Smallest and largest of the numbers, text that spells a number included.
+    /// Smallest and largest number, including text that spells a number.
     pub numbers: Option<(Number, Number)>,
-    /// Limits of the text, byte by byte.
+    /// Limits of the text, in byte order.
     pub texts: Option<TextRange>,
 }
 
-/// Limits between which all text lies. Long limits are cut, always outwards.
+/// Limits of all text. Long limits are shortened outwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextRange {
-    /// Nothing is less.
+    /// No text is less.
     pub min: Box<[u8]>,
-    /// Nothing is greater; `None` when no short text says so.
+    /// No text is greater; `None` if there is no short upper limit.
     pub max: Option<Box<[u8]>>,
 }
 
-/// Bytes kept of a text limit.
+/// Bytes of a text limit.
 pub(crate) const TEXT_LIMIT_BYTES: usize = 32;
 
 impl Zone {
-    /// Takes the type and the limits of one more value, whatever its count.
+    /// Extends the types and the limits by a value.
     pub(crate) fn widen(&mut self, value: Value<'_>) {
         self.types = self.types.with(ValueTypes::of(value));
         if let Some(number) = value.as_number() {
@@ -59,7 +59,7 @@ impl Zone {
                     *max = number;
                 }
             }
-            // A float that is not a number compares with nothing and limits nothing.
+            // NaN compares with nothing and has no influence on limits.
             none => {
                 if number.compare(number).is_some() {
                     *none = Some((number, number));
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_limits_hold_all_text(
+        fn text_limits_contain_all_text(
             texts in proptest::collection::vec(
                 proptest::collection::vec(prop_oneof![Just(255_u8), Just(97), any::<u8>()], 0..40),
                 1..10),
