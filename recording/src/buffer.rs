@@ -1,8 +1,8 @@
 //! The buffer: the most recent packets of all agents, in memory.
 //!
-//! It is indexed as a storage is, agent → kind → stream, and the leaves hold the packets
-//! themselves. So a [`Selection`] means the same here and there. Bounded in bytes; the oldest
-//! packet goes first, whose it is.
+//! It is indexed like a storage, agent → kind → stream, and the leaves contain the packets
+//! themselves, so a [`Selection`] has the same meaning for both. Bounded in bytes; the oldest
+//! packet of all is evicted first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use storage_format::{AgentId, Kind, StreamId};
 
 use crate::packet::Packet;
 
-/// A packet of the buffer and its number there.
+/// A packet of the buffer with its number.
 type Entry = (u64, Arc<Packet>);
 /// The leaves of an agent.
 type Leaves = BTreeMap<(Kind, StreamId), VecDeque<Entry>>;
@@ -28,14 +28,15 @@ pub(crate) struct Buffer {
     packets: VecDeque<Entry>,
     tree: BTreeMap<AgentId, Leaves>,
     evicted: u64,
-    /// Packets in line for triggers.
+    /// Packets in the trigger queue.
     queued: usize,
-    /// What left the buffer while packets were in line, oldest first, with the number of the packet
-    /// that took its room: what the buffer held when a packet came is there until it was looked at.
+    /// Packets evicted while packets were queued, oldest first, each with the number of the packet
+    /// that replaced it: what the buffer contained when a packet arrived is available until that
+    /// packet was matched.
     retained: VecDeque<(u64, Entry)>,
 }
 
-/// What is in the buffer.
+/// The contents of the buffer in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BufferStatus {
     /// Packets in it.
@@ -44,7 +45,7 @@ pub struct BufferStatus {
     pub bytes: u64,
     /// Memory that they may take, bytes.
     pub bytes_max: u64,
-    /// Packets that had to go since the server started.
+    /// Packets evicted since the server started.
     pub evicted: u64,
 }
 
@@ -62,9 +63,9 @@ impl Buffer {
         }
     }
 
-    /// Keeps a packet; the oldest ones go to make room. One larger than the buffer is not kept.
-    /// Gives its number. With `is_queued`, what leaves the buffer is held until
-    /// [`Self::release`].
+    /// Inserts a packet and evicts the oldest ones if there is not enough space. A packet larger
+    /// than the buffer is not inserted. Returns its number. With `is_queued`, evicted packets are
+    /// retained until [`Self::release`].
     pub(crate) fn insert(&mut self, packet: &Packet, is_queued: bool) -> u64 {
         let number = self.next;
         self.queued += usize::from(is_queued);
@@ -81,7 +82,7 @@ impl Buffer {
         while self.bytes + memory > self.bytes_max {
             self.evict();
         }
-        // A copy: the packet may be a small part of a large piece of memory.
+        // A copy: the payload may be a small part of a large allocation.
         let packet = Arc::new(Packet {
             payload: Bytes::copy_from_slice(&packet.payload),
             ..packet.clone()
@@ -97,7 +98,8 @@ impl Buffer {
         number
     }
 
-    /// The packet with this number left the line of triggers; the line keeps the order of numbers.
+    /// Releases the packets that were retained for the packet with this number; called in the order
+    /// of numbers.
     pub(crate) fn release(&mut self, number: u64) {
         self.queued -= 1;
         let is_last = self.queued == 0;
@@ -106,8 +108,8 @@ impl Buffer {
         }
     }
 
-    /// What the buffer held before the packet with this number came, and all that came since, in
-    /// the order of arrival.
+    /// The contents of the buffer before the packet with this number arrived, and all packets that
+    /// arrived since, in the order of arrival.
     pub(crate) fn since_before(&self, number: u64) -> Vec<Arc<Packet>> {
         let retained = self.retained.iter().filter(|(by, _)| *by >= number);
         let mut found: Vec<_> = retained
@@ -134,7 +136,7 @@ impl Buffer {
         let key = (oldest.kind, oldest.stream.clone());
         if let Some(leaves) = self.tree.get_mut(&oldest.agent) {
             if let Some(leaf) = leaves.get_mut(&key) {
-                // What is the oldest of all is the oldest of its leaf.
+                // The oldest packet of all is the oldest of its leaf.
                 leaf.pop_front();
                 if leaf.is_empty() {
                     leaves.remove(&key);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     proptest! {
-        /// The buffer holds the newest packets that fit, and finds what a scan would find.
+        /// The buffer contains the newest packets that fit, and finds what a scan finds.
         #[test]
         fn the_newest_packets_are_found(
             packets in proptest::collection::vec(
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_buffer_evicts_nothing() {
+    fn a_packet_larger_than_the_buffer_evicts_nothing() {
         let mut buffer = Buffer::new(2000);
         buffer.insert(&packet(0, 0, 100, 0), false);
         buffer.insert(&packet(0, 0, 3000, 0), false);
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_buffer_held_is_there_until_it_was_release() {
+    fn evicted_packets_are_retained_until_released() {
         let mut buffer = Buffer::new(2000);
         let arrivals = |packets: &[Arc<Packet>]| -> Vec<i64> {
             packets.iter().map(|packet| packet.arrival).collect()
@@ -287,7 +289,7 @@ mod tests {
         for arrival in 0..3 {
             buffer.insert(&packet(0, 0, 300, arrival), false);
         }
-        // Nobody waits yet: 0 leaves for good.
+        // No packet is queued yet: 0 is not retained.
         buffer.insert(&packet(0, 0, 300, 3), false);
         let first = buffer.insert(&packet(0, 0, 300, 4), true);
         buffer.insert(&packet(1, 1, 5000, 5), true);

@@ -1,4 +1,4 @@
-//! A chain: what a recording does with every packet.
+//! A chain: the processors of a recording in order.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::packet::{OutPacket, Packet};
 use crate::processor::{Item, Row};
 use crate::processors::make;
 
-/// A compiled chain. It does no I/O and asks no clock: packets in, packets out.
+/// A compiled chain. It does no I/O and reads no clock: packets in, packets out.
 pub struct Chain {
     row: Row,
     assembler: Option<Assembler>,
@@ -25,7 +25,7 @@ impl Chain {
     /// Compiles a chain.
     ///
     /// # Errors
-    /// When it could not run; see [`check_chain`].
+    /// When it is invalid; see [`check_chain`].
     pub fn new(processors: &[ProcessorConfig], waiting: Waiting) -> Result<Self, ConfigError> {
         check_chain(processors)?;
         let needs_invocations = processors.iter().any(ProcessorConfig::needs_invocations);
@@ -37,12 +37,12 @@ impl Chain {
         })
     }
 
-    /// Takes a packet; gives what is to be written now, what came of this packet as it was sent
-    /// first.
+    /// Processes a packet. Returns what is to be written now, first what is left of the packet
+    /// itself.
     pub fn take(&mut self, packet: &Packet) -> Vec<OutPacket> {
         self.out.set_now(packet.arrival);
         let request = match packet.kind == Kind::Otlp && is_json(&packet.payload) {
-            // What is damaged stays as it is, and every reader says so.
+            // Damaged requests stay as they are; every reader reports them.
             true => {
                 to_protobuf(&packet.payload).map_or(Cow::Borrowed(&packet.payload[..]), Cow::Owned)
             }
@@ -72,7 +72,7 @@ impl Chain {
         self.out.take()
     }
 
-    /// Lets time pass up to `now`, ns since the epoch; gives what became due.
+    /// Advances the clock to `now`, ns since the epoch. Returns what became due.
     pub fn tick(&mut self, now: i64) -> Vec<OutPacket> {
         self.out.set_now(now);
         let Self {
@@ -91,7 +91,7 @@ impl Chain {
         out.take()
     }
 
-    /// Ends the chain: gives all that it still holds. It can be used again from the beginning.
+    /// Flushes the chain: returns all that it still contains. It can be used again afterwards.
     pub fn finish(&mut self) -> Vec<OutPacket> {
         let Self {
             row,
@@ -109,7 +109,7 @@ impl Chain {
         out.take()
     }
 
-    /// Packets of spans that could not be decoded to their end.
+    /// Packets of spans that could be decoded only in part.
     #[must_use]
     pub fn undecoded(&self) -> u64 {
         self.undecoded

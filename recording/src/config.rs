@@ -1,4 +1,4 @@
-//! Processors as they are told in JSON, checked on arrival.
+//! The configuration of processors in JSON, and its checks.
 
 use query_language::time::{IntegerUnit, parse_instant};
 use query_language::{BareUnit, Query};
@@ -7,77 +7,77 @@ use storage_format::{AgentId, Kind};
 
 use crate::ConfigError;
 
-/// Processors nest no deeper than this.
+/// Depth of nested processors.
 pub const DEPTH_MAX: usize = 8;
-/// Processors of one chain, nested ones included.
+/// Processors of one chain, including nested ones.
 pub const PROCESSORS_MAX: usize = 64;
-/// Open groups of an aggregator, and the most that can be asked for.
+/// Open groups of an aggregator by default, and the maximum.
 pub const GROUPS_DEFAULT: u32 = 10_000;
 /// See [`GROUPS_DEFAULT`].
 pub const GROUPS_MAX: u32 = 1_000_000;
 /// Attributes by which an aggregator may group.
 pub const ATTRIBUTES_MAX: usize = 16;
 
-/// One processor of a chain. What each of them does with which item stands in `docs/recording.md`.
+/// One processor of a chain. `docs/recording.md` describes what each does with which item.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ProcessorConfig {
-    /// Writes packets as they were sent, and in a chain of an extractor spans and exceptions.
+    /// Writes packets as they were sent; in a chain of an extractor spans and exceptions.
     Saver {
-        /// Kinds of packets, `span` or `exception`; all when it is left out.
+        /// Kinds of packets, `span` or `exception`; all by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kinds: Option<Vec<String>>,
     },
     /// Writes the root of each invocation, without its children.
     InvocationCloner {},
-    /// Gives the descendants of each root, and the exceptions of all its spans, to its chain.
+    /// Passes the descendants of each root, and the exceptions of all its spans, to its chain.
     InvocationExtractor {
-        /// The chain; a saver when it is left out.
+        /// The chain; a saver by default.
         #[serde(default = "saver_alone")]
         processors: Vec<ProcessorConfig>,
     },
-    /// Writes what groups of spans, or events of other kinds, took in each period.
+    /// Writes totals of groups of spans, or events of other kinds, for each period.
     Aggregator {
         /// Length of the period.
         #[serde(default = "period_default")]
         period_seconds: u32,
-        /// Fields that tell groups apart besides agent and name.
+        /// Fields that groups are formed by, besides agent and name.
         #[serde(default)]
         attributes: Vec<String>,
-        /// Open groups; beyond it the oldest is written.
+        /// Open groups; beyond, the oldest is written.
         #[serde(default = "groups_default")]
         groups_max: u32,
     },
-    /// Passes what lies in a time frame.
+    /// Passes items in a time range.
     TimeFrame {
-        /// First instant: RFC 3339, or ns since the epoch.
+        /// Begin of the range: RFC 3339, or ns since the epoch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Instant>,
-        /// First instant that is not in it any more.
+        /// End of the range, exclusive.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Instant>,
-        /// What it passes to.
+        /// The chain for what passes.
         processors: Vec<ProcessorConfig>,
     },
-    /// Passes what comes from these agents.
+    /// Passes items of these agents.
     AgentFilter {
         /// The agents.
         agents: Vec<AgentId>,
-        /// What it passes to.
+        /// The chain for what passes.
         processors: Vec<ProcessorConfig>,
     },
-    /// Passes what matches an expression of the query language.
+    /// Passes items that match an expression of the query language.
     Query {
         /// The expression.
         query: String,
-        /// What it passes to.
+        /// The chain for what passes.
         processors: Vec<ProcessorConfig>,
     },
-    /// Passes the spans of a part of all traces.
+    /// Passes the spans of a sample of all traces.
     Sampler {
-        /// The part, from 0 to 1.
+        /// The fraction, from 0 to 1.
         ratio: f64,
-        /// What it passes to.
+        /// The chain for what passes.
         processors: Vec<ProcessorConfig>,
     },
 }
@@ -119,7 +119,7 @@ fn groups_default() -> u32 {
     GROUPS_DEFAULT
 }
 
-/// The chain of a recording that names none: saves everything, clones and extracts invocations,
+/// The chain of a recording without processors: saves everything, clones and extracts invocations,
 /// and aggregates.
 #[must_use]
 pub fn default_chain() -> Vec<ProcessorConfig> {
@@ -149,10 +149,10 @@ pub(crate) fn copy_chain(
     }
 }
 
-/// Refuses a chain that could not run.
+/// Checks a chain.
 ///
 /// # Errors
-/// Names the first thing that is wrong and what would be right.
+/// The first thing that is wrong, and what would be right.
 pub fn check_chain(chain: &[ProcessorConfig]) -> Result<(), ConfigError> {
     let mut count = 0;
     check_at(chain, 1, &mut count)
@@ -231,10 +231,10 @@ fn check_one(processor: &ProcessorConfig) -> Result<(), ConfigError> {
     }
 }
 
-/// Reads a query that must make sense for every kind of packets.
+/// Parses a query that must be valid for every kind of packets.
 ///
 /// # Errors
-/// When it cannot be read, or a literal does not suit its field.
+/// When it is invalid, or a literal does not suit its field.
 pub fn parse_query(text: &str) -> Result<Query, ConfigError> {
     let wrong = |error: query_language::QueryError| ConfigError::new("query", error.to_string());
     let query = Query::parse(text).map_err(wrong)?;
@@ -243,7 +243,7 @@ pub fn parse_query(text: &str) -> Result<Query, ConfigError> {
 }
 
 impl ProcessorConfig {
-    /// The chain behind the processor, where it has one.
+    /// The nested chain of the processor, if it has one.
     #[must_use]
     pub fn inner(&self) -> Option<&[ProcessorConfig]> {
         match self {
@@ -256,7 +256,7 @@ impl ProcessorConfig {
         }
     }
 
-    /// Whether the processor, or one behind it, needs spans put together to invocations.
+    /// Whether the processor, or one nested in it, needs invocations.
     pub(crate) fn needs_invocations(&self) -> bool {
         match self {
             Self::InvocationCloner {} | Self::InvocationExtractor { .. } => true,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_chains_are_taken_and_shown_again() {
+    fn valid_chains_survive_a_round_trip() {
         for json in [
             r#"[{"type":"saver"}]"#,
             r#"[{"type":"saver","kinds":["otlp","ctf"]}]"#,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_that_could_not_run_are_refused() {
+    fn invalid_chains_are_refused() {
         let check = |json: &str, reason: &str| {
             let refused = read(json).unwrap_err();
             assert!(refused.contains(reason), "{json}: {refused}");

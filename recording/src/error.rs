@@ -1,9 +1,9 @@
-//! What is refused, and what ends a recording.
+//! Errors of chains and recordings.
 
 use storage_core::StorageError;
 use uuid::Uuid;
 
-/// A setting of a chain or a recording that cannot work.
+/// An invalid setting of a chain or a recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {problem}")]
 pub struct ConfigError {
@@ -19,25 +19,25 @@ impl ConfigError {
     }
 }
 
-/// Why a recording cannot be started, found or stopped, or a packet not be taken.
+/// Why a recording cannot be started, found or stopped, or a packet is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The instruction cannot be followed.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No recording has this id.
     #[error("there is no recording {0}")]
     NotFound(Uuid),
     /// Another recording fills the storage.
-    #[error("recording {0} fills this storage")]
+    #[error("recording {0} fills this storage already")]
     StorageTaken(Uuid),
-    /// There are as many as there may be.
-    #[error("there are {max} recordings already")]
+    /// There are too many recordings.
+    #[error("there are {max} recordings already; stop one first")]
     TooMany {
-        /// How many there may be.
+        /// The maximum.
         max: usize,
     },
-    /// The engine refused.
+    /// The engine refused the operation.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }

@@ -1,10 +1,10 @@
-//! Spans put together to invocations.
+//! Assembles spans to invocations.
 //!
-//! An invocation is a local root with its descendants. Spans of one trace come in any order and in
-//! several requests, children mostly before their parents, because a span is sent when it ends. So
-//! the spans of an agent and trace are kept until none came for a while, until the first of them is
-//! too old, or until there is no room; then they are put together as far as they came. A span whose
-//! parent is not among them is a root, and one whose parent ran in another process, too.
+//! An invocation is a local root with its descendants. Spans of one trace arrive in any order and
+//! in several requests, children mostly before their parents, because a span is sent when it ends.
+//! So the spans of an agent and trace wait until none arrived for a while, until the first of them
+//! is too old, or until memory is full; then those that arrived are assembled. A span is a root if
+//! its parent is not among them, or ran in another process.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -17,14 +17,14 @@ use trace_kinds::otlp::{Emitter, OtlpDecoder, Span, add_resource_attribute};
 
 use crate::packet::{Derived, Packet};
 
-/// How long spans wait for others of their trace, and how many bytes of them.
+/// How long spans wait for others of their trace, and in how much memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// A trace is put together when no span of it came for so long, ns.
+    /// A trace is assembled when no span of it arrived for this long, ns.
     pub quiet_ns: i64,
-    /// And when its first span came so long ago, ns.
+    /// And when its first span arrived this long ago, ns.
     pub age_ns_max: i64,
-    /// Bytes of spans that wait; beyond it the oldest trace is put together.
+    /// Bytes of waiting spans; beyond, the oldest trace is assembled.
     pub bytes_max: usize,
 }
 
@@ -38,18 +38,18 @@ impl Default for Waiting {
     }
 }
 
-/// Sources that are remembered, so that spans of one resource share it.
+/// Emitters that are remembered, so that spans of one resource share it.
 const SOURCES_MAX: usize = 1024;
-/// Memory of a trace beside its spans, and of a span beside its message, bytes.
+/// Memory of a trace besides its spans, and of a span besides its message, bytes.
 const TRACE_BYTES: usize = 256;
 const SPAN_BYTES: usize = 64;
 
-/// A resource or a scope, shared by the spans that come from it.
+/// A resource or a scope, shared by its spans.
 #[derive(Debug, Default)]
 pub struct SharedSource {
     message: Vec<u8>,
     schema_url: Vec<u8>,
-    /// The message with the mark of what was derived.
+    /// The message with the attribute of derived spans.
     marked: [OnceLock<Vec<u8>>; Derived::ALL.len()],
 }
 
@@ -67,7 +67,7 @@ impl SharedSource {
         Emitter::new(&self.message[..], &self.schema_url)
     }
 
-    /// As the resource of something derived.
+    /// As the resource of derived spans.
     pub(crate) fn marked(&self, derived: Derived) -> Emitter<'_> {
         let message = self.marked[derived as usize].get_or_init(|| {
             let mut message = self.message.clone();
@@ -98,20 +98,20 @@ pub struct Invocation<'t> {
     pub agent: &'t AgentId,
     /// The stream of its spans.
     pub stream: &'t StreamId,
-    /// The root, and behind it its descendants, parents before their children.
+    /// The root, then its descendants, parents before their children.
     pub members: Vec<Member<'t>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
 struct TraceKey {
-    /// Place of agent and stream.
+    /// Index of agent and stream.
     home: u32,
     trace: [u8; 16],
 }
 
 #[derive(Debug)]
 struct Trace {
-    /// Messages of its spans, one behind another.
+    /// The messages of its spans, concatenated.
     messages: Vec<u8>,
     spans: Vec<Waiter>,
     sources: Vec<(Arc<SharedSource>, Arc<SharedSource>)>,
@@ -125,19 +125,19 @@ struct Waiter {
     end: u32,
     source: u32,
     id: [u8; 8],
-    /// Zeros where the span itself says that it is a local root.
+    /// Zeros if the span itself says that it is a local root.
     parent: [u8; 8],
     start: u64,
     stop: u64,
 }
 
-/// Keeps spans until they can be put together.
+/// Collects spans until they can be assembled.
 pub(crate) struct Assembler {
     waiting: Waiting,
     decoder: OtlpDecoder,
     homes: Vec<(AgentId, StreamId)>,
     traces: HashMap<TraceKey, Trace>,
-    /// Keys in the order in which their traces began; some of them are done already.
+    /// Keys in the order in which their traces began; some traces are assembled already.
     order: VecDeque<TraceKey>,
     bytes: usize,
     sources: HashMap<Vec<u8>, Arc<SharedSource>>,
@@ -156,8 +156,9 @@ impl Assembler {
         }
     }
 
-    /// Takes the spans of `request`, the protobuf form of `packet`. Gives what became complete by
-    /// time or for lack of room to `each`. Spans behind damage are left out.
+    /// Adds the spans of `request`, the protobuf form of `packet`. Calls `each` with the
+    /// invocations that became complete by time or for lack of memory. Spans after damage are
+    /// skipped.
     pub(crate) fn take(
         &mut self,
         packet: &Packet,
@@ -216,7 +217,7 @@ impl Assembler {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    /// Puts together what waited long enough.
+    /// Assembles what has waited long enough.
     pub(crate) fn tick(&mut self, now: i64, each: &mut dyn FnMut(&Invocation<'_>)) {
         let Waiting {
             quiet_ns,
@@ -238,7 +239,7 @@ impl Assembler {
         }
     }
 
-    /// Puts together all that there is.
+    /// Assembles all traces.
     pub(crate) fn finish(&mut self, each: &mut dyn FnMut(&Invocation<'_>)) {
         while let Some(key) = self.order.pop_front() {
             self.complete(key, each);
@@ -257,7 +258,7 @@ impl Assembler {
     }
 }
 
-/// The one that equals `source`, made when there is none.
+/// The shared form of `source`.
 fn shared(
     known: &mut HashMap<Vec<u8>, Arc<SharedSource>>,
     source: &Emitter<'_>,
@@ -285,12 +286,12 @@ impl Trace {
         }
     }
 
-    /// Memory of the trace as the assembler counts it.
+    /// Memory of the trace in the accounters of the assembler.
     fn bytes(&self) -> usize {
         TRACE_BYTES + self.messages.len() + self.spans.len() * SPAN_BYTES
     }
 
-    /// Keeps a span; gives the bytes it takes.
+    /// Adds a span; returns the bytes it takes.
     fn add(
         &mut self,
         span: &Span<'_>,
@@ -307,7 +308,7 @@ impl Trace {
         let begin = self.messages.len();
         let (Ok(from), Ok(to)) = (u32::try_from(begin), u32::try_from(begin + message.len()))
         else {
-            // Four gigabytes of one trace: the bound of bytes is far below.
+            // Four gigabytes of one trace; the limit of bytes is far below.
             return 0;
         };
         self.messages.extend_from_slice(message);
@@ -367,8 +368,8 @@ impl Trace {
         &self.messages[begin as usize..end as usize]
     }
 
-    /// The parent of each span, where it came. Where parents lead in a circle, which no sound
-    /// sender makes, one of them is a root.
+    /// The parent of each span, if it arrived. Where parents form a circle, which no correct sender
+    /// does, one of them is a root.
     fn parents(&self) -> Vec<Option<usize>> {
         let by_id: HashMap<[u8; 8], usize> = (self.spans.iter().enumerate())
             .map(|(at, span)| (span.id, at))
@@ -379,7 +380,7 @@ impl Trace {
                 parent.filter(|parent| span.parent != [0; 8] && *parent != at)
             })
             .collect();
-        // 0 not looked at, otherwise the walk that came by.
+        // 0 for not visited, else the walk that visited it.
         let mut walks = vec![0_usize; parents.len()];
         for begin in 0..parents.len() {
             let (walk, mut at) = (begin + 1, begin);
@@ -395,8 +396,7 @@ impl Trace {
         parents
     }
 
-    /// Nanoseconds of a span in which none of its children ran; children that run at once count
-    /// once.
+    /// Nanoseconds of a span in which none of its children ran; overlapping children count once.
     fn exclusive(&self, at: usize, children: &[usize]) -> u64 {
         let Waiter { start, stop, .. } = self.spans[at];
         let mut covered = 0;
@@ -424,9 +424,9 @@ fn id_of(id: &[u8]) -> [u8; 8] {
 
 /// Children by parent.
 struct Children {
-    /// All children, those of one parent side by side.
+    /// All children, grouped by parent.
     flat: Vec<usize>,
-    /// Where those of a parent begin; one more at the end.
+    /// Where the children of each parent begin; one more at the end.
     starts: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What a chain wants written, and spans on their way to become packets.
+//! The output of a chain: packets, and derived spans that are not packets yet.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use trace_kinds::otlp::{Emitter, RequestBuilder, Span, SpanWriter};
 
 use crate::packet::{Derived, OutPacket};
 
-/// A packet of derived spans is written when it has about so many bytes,
+/// A packet of derived spans is written at about this many bytes,
 const PACKET_BYTES: usize = 256 << 10;
-/// or when its first span waits so long, ns.
+/// or when its first span has this age, ns.
 const PACKET_AGE_NS: i64 = 1_000_000_000;
-/// Bytes of derived spans that wait in all; beyond it all of them are written.
+/// Bytes of all derived spans that wait; beyond, all are written.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// Collects what processors write.
+/// Collects the output of processors.
 #[derive(Debug, Default)]
 pub struct Outbox {
     packets: Vec<OutPacket>,
@@ -32,7 +32,7 @@ struct Building {
 }
 
 impl Outbox {
-    /// Takes the packets that are ready.
+    /// The packets that are ready.
     pub(crate) fn take(&mut self) -> Vec<OutPacket> {
         std::mem::take(&mut self.packets)
     }
@@ -46,12 +46,12 @@ impl Outbox {
         self.now = self.now.max(now);
     }
 
-    /// Writes a packet.
+    /// Adds a packet.
     pub(crate) fn write(&mut self, packet: OutPacket) {
         self.packets.push(packet);
     }
 
-    /// Writes a span into the packet of its kind.
+    /// Adds a span to the packet of its agent, stream and type.
     pub(crate) fn write_span(
         &mut self,
         (agent, stream, derived): (&AgentId, &StreamId, Derived),
@@ -63,7 +63,7 @@ impl Outbox {
         });
     }
 
-    /// Writes a span of our own that lasts from `begin` to `end`.
+    /// Adds a new span that lasts from `begin` to `end`.
     pub(crate) fn write_new_span(
         &mut self,
         (agent, stream, derived): (&AgentId, &StreamId, Derived),
@@ -122,13 +122,13 @@ impl Outbox {
         });
     }
 
-    /// Makes packets of the spans that waited long enough.
+    /// Completes the packets whose first span has waited long enough.
     pub(crate) fn flush_due(&mut self) {
         let now = self.now;
         self.flush_where(|building| now.saturating_sub(building.since) >= PACKET_AGE_NS);
     }
 
-    /// Makes packets of all spans.
+    /// Completes all packets.
     pub(crate) fn flush(&mut self) {
         self.flush_where(|_| true);
     }

@@ -1,4 +1,4 @@
-//! Packets as a chain takes them and gives them.
+//! Input and output packets of a chain.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use trace_kinds::StreamContext;
 /// A packet that arrived, or was read from a storage.
 #[derive(Debug, Clone)]
 pub struct Packet {
-    /// Who sent it.
+    /// The agent that sent it.
     pub agent: AgentId,
     /// Its stream.
     pub stream: StreamId,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Position in the stream; `None` where the protocol has none (OTLP), so that whoever writes
-    /// the packet assigns one.
+    /// Position in the stream; `None` if the protocol has none (OTLP), so that the writer of the
+    /// packet assigns one.
     pub position: Option<StreamPosition>,
     /// The bytes as they were sent.
     pub payload: Bytes,
-    /// What is known of them.
+    /// Its packet facts.
     pub facts: Facts,
-    /// When it came, ns since the epoch.
+    /// Time of arrival, ns since the epoch.
     pub arrival: i64,
     /// What its stream needs to be decoded.
     pub context: Arc<StreamContext>,
 }
 
 impl Packet {
-    /// Memory that the packet takes while it is kept, bytes.
+    /// Memory that the packet takes in the buffer, bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         /// Ids, facts, and the entries of a list and an index.
@@ -38,7 +38,7 @@ impl Packet {
         self.payload.len() + BESIDES
     }
 
-    /// Whether the packet may hold something at or after `from` and before `to`.
+    /// Whether the packet may have events at or after `from` and before `to`.
     #[must_use]
     pub fn overlaps(&self, from: Option<i64>, to: Option<i64>) -> bool {
         match self.facts.time_span {
@@ -50,15 +50,14 @@ impl Packet {
     }
 }
 
-/// What a processor makes of what it takes: each has a stream of its own beside the one it comes
-/// from.
+/// What a processor derives. Each kind has a stream next to the one it is derived from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Derived {
     /// Roots of invocations without their children.
     Clone,
-    /// Spans taken out of invocations.
+    /// Spans extracted from invocations.
     Span,
-    /// Exceptions found as events of spans.
+    /// Exceptions, which are events of spans.
     Exception,
     /// Groups of spans or events over a period.
     Aggregate,
@@ -84,7 +83,7 @@ impl Derived {
         }
     }
 
-    /// What the name of the stream ends with.
+    /// The ending of the stream's name.
     #[must_use]
     pub fn ending(self) -> &'static str {
         match self {
@@ -95,7 +94,7 @@ impl Derived {
         }
     }
 
-    /// The stream for what is derived of `stream`, shortened where the name would be too long.
+    /// The stream for what is derived from `stream`; its name is shortened if it would be too long.
     #[must_use]
     pub fn stream(self, stream: &StreamId) -> StreamId {
         const LENGTH_MAX: usize = 128;
@@ -103,31 +102,31 @@ impl Derived {
         let kept = stream.as_str().len().min(LENGTH_MAX - ending.len());
         format!("{}{ending}", &stream.as_str()[..kept])
             .parse()
-            .expect("the front of an id and letters are an id")
+            .expect("a prefix of an id and letters are an id")
     }
 }
 
-/// A packet that a chain wants written.
+/// A packet that a chain writes.
 #[derive(Debug, Clone)]
 pub struct OutPacket {
     /// The agent.
     pub agent: AgentId,
-    /// The stream; for what was derived, a stream of its own.
+    /// The stream; derived packets have a separate one.
     pub stream: StreamId,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What was derived; `None` of a packet as it was sent, or a part of one.
+    /// What was derived; `None` for a packet as it was sent, or a part of one.
     pub derived: Option<Derived>,
     /// Position in the stream, if it has one.
     pub position: Option<StreamPosition>,
     /// The bytes.
     pub payload: Bytes,
-    /// What is known of them.
+    /// Its packet facts.
     pub facts: Facts,
 }
 
 impl OutPacket {
-    /// A packet as it came.
+    /// A packet as it arrived.
     #[must_use]
     pub fn of(packet: &Packet) -> Self {
         Self {

@@ -1,47 +1,47 @@
-//! A step of a chain, and what it takes.
+//! A step of a chain, and its input.
 
 use crate::invocation::{Invocation, Member};
 use crate::outbox::Outbox;
 use crate::packet::{Derived, Packet};
 
-/// What goes through a chain.
+/// What passes a chain.
 #[derive(Clone, Copy)]
 pub enum Item<'a> {
-    /// A packet. Of one in OTLP's JSON, `request` is the protobuf form; else it is the payload.
+    /// A packet. For OTLP in JSON, `request` is the protobuf form, else the payload.
     Packet {
         /// The packet.
         packet: &'a Packet,
-        /// Its bytes as a reader of spans takes them.
+        /// Its bytes for readers of spans.
         request: &'a [u8],
     },
     /// A local root with its descendants.
     Invocation(&'a Invocation<'a>),
-    /// A span, or an exception, taken out of an invocation.
+    /// A span, or an exception, extracted from an invocation.
     Extracted {
         /// The invocation.
         of: &'a Invocation<'a>,
-        /// The span; of an exception, the span in which it happened.
+        /// The span; for an exception, the span in which it happened.
         member: &'a Member<'a>,
         /// [`Derived::Span`] or [`Derived::Exception`].
         derived: Derived,
-        /// The exception as a span message; empty of a span.
+        /// The exception as a span message; empty for a span.
         exception: &'a [u8],
     },
 }
 
-/// A step of a chain. It keeps what it needs in bounded memory, and writes into the [`Outbox`].
+/// A step of a chain. It has bounded memory and writes to the [`Outbox`].
 pub trait Processor: Send {
-    /// Takes an item.
+    /// Processes an item.
     fn process(&mut self, item: Item<'_>, out: &mut Outbox);
 
-    /// Time has passed: the clock of the chain is [`Outbox`]'s.
+    /// Called when time has passed; [`Outbox`] has the clock.
     fn tick(&mut self, _out: &mut Outbox) {}
 
-    /// Nothing more comes.
+    /// Called after the last item.
     fn finish(&mut self, _out: &mut Outbox) {}
 }
 
-/// Processors in a row; each takes every item.
+/// Processors in order; each gets every item.
 pub(crate) struct Row(pub(crate) Vec<Box<dyn Processor>>);
 
 impl Row {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::ConfigError;
 use crate::packet::Packet;
 use crate::processors::PacketQuery;
-use crate::spec::{Counting, RecordingInfo, RecordingSpec, RecordingState};
+use crate::spec::{Counters, RecordingInfo, RecordingSpec, RecordingState};
 
 /// Packets in the inbox of a recording.
 const INBOX_MAX: usize = 64;
@@ -21,7 +21,7 @@ pub(crate) struct Recording {
     pub(crate) id: Uuid,
     pub(crate) spec: RecordingSpec,
     pub(crate) created: i64,
-    pub(crate) counting: Counting,
+    pub(crate) counters: Counters,
     pub(crate) stop: watch::Sender<Option<String>>,
     query: Option<PacketQuery>,
     life: Mutex<Life>,
@@ -71,7 +71,7 @@ impl Recording {
         Ok(Self {
             id: info.id,
             created: info.created,
-            counting: Counting::of(info.counts),
+            counters: Counters::of(info.counts),
             stop: watch::Sender::new(None),
             query,
             life: Mutex::new(Life {
@@ -96,7 +96,7 @@ impl Recording {
             started: life.started,
             ended: life.ended,
             reason: life.reason.clone(),
-            counts: self.counting.read(),
+            counts: self.counters.read(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Writing what a chain gives into a storage.
+//! Writes the packets of a chain into a storage.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId, Stream
 
 use crate::packet::OutPacket;
 
-/// One storage as a chain writes into it. Packets without a position (OTLP packets and derived
-/// ones) get one: an epoch that begins with this sink, and sequences from 0.
+/// A storage as the target of a chain. Packets without a position (OTLP packets and derived ones)
+/// get one: an epoch that begins with this sink, and sequences from 0.
 pub struct Sink {
     engine: Engine,
     storage: StorageId,
@@ -18,7 +18,7 @@ pub struct Sink {
     next_positions: HashMap<(AgentId, StreamId), StreamPosition>,
 }
 
-/// The stream as the server declares it for an agent that does not do so itself.
+/// The stream as the server declares it for an agent that does not declare it.
 #[must_use]
 pub fn stream_spec(id: StreamId, kind: Kind) -> StreamSpec {
     StreamSpec {
@@ -30,7 +30,7 @@ pub fn stream_spec(id: StreamId, kind: Kind) -> StreamSpec {
 }
 
 impl Sink {
-    /// A sink for a storage that takes packets.
+    /// A sink for a storage that accepts packets.
     #[must_use]
     pub fn new(engine: &Engine, storage: StorageId) -> Self {
         Self {
@@ -47,10 +47,10 @@ impl Sink {
         self.storage
     }
 
-    /// Hands a packet to the writer of the storage; it is durable when the answer resolves.
+    /// Submits a packet to the writer of the storage; it is durable when the result resolves.
     ///
     /// # Errors
-    /// When the storage does not take packets, or the stream cannot be declared.
+    /// When the storage does not accept packets, or the stream cannot be declared.
     pub async fn write(
         &mut self,
         packet: OutPacket,
@@ -60,8 +60,8 @@ impl Sink {
         self.engine.ingest().submit_part(self.storage, push).await
     }
 
-    /// Hands over a packet for which nobody waits: it is dropped when its room is needed before the
-    /// writer takes it, and counted.
+    /// Submits a droppable packet: it is dropped and counted if its memory is needed before the
+    /// writer has taken it.
     ///
     /// # Errors
     /// As for [`Self::write`], and when the packet is refused at once.
@@ -110,7 +110,7 @@ impl Sink {
             .ingest()
             .next_position(self.storage, &packet.agent, &packet.stream)
             .await?;
-        // The clock may have gone back since the storage was written last.
+        // The clock may have been set back since the last write to the storage.
         let epoch = self.began.max(last.epoch.saturating_add(1));
         let first = StreamPosition::new(epoch, 0);
         self.next_positions.insert(key, first.next());

@@ -1,4 +1,4 @@
-//! What a recording is told, what it is, and what is kept of it.
+//! The spec of a recording, its state, and its form in the API and on disk.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +10,9 @@ use crate::ConfigError;
 use crate::config::{ProcessorConfig, check_chain, default_chain};
 use crate::processors::PacketQuery;
 
-/// Agents that one recording may name.
+/// Agents in one spec.
 const AGENTS_MAX: usize = 10_000;
-/// Longest delay and duration: about 68 years, so that every sum of them is an instant.
+/// Longest delay and duration: about 68 years, so that sums of them do not overflow.
 const SECONDS_MAX: u64 = 1 << 31;
 
 /// The instruction to record.
@@ -21,16 +21,16 @@ const SECONDS_MAX: u64 = 1 << 31;
 pub struct RecordingSpec {
     /// The storage to fill.
     pub storage: StorageId,
-    /// Only what comes from these; empty for all.
+    /// Only packets of these agents; empty for all.
     #[serde(default)]
     pub agents: Vec<AgentId>,
     /// The chain.
     #[serde(default = "default_chain")]
     pub processors: Vec<ProcessorConfig>,
-    /// Starts so long after it was asked for, seconds.
+    /// Delay of the start, seconds.
     #[serde(default)]
     pub delay_seconds: u64,
-    /// Lasts so long; until it is stopped when it is left out.
+    /// Duration, seconds; without one the recording runs until it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
     /// Whether the storage is finalized at the end.
@@ -45,23 +45,23 @@ pub struct RecordingSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
-    /// An event that matches this starts it.
+    /// The first event that matches this starts the recording.
     pub query: String,
-    /// What came so long before that packet is recorded too, as far as the buffer holds it;
-    /// all that it holds when it is left out. Seconds.
+    /// Packets of the buffer that arrived at most this long before are recorded, too, seconds;
+    /// without it all packets of the buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_seconds: Option<u64>,
 }
 
 impl RecordingSpec {
-    /// Refuses what could not run.
+    /// Checks the spec.
     ///
     /// # Errors
-    /// Names the first thing that is wrong.
+    /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), ConfigError> {
         check_chain(&self.processors)?;
         if self.agents.len() > AGENTS_MAX {
-            let problem = format!("are more than {AGENTS_MAX}");
+            let problem = format!("must be at most {AGENTS_MAX} agents");
             return Err(ConfigError::new("agents", problem));
         }
         let times = [
@@ -72,16 +72,16 @@ impl RecordingSpec {
             if seconds.is_some_and(|seconds| seconds > SECONDS_MAX) {
                 return Err(ConfigError::new(
                     what,
-                    format!("is more than {SECONDS_MAX}"),
+                    format!("must be at most {SECONDS_MAX}"),
                 ));
             }
         }
         if self.duration_seconds == Some(0) {
-            let problem = "a recording lasts at least 1 s".to_owned();
+            let problem = "must be at least 1".to_owned();
             return Err(ConfigError::new("duration_seconds", problem));
         }
         if self.trigger.is_some() && self.delay_seconds > 0 {
-            let problem = "a recording with a trigger waits for that and nothing else".to_owned();
+            let problem = "cannot be combined with trigger".to_owned();
             return Err(ConfigError::new("delay_seconds", problem));
         }
         match &self.trigger {
@@ -90,34 +90,34 @@ impl RecordingSpec {
         }
     }
 
-    /// Whether packets of this agent are wanted.
+    /// Whether the recording includes packets of this agent.
     #[must_use]
     pub fn wants(&self, agent: &AgentId) -> bool {
         self.agents.is_empty() || self.agents.contains(agent)
     }
 }
 
-/// Where a recording is in its life.
+/// The state of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RecordingState {
-    /// It waits for its time or its trigger.
+    /// It waits for its start or its trigger.
     Scheduled,
     /// It records.
     On,
-    /// It ended.
+    /// It has ended.
     Off,
 }
 
-/// What a recording took and wrote since the server started.
+/// What a recording accepted and wrote since the server started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordingCounts {
-    /// Packets that came to it.
+    /// Packets that it accepted.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Packets written as they came, or a part of them.
+    /// Packets written as they arrived, or a part of them.
     pub written_packets: u64,
     /// Packets of clones, extracted spans, exceptions and aggregates written.
     pub derived_packets: u64,
@@ -125,12 +125,12 @@ pub struct RecordingCounts {
     pub derived_bytes: u64,
     /// Of these, refused by the storage.
     pub derived_refused: u64,
-    /// Packets of spans that could not be decoded to their end.
+    /// Packets of spans that could be decoded only in part.
     pub undecoded: u64,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counting {
+pub(crate) struct Counters {
     pub(crate) packets: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) written_packets: AtomicU64,
@@ -144,7 +144,7 @@ pub(crate) fn add(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
-impl Counting {
+impl Counters {
     pub(crate) fn of(counts: RecordingCounts) -> Self {
         Self {
             packets: counts.packets.into(),
@@ -171,25 +171,25 @@ impl Counting {
     }
 }
 
-/// A recording as it is now, and as it is kept over a restart.
+/// A recording in the API and in the file of recordings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordingInfo {
     /// Its id.
     pub id: Uuid,
-    /// What it was told.
+    /// Its spec.
     #[serde(flatten)]
     pub spec: RecordingSpec,
-    /// Where it is in its life.
+    /// Its state.
     pub state: RecordingState,
-    /// When it was asked for, ns since the epoch.
+    /// When it was created, ns since the epoch.
     pub created: i64,
-    /// When it starts or started; not known before its trigger. Ns since the epoch.
+    /// When it starts or started, ns since the epoch; unknown before its trigger.
     pub started: Option<i64>,
-    /// When it will end or ended. Ns since the epoch.
+    /// When it will end or ended, ns since the epoch.
     pub ended: Option<i64>,
-    /// Why it ended, or why it could not finalize its storage.
+    /// Why it ended, or why its storage was not finalized.
     pub reason: Option<String>,
-    /// What it took and wrote.
+    /// What it accepted and wrote.
     pub counts: RecordingCounts,
 }
 
@@ -200,5 +200,5 @@ pub(crate) struct RecordingsFile {
     pub(crate) recordings: Vec<RecordingInfo>,
 }
 
-/// The version of [`RecordingsFile`] that is written.
+/// The current version of [`RecordingsFile`].
 pub(crate) const RECORDINGS_VERSION: u32 = 1;

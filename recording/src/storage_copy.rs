@@ -24,33 +24,33 @@ use crate::recorder::Recorder;
 use crate::sink::Sink;
 use crate::{ConfigError, RecordingError};
 
-/// Packets looked up at once.
+/// Packets per page of descriptors.
 const PAGE_PACKETS: usize = 256;
-/// Between two looks whether there is room for a packet while others hold all of it.
-const ROOM_WAIT: Duration = Duration::from_millis(5);
-/// Packets on their way to the disk.
+/// Interval between two attempts to reserve memory while others have all of it.
+const RESERVE_INTERVAL: Duration = Duration::from_millis(5);
+/// Packets in flight to the disk.
 const PENDING_MAX: usize = 64;
 
-/// What of a storage goes through which chain.
+/// Which packets of a storage pass which chain.
 #[derive(Debug, Clone)]
 pub struct StorageCopySpec {
-    /// The storage that is read.
+    /// The storage to read.
     pub source: StorageId,
-    /// The storage that is written, which takes packets.
+    /// The storage to write, which must accept packets.
     pub target: StorageId,
-    /// Which packets, told by the index, and what times in them rest on: times of other readings
-    /// of a packet are not believed, neither here nor in the chain.
+    /// Which packets, according to the index, and the time bases of the times in it: times with
+    /// another basis are not used, neither here nor in the chain.
     pub selection: CopySelection,
-    /// Only packets that match this, as the processor `query` has it.
+    /// Only packets that match this, as with the processor `query`.
     pub query: Option<String>,
-    /// What is done with each.
+    /// The processors that each packet passes.
     pub processors: Vec<ProcessorConfig>,
 }
 
-/// Refuses a chain of a copy that could not run.
+/// Checks the chain of a copy.
 ///
 /// # Errors
-/// Names the first thing that is wrong.
+/// The first thing that is wrong.
 pub fn check_copy(
     query: Option<&String>,
     processors: &[ProcessorConfig],
@@ -58,35 +58,36 @@ pub fn check_copy(
     check_chain(&copy_chain(query, processors))
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct Copying<'a> {
     engine: &'a Engine,
     source: StorageId,
     bases: LeafBases,
     progress: &'a Progress,
-    /// Away while it works on another thread.
+    /// `None` while it runs on another thread.
     chain: Option<Chain>,
     sink: Sink,
     /// What packets of an agent (`ctf`) or a stream (`dft`) need to be decoded.
     contexts: HashMap<(AgentId, Option<StreamId>), Arc<StreamContext>>,
-    /// Streams that are known on this server.
+    /// Streams that the server knows.
     declared: HashSet<(AgentId, StreamId)>,
     pending: VecDeque<CopyPush>,
-    /// When it began: no time passes in its chain.
+    /// When the copy began; the clock of its chain stands still.
     began: i64,
     report: CopyReport,
     listener: Option<CopyListener>,
 }
 
 impl Recorder {
-    /// Copies packets of a storage through a chain into another storage. No time passes in the
-    /// chain: spans of a trace come together whatever lies between their packets, as far as memory
-    /// allows. What was written before a failure stays in the target. The `listener` is told of
-    /// each packet that is a packet of the source, or a part of one, once it is durable.
+    /// Copies packets of a storage through a chain into another storage. The clock of the chain
+    /// stands still: the spans of a trace are assembled regardless of the time between their
+    /// packets, as far as memory allows. What was written before a failure stays in the target. The
+    /// `listener` is called for each packet that is a packet of the source, or a part of one, once
+    /// it is durable.
     ///
     /// # Errors
-    /// When the chain could not run, there is no such storage, both are the same, the target takes
-    /// no packets, a packet cannot be read or written, or the copy was cancelled.
+    /// When the chain is invalid, there is no such storage, both are the same, the target does not
+    /// accept packets, a packet cannot be read or written, or the copy was cancelled.
     pub async fn copy_storage(
         &self,
         spec: &StorageCopySpec,
@@ -170,7 +171,7 @@ impl Copying<'_> {
             self.declared.insert(stream);
         }
         let size = u64::from(info.entry.raw_size);
-        let room = self.room(size).await?;
+        let permit = self.reserve(size).await?;
         let basis = self.bases.of(info.descriptor.leaf(), info.kind);
         let facts = basis.known(&info.entry.facts);
         let context = self.context(&info).await?;
@@ -178,7 +179,7 @@ impl Copying<'_> {
             agent: info.agent.clone(),
             stream: info.stream.clone(),
             kind: info.kind,
-            // The target has places of its own.
+            // The target assigns positions.
             position: None,
             facts,
             arrival: self.began,
@@ -190,11 +191,11 @@ impl Copying<'_> {
             context,
         };
         let out = self.work(move |chain| chain.take(&packet)).await?;
-        drop(room);
+        drop(permit);
         self.write(out, Some(from)).await
     }
 
-    /// Runs the chain where it may take its time.
+    /// Runs the chain on a thread for blocking work.
     async fn work(
         &mut self,
         work: impl FnOnce(&mut Chain) -> Vec<OutPacket> + Send + 'static,
@@ -210,7 +211,7 @@ impl Copying<'_> {
         Ok(out)
     }
 
-    /// Writes what the chain gave when it took a packet: what is not derived is of that one.
+    /// Writes the output of the chain. Packets that are not derived are copies of `taken`.
     async fn write(
         &mut self,
         packets: Vec<OutPacket>,
@@ -219,34 +220,34 @@ impl Copying<'_> {
         for packet in packets {
             let from = taken.filter(|_| packet.derived.is_none());
             let size = packet.payload.len() as u64;
-            let permit = self.room(size).await?;
+            let permit = self.reserve(size).await?;
             let push = self.sink.write(packet, permit).await?;
             self.pending.push_back(CopyPush { from, push });
             self.report.packets += 1;
             self.report.bytes += size;
             while self.pending.len() >= PENDING_MAX {
-                self.settle().await?;
+                self.await_oldest().await?;
             }
         }
         Ok(())
     }
 
-    /// Room is made by waiting for what this copy itself has under way, then by everybody else.
-    async fn room(&mut self, size: u64) -> Result<BytePermit, StorageError> {
+    /// Waits for memory: first for the writes of this copy, then for everybody else's.
+    async fn reserve(&mut self, size: u64) -> Result<BytePermit, StorageError> {
         loop {
             match self.engine.budget().try_acquire(size) {
                 Ok(permit) => return Ok(permit),
-                Err(_) if !self.pending.is_empty() => self.settle().await?,
+                Err(_) if !self.pending.is_empty() => self.await_oldest().await?,
                 Err(_) => {
                     self.progress.check()?;
-                    sleep(ROOM_WAIT).await;
+                    sleep(RESERVE_INTERVAL).await;
                 }
             }
         }
     }
 
-    /// Waits for the oldest push.
-    async fn settle(&mut self) -> Result<(), StorageError> {
+    /// Waits for the oldest write.
+    async fn await_oldest(&mut self) -> Result<(), StorageError> {
         match self.pending.pop_front() {
             Some(pending) => pending.settle(self.listener.as_ref()).await,
             None => Ok(()),
@@ -257,12 +258,12 @@ impl Copying<'_> {
         let out = self.work(Chain::finish).await?;
         self.write(out, None).await?;
         while !self.pending.is_empty() {
-            self.settle().await?;
+            self.await_oldest().await?;
         }
         Ok(self.report)
     }
 
-    /// What the packet needs to be decoded, as the storage it is in has it.
+    /// What the packet needs to be decoded, from the storage that contains it.
     async fn context(&mut self, packet: &PacketInfo) -> Result<Arc<StreamContext>, StorageError> {
         let stream = match packet.kind {
             Kind::Ctf => None,
@@ -300,7 +301,7 @@ async fn procedure(
     }))
 }
 
-/// The unit of times that a stream tells at its beginning.
+/// The unit of time that a stream declares at its beginning.
 async fn unit(
     engine: &Engine,
     source: StorageId,
@@ -320,7 +321,7 @@ async fn unit(
     let payload = engine.reading().read_payload(source, first).await?;
     let table = FieldTable::new();
     let mut decoder = PacketDecoder::new(&table, Names::default(), TimeUnit::default());
-    // A damaged packet tells what stands in front of the damage.
+    // A damaged packet yields what precedes the damage.
     drop(decoder.decode(&payload, &mut |_| ControlFlow::Continue(())));
     Ok(decoder.into_declared().unit.unwrap_or_default())
 }

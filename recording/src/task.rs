@@ -16,7 +16,7 @@ use crate::packet::{OutPacket, Packet};
 use crate::recording::{InboxPacket, Intake, Recording};
 use crate::registry::Registry;
 use crate::sink::Sink;
-use crate::spec::{Counting, RecordingState, add};
+use crate::spec::{Counters, RecordingState, add};
 
 /// The interval at which the clock of a chain advances.
 const TICK: Duration = Duration::from_millis(250);
@@ -233,9 +233,9 @@ impl Running {
         mut permit: BytePermit,
         waits: bool,
     ) -> Result<Vec<PendingPush>, StorageError> {
-        let counting = &self.recording.counting;
-        add(&counting.packets, 1);
-        add(&counting.bytes, packet.payload.len() as u64);
+        let counters = &self.recording.counters;
+        add(&counters.packets, 1);
+        add(&counters.bytes, packet.payload.len() as u64);
         let out = self.run_chain(packet).await;
         let (originals, derived): (Vec<_>, Vec<_>) =
             out.into_iter().partition(|packet| packet.derived.is_none());
@@ -249,7 +249,7 @@ impl Running {
             };
             match written {
                 Ok(push) => {
-                    add(&self.recording.counting.written_packets, 1);
+                    add(&self.recording.counters.written_packets, 1);
                     pending.extend(push);
                 }
                 Err(error) => {
@@ -287,7 +287,7 @@ impl Running {
             }
         };
         if let Some(chain) = &chain {
-            let undecoded = &self.recording.counting.undecoded;
+            let undecoded = &self.recording.counters.undecoded;
             undecoded.store(chain.undecoded(), std::sync::atomic::Ordering::Relaxed);
         }
         self.chain = chain;
@@ -297,14 +297,14 @@ impl Running {
     /// Writes derived packets. Only the end of the recording waits until they are durable.
     async fn write_derived(&mut self, packets: Vec<OutPacket>) {
         for packet in packets {
-            let counting: &Counting = &self.recording.counting;
-            add(&counting.derived_packets, 1);
-            add(&counting.derived_bytes, packet.payload.len() as u64);
+            let counters: &Counters = &self.recording.counters;
+            add(&counters.derived_packets, 1);
+            add(&counters.derived_bytes, packet.payload.len() as u64);
             let nothing = self.engine.budget().nothing();
             match self.sink.write(packet, nothing).await {
                 Ok(pending) => self.derived.push(pending),
                 Err(error) => {
-                    add(&self.recording.counting.derived_refused, 1);
+                    add(&self.recording.counters.derived_refused, 1);
                     self.note_failure(&error);
                     return;
                 }
@@ -324,7 +324,7 @@ impl Running {
 
     fn note_outcome(&mut self, outcome: PushOutcome) {
         if let Some(error) = outcome.refused {
-            add(&self.recording.counting.derived_refused, 1);
+            add(&self.recording.counters.derived_refused, 1);
             self.note_failure(&error);
         }
     }

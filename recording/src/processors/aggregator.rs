@@ -1,4 +1,4 @@
-//! What groups of spans and events took, period by period.
+//! Totals of groups of spans and events, period by period.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -17,11 +17,12 @@ use crate::outbox::Outbox;
 use crate::packet::{Derived, Packet};
 use crate::processor::{Item, Processor};
 
-/// Longest part of a name or an attribute that tells groups apart, bytes.
+/// Longest part of a name or an attribute in the key of a group, bytes.
 const TEXT_BYTES_MAX: usize = 1024;
-/// A group is written so long after its period, ns: spans of a period come until then.
+/// A group is written this long after its period, ns; spans of the period that arrive until then
+/// count.
 const GRACE_NS: i64 = 2_000_000_000;
-/// Agents and streams that are remembered; their groups are written before more are.
+/// Agents and streams that are remembered; at the limit their groups are written.
 const HOMES_MAX: usize = 4096;
 /// Code of the status `error`.
 const STATUS_ERROR: u64 = 2;
@@ -41,7 +42,7 @@ pub(super) struct Aggregator {
     fields: EventFields,
 }
 
-/// Where spans of groups come from.
+/// The origins of the spans of groups.
 struct Home {
     agent: AgentId,
     stream: StreamId,
@@ -59,7 +60,7 @@ struct Group {
     sketch: Sketch,
 }
 
-/// The fields that are asked of events of other kinds.
+/// The fields of events of other kinds.
 struct EventFields {
     table: FieldTable,
     name: FieldId,
@@ -201,7 +202,7 @@ impl Aggregator {
                     put_text(key, &message[..message.len().min(TEXT_BYTES_MAX)]);
                 }
             };
-            // Damaged spans were refused when they came.
+            // Damaged spans were refused on arrival.
             let _ = match (path.argument(), path.as_str().strip_prefix("ctx.")) {
                 (Some(name), _) => span.each_attribute(&mut |attribute| take(attribute, name)),
                 (None, Some(name)) => {
@@ -226,7 +227,7 @@ impl Aggregator {
             self.count_event(home, event, out);
             ControlFlow::Continue(())
         });
-        // Events in front of damage are counted; the packet itself is kept by whoever saves it.
+        // Events that precede damage are counted; a saver writes the packet itself.
         drop(decoded);
     }
 
@@ -275,7 +276,7 @@ impl Aggregator {
         }
     }
 
-    /// Writes groups from the oldest on, as long as `is_due`.
+    /// Writes groups, the oldest first, as long as `is_due`.
     fn write_where(&mut self, out: &mut Outbox, is_due: impl Fn(&Group) -> bool) {
         while let Some(key) = self.order.front()
             && self.groups.get(key).is_none_or(&is_due)
@@ -306,7 +307,7 @@ impl Aggregator {
         }
         for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)] {
             if let Some(about) = group.sketch.quantile(quantile) {
-                // The sketch may be off by one percent; the group knows its bounds exactly.
+                // The sketch has an error of one percent; the group has exact bounds.
                 let value = about.max(group.min as f64).min(group.max as f64);
                 span.attribute(name, NewValue::Double(value));
             }
@@ -352,7 +353,7 @@ fn read_key(key: &[u8]) -> Option<Key<'_>> {
 impl Processor for Aggregator {
     fn process(&mut self, item: Item<'_>, out: &mut Outbox) {
         match item {
-            // Spans are counted when their invocation is known, because exclusive time needs it.
+            // Spans are counted with their invocation, because exclusive time needs it.
             Item::Packet { packet, .. } if packet.kind == Kind::Otlp => {}
             Item::Packet { packet, .. } => self.count_packet(packet, out),
             Item::Invocation(of) => {

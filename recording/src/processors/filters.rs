@@ -1,7 +1,7 @@
-//! Processors that pass a part of what they take to a chain of their own.
+//! Processors that pass a part of their input to a nested chain.
 //!
-//! Of a packet of spans only the spans that pass go on, in a packet in its place; a packet of
-//! another kind passes whole or not at all. An invocation passes whole or not at all.
+//! Of a packet of spans only the matching spans pass, as a packet in its position; packets of other
+//! kinds, and invocations, pass complete or not at all.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use crate::outbox::Outbox;
 use crate::packet::{Derived, Packet};
 use crate::processor::{Item, Processor, Row};
 
-/// Passes a packet of spans with those for which `keep` is true.
+/// Passes the spans of a packet for which `keep` is true.
 fn pass_spans(
     row: &mut Row,
     (packet, request): (&Packet, &[u8]),
@@ -39,7 +39,7 @@ fn pass_spans(
     }
 }
 
-/// The span that an item of one span is about.
+/// The span of an item that is about one span.
 fn span_of<'a>(item: &Item<'a>) -> Option<Span<'a>> {
     match item {
         Item::Packet { .. } => None,
@@ -53,12 +53,12 @@ fn span_of<'a>(item: &Item<'a>) -> Option<Span<'a>> {
     }
 }
 
-/// A processor that lets some of what it takes through to a row.
+/// A processor that passes some items to nested processors.
 trait Filter: Send {
-    /// What takes the rest.
+    /// The nested processors.
     fn row(&mut self) -> &mut Row;
 
-    /// Gives the row what passes.
+    /// Passes an item on.
     fn filter(&mut self, item: Item<'_>, out: &mut Outbox);
 }
 
@@ -76,8 +76,8 @@ impl<F: Filter> Processor for F {
     }
 }
 
-/// Passes what starts in a time frame; of packets of other kinds those whose time overlaps it, or
-/// is not known.
+/// Passes what starts in a time range; of packets of other kinds those whose times overlap it, or
+/// are unknown.
 pub(super) struct TimeFrame {
     from: Option<i64>,
     to: Option<i64>,
@@ -132,7 +132,7 @@ impl Filter for TimeFrame {
     }
 }
 
-/// Passes what comes from some agents.
+/// Passes what some agents sent.
 pub(super) struct AgentFilter {
     agents: HashSet<AgentId>,
     row: Row,
@@ -164,10 +164,10 @@ impl Filter for AgentFilter {
     }
 }
 
-/// Passes the traces whose ids fall into a part of all ids, the same at every sampler: the last 56
-/// bits of an id are random (W3C Trace Context), and are compared with a threshold.
+/// Passes a sample of traces by their ids, the same in every sampler: the last 56 bits of an id are
+/// random (W3C Trace Context), and are compared with a threshold.
 pub(super) struct Sampler {
-    /// Ids from here on pass; one beyond the last id where none does.
+    /// Ids from here on pass; one past the last id if none does.
     threshold: u64,
     decoder: OtlpDecoder,
     row: Row,
@@ -207,7 +207,7 @@ impl Filter for Sampler {
                     is_sampled(&event.span(), *threshold)
                 });
             }
-            // Other kinds have no traces of which a part could be taken.
+            // Packets of other kinds have no traces to sample.
             Item::Packet { .. } => row.process(item, out),
             item => {
                 if span_of(&item).is_some_and(|span| is_sampled(&span, *threshold)) {
@@ -222,11 +222,11 @@ impl Filter for Sampler {
     }
 }
 
-/// A query over packets of every kind.
+/// A query on packets of every kind.
 pub(crate) struct PacketQuery {
     query: Query,
     table: FieldTable,
-    /// With bare numbers in nanoseconds, as all kinds but one have them.
+    /// With bare numbers in nanoseconds, the unit of all kinds but one.
     program: Program,
     decoder: OtlpDecoder,
 }
@@ -263,7 +263,7 @@ impl PacketQuery {
         }
     }
 
-    /// Whether an event of the packet matches. A packet that cannot be decoded has none that does.
+    /// Whether an event of the packet matches. A packet that cannot be decoded has no matches.
     pub(crate) fn matches_packet(&self, packet: &Packet) -> bool {
         let origin = self.origin(&packet.agent, &packet.stream, packet.kind);
         let unit = trace_kinds::bare_unit(packet.kind, &packet.context);
@@ -290,7 +290,7 @@ impl PacketQuery {
                 false => ControlFlow::Continue(()),
             }
         });
-        // Events in front of damage count as those of a sound packet do.
+        // Events that precede damage count as those of an intact packet.
         drop(decoded);
         found
     }

@@ -1,4 +1,4 @@
-//! What is made of whole invocations: clones of their roots, and their spans one by one.
+//! Processors of invocations: clones of their roots, and their spans one by one.
 
 use trace_kinds::otlp::{AnyValue, Span, SpanEvent, SpanWriter};
 
@@ -26,7 +26,7 @@ impl Processor for Cloner {
     }
 }
 
-/// Gives every descendant of a root to its chain, and every exception of every span.
+/// Passes every descendant of a root to its chain, and every exception of every span.
 pub(super) struct Extractor {
     row: Row,
 }
@@ -50,7 +50,7 @@ impl Processor for Extractor {
                 };
                 self.row.process(span, out);
             }
-            // A span whose events are damaged was refused when it came.
+            // A span with damaged events was refused on arrival.
             let _ = member.span.each_event(&mut |event| {
                 if event.is_exception() {
                     let exception = Item::Extracted {
@@ -74,7 +74,8 @@ impl Processor for Extractor {
     }
 }
 
-/// An exception as a span without length, named by its type, below the span in which it happened.
+/// An exception as a span without duration, named by its type, a child of the span in which it
+/// happened.
 fn exception_span(span: &Span<'_>, event: &SpanEvent<'_>) -> Vec<u8> {
     let mut name = &b"exception"[..];
     let mut attributes = Vec::new();

@@ -1,4 +1,4 @@
-//! The processors, one file a kind of them.
+//! The processors, one file for each kind of them.
 
 mod aggregator;
 mod filters;
@@ -19,7 +19,7 @@ use filters::{AgentFilter, QueryFilter, Sampler, TimeFrame};
 use invocations::{Cloner, Extractor};
 use saver::Saver;
 
-/// Makes the processors of a chain that was checked.
+/// Creates the processors of a checked chain.
 pub(crate) fn make(chain: &[ProcessorConfig]) -> Result<Vec<Box<dyn Processor>>, ConfigError> {
     chain.iter().map(make_one).collect()
 }

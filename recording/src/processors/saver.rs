@@ -1,4 +1,4 @@
-//! Writing what comes as it is.
+//! Writes its input unchanged.
 
 use std::str::FromStr;
 
@@ -9,8 +9,8 @@ use crate::outbox::Outbox;
 use crate::packet::{Derived, OutPacket};
 use crate::processor::{Item, Processor};
 
-/// Writes packets as they were sent; in the chain of an extractor, spans and exceptions. Of an
-/// invocation it writes nothing: its spans came in packets.
+/// Writes packets as they were sent; in the chain of an extractor, spans and exceptions. It ignores
+/// invocations, whose spans arrive in packets.
 pub(super) struct Saver {
     kinds: Vec<Kind>,
     takes_spans: bool,

@@ -1,4 +1,4 @@
-//! Parts of packets of spans, and questions to spans that are no packet.
+//! Parts of packets of spans, and predicates on spans outside of packets.
 
 use std::ops::ControlFlow;
 
@@ -8,17 +8,17 @@ use trace_kinds::otlp::{Emitter, OtlpDecoder, OtlpEvent, RequestBuilder, Span};
 
 use crate::packet::Packet;
 
-/// The spans of a request for which `keep` is true, as a packet in the place of `packet`.
+/// The spans of a request for which `keep` is true, as a packet in the position of `packet`.
 pub(super) enum Cut {
-    /// None of them, or the request is damaged.
+    /// No span, or the request is damaged.
     Nothing,
-    /// All of them: the packet as it is.
+    /// All spans: the packet as it is.
     Whole,
-    /// Some of them.
+    /// Some spans.
     Part(Box<Packet>),
 }
 
-/// Cuts a packet of spans.
+/// Splits a packet of spans.
 pub(super) fn cut(
     packet: &Packet,
     request: &[u8],
@@ -50,7 +50,7 @@ pub(super) fn cut(
     }
 }
 
-/// Whether `is_it` is true of one of these spans.
+/// Whether `is_it` is true for one of these spans.
 pub(super) fn any<'s>(
     spans: impl Iterator<Item = (Emitter<'s>, Emitter<'s>, Span<'s>)>,
     decoder: &OtlpDecoder,
@@ -68,6 +68,6 @@ pub(super) fn any<'s>(
             false => ControlFlow::Continue(()),
         }
     });
-    // Spans that were taken apart once can be taken apart again.
+    // Spans that were decoded once can be decoded again.
     found && walked.is_ok()
 }

@@ -1,4 +1,4 @@
-//! Chains fed with packets, judged by what they write.
+//! Chains, tested by the packets that they write.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,10 +23,10 @@ use crate::invocation::Waiting;
 use crate::packet::{Derived, OutPacket, Packet};
 
 const SECOND: u64 = 1_000_000_000;
-/// Everything begins here, ns since the epoch.
+/// The begin of all times, ns since the epoch.
 const BEGIN: u64 = 1_700_000_000 * SECOND;
 
-/// A span as a test tells it: ids from 1, times in ns after [`BEGIN`].
+/// A span of a test: ids from 1, times in ns after [`BEGIN`].
 #[derive(Debug, Clone)]
 struct TestSpan {
     trace: u8,
@@ -130,7 +130,7 @@ fn chain(json: &str) -> Chain {
     Chain::new(&processors, Waiting::default()).unwrap()
 }
 
-/// All that a chain writes of these packets.
+/// All that a chain writes for these packets.
 fn run(chain: &mut Chain, packets: &[Packet]) -> Vec<OutPacket> {
     let mut out = Vec::new();
     for packet in packets {
@@ -141,7 +141,7 @@ fn run(chain: &mut Chain, packets: &[Packet]) -> Vec<OutPacket> {
     out
 }
 
-/// The events of what was derived as `derived`, or of what was not derived, as fields by name.
+/// The events that were derived as `derived`, or not derived, as fields by name.
 fn events(out: &[OutPacket], derived: Option<Derived>) -> Vec<BTreeMap<String, String>> {
     let mut rows = Vec::new();
     for packet in out.iter().filter(|packet| packet.derived == derived) {
@@ -197,7 +197,7 @@ fn the_default_chain_saves_clones_extracts_and_aggregates() {
     let out = run(&mut chain, std::slice::from_ref(&packet));
     assert_eq!(out[0].payload, packet.payload);
     assert_eq!((out[0].derived, out[0].stream.as_str()), (None, "traces"));
-    // The parent of the last span did not come, so it is a root.
+    // The parent of the last span did not arrive, so it is a root.
     assert_eq!(names(&out, Some(Derived::Clone)), ["buy", "buy"]);
     assert_eq!(names(&out, Some(Derived::Span)), ["call", "look", "pay"]);
     let thrown = events(&out, Some(Derived::Exception));
@@ -212,7 +212,7 @@ fn the_default_chain_saves_clones_extracts_and_aggregates() {
         ["count", "errors", "sum", "min", "max", "exclusive"]
             .map(|field| group[&format!("args.{field}")].parse::<u64>().unwrap())
     };
-    // 600 ns of the first buy were covered by its children, some of them twice: 100 to 600.
+    // Children covered 600 ns of the first buy, in part twice: 100 to 600.
     assert_eq!(of("buy"), [2, 0, 1100, 100, 1000, 600]);
     assert_eq!(of("look"), [1, 0, 300, 300, 300, 300]);
     assert_eq!(of("pay"), [1, 1, 300, 300, 300, 100]);
@@ -234,12 +234,12 @@ fn the_default_chain_saves_clones_extracts_and_aggregates() {
 fn spans_of_a_trace_wait_for_each_other() {
     let mut chain = chain(r#"[{"type":"invocation_cloner"},{"type":"invocation_extractor"}]"#);
     let spans = shop();
-    // The root comes half a second after its children, in another request.
+    // The root arrives half a second after its children, in another request.
     let mut out = chain.take(&packet(&spans[..3], 0));
     out.extend(chain.tick((BEGIN + SECOND / 2) as i64));
     out.extend(chain.take(&packet(&spans[3..], SECOND / 2)));
     assert!(out.is_empty());
-    // A second later nothing came any more.
+    // A second later no more spans have arrived.
     out.extend(chain.tick((BEGIN + 2 * SECOND) as i64));
     out.extend(chain.tick((BEGIN + 4 * SECOND) as i64));
     assert_eq!(names(&out, Some(Derived::Clone)), ["buy", "buy"]);
@@ -272,7 +272,7 @@ fn a_parent_in_another_process_is_no_parent_here() {
 }
 
 #[test]
-fn what_waits_is_bounded() {
+fn waiting_spans_are_bounded() {
     let processors = [ProcessorConfig::InvocationCloner {}];
     let waiting = Waiting {
         bytes_max: 10_000,
@@ -283,7 +283,7 @@ fn what_waits_is_bounded() {
     for trace in 1..=200 {
         out.extend(chain.take(&packet(&[span(trace, 1, 0, "root", 0, 1)], 0)));
     }
-    // Far more than fits; nothing was lost.
+    // Far more than the limit; nothing is lost.
     out.extend(chain.finish());
     assert_eq!(events(&out, Some(Derived::Clone)).len(), 200);
 }
@@ -334,7 +334,7 @@ fn filters_cut_packets_of_spans() {
 }
 
 #[test]
-fn filters_pass_invocations_whole() {
+fn filters_pass_complete_invocations() {
     let check = |filter: &str, wanted: &[&str]| {
         let json = format!(
             r#"[{{{filter},"processors":[{{"type":"invocation_cloner"}},{{"type":"invocation_extractor"}}]}}]"#
@@ -359,7 +359,7 @@ fn filters_pass_invocations_whole() {
 }
 
 #[test]
-fn extracted_items_have_a_chain_of_their_own() {
+fn extracted_items_pass_the_chain_of_the_extractor() {
     let json = r#"[{"type":"invocation_extractor","processors":[
         {"type":"query","query":"name == 'Broken' or dur == 200","processors":[{"type":"saver"}]},
         {"type":"aggregator","attributes":["route","ctx.service.name"]},
@@ -377,7 +377,7 @@ fn extracted_items_have_a_chain_of_their_own() {
 }
 
 #[test]
-fn packets_of_other_kinds_go_through_too() {
+fn packets_of_other_kinds_pass_the_chain() {
     let packet = lines(concat!(
         "{\"id\":1,\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":1,\"tid\":1,\"ts\":1000000,\"dur\":5,\"ph\":\"X\",\"args\":{\"size\":7}}\n",
         "{\"id\":2,\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":1,\"tid\":1,\"ts\":1000010,\"dur\":7,\"ph\":\"X\",\"args\":{\"size\":8}}\n",
@@ -418,7 +418,7 @@ fn packets_of_other_kinds_go_through_too() {
 }
 
 #[test]
-fn groups_are_written_by_period_and_for_lack_of_room() {
+fn groups_are_written_by_period_and_for_lack_of_memory() {
     let mut chain = chain(r#"[{"type":"aggregator","period_seconds":1,"groups_max":2}]"#);
     let one = |name, start| packet(&[span(1, 1, 0, name, start, start + 10)], start);
     let mut out = Vec::new();
@@ -430,7 +430,7 @@ fn groups_are_written_by_period_and_for_lack_of_room() {
         ("c", 0),
     ] {
         out.extend(chain.take(&one(name, start)));
-        // The trace id is the same, so that its spans are put together at once only by the clock.
+        // All spans have the same trace id, so that only the clock completes them.
         out.extend(chain.finish());
     }
     let groups = events(&out, Some(Derived::Aggregate));
@@ -449,7 +449,7 @@ fn groups_are_written_by_period_and_for_lack_of_room() {
 }
 
 #[test]
-fn json_is_kept_and_understood() {
+fn json_is_saved_unchanged_and_decoded() {
     let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[
         {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"a",
          "startTimeUnixNano":"1700000000000000000","endTimeUnixNano":"1700000000000000005"}]}]}]}"#;
@@ -482,7 +482,7 @@ fn any_requests() -> impl Strategy<Value = Vec<Vec<TestSpan>>> {
 }
 
 proptest! {
-    /// Whatever the order, every span is in one invocation, as its root or below it.
+    /// Whatever the order, every span is in one invocation, as its root or a descendant.
     #[test]
     fn no_span_is_lost_or_counted_twice(requests in any_requests()) {
         let mut chain = Chain::new(&default_chain(), Waiting::default()).unwrap();
