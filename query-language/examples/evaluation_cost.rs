@@ -1,5 +1,5 @@
-//! What asking an event costs, in nanoseconds: `cargo run --release -p query-language --example
-//! evaluation_cost [ROUNDS]`. The events are laid out already; decoding is not counted.
+//! The cost of evaluating a filter on an event, in nanoseconds: `cargo run --release -p
+//! query-language --example evaluation_cost [ROUNDS]`. The events are decoded already.
 
 use std::hint::black_box;
 use std::time::Instant;

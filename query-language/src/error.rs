@@ -1,18 +1,18 @@
-//! What is wrong with a query, where, and what was expected there.
+//! Errors in queries: the reason, the position, and what was expected.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
 use crate::time::TimeError;
 
-/// Bytes of query text that are accepted.
+/// Longest accepted query in bytes.
 pub const QUERY_BYTES_MAX: usize = 1 << 20;
-/// Levels of parentheses and `not` that are accepted, so that no query exhausts the stack.
+/// Deepest accepted nesting of parentheses and `not`, so that no query exhausts the stack.
 pub const QUERY_DEPTH_MAX: usize = 128;
-/// Characters of the query shown on either side of the fault.
+/// Characters of the query shown on either side of the error.
 const CONTEXT_CHARS: usize = 60;
 
-/// A query that cannot be used: the reason, the place in the text, and what would be right.
+/// An invalid query: the reason, the position in the text, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.report())]
 pub struct QueryError {
@@ -24,43 +24,43 @@ pub struct QueryError {
 /// The reasons for refusing a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryErrorKind {
-    /// Something else belongs here.
+    /// Something else is expected here.
     #[error("expected {expected}, found {found}")]
     Expected {
-        /// What would be right here.
+        /// What is expected.
         expected: &'static str,
-        /// What stands here.
+        /// What was found.
         found: String,
     },
-    /// A character that begins no word of the language.
+    /// A character that begins no token.
     #[error("unexpected character {0:?}, expected a field, a value, an operator or a bracket")]
     UnexpectedCharacter(char),
     /// A string without its closing quote.
     #[error("unterminated string, expected a closing {0}")]
     UnterminatedString(char),
-    /// A number that fits no 64-bit integer or no finite float.
+    /// A number outside of the 64-bit integers or the finite floats.
     #[error("number out of range, expected -2^63 to 2^64-1, or a finite fraction")]
     NumberOutOfRange,
-    /// Letters after a number that are no unit.
+    /// Letters after a number that are not a unit.
     #[error("unknown unit {0:?}, expected ns, us, ms, s, m, min, h or d")]
     UnknownUnit(String),
     /// A date or a time of day that does not exist.
     #[error("{0}")]
     BadTime(TimeError),
     /// A regular expression that does not compile.
-    #[error("faulty regular expression: {0}")]
+    #[error("invalid regular expression: {0}")]
     BadPattern(String),
-    /// A time or a duration beside a field that is neither.
+    /// A time or a duration compared with a field that is neither.
     #[error("{field} is not compared with {found}, expected {expected}")]
     WrongUnit {
         /// The field.
         field: String,
-        /// What the query wrote.
+        /// The type of the literal.
         found: &'static str,
-        /// What fits the field.
+        /// A literal that suits the field.
         expected: &'static str,
     },
-    /// A bare number for `ts` or `dur` over kinds of different units.
+    /// A bare number for `ts` or `dur` while kinds with different units are read.
     #[error(
         "the traces read here have different units of time, expected a unit: \
          write {field} with a duration such as 10ms, or a date"
@@ -86,22 +86,22 @@ impl QueryError {
         }
     }
 
-    /// The reason alone, without the place.
+    /// The reason without the position.
     pub fn kind(&self) -> &QueryErrorKind {
         &self.kind
     }
 
-    /// Bytes of the query text that are at fault, half-open; empty at the end of the text.
+    /// Bytes of the query that are wrong, half-open; empty at the end of the text.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// Line of the fault, from 1.
+    /// Line of the error, from 1.
     pub fn line(&self) -> usize {
         self.before().matches('\n').count() + 1
     }
 
-    /// Column of the fault in its line, in characters, from 1.
+    /// Column of the error in its line, in characters, from 1.
     pub fn column(&self) -> usize {
         let before = self.before();
         let line = before.rsplit('\n').next().unwrap_or(before);
@@ -112,7 +112,7 @@ impl QueryError {
         self.text.get(..self.span.start).unwrap_or(&self.text)
     }
 
-    /// Two lines: the faulty line of the query, and a caret below the fault.
+    /// Two lines: the line of the query, and a caret below the error.
     pub fn caret(&self) -> String {
         let line = self.text.split('\n').nth(self.line() - 1).unwrap_or("");
         let column = self.column() - 1;

@@ -1,29 +1,29 @@
-//! Field paths, their ids, and the door through which the evaluator asks an event for values.
+//! Field paths, their ids, and the trait by which the evaluator reads values from events.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::Value;
 
-/// Names that stand at the top of an event of every kind (`docs/fields.md`) or at the top of a
-/// DFTracer line. Every other bare name is an argument.
+/// Top-level fields of events of every kind (`docs/fields.md`) or of a DFTracer line. Every other
+/// bare name is an argument.
 const TOP_LEVEL: [&str; 13] = [
     "name", "cat", "ts", "dur", "pid", "tid", "agent", "stream", "storage", "kind", "id", "ph",
     "type",
 ];
-/// First parts of paths that are complete as they stand.
+/// First parts of paths that are complete.
 const ROOTS: [&str; 3] = ["args.", "ctx.", "packet."];
 
-/// A dotted field path in its one canonical spelling.
+/// A dotted field path in its canonical spelling.
 ///
-/// `epoch` and `args.epoch` are the same field, here and therefore everywhere: in the evaluator,
-/// in the index and in output columns. An adapter whose records have other names at the top shows
-/// them as `args.NAME` too, unless the arguments have that name already.
+/// `epoch` and `args.epoch` are the same field in the evaluator, in the index and in output
+/// columns. An adapter whose records have other top-level names shows them as `args.NAME`, unless
+/// the arguments have that name already.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath(Box<str>);
 
 impl FieldPath {
-    /// The field that `text` means: a bare name that is not one of the common fields is an
+    /// The field that `text` names: a bare name that is not one of the common fields is an
     /// argument.
     pub fn new(text: &str) -> FieldPath {
         let complete = TOP_LEVEL.contains(&text) || ROOTS.iter().any(|root| text.starts_with(root));
@@ -39,7 +39,7 @@ impl FieldPath {
         &self.0
     }
 
-    /// The part below `args.`, for adapters that look arguments up by key.
+    /// The part after `args.`, for adapters that look up arguments by key.
     pub fn argument(&self) -> Option<&str> {
         self.0.strip_prefix("args.")
     }
@@ -49,7 +49,7 @@ impl FieldPath {
         &*self.0 == "ts"
     }
 
-    /// Whether this is `dur`, the length of an event.
+    /// Whether this is `dur`, the duration of an event.
     pub fn is_duration(&self) -> bool {
         &*self.0 == "dur"
     }
@@ -72,7 +72,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// The place of a field in a [`FieldTable`]; an adapter resolves it once and then answers by index.
+/// The index of a field in a [`FieldTable`]; an adapter resolves it once and then reads by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldId(u32);
 
@@ -84,8 +84,8 @@ impl FieldId {
     }
 }
 
-/// The fields that a reader wants from every event: what a filter asks for, what is printed, what
-/// is indexed. Adapters decode these and skip the rest.
+/// The fields that a reader needs from every event, for filters, output and indexes. Adapters
+/// decode these and skip the rest.
 #[derive(Debug, Clone, Default)]
 pub struct FieldTable {
     paths: Vec<FieldPath>,
@@ -98,7 +98,7 @@ impl FieldTable {
         FieldTable::default()
     }
 
-    /// The id of `path`, given now if it had none.
+    /// The id of `path`, which is added if necessary.
     pub fn insert(&mut self, path: &FieldPath) -> FieldId {
         if let Some(id) = self.ids.get(path) {
             return *id;
@@ -135,9 +135,9 @@ impl FieldTable {
     }
 }
 
-/// An event that can be asked for the fields of the table it was decoded with.
+/// An event as a source of the fields of the table it was decoded with.
 pub trait FieldSource {
-    /// The value of the field, `None` where the event does not have it (or has a null there).
+    /// The value of the field; `None` if the event does not have it, or has a null there.
     fn field(&self, id: FieldId) -> Option<Value<'_>>;
 }
 
@@ -148,7 +148,7 @@ impl<S: FieldSource + ?Sized> FieldSource for &S {
     }
 }
 
-/// An event that is already laid out in the order of the table.
+/// An event in the order of the table.
 impl FieldSource for [Option<Value<'_>>] {
     #[inline]
     fn field(&self, id: FieldId) -> Option<Value<'_>> {

@@ -1,4 +1,4 @@
-//! Words of the query text, with their places.
+//! Splits the text of a query into tokens.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::error::{QueryError, QueryErrorKind};
 use crate::syntax::{CompareOp, Literal};
 use crate::{Number, time};
 
-/// One word and the bytes it takes.
+/// A token and its bytes in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -34,7 +34,7 @@ pub(crate) enum TokenKind {
     End,
 }
 
-/// Cuts `text` into words; the last is always [`TokenKind::End`].
+/// Splits `text` into tokens; the last one is always [`TokenKind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
@@ -58,11 +58,11 @@ impl<'a> Lexer<'a> {
         &self.text[self.at..]
     }
 
-    fn fault(&self, span: Range<usize>, kind: QueryErrorKind) -> QueryError {
+    fn error(&self, span: Range<usize>, kind: QueryErrorKind) -> QueryError {
         QueryError::new(self.text, span, kind)
     }
 
-    /// Moves past the characters that `wanted` takes and returns them.
+    /// Skips the characters that `wanted` accepts and returns them.
     fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
@@ -87,14 +87,14 @@ impl<'a> Lexer<'a> {
                 let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
                 Ok(self.token(keyword(word).unwrap_or(TokenKind::Word), start))
             }
-            '=' => Err(self.fault(
+            '=' => Err(self.error(
                 start..start + 1,
                 QueryErrorKind::Expected {
                     expected: "a comparison (== != < <= > >=)",
                     found: "`=`".to_owned(),
                 },
             )),
-            other => Err(self.fault(
+            other => Err(self.error(
                 start..start + other.len_utf8(),
                 QueryErrorKind::UnexpectedCharacter(other),
             )),
@@ -129,8 +129,8 @@ impl<'a> Lexer<'a> {
         Some(kind)
     }
 
-    /// A string, or a field between backquotes. The text between the quotes is kept verbatim, as
-    /// DFTracer keeps it; that also lets a regular expression be written without doubling.
+    /// A string, or a field in backquotes. The text between the quotes is verbatim, as in DFTracer,
+    /// so a regular expression needs no doubled backslashes.
     fn quoted(&mut self, quote: char) -> Result<Token, QueryError> {
         let start = self.at;
         let mut escaped = false;
@@ -142,7 +142,7 @@ impl<'a> Lexer<'a> {
         });
         let Some((length, _)) = end else {
             let span = start..self.text.len();
-            return Err(self.fault(span, QueryErrorKind::UnterminatedString(quote)));
+            return Err(self.error(span, QueryErrorKind::UnterminatedString(quote)));
         };
         self.at = start + length + 2;
         let kind = match quote {
@@ -159,7 +159,7 @@ impl<'a> Lexer<'a> {
                 c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | '+' | 'T' | 't' | 'Z' | 'z')
             });
             let time = time::parse_date_time(date)
-                .map_err(|error| self.fault(start..self.at, QueryErrorKind::BadTime(error)))?;
+                .map_err(|error| self.error(start..self.at, QueryErrorKind::BadTime(error)))?;
             return Ok(self.token(TokenKind::Literal(Literal::Time(time)), start));
         }
         let number = time::number_prefix(self.rest());
@@ -168,24 +168,24 @@ impl<'a> Lexer<'a> {
             self.at = start + length;
             let nanos = time::wide_duration(&self.text[start..self.at]);
             let nanos = nanos
-                .ok_or_else(|| self.fault(start..self.at, QueryErrorKind::NumberOutOfRange))?;
+                .ok_or_else(|| self.error(start..self.at, QueryErrorKind::NumberOutOfRange))?;
             return Ok(self.token(TokenKind::Literal(Literal::Duration(nanos)), start));
         }
         let end = self.at;
         let letters = self.take_while(|c| c.is_alphanumeric() || c == '_');
         if !letters.is_empty() && keyword(letters).is_none() {
             let unit = letters.to_owned();
-            return Err(self.fault(end..self.at, QueryErrorKind::UnknownUnit(unit)));
+            return Err(self.error(end..self.at, QueryErrorKind::UnknownUnit(unit)));
         }
         // `5and` is a number and a keyword.
         self.at = end;
         let value = Number::parse(number.as_bytes()).filter(|value| match value {
             Number::Int(int) => (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(int),
-            // Digits alone are an integer, however many: never silently a rounded one.
+            // Digits alone are an integer of any length: never silently rounded.
             Number::Float(_) => number.contains(['.', 'e', 'E']),
         });
         let value =
-            value.ok_or_else(|| self.fault(start..end, QueryErrorKind::NumberOutOfRange))?;
+            value.ok_or_else(|| self.error(start..end, QueryErrorKind::NumberOutOfRange))?;
         Ok(self.token(TokenKind::Literal(Literal::Number(value)), start))
     }
 }

@@ -6,27 +6,27 @@
 //!
 //! It accepts all that DFTracer's query language accepts, with the same meaning (`==`, `!=`, `<`,
 //! `<=`, `>`, `>=`, `in`, `not in`, `and`, `or`, `not`, brackets, dotted fields), and adds `~`
-//! (regular expression, found anywhere in the text), `contains`, `starts_with`, `exists`,
-//! durations (`10ms`, `1h30m`) and RFC 3339 times for `dur` and `ts`. The grammar stands in the
+//! (regular expression, matched anywhere in the text), `contains`, `starts_with`, `exists`,
+//! durations (`10ms`, `1h30m`) and RFC 3339 times for `dur` and `ts`. The grammar is in the
 //! parser, the fields in [`FieldPath`].
 //!
-//! # What is true of an event
+//! # When an event matches
 //!
-//! - A field that the event lacks makes every question to it false, `!=` and `not in` included;
-//!   `not` turns that false into true. So `not (nosuch == 1)` is true of every event, and
-//!   `nosuch != 1` of none, on every path of execution.
+//! - A predicate on a field that the event lacks is false, including `!=` and `not in`; `not` turns
+//!   that into true. So `not (nosuch == 1)` is true for every event, and `nosuch != 1` for none, on
+//!   every path of execution.
 //! - Numbers compare by value, exactly, whatever their type. Text that spells a number compares as
-//!   that number where the query has a number (old DFTracer traces quote their numbers). Apart from
-//!   that a value of another type than the literal passes no test.
-//! - Text compares byte by byte. A string is verbatim: a backslash keeps the next quote from ending
-//!   the string and stays in it, as in DFTracer.
-//! - `ts` and `dur` are nanoseconds; a bare number beside them is in the [`BareUnit`] of what is
-//!   read.
+//!   that number if the query has a number (old DFTracer traces quote their numbers). Other values
+//!   of another type than the literal do not match.
+//! - Text compares byte by byte. A string is verbatim: a backslash prevents the next quote from
+//!   ending the string and remains in it, as in DFTracer.
+//! - `ts` and `dur` are nanoseconds; a bare number compared with them is in the [`BareUnit`] of the
+//!   traces.
 //!
-//! # From text to answer
+//! # Evaluation
 //!
 //! [`Query::parse`] gives a tree as written, [`Query::bind`] a [`Filter`] in the units of the
-//! fields, [`Program::compile`] a program that asks a [`FieldSource`] by field id.
+//! fields, [`Program::compile`] a program that reads fields from a [`FieldSource`] by id.
 //!
 //! ```
 //! use query_language::{BareUnit, FieldTable, Program, Query, Value};

@@ -1,4 +1,4 @@
-//! From text to a syntax tree.
+//! Parses text to a syntax tree.
 //!
 //! ```text
 //! query     = or
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Keywords are read in any case. `exists`, `contains` and `starts_with` are keywords only where
-//! no field can stand, so that fields of these names, which DFTracer's language allows, stay
+//! no field can be, so that fields of these names, which DFTracer's language allows, stay
 //! usable.
 
 use crate::FieldPath;
@@ -24,7 +24,7 @@ use crate::syntax::{Condition, Expr, Literal, Pattern, Predicate};
 
 const OPERATORS: &str = "a comparison (== != < <= > >=), in, not in, ~, contains or starts_with";
 
-/// Reads the whole of `text`.
+/// Parses all of `text`.
 pub(crate) fn parse(text: &str) -> Result<Expr<Literal>, QueryError> {
     if text.len() > QUERY_BYTES_MAX {
         return Err(QueryError::new("", 0..0, QueryErrorKind::TooLong));
@@ -51,7 +51,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn token(&self) -> &Token {
-        // The last word is the end, which nothing moves past.
+        // The last token is the end, which is never passed.
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
@@ -85,7 +85,7 @@ impl Parser<'_> {
         QueryError::new(self.text, token.span.clone(), kind)
     }
 
-    /// Guards the recursion of brackets and `not`.
+    /// Bounds the recursion of brackets and `not`.
     fn nested<T>(
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<T, QueryError>,
@@ -155,7 +155,7 @@ impl Parser<'_> {
         match self.peek_after() {
             TokenKind::Open | TokenKind::QuotedField => true,
             TokenKind::Word => {
-                // `exists contains "x"` asks a field named exists.
+                // `exists contains "x"` is a predicate on a field named exists.
                 let after = &self.text[self.tokens[self.at + 1].span.clone()];
                 let operator = ["contains", "starts_with"]
                     .iter()

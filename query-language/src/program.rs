@@ -1,5 +1,5 @@
-//! A filter compiled to tests with two exits each, so that an event passes through only the tests
-//! that decide about it, and nothing is looked up by name.
+//! A filter compiled to tests with two exits each, so that an event passes only the tests that
+//! decide about it, and no field is looked up by name.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::{FieldId, FieldSource, FieldTable, Number, Value};
 const ACCEPT: u32 = u32::MAX;
 /// Exit of a test: the event does not match.
 const REJECT: u32 = u32::MAX - 1;
-/// Lists up to this length are walked; longer ones are hashed.
+/// Longest list that is searched linearly; longer ones are hashed.
 const LIST_WALK_MAX: usize = 8;
 
-/// A filter ready to be asked about millions of events.
+/// A filter compiled for evaluation on millions of events.
 #[derive(Debug)]
 pub struct Program {
     steps: Vec<Step>,
@@ -31,14 +31,14 @@ struct Step {
 }
 
 impl Program {
-    /// Compiles `filter`. The fields it asks for get their ids from `table`, which the adapter
-    /// then decodes events with.
+    /// Compiles `filter`. Its fields get their ids from `table`, with which the adapter then
+    /// decodes events.
     pub fn compile(filter: &Filter, table: &mut FieldTable) -> Program {
         let mut program = Program {
             steps: Vec::new(),
             entry: ACCEPT,
         };
-        // In the order of the text: the steps are made from the last to the first.
+        // In the order of the text: the steps are generated from the last to the first.
         filter.for_each(&mut |predicate| {
             table.insert(&predicate.field);
         });
@@ -46,7 +46,7 @@ impl Program {
         program
     }
 
-    /// Whether the filter passes every event without asking for a field.
+    /// Whether the filter matches every event without reading a field.
     pub fn accepts_all(&self) -> bool {
         self.entry == ACCEPT
     }
@@ -65,7 +65,7 @@ impl Program {
         at == ACCEPT
     }
 
-    /// Adds the steps of `expr` behind those of its continuations, and tells where to begin.
+    /// Adds the steps of `expr` after those of its continuations, and returns the first one.
     fn emit(&mut self, expr: &Filter, table: &mut FieldTable, on_true: u32, on_false: u32) -> u32 {
         match expr {
             Expr::Not(operand) => self.emit(operand, table, on_false, on_true),
@@ -97,8 +97,8 @@ impl Program {
     }
 }
 
-/// Operands in the order that decides soonest; the result does not depend on it, because no test
-/// has an effect.
+/// Operands in the order that decides soonest; the result does not depend on it, because tests have
+/// no side effects.
 fn cheapest_first(operands: &[Filter]) -> Vec<&Filter> {
     let mut ordered: Vec<&Filter> = operands.iter().collect();
     ordered.sort_by_key(|operand| cost(operand));
@@ -121,8 +121,8 @@ fn cost(expr: &Filter) -> u32 {
     }
 }
 
-/// One condition, ready to be asked about values that come without an event, such as those of a
-/// dictionary. A missing value passes none.
+/// One condition, for values without an event, such as those of a dictionary. A missing value
+/// matches no condition.
 #[derive(Debug)]
 pub struct Matcher(Check);
 
@@ -132,7 +132,7 @@ impl Matcher {
         Matcher(Check::new(condition))
     }
 
-    /// Whether an event whose field has this value passes.
+    /// Whether an event whose field has this value matches.
     #[inline]
     pub fn passes(&self, value: Value<'_>) -> bool {
         self.0.passes(value)
@@ -142,7 +142,7 @@ impl Matcher {
 #[derive(Debug)]
 enum Check {
     Present,
-    /// True of no value.
+    /// Matches no value.
     Never,
     Text(CompareOp, Box<[u8]>),
     Number(CompareOp, Number),
@@ -208,7 +208,7 @@ impl Check {
             (Check::Matches(pattern), Value::Str(text)) => pattern.is_match(text),
             (Check::Contains(finder), Value::Str(text)) => finder.find(text).is_some(),
             (Check::StartsWith(prefix), Value::Str(text)) => text.starts_with(prefix),
-            // A value of another type than the literal passes no test.
+            // A value of another type than the literal does not match.
             _ => false,
         }
     }
@@ -273,7 +273,7 @@ impl List {
     }
 }
 
-/// A set that is walked while it is short.
+/// A set that is searched linearly while it is short.
 #[derive(Debug)]
 enum Few<T> {
     Walked(Vec<T>),

@@ -5,19 +5,19 @@ use crate::parser::parse;
 use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
 use crate::{FieldPath, Number};
 
-/// A query that was read without fault.
+/// A valid query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     text: String,
     expr: Expr<Literal>,
 }
 
-/// What a bare number means beside `ts` and `dur`.
+/// The unit of a bare number compared with `ts` and `dur`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BareUnit {
-    /// So many nanoseconds: 1,000 for a DFTracer trace in microseconds, 1 for most other kinds.
+    /// This many nanoseconds: 1,000 for a DFTracer trace in microseconds, 1 for most other kinds.
     Nanos(u32),
-    /// Kinds of different units are read, so a bare number is refused.
+    /// Kinds with different units are read, so a bare number is refused.
     Mixed,
 }
 
@@ -34,10 +34,10 @@ impl BareUnit {
 }
 
 impl Query {
-    /// Reads a query.
+    /// Parses a query.
     ///
     /// # Errors
-    /// [`QueryError`] with the place, what was expected there, and a caret line.
+    /// [`QueryError`] with the position, what was expected there, and a caret line.
     pub fn parse(text: &str) -> Result<Query, QueryError> {
         Ok(Query {
             expr: parse(text)?,
@@ -55,11 +55,11 @@ impl Query {
         &self.expr
     }
 
-    /// Puts every literal in the unit of its field: `ts` and `dur` in nanoseconds.
+    /// Converts every literal to the unit of its field: `ts` and `dur` in nanoseconds.
     ///
     /// # Errors
-    /// A bare number beside `ts` or `dur` when `unit` is [`BareUnit::Mixed`]; a date or duration
-    /// beside a field that has no such unit.
+    /// A bare number compared with `ts` or `dur` when `unit` is [`BareUnit::Mixed`]; a date or
+    /// duration compared with a field that has no such unit.
     pub fn bind(&self, unit: BareUnit) -> Result<Filter, QueryError> {
         self.expr.rewrite(&mut |predicate| {
             let bind = |literal: &Literal| {
@@ -99,7 +99,7 @@ fn bind_literal(
     };
     Ok(match literal {
         Literal::Bool(value) => Scalar::Bool(*value),
-        // A date in quotes beside `ts` can only mean the date.
+        // A date in quotes compared with `ts` can only mean the date.
         Literal::Str(text) if field.is_time() && crate::time::begins_date(text) => {
             match crate::time::parse_date_time(text) {
                 Ok(nanos) => Scalar::Number(Number::Int(nanos)),
@@ -138,10 +138,10 @@ fn bind_literal(
     })
 }
 
-/// A fraction this near to a whole nanosecond means it: 0.57 µs is 570 ns, although the product
-/// of the floats is a little less.
+/// A fraction this close to a whole nanosecond is rounded to it: 0.57 µs is 570 ns, although the
+/// product of the floats is a little less.
 const NANOS_NOISE: f64 = 1e-6;
-/// Floats up to here tell neighbouring integers apart.
+/// Up to here floats distinguish neighbouring integers.
 const FLOAT_INTS_MAX: f64 = 9_007_199_254_740_992.0;
 
 fn scale(number: Number, unit: u32) -> Number {

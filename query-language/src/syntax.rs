@@ -11,52 +11,51 @@ use crate::{FieldPath, Number};
 /// An expression over the fields of one event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr<L> {
-    /// True when all operands are; of none, always.
+    /// True if all operands are; without operands true.
     And(Vec<Expr<L>>),
-    /// True when one operand is; of none, never.
+    /// True if any operand is; without operands false.
     Or(Vec<Expr<L>>),
-    /// True when the operand is false, whatever made it false: `not (nosuch == 1)` is true of
-    /// every event.
+    /// True if the operand is false for any reason: `not (nosuch == 1)` is true for every event.
     Not(Box<Expr<L>>),
-    /// A question to one field.
+    /// A predicate on one field.
     Test(Predicate<L>),
 }
 
 /// A filter ready for evaluation and pruning: every literal is in the units of the fields.
 pub type Filter = Expr<Scalar>;
 
-/// A question to one field. It is false of an event that lacks the field, and of a value that
-/// cannot be compared with the literal, whatever the operator (`!=` and `not in` as well; but a
+/// A predicate on one field. It is false for an event that lacks the field, and for a value that
+/// cannot be compared with the literal, whatever the operator (including `!=` and `not in`; but a
 /// value that differs in type from all literals of `not in` is not in the list).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicate<L> {
-    /// The field asked.
+    /// The field.
     pub field: FieldPath,
-    /// The question.
+    /// The condition.
     pub condition: Condition<L>,
-    /// Where it stands in the text, for messages; empty for predicates made by a program.
+    /// Its bytes in the text, for messages; empty for predicates built by a program.
     pub span: Range<usize>,
 }
 
-/// What is asked of a field.
+/// A condition on the value of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition<L> {
-    /// Has the event the field?
+    /// The event has the field.
     Exists,
     /// Compares with a value.
     Compare(CompareOp, L),
-    /// Is it one of these, or (negated) none of them?
+    /// The value is one of these, or (negated) none of them.
     In {
         /// The list.
         values: Vec<L>,
         /// `not in`.
         negated: bool,
     },
-    /// Does the pattern occur in the text?
+    /// The pattern occurs in the text.
     Matches(Pattern),
-    /// Does this occur in the text?
+    /// This occurs in the text.
     Contains(String),
-    /// Does the text begin with this?
+    /// The text begins with this.
     StartsWith(String),
 }
 
@@ -78,7 +77,7 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// Whether a field that stands in this order to the literal passes.
+    /// Whether a field that compares so with the literal matches.
     #[inline]
     pub fn accepts(self, order: Ordering) -> bool {
         match self {
@@ -103,15 +102,15 @@ impl CompareOp {
     }
 }
 
-/// A compiled regular expression that remembers its text.
+/// A compiled regular expression with its text.
 #[derive(Debug, Clone)]
 pub struct Pattern(regex::bytes::Regex);
 
-/// Bytes that a compiled pattern may take.
+/// Largest size of a compiled pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 4 << 20;
 
 impl Pattern {
-    /// Compiles `text`; the error is the first line of the fault.
+    /// Compiles `text`; the error is the reason in one line.
     pub(crate) fn new(text: &str) -> Result<Pattern, String> {
         regex::bytes::RegexBuilder::new(text)
             .size_limit(PATTERN_BYTES_MAX)
@@ -147,10 +146,10 @@ impl PartialEq for Pattern {
     }
 }
 
-/// A value as it stands in the text of a query.
+/// A value as written in a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
-    /// Text between quotes, verbatim: a backslash only keeps the next quote from ending it.
+    /// Text between quotes, verbatim: a backslash only prevents the next quote from ending it.
     Str(String),
     /// A bare number.
     Number(Number),
@@ -169,12 +168,12 @@ pub enum Scalar {
     Str(Box<[u8]>),
     /// A number; nanoseconds where the field is `ts` or `dur`.
     Number(Number),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
 impl<L> Expr<L> {
-    /// A predicate made by a program rather than read from a text.
+    /// A predicate built by a program rather than parsed.
     pub fn test(field: FieldPath, condition: Condition<L>) -> Expr<L> {
         Expr::Test(Predicate {
             field,
@@ -196,11 +195,11 @@ impl<L> Expr<L> {
         }
     }
 
-    /// Puts another expression in the place of every predicate: this is how a file name becomes
-    /// the hashes that stand for it. The replacement must be true of the same events.
+    /// Replaces every predicate by another expression: this is how a file name becomes its hashes.
+    /// The replacement must be true for the same events.
     ///
     /// # Errors
-    /// The first that `replace` gives.
+    /// The first error of `replace`.
     pub fn rewrite<M, E, F>(&self, replace: &mut F) -> Result<Expr<M>, E>
     where
         F: FnMut(&Predicate<L>) -> Result<Expr<M>, E>,
@@ -225,8 +224,8 @@ where
 }
 
 impl<L: fmt::Display> fmt::Display for Expr<L> {
-    /// Writes the expression with just the brackets it needs; reading that text back gives the
-    /// same expression, so the text is a key for caches.
+    /// Writes the expression with the minimum of brackets. Parsing that text gives the same
+    /// expression, so the text is a key for caches.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, 0)
     }
@@ -294,14 +293,14 @@ impl<L: fmt::Display> fmt::Display for Predicate<L> {
     }
 }
 
-/// Text read from a query fits between one of the two quotes as it stands, because each quote of
-/// the other kind is free and each of its own kind has its backslash.
+/// Text from a query can be quoted with one of the two quotes without changes, because each quote
+/// of the other type is free and each of its own type has its backslash.
 fn write_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let quote = if closes_early(text, '"') { '\'' } else { '"' };
     write!(f, "{quote}{text}{quote}")
 }
 
-/// Whether `text` between two `quote` would end before its last character.
+/// Whether `text` in `quote`s would end before its last character.
 fn closes_early(text: &str, quote: char) -> bool {
     let mut escaped = false;
     for c in text.chars() {

@@ -8,7 +8,7 @@ use crate::{
     Scalar, Value,
 };
 
-/// The event that the tables below ask about.
+/// The event of the tables below.
 const EVENT: &[(&str, Value<'static>)] = &[
     ("name", Value::Str(b"read")),
     ("cat", Value::Str(b"POSIX")),
@@ -46,7 +46,7 @@ fn check(text: &str, expected: bool) {
 }
 
 #[test]
-fn what_is_true_of_an_event() {
+fn when_an_event_matches() {
     let cases = [
         ("name == \"read\"", true),
         ("name == 'READ'", false),
@@ -64,14 +64,14 @@ fn what_is_true_of_an_event() {
         ("fhash > 9223372036854775807", true),
         ("ret == -1 and ret < 0", true),
         ("ratio >= 0.5 and ratio < 1", true),
-        // Text that spells a number is one where the query has a number, and text beside text.
+        // Text that spells a number is a number if the query has a number, and text if it has text.
         ("pid == 1338896", true),
         ("pid == 1338896.0", true),
         ("pid < 1338897 and pid != 5", true),
         ("pid == '1338896'", true),
         ("pid in [1, 1338896]", true),
         ("pid not in [1, 1338896]", false),
-        // Another type passes no test, not even !=.
+        // Another type matches no condition, not even !=.
         ("tid == '2677792'", false),
         ("tid != '2677792'", false),
         ("name == 5", false),
@@ -95,7 +95,7 @@ fn what_is_true_of_an_event() {
         ("not not nosuch != 1", false),
         ("exists(name) and exists ret and not exists(nosuch)", true),
         ("exists nosuch", false),
-        // A float that is not a number compares with nothing.
+        // NaN compares with nothing.
         ("nan < 1 or nan >= 1 or nan != 1", false),
         // A bare name is an argument.
         ("ret == -1 and args.ret == -1", true),
@@ -118,7 +118,7 @@ fn what_is_true_of_an_event() {
         // The backslash stays in the string, as in DFTracer.
         ("fname == \"/data/file \\\"a\\\".bat\"", false),
         ("fname ~ \"file \\\"a\\\"\"", true),
-        // Words are keywords only where a field cannot stand.
+        // Words are keywords only where a field cannot be.
         ("exists == 1 or contains == 1 or starts_with == 1", false),
         ("not exists contains 'x'", true),
         ("`args.ret` == -1", true),
@@ -156,13 +156,13 @@ fn fractions_of_a_unit_are_whole_nanoseconds() {
     }
 }
 
-fn fault(text: &str, expected: &Expect) {
+fn error(text: &str, expected: &Expect) {
     let error = Query::parse(text).and_then(|query| query.bind(BareUnit::MICROS));
     expected.assert_eq(&error.unwrap_err().to_string());
 }
 
 #[test]
-fn a_fault_is_shown_where_it_stands() {
+fn an_error_is_shown_at_its_position() {
     let cases = [
         (
             "",
@@ -279,7 +279,7 @@ fn a_fault_is_shown_where_it_stands() {
         (
             "name ~ '('",
             expect![[r#"
-                column 8: faulty regular expression: unclosed group
+                column 8: invalid regular expression: unclosed group
                   name ~ '('
                          ^~~"#]],
         ),
@@ -313,12 +313,12 @@ fn a_fault_is_shown_where_it_stands() {
         ),
     ];
     for (text, expected) in cases {
-        fault(text, &expected);
+        error(text, &expected);
     }
 }
 
 #[test]
-fn a_long_line_is_cut_around_the_fault() {
+fn a_long_line_is_shortened_around_the_error() {
     let text = format!("name in [{}] = 5", vec!["'abcdefgh'"; 50].join(", "));
     let error = Query::parse(&text).unwrap_err();
     assert_eq!(&text[error.span()], "=");
@@ -342,7 +342,7 @@ fn depth_and_length_are_bounded() {
 }
 
 #[test]
-fn the_text_of_a_tree_has_just_the_brackets_it_needs() {
+fn the_text_of_a_tree_has_no_needless_brackets() {
     let cases = [
         (
             "(a == 1 and (b == 2)) or c == 3",
@@ -366,7 +366,7 @@ fn the_text_of_a_tree_has_just_the_brackets_it_needs() {
     }
 }
 
-/// The meaning of a filter, written from its definition and not from its program.
+/// The meaning of a filter, implemented from its definition and not from its program.
 fn naive(filter: &Filter, event: &[(&str, Value<'_>)]) -> bool {
     match filter {
         Expr::And(operands) => operands.iter().all(|operand| naive(operand, event)),
@@ -479,7 +479,7 @@ fn values() -> impl Strategy<Value = Option<Owned>> {
     ])
 }
 
-/// Texts that are nearly queries.
+/// Texts that are almost queries.
 fn nearly_queries() -> impl Strategy<Value = String> {
     let word = proptest::sample::select(vec![
         "name",
@@ -547,14 +547,14 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_panic(text in ".{0,60}") {
+    fn no_text_panics(text in ".{0,60}") {
         if let Err(error) = Query::parse(&text) {
             let _ = error.to_string();
         }
     }
 
     #[test]
-    fn a_query_written_out_reads_back(text in nearly_queries()) {
+    fn a_query_survives_its_text(text in nearly_queries()) {
         match Query::parse(&text) {
             Ok(query) => {
                 let written = query.expr().to_string();

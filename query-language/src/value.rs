@@ -4,26 +4,25 @@ use std::cmp::Ordering;
 
 /// One field of one event, borrowed from it.
 ///
-/// An adapter hands values out as the trace wrote them: a number in quotes stays a [`Value::Str`],
-/// and the evaluator reads it as a number where a query compares it with one. The exceptions are
-/// `ts` and `dur`, which are always nanoseconds and always numbers.
+/// Adapters return values as the trace contains them: a quoted number stays a [`Value::Str`], and
+/// the evaluator reads it as a number when a query compares it with one. The exceptions are `ts`
+/// and `dur`, which are always numbers in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// Text as it was written, not necessarily UTF-8.
+    /// Text as written, not necessarily UTF-8.
     Str(&'a [u8]),
     /// A signed integer.
     Int(i64),
-    /// An unsigned integer, hashes above 2^63 included.
+    /// An unsigned integer, including hashes above 2^63.
     Uint(u64),
-    /// A floating-point number; one that is not a number compares with nothing.
+    /// A floating-point number; NaN compares with nothing.
     Float(f64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
 impl Value<'_> {
-    /// The value where it is a whole number that 64 bits can hold, as instants and durations in
-    /// nanoseconds are.
+    /// The value if it is an integer of 64 bits, as instants and durations in nanoseconds are.
     #[inline]
     pub fn whole(self) -> Option<i64> {
         match self {
@@ -118,7 +117,7 @@ impl Number {
         }
     }
 
-    /// The number with one spelling for each value: a whole float becomes the integer it equals.
+    /// The number in one form for each value: a whole float becomes the equal integer.
     #[inline]
     pub fn normalize(self) -> Number {
         match self {
