@@ -1,13 +1,14 @@
-//! What a thread recorded, until somebody takes it: a stream of bytes.
+//! The records of a thread until they are drained: a stream of bytes.
 //!
-//! A hook costs as much as the memory that it writes to, because nothing of that is in a cache: the
-//! thread was there last some thousand records ago, and others read it since. So a record is
-//! written as what differs from the one before, in about twenty bytes; files lie beside the bytes,
-//! once for many in a row. Only this program reads them, and before it ends: they have no version.
+//! The cost of a hook is that of the memory that it writes, because none of it is in a cache: the
+//! thread last wrote there some thousand records ago, and others have read it since. So a record is
+//! stored as its differences from the previous one, in about twenty bytes; files are stored
+//! separately, once for many records in a row. Only this process reads the bytes: they have no
+//! version.
 
 use crate::{Access, Block, BlockType, Cause, FileName, Operation, Record};
 
-/// So many files that were used last are looked at before one is kept another time.
+/// The most recent files, which are searched before a file is stored again.
 const RECENT_FILES: usize = 4;
 
 const HAS_OFFSET: u8 = 1;
@@ -27,7 +28,7 @@ const FOUND: u8 = 1 << 3;
 // Both share a byte.
 const _: () = assert!(Operation::COUNT <= 16 && Cause::ALL.len() <= 16);
 
-/// What a thread recorded, in the order in which its operations ended.
+/// The records of a thread, in the order in which their operations ended.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
@@ -36,7 +37,7 @@ pub(crate) struct Batch {
     last: Last,
 }
 
-/// What the next record is told against.
+/// The previous record, from which differences are taken.
 #[derive(Debug, Default)]
 struct Last {
     start: u64,
@@ -112,7 +113,7 @@ impl Batch {
         self.last.thread = record.thread;
     }
 
-    /// The number of a file, which is kept unless it was just used.
+    /// The number of a file; stores it unless it is a recent one.
     fn file(&mut self, file: &FileName) -> usize {
         let recent = self.files.len().saturating_sub(RECENT_FILES);
         let found = self.files[recent..].iter().rposition(|kept| kept.is(file));
@@ -123,7 +124,7 @@ impl Batch {
         self.files.len() - 1
     }
 
-    /// The id of a request: ids of one run begin alike.
+    /// Stores the id of a request: ids of one run have a common prefix.
     fn request(&mut self, id: &str) {
         let last = &mut self.last.request;
         let alike = last.bytes().zip(id.bytes()).take_while(|(a, b)| a == b);
@@ -162,7 +163,7 @@ impl Batch {
         self.bytes.push(value as u8);
     }
 
-    /// What comes to `from` to make it `to`, with the sign in the lowest bit.
+    /// Stores the difference from `from` to `to`, with the sign in the lowest bit.
     fn change(&mut self, from: u64, to: u64) {
         let change = to.wrapping_sub(from).cast_signed();
         self.number(((change << 1) ^ (change >> 63)).cast_unsigned());
@@ -173,7 +174,7 @@ impl Batch {
         &self.files[file]
     }
 
-    /// Shows each record to `each`, with the number of its file.
+    /// Calls `each` with each record and the number of its file.
     pub(crate) fn each(&self, each: &mut dyn FnMut(&Record<'_>, usize)) {
         let mut reader = Reader {
             bytes: &self.bytes,
@@ -181,7 +182,7 @@ impl Batch {
         };
         for _ in 0..self.count {
             let Some(()) = reader.record(&self.files, each) else {
-                debug_assert!(false, "what was written is read the same way");
+                debug_assert!(false, "a batch decodes what it encoded");
                 return;
             };
         }
@@ -193,7 +194,7 @@ fn flags_of(flags: &[(u8, bool)]) -> u8 {
     set.fold(0, |all, flag| all | flag)
 }
 
-/// Reads what a batch wrote.
+/// Decodes the bytes of a batch.
 struct Reader<'b> {
     bytes: &'b [u8],
     last: Last,

@@ -1,11 +1,12 @@
-//! Recording of our own I/O: what the doors to the disk and the caches call.
+//! Traces the I/O of the server: the hooks that I/O threads and caches call.
 //!
-//! A [`Tracer`] is off until it is started; a hook then costs one relaxed load. While it is on,
-//! a hook takes the time before and after its operation and puts a [`Record`] into the buffer of
-//! its thread. Buffers are bounded: what does not fit is counted, never waited for. Whoever
-//! started the tracer drains the buffers; what becomes of the records is not known here.
+//! A [`Tracer`] is off until it is started; a hook then costs one relaxed load. While it is on, a
+//! hook takes the time before and after its operation and adds a [`Record`] to the buffer of its
+//! thread. Buffers are bounded: records that do not fit are counted, never waited for. The code
+//! that started the tracer drains the buffers; this crate does not know what becomes of the
+//! records.
 //!
-//! Why an operation is done, and for which request, is said by a [`Scope`] around it.
+//! A [`Scope`] around an operation says why it is done, and for which request.
 
 mod batch;
 mod file_name;

@@ -17,13 +17,13 @@ macro_rules! names {
             /// Every variant, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word for it in traces and in the API.
+            /// Its name in traces and in the API.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
 
-            /// The variant with this word.
+            /// The variant with this name.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|variant| variant.name() == name)
@@ -33,70 +33,70 @@ macro_rules! names {
 }
 
 names! {
-    /// What is done.
+    /// What an operation does.
     Operation {
-        /// A file is opened or made.
+        /// Opens or creates a file.
         Open = "open",
-        /// Bytes of a file are read.
+        /// Reads bytes of a file.
         Read = "read",
-        /// Bytes of a file are written.
+        /// Writes bytes of a file.
         Write = "write",
-        /// What was written to a file is made durable.
+        /// Makes the writes to a file durable.
         Sync = "sync",
-        /// The names in a folder are made durable.
+        /// Makes the names in a folder durable.
         SyncFolder = "sync_folder",
-        /// Space is reserved for a file.
+        /// Reserves space for a file.
         Allocate = "allocate",
-        /// A file is cut or extended.
+        /// Truncates or extends a file.
         SetLength = "set_length",
-        /// A file is closed.
+        /// Closes a file.
         Close = "close",
-        /// A file or folder gets another name.
+        /// Renames a file or folder.
         Rename = "rename",
-        /// A file or folder is removed.
+        /// Removes a file or folder.
         Unlink = "unlink",
-        /// A block is looked for in a cache.
+        /// Looks up a block in a cache.
         Lookup = "lookup",
     }
 }
 
 impl Operation {
-    /// How many there are.
+    /// The number of variants.
     pub const COUNT: usize = Self::ALL.len();
 }
 
 names! {
     /// Why an operation is done.
     Cause {
-        /// Nobody said.
+        /// Unknown.
         Unknown = "unknown",
-        /// Packets are made durable.
+        /// To make packets durable.
         Ingest = "ingest",
-        /// The live index is written out.
+        /// To save the live tree.
         Flush = "flush",
-        /// A storage becomes immutable.
+        /// To finalize a storage.
         Finalize = "finalize",
-        /// Packets or descriptors are looked for.
+        /// To find packets or descriptors.
         Query = "query",
-        /// Byte ranges of a file are served.
+        /// To serve byte ranges of a file.
         Range = "range",
-        /// A storage is rebuilt from its frames.
+        /// To rebuild a storage from its frames.
         Recovery = "recovery",
-        /// A storage is read again to find damage.
+        /// To verify a storage.
         Verify = "verify",
-        /// Storages and agents are made, changed and removed.
+        /// To create, change and remove storages and agents.
         Manage = "manage",
-        /// A storage is sent as an archive.
+        /// To export a storage.
         Export = "export",
-        /// A storage is taken out of an archive.
+        /// To import a storage.
         Import = "import",
-        /// What chunks hold is found out and written beside their data file.
+        /// To index data files.
         Index = "index",
     }
 }
 
 names! {
-    /// What a file is.
+    /// The class of a file.
     FileClass {
         /// Anything else.
         Other = "other",
@@ -116,13 +116,13 @@ names! {
         Catalog = "catalog",
         /// A folder.
         Folder = "folder",
-        /// A kept answer of a query.
+        /// A cached result.
         Answer = "answer",
     }
 }
 
 names! {
-    /// What a cache keeps in a block.
+    /// What a block of a cache contains.
     BlockType {
         /// Entries of an index.
         Index = "index",
@@ -132,7 +132,7 @@ names! {
         Data = "data",
         /// A dictionary: the values of a field, or what numbers stand for.
         Dictionary = "dictionary",
-        /// An answer of a query.
+        /// The result of a query.
         Answer = "answer",
     }
 }

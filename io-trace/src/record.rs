@@ -5,25 +5,25 @@ use crate::{BlockType, Cause, FileName, Operation};
 /// A block of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// What it holds.
+    /// Its contents.
     pub block_type: BlockType,
-    /// Bytes it takes in the cache.
+    /// Bytes that it takes in the cache.
     pub size: u64,
-    /// It was not kept although it was missing, because the cache has no room for it.
+    /// It was missing and not inserted, because the cache has no space for it.
     pub not_inserted: bool,
-    /// The leaf it belongs to.
+    /// The leaf that it belongs to.
     pub leaf: u64,
-    /// Entries in it.
+    /// Number of its entries.
     pub entries: u64,
     /// Whether the block can no longer change.
     pub immutable: bool,
-    /// Whether the one entry that was wanted is in it; `None` when several may be.
+    /// Whether the block contains the one requested entry; `None` if several may be requested.
     pub found: Option<bool>,
 }
 
 impl Block {
-    /// A block of `block_type` that takes `size` bytes, of the file of `tag`: kept by its cache,
-    /// and of nothing that can change.
+    /// A block of `block_type` that takes `size` bytes and belongs to the file of `tag`; it is in
+    /// its cache, and may change.
     #[must_use]
     pub fn of(tag: &FileName, block_type: BlockType, size: u64) -> Self {
         Self {
@@ -38,48 +38,48 @@ impl Block {
     }
 }
 
-/// What an operation touched and how it went.
+/// The target of an operation, and its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Access {
-    /// Where in the file; `None` for an operation without a place.
+    /// Offset in the file; `None` for an operation without one.
     pub offset: Option<u64>,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub asked: u64,
-    /// Bytes done.
+    /// Bytes read or written.
     pub done: u64,
-    /// The system's error number, 0 for none.
+    /// The error number of the system, 0 for none.
     pub errno: u16,
-    /// Whether a cache had it: for a read, that of the system.
+    /// Whether it was a cache hit; for a read, in the page cache of the system.
     pub cache_hit: Option<bool>,
-    /// The block, when it is one of a cache.
+    /// The block, for a look-up in a cache.
     pub block: Option<Block>,
 }
 
 /// One operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'r> {
-    /// When it began, ns since the tracer was made.
+    /// When it began, ns since the creation of the tracer.
     pub start: u64,
     /// How long it took, ns.
     pub latency: u64,
-    /// What was done.
+    /// The operation.
     pub operation: Operation,
-    /// Why.
+    /// Its cause.
     pub cause: Cause,
-    /// The system's number of the thread that ended it.
+    /// The system's number of the thread in which it ended.
     pub thread: u32,
     /// The file.
     pub file: &'r FileName,
-    /// What was touched.
+    /// Its target and outcome.
     pub access: Access,
-    /// The request it was done for; the first one, when there were several.
+    /// The request it was done for; the first one if there were several.
     pub request: Option<&'r str>,
-    /// How many requests it was done for: 0 for none that is known.
+    /// The number of requests it was done for; 0 if none is known.
     pub requests: u32,
 }
 
 impl Record<'_> {
-    /// When it ended, ns since the tracer was made.
+    /// When it ended, ns since the creation of the tracer.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.latency)

@@ -1,23 +1,23 @@
-//! Records of all threads, as they are taken from their buffers.
+//! The records of all threads, drained from their buffers.
 
 use std::fmt;
 
 use crate::{Access, Block, Cause, Operation, Record, batch::Batch};
 
-/// What [`Tracer::drain`](crate::Tracer::drain) took: records of all threads, by their end.
+/// Records of all threads, ordered by their end; see [`Tracer::drain`](crate::Tracer::drain).
 #[derive(Default)]
 pub struct Records {
-    /// One for each buffer of the tracer; they keep the files.
+    /// One for each buffer of the tracer; they contain the files.
     batches: Vec<Batch>,
     entries: Vec<Entry>,
-    /// Ids of requests, one behind the other.
+    /// Ids of requests, concatenated.
     requests: String,
     blocks: Vec<Block>,
     /// The entries, by the end of their operation.
     order: Vec<(u64, usize)>,
 }
 
-/// A record without what is kept beside it.
+/// A record without its strings.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: u64,
@@ -30,7 +30,7 @@ struct Entry {
     /// Without its block.
     access: Access,
     block: Option<usize>,
-    /// Where in the ids of requests, and how many bytes; none for no request.
+    /// Offset and length in the ids of requests; zeros for no request.
     request: (usize, usize),
     requests: u32,
 }
@@ -73,7 +73,7 @@ impl Records {
         }
     }
 
-    /// Forgets the records; their memory stays for the next.
+    /// Removes all records; their memory is reused.
     pub(crate) fn clear(&mut self) {
         self.batches.iter_mut().for_each(Batch::clear);
         self.entries.clear();
@@ -82,8 +82,8 @@ impl Records {
         self.order.clear();
     }
 
-    /// Takes what is in the batch of a buffer, and leaves it an empty one with the memory of the
-    /// one before. The batches here must be empty.
+    /// Moves the contents of a buffer here, and leaves it an empty batch with memory to reuse. The
+    /// batches here must be empty.
     pub(crate) fn take(&mut self, buffer: usize, batch: &mut Batch) {
         if self.batches.len() <= buffer {
             self.batches.resize_with(buffer + 1, Batch::default);
@@ -91,7 +91,7 @@ impl Records {
         std::mem::swap(&mut self.batches[buffer], batch);
     }
 
-    /// Reads what was taken, and puts it in order.
+    /// Decodes the batches and orders the records.
     pub(crate) fn sort(&mut self) {
         let Self {
             batches,
@@ -131,7 +131,7 @@ impl Records {
                 });
             });
         }
-        // Those of one thread are in order, more or less: a stable sort merges such runs.
+        // The records of one thread are almost in order: a stable sort merges such runs.
         order.sort_by_key(|&(end, _)| end);
     }
 }

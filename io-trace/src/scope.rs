@@ -1,26 +1,25 @@
-//! Why operations are done, and for whom: said once around them, not at every hook.
+//! Scopes: why operations are done, and for which requests, stated once around them instead of in
+//! every hook.
 //!
-//! A scope belongs to the thread for as long as it is entered. A task enters its scope each time
-//! it is polled ([`Scope::around`]); work on another thread takes [`current`] along and enters it
-//! there.
+//! A thread is in a scope while the scope is entered. A task enters its scope each time it is
+//! polled ([`Scope::around`]); work on another thread takes [`current`] along and enters it there.
 
 use std::{cell::Cell, future::poll_fn, ops::Deref, pin::pin, sync::Arc};
 
 use crate::{Cause, Tracer};
 
-/// What surrounds operations; see [`Surroundings`]. A pointer, because it is put in its place each
-/// time a task is polled, and taken away again.
+/// The surroundings of operations. A pointer, because it is moved each time a task is polled.
 #[derive(Debug, Clone)]
 pub struct Scope(Arc<Surroundings>);
 
-/// Why operations are done, and for whom.
+/// Why operations are done, and for which requests.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// Where hooks without a file of their own find the tracer.
+    /// The tracer, for hooks without a file.
     pub tracer: Arc<Tracer>,
-    /// Why they are done.
+    /// The cause.
     pub cause: Cause,
-    /// The request they are done for; the first one, when there are several.
+    /// The request they are done for; the first one if there are several.
     pub request: Option<Arc<str>>,
     /// How many requests they are done for.
     pub requests: u32,
@@ -38,13 +37,13 @@ impl Deref for Scope {
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     first: Option<Arc<str>>,
-    /// Where the ids lie in memory: an id is made once for a request. What one request brings
-    /// mostly comes in a row, and is here once; what does not is found when they are counted.
+    /// The addresses of the ids: an id is allocated once per request. Consecutive duplicates are
+    /// stored once; all others are removed before counting.
     places: Vec<usize>,
 }
 
 impl Requests {
-    /// Adds the request with this id, unless it is among them.
+    /// Adds the request with this id, unless it was added before.
     pub fn add(&mut self, request: &Arc<str>) {
         let place = Arc::as_ptr(request).cast::<u8>() as usize;
         if self.places.last() != Some(&place) {
@@ -59,7 +58,7 @@ impl Requests {
         self.first.is_none()
     }
 
-    /// A scope for what is done for all of them.
+    /// A scope for work on behalf of all of them.
     #[must_use]
     pub fn scope(mut self, tracer: &Arc<Tracer>, cause: Cause) -> Scope {
         self.places.sort_unstable();
@@ -81,7 +80,7 @@ thread_local! {
     static CURRENT: Cell<Option<Scope>> = const { Cell::new(None) };
 }
 
-/// Shows `look` the scope that the thread is in.
+/// Calls `look` with the scope that the thread is in.
 fn look_at_current<T>(look: impl FnOnce(Option<&Scope>) -> T) -> T {
     CURRENT.with(|current| {
         let scope = current.take();
@@ -111,7 +110,7 @@ pub fn current_request() -> Option<Arc<str>> {
     look_at_current(|scope| scope?.request.clone())
 }
 
-/// Puts the former scope back when it is dropped.
+/// Restores the previous scope when it is dropped.
 #[derive(Debug)]
 pub struct Guard {
     former: Option<Scope>,
@@ -148,7 +147,7 @@ impl Scope {
         reason(|_, request, requests| Self::new(tracer, cause, request.cloned(), requests))
     }
 
-    /// Surrounds what this thread does until the guard is dropped.
+    /// Enters the scope on this thread until the guard is dropped.
     #[must_use = "the scope ends with its guard"]
     pub fn enter(self) -> Guard {
         Guard {
@@ -157,7 +156,7 @@ impl Scope {
         }
     }
 
-    /// Surrounds what a future does, wherever it is polled.
+    /// Enters the scope wherever the future is polled.
     pub async fn around<F: Future>(self, future: F) -> F::Output {
         let mut future = pin!(future);
         let mut scope = Some(self);
@@ -173,7 +172,7 @@ impl Scope {
     }
 }
 
-/// Puts both scopes back, also when the future panics.
+/// Restores both scopes, also when the future panics.
 struct Restore<'s> {
     former: Option<Scope>,
     scope: &'s mut Option<Scope>,

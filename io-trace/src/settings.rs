@@ -1,13 +1,13 @@
-//! What is to be recorded.
+//! What is recorded.
 
 use std::fmt;
 
 use crate::{FileName, Operation, file_name::mix};
 
-/// Operations on neighbouring bytes are sampled together, in stretches of this many bytes.
+/// Operations on neighbouring bytes are sampled together, in blocks of this many bytes.
 pub(crate) const SAMPLED_BYTES: u64 = 64 << 10;
 
-/// Settings that make no sense.
+/// Invalid settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsError(pub(crate) &'static str);
 
@@ -19,19 +19,19 @@ impl fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// What is to be recorded.
+/// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Of each operation, by its number, one in so many is recorded; 0 records none.
+    /// By the number of an operation: one in this many is recorded; 0 records none.
     pub one_in: [u32; Operation::COUNT],
-    /// Of the stretches of 64 KiB of all files, one in so many is recorded, with every operation
-    /// that begins in it. Operations without a place in a file are not touched by this.
+    /// One in this many blocks of 64 KiB of all files is recorded, with every operation that begins
+    /// in it. Operations without an offset are not sampled by block.
     pub blocks_one_in: u32,
     /// Only these storages; all when it is empty.
     pub storages: Vec<[u8; 16]>,
-    /// The storage that the trace itself goes to: never recorded.
+    /// The storage that the trace is written to; never recorded.
     pub own_storage: Option<[u8; 16]>,
-    /// Records that a thread's buffer holds at most.
+    /// Most records in the buffer of a thread.
     pub thread_records_max: usize,
 }
 
@@ -48,24 +48,30 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses settings that would record nothing.
+    /// Checks that the settings record something.
     ///
     /// # Errors
-    /// When no operation, no block or no record is wanted.
+    /// When no operation, no block or no record would be recorded.
     pub fn check(&self) -> Result<(), SettingsError> {
         if self.one_in.iter().all(|&one_in| one_in == 0) {
-            return Err(SettingsError("no operation is to be recorded"));
+            return Err(SettingsError(
+                "all operations are disabled; enable at least one",
+            ));
         }
         if self.blocks_one_in == 0 {
-            return Err(SettingsError("one in 0 blocks is none; 1 takes all"));
+            return Err(SettingsError(
+                "one in 0 blocks records nothing; use 1 for all blocks",
+            ));
         }
         match self.thread_records_max {
-            0 => Err(SettingsError("a buffer must hold at least one record")),
+            0 => Err(SettingsError(
+                "the buffer of a thread must have space for at least one record",
+            )),
             _ => Ok(()),
         }
     }
 
-    /// Whether the file is one that is recorded.
+    /// Whether operations on the file are recorded.
     pub(crate) fn takes_file(&self, file: &FileName) -> bool {
         let storage = file.storage();
         if storage.is_some() && storage == self.own_storage {
@@ -74,7 +80,7 @@ impl Settings {
         self.storages.is_empty() || storage.is_some_and(|id| self.storages.contains(&id))
     }
 
-    /// Whether the stretch with `offset` is one that is recorded; the same for every operation.
+    /// Whether the block with `offset` is recorded; the same for every operation.
     pub(crate) fn takes_block(&self, file: &FileName, offset: Option<u64>) -> bool {
         let Some(offset) = offset.filter(|_| self.blocks_one_in > 1) else {
             return true;

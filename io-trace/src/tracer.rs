@@ -1,4 +1,4 @@
-//! The switch, and the buffers of the threads.
+//! The tracer: its switch, and the buffers of the threads.
 
 use std::{
     fmt,
@@ -15,8 +15,8 @@ use crate::{
     Access, Cause, FileName, Operation, Record, Records, Settings, SettingsError, batch::Batch,
 };
 
-/// Buffers. A thread has one of its own as long as there are no more threads than this; more
-/// share, and wait for each other as long as it takes to copy a record.
+/// Number of buffers. Up to this many threads have separate buffers; more threads share them and
+/// wait for each other while a record is copied.
 const BUFFER_COUNT: usize = 64;
 
 /// When an operation began; nothing while the tracer is off.
@@ -31,9 +31,8 @@ impl Started {
     }
 }
 
-/// Records operations while it is on. It begins a cache line of its own: in front of it lies the
-/// count of those who share it, which scopes change all the time, and each hook reads what is
-/// here.
+/// Records operations while it is on. It begins a cache line: the reference count before it changes
+/// all the time, and each hook reads the switch.
 #[repr(align(128))]
 pub struct Tracer {
     is_on: AtomicBool,
@@ -41,10 +40,10 @@ pub struct Tracer {
     buffers: Box<[Locked]>,
 }
 
-/// A buffer with cache lines of its own. Its lock is hardly ever waited for, and then for as long
-/// as a record or a few pointers are copied. What counts is that it is given back by an ordinary
-/// write: the locks of the system, and those which park, use an atomic operation, which would wait
-/// until the record is written through to memory that another core read last.
+/// A buffer with separate cache lines. Its lock is rarely contended, and only while a record or a
+/// few pointers are copied. It matters that an ordinary store releases it: system mutexes and
+/// parking locks use an atomic operation, which would wait until the record is written to memory
+/// that another core read last.
 #[repr(align(128))]
 #[derive(Default)]
 struct Locked(SpinMutex<Buffer, Yield>);
@@ -59,27 +58,27 @@ impl std::ops::Deref for Locked {
 
 #[derive(Default)]
 struct Buffer {
-    /// What is recorded; `None` while the tracer is off.
+    /// The settings; `None` while the tracer is off.
     settings: Option<Arc<Settings>>,
     batch: Batch,
     counts: Counts,
-    /// Operations that were candidates, for sampling.
+    /// Operations that were candidates for sampling.
     seen: [u32; Operation::COUNT],
 }
 
-/// What became of operations since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Counts {
     recorded: u64,
     dropped: [u64; Operation::COUNT],
 }
 
-/// What [`Tracer::drain`] found, beside the records.
+/// The counters of [`Tracer::drain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drained {
     /// Operations recorded since the start.
     pub recorded: u64,
-    /// Operations since the start, by number, for which the buffer of their thread was full.
+    /// Operations since the start, by number, that did not fit into the buffer of their thread.
     pub dropped: [u64; Operation::COUNT],
 }
 
@@ -93,7 +92,7 @@ impl Drained {
 
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(0);
 
-/// A thread: its number among those that ever recorded, and the system's number for it.
+/// A thread: its number among those that ever recorded, and its number in the system.
 #[derive(Clone, Copy)]
 struct ThreadNumbers {
     own: u32,
@@ -125,14 +124,14 @@ impl Tracer {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// To be called before an operation.
+    /// Call this before an operation.
     #[inline]
     #[must_use]
     pub fn begin(&self) -> Started {
         Started(self.is_on().then(Instant::now))
     }
 
-    /// The tracer's clock: ns since it was made.
+    /// The clock of the tracer: ns since its creation.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.since_made(Instant::now())
@@ -143,10 +142,10 @@ impl Tracer {
         u64::try_from(since).unwrap_or(u64::MAX)
     }
 
-    /// Starts recording; forgets what was left of the last trace.
+    /// Starts recording, and discards what is left of the last trace.
     ///
     /// # Errors
-    /// When the settings would record nothing.
+    /// When the settings are invalid.
     pub fn start(&self, settings: Settings) -> Result<(), SettingsError> {
         settings.check()?;
         let settings = Arc::new(settings);
@@ -160,9 +159,9 @@ impl Tracer {
         Ok(())
     }
 
-    /// Records nothing more of the storage that the trace goes to: known only after the start, when
-    /// the start of the server is traced.
-    pub fn leave_out(&self, own_storage: [u8; 16]) {
+    /// Excludes the storage that the trace is written to. It is known only after the start if the
+    /// start of the server is traced.
+    pub fn exclude(&self, own_storage: [u8; 16]) {
         for buffer in &self.buffers {
             if let Some(settings) = &mut buffer.lock().settings {
                 Arc::make_mut(settings).own_storage = Some(own_storage);
@@ -170,7 +169,7 @@ impl Tracer {
         }
     }
 
-    /// Ends recording. What is in the buffers stays there for a last [`Tracer::drain`].
+    /// Stops recording. Records remain in the buffers for a last [`Tracer::drain`].
     pub fn stop(&self) {
         self.is_on.store(false, Ordering::Relaxed);
         for buffer in &self.buffers {
@@ -178,7 +177,7 @@ impl Tracer {
         }
     }
 
-    /// Takes the records of all buffers, sorted by their end; those in `records` are forgotten.
+    /// Replaces `records` by those of all buffers, ordered by their end.
     pub fn drain(&self, records: &mut Records) -> Drained {
         records.clear();
         let mut drained = Drained::default();

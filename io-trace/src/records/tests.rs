@@ -7,7 +7,7 @@ use crate::{
     Access, Block, BlockType, Cause, FileClass, FileTag, Operation, Record, Tracer, batch::Batch,
 };
 
-/// What a record is made of: file, request, its block, place, the rest.
+/// The parts of a record: file, request, block, offset, the rest.
 type Parts = (usize, Option<usize>, Option<u64>, Option<u64>, (u64, u8));
 
 const REQUESTS: [&str; 5] = ["r-1", "r-2", "a much longer id of a request", "r-ä", "r-å"];
@@ -50,9 +50,9 @@ fn parts() -> impl Strategy<Value = Parts> {
 }
 
 proptest! {
-    /// Whatever was pushed to whichever buffer comes out by its end, with everything it had.
+    /// Records of all buffers come out ordered by their end, unchanged.
     #[test]
-    fn records_come_out_as_they_were_put_in(
+    fn records_survive_a_round_trip(
         rounds in proptest::collection::vec(
             proptest::collection::vec((0..3_usize, parts()), 0..60), 1..4),
     ) {
@@ -82,9 +82,9 @@ proptest! {
     }
 }
 
-/// What differs only a little from the record before takes few bytes.
+/// A record that differs little from the previous one takes few bytes.
 #[test]
-fn a_record_like_the_one_before_is_short() {
+fn a_record_similar_to_the_previous_one_is_short() {
     let files = files();
     let mut batch = Batch::default();
     for number in 0..100 {

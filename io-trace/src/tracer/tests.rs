@@ -28,7 +28,7 @@ fn drained(tracer: &Tracer) -> (Records, super::Drained) {
 }
 
 #[test]
-fn nothing_is_recorded_while_it_is_off() {
+fn nothing_is_recorded_while_the_tracer_is_off() {
     let tracer = Arc::new(Tracer::default());
     let file = tagged(&tracer, "a", 1);
     let early = file.begin();
@@ -43,7 +43,7 @@ fn nothing_is_recorded_while_it_is_off() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_by_operation() {
+fn dropped_records_are_counted_by_operation() {
     let tracer = Arc::new(Tracer::default());
     let settings = Settings {
         thread_records_max: 3,
@@ -65,7 +65,7 @@ fn what_does_not_fit_is_counted_by_operation() {
 }
 
 #[test]
-fn threads_have_buffers_of_their_own_and_come_out_by_time() {
+fn threads_have_separate_buffers_and_records_are_ordered_by_time() {
     let tracer = Arc::new(Tracer::default());
     let settings = Settings {
         thread_records_max: 100,
@@ -92,7 +92,7 @@ fn threads_have_buffers_of_their_own_and_come_out_by_time() {
 }
 
 #[test]
-fn one_in_so_many_of_an_operation_and_only_some_storages() {
+fn operations_are_sampled_and_storages_selected() {
     let tracer = Arc::new(Tracer::default());
     let mut settings = Settings {
         storages: vec![[1; 16], [3; 16]],
@@ -170,7 +170,7 @@ fn settings_that_record_nothing_are_refused() {
 }
 
 proptest! {
-    /// Spatial sampling keeps or leaves a block as a whole, whatever is done to it.
+    /// Spatial sampling records a block with all its operations, or none of them.
     #[test]
     fn a_block_is_recorded_with_all_its_operations(
         offsets in proptest::collection::vec(0_u64..1 << 24, 1..200),
@@ -197,7 +197,7 @@ proptest! {
 }
 
 #[test]
-fn about_one_in_so_many_blocks_is_taken() {
+fn blocks_are_sampled_at_about_the_requested_rate() {
     let tracer = Arc::new(Tracer::default());
     let settings = Settings {
         blocks_one_in: 8,
@@ -211,12 +211,12 @@ fn about_one_in_so_many_blocks_is_taken() {
 }
 
 #[test]
-fn a_storage_is_left_out_from_when_it_is_known() {
+fn an_excluded_storage_is_not_recorded() {
     let tracer = Arc::new(Tracer::default());
     tracer.start(Settings::default()).unwrap();
     let (own, other) = (tagged(&tracer, "a", 1), tagged(&tracer, "b", 2));
     at(&own, Operation::Write, 0);
-    tracer.leave_out([1; 16]);
+    tracer.exclude([1; 16]);
     at(&own, Operation::Write, 1);
     at(&other, Operation::Write, 2);
     let (records, counts) = drained(&tracer);

@@ -57,7 +57,7 @@ impl Drainer {
 
     /// Skips operations of the trace's own storage from now on.
     pub(super) fn skip_storage(&mut self, storage: [u8; 16]) {
-        self.tracer.leave_out(storage);
+        self.tracer.exclude(storage);
         self.trace_storage = Some(storage);
     }
 
