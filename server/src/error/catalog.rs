@@ -205,4 +205,14 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_page_on_http_lists_every_code_under_its_status() {
+        let page = include_str!("../../../docs/http.md");
+        for Entry { code, status, .. } in CATALOG {
+            let row = |line: &&str| line.starts_with(&format!("| {status} "));
+            let row = page.lines().find(row).unwrap_or_default();
+            assert!(row.contains(&format!("`{code}`")), "{status} lacks {code}");
+        }
+    }
 }
