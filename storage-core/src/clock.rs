@@ -6,10 +6,6 @@ use uuid::Uuid;
 
 /// Now, in ns since the epoch; arrivals are measured with it.
 #[must_use]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one module that reads the clock"
-)]
 pub fn now_ns() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_an_answer_is_known_with_its_head() {
+    fn the_head_determines_the_length_of_a_response() {
         assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\nContent-Le"), None);
         assert_eq!(
             answer_length(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"),

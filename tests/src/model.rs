@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::recordings::{Recorded, Through};
+use self::recordings::{Pushed, Recorded};
 
 use crate::agent::Agent;
 use crate::api::{Api, Problem};
@@ -91,7 +91,7 @@ struct Run {
     storages: BTreeMap<String, Stored>,
     archives: Vec<(String, Stored, Vec<u8>)>,
     recordings: BTreeMap<String, Recorded>,
-    through: Through,
+    pushed: Pushed,
     /// Makes names and packets unique.
     count: u64,
     report: ModelReport,
@@ -115,7 +115,7 @@ pub fn run_model(plan: &ModelPlan) -> ModelReport {
         storages: BTreeMap::new(),
         archives: Vec::new(),
         recordings: BTreeMap::new(),
-        through: Through::default(),
+        pushed: Pushed::default(),
         count: 0,
         report: ModelReport::default(),
     };

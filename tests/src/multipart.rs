@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_cut_by_their_length() {
+    fn parts_are_split_by_their_length() {
         let body = b"--b\r\nContent-Range: bytes 1-4/9\r\n\r\n\r\n--\r\n\
                      --b\r\ncontent-type: a\r\ncontent-range: bytes 7-7/9\r\n\r\nx\r\n--b--\r\n";
         let kind = "multipart/byteranges; boundary=b".to_owned();

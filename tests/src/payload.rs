@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_named_by_stream_and_sequence() {
+    fn a_payload_is_computed_from_stream_and_sequence() {
         assert_eq!(payload(1, 2, 1000), payload(1, 2, 1000));
         assert_eq!(payload(1, 2, 1000).len(), 1000);
         assert_ne!(payload(1, 2, 16), payload(1, 3, 16));

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_refused() {
+    fn other_arguments_are_refused() {
         assert!(
             parse(&["runs"])
                 .unwrap_err()

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_behind_a_name_with_spaces() {
+    fn times_are_read_after_a_name_with_spaces() {
         let text = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
         assert_eq!(parse_stat_times(text), Some([11, 12, 13, 14]));
         assert_eq!(parse_stat_times("7 (a) S 1"), None);

@@ -44,7 +44,7 @@ pub(super) struct Recorded {
 
 /// What was pushed without naming a storage.
 #[derive(Debug, Default)]
-pub(super) struct Through {
+pub(super) struct Pushed {
     /// The expected content of the buffer: stream and bytes.
     buffer: Vec<(usize, Vec<u8>)>,
     /// The last packet.
@@ -254,8 +254,8 @@ impl Run {
 
     /// After a restart, recordings that were running continue, and the buffer is empty.
     pub(super) fn recordings_go_on(&mut self) {
-        self.through.buffer.clear();
-        self.through.has_restarted = true;
+        self.pushed.buffer.clear();
+        self.pushed.has_restarted = true;
         let on: Vec<_> = (self.recordings.iter())
             .filter(|(_, each)| each.phase == Phase::On)
             .map(|(id, each)| (id.clone(), each.storage.clone()))
@@ -319,8 +319,8 @@ impl Run {
         // An epoch that is new in every storage, including those where copies started epochs.
         let epochs = self.storages.values().flat_map(|stored| stored.next);
         let epochs = epochs.map(|(epoch, _)| epoch);
-        let epoch = epochs.chain([self.through.epoch]).max().unwrap_or(0) + 1;
-        self.through.epoch = epoch;
+        let epoch = epochs.chain([self.pushed.epoch]).max().unwrap_or(0) + 1;
+        self.pushed.epoch = epoch;
         for sequence in 0..1 + self.random.below(3) {
             let length = 1 + self.random.below(10_000);
             let bytes = payload(8, self.fresh(), usize::try_from(length).unwrap_or(1));
@@ -333,9 +333,9 @@ impl Run {
                 stored.packets[stream].push(bytes.clone());
                 stored.next[stream] = (epoch, sequence + 1);
             }
-            self.through.buffer.push((stream, bytes.clone()));
-            self.through.last = Some((stream, (epoch, sequence), bytes, taking));
-            self.through.has_restarted = false;
+            self.pushed.buffer.push((stream, bytes.clone()));
+            self.pushed.last = Some((stream, (epoch, sequence), bytes, taking));
+            self.pushed.has_restarted = false;
         }
         let gap = self.send_through(stream, (epoch, 10), b"too early");
         self.check(place, "push through", &gap, Err("sequence_gap"));
@@ -344,7 +344,7 @@ impl Run {
     /// The last packet is sent again. A storage that has it does not store it twice; after a
     /// restart, a recording that did not receive it accepts it.
     fn repeat_through(&mut self, place: &str) {
-        let Some((stream, at, bytes, had_it)) = self.through.last.clone() else {
+        let Some((stream, at, bytes, had_it)) = self.pushed.last.clone() else {
             return;
         };
         let on = self
@@ -354,7 +354,7 @@ impl Run {
         let on: Vec<_> = on.map(|each| (each.storage.clone(), each.takes)).collect();
         let response = self.send_through(stream, at, &bytes);
         self.check(place, "repeat through", &response, Ok(()));
-        let is_new = |stored: &Stored| self.through.has_restarted && stored.next[stream] <= at;
+        let is_new = |stored: &Stored| self.pushed.has_restarted && stored.next[stream] <= at;
         let mut durable = Vec::new();
         let mut taking = had_it.clone();
         for (id, takes) in on {
@@ -372,11 +372,11 @@ impl Run {
         }
         durable.sort();
         assert_eq!(Self::durable(place, &response, false), durable, "{place}");
-        if self.through.has_restarted {
-            self.through.buffer.push((stream, bytes.clone()));
+        if self.pushed.has_restarted {
+            self.pushed.buffer.push((stream, bytes.clone()));
         }
-        self.through.has_restarted = false;
-        self.through.last = Some((stream, at, bytes, taking));
+        self.pushed.has_restarted = false;
+        self.pushed.last = Some((stream, at, bytes, taking));
     }
 
     pub(super) fn copy_buffer(&mut self, place: &str) {
@@ -397,7 +397,7 @@ impl Run {
         body["processors"] = processors;
         let request = ("POST", "/buffer/copy", Some(&body));
         let shown = self.call(place, "copy buffer", request, Ok(())).json();
-        let chosen = if takes { self.through.buffer.len() } else { 0 };
+        let chosen = if takes { self.pushed.buffer.len() } else { 0 };
         let written = if writes { chosen } else { 0 };
         assert_eq!(shown["chosen_packets"], json!(chosen), "{place}: {shown}");
         assert_eq!(shown["written_packets"], json!(written), "{place}: {shown}");
@@ -411,10 +411,10 @@ impl Run {
             labels: Default::default(),
             packets: Default::default(),
             // After every position in the buffer.
-            next: [(self.through.epoch + 1, 0); STREAMS.len()],
+            next: [(self.pushed.epoch + 1, 0); STREAMS.len()],
         };
         if written > 0 {
-            for (stream, bytes) in &self.through.buffer {
+            for (stream, bytes) in &self.pushed.buffer {
                 stored.packets[*stream].push(bytes.clone());
             }
         }
@@ -444,7 +444,7 @@ impl Run {
         let buffer = self.api.done("GET", "/buffer", None);
         assert_eq!(
             buffer["packets"],
-            json!(self.through.buffer.len()),
+            json!(self.pushed.buffer.len()),
             "{place}"
         );
     }

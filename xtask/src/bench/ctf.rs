@@ -16,7 +16,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         program: "babeltrace2",
         from: Origin::Apt(&["babeltrace2"]),
-        needed_for: "being compared with",
+        needed_for: "comparison",
     },
     Tool {
         program: "lttng",
@@ -88,7 +88,7 @@ fn record(trace: &Path) -> Outcome {
 
 fn no_trace(trace: &Path) -> Failure {
     Failure::Run(format!(
-        "no trace in {}: give one with --trace FOLDER",
+        "{} contains no trace: name one with --trace FOLDER",
         trace.display()
     ))
 }
@@ -172,7 +172,7 @@ fn decoding(options: &Options, folder: &Path, verdicts: &mut Vec<Verdict>) -> Ou
             times(&figures[1]),
         ),
         Verdict::new(
-            "time and name, events a CPU second",
+            "time and name, events per CPU second",
             Target::AtLeast(TIME_AND_NAME_PER_SECOND_MIN),
             per_second,
         ),

@@ -87,7 +87,7 @@ const QUESTIONS: &[Question] = &[
         duckdb_part: f64::INFINITY,
     },
     Question {
-        name: "filter that nothing prunes",
+        name: "filter without pruning",
         ours: &["ret == 131072 and dur > 50", "--count"],
         view: "",
         duckdb: "count(*) FROM t WHERE ret = 131072 AND dur > 50",
@@ -282,7 +282,7 @@ impl Bench {
         }
         let mut verdicts = vec![
             verdict("index, CPU of zcat", 0.5, figures[0].ratio(&figures[2])),
-            verdict("index, part of the compressed size", 0.01, size / total),
+            verdict("index, fraction of the compressed size", 0.01, size / total),
             verdict("index, peak memory in MiB", PEAK_MIB, peak as f64 / MIB),
         ];
         verdicts.extend(self.scaling(runs, median(&walls))?);
@@ -304,7 +304,7 @@ impl Bench {
         let faster = median(&walls) / two_cores;
         let target = Target::AtLeast(SPEED_UP);
         Ok(Some(Verdict::new(
-            "index, two cores over one",
+            "index, speedup with two cores",
             target,
             faster,
         )))
@@ -386,7 +386,7 @@ fn judge(question: &Question, figures: &[Figures]) -> Vec<Verdict> {
             (PARQUET, question.duckdb_part),
         ] {
             if let Some(side) = other(name).filter(|_| part.is_finite()) {
-                let what = format!("{}{with}, part of {name}", question.name);
+                let what = format!("{}{with}, relative to {name}", question.name);
                 verdicts.push(verdict(what, part, ours.ratio(side)));
             }
         }
@@ -395,9 +395,9 @@ fn judge(question: &Question, figures: &[Figures]) -> Vec<Verdict> {
                 let what = format!("group by name{with}, s");
                 verdicts.push(verdict(what, GROUP_SECONDS, ours.median()));
             }
-            "filter that nothing prunes" => {
+            "filter without pruning" => {
                 if let Some(side) = other(GZIP) {
-                    let what = format!("full scan{with}, part of {GZIP}");
+                    let what = format!("full scan{with}, relative to {GZIP}");
                     verdicts.push(verdict(what, 0.5, ours.ratio(side)));
                 }
             }
@@ -462,7 +462,7 @@ fn install(folder: &Path) -> Option<PathBuf> {
                 .args(PACKAGES))
         });
         if let Err(failure) = installed {
-            println!("compared without DFTracer's tools and DuckDB: {failure}");
+            println!("DFTracer's tools and DuckDB are skipped: {failure}");
             return None;
         }
     }

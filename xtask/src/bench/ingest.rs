@@ -127,7 +127,7 @@ fn large(
         Body::Many(_, count) => count,
     };
     let streams = durable.options.streams;
-    println!("64 KiB packets, {per_request} a request, {streams} streams");
+    println!("64 KiB packets, {per_request} per request, {streams} streams");
     let mut requests_per_second = Vec::new();
     let mut sides = [
         Side {
@@ -159,7 +159,7 @@ fn large(
     let half = super::paired::median(&requests_per_second) / 2.0;
     let acks = durable.load(body, Pace::PerSecond(half))?;
     println!(
-        "acks at {half:.0} requests/s: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, max {:.2} ms",
+        "latency at {half:.0} requests/s: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, max {:.2} ms",
         acks.latency_ms(0.5),
         acks.latency_ms(0.99),
         acks.latency_ms(0.999),
@@ -168,7 +168,7 @@ fn large(
     Ok(vec![
         Verdict::new(what, Target::AtLeast(RATIO_MIN), ratio),
         Verdict::new(
-            format!("p99 of an ack at half load, {per_request} a request, {streams} streams, ms"),
+            format!("p99 latency at half load, {per_request} per request, {streams} streams, ms"),
             Target::AtMost(ACK_P99_MS_MAX),
             acks.latency_ms(0.99),
         ),

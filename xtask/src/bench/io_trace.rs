@@ -131,12 +131,12 @@ impl Comparison<'_> {
         let at_most = Target::AtMost(cost_max);
         Ok(vec![
             Verdict::new(
-                format!("throughput that tracing costs of {what}"),
+                format!("throughput lost to tracing, {what}"),
                 at_most,
                 1.0 - rate[1].ratio(&rate[0]),
             ),
             Verdict::new(
-                format!("CPU time that tracing costs of {what}"),
+                format!("CPU time added by tracing, {what}"),
                 at_most,
                 cpu[1].ratio(&cpu[0]) - 1.0,
             ),
@@ -164,7 +164,7 @@ impl Comparison<'_> {
             segments.push((is_traced, segment));
         }
         if loading.is_finished() {
-            let why = "the load ended before the last segment: give fewer --seconds";
+            let why = "the load ended before the last segment: use fewer --seconds";
             return Err(Failure::Run(why.to_owned()));
         }
         ended(loading)?;
@@ -201,13 +201,13 @@ fn end_trace(api: &mut Api) -> Outcome {
     if ended["dropped"] == json!(0) {
         return Ok(());
     }
-    let why = "operations were dropped, so what tracing them costs is not known";
+    let why = "operations were dropped, so the cost of tracing is unknown";
     Err(Failure::Run(why.to_owned()))
 }
 
 /// The result of a load.
 fn ended(loading: ScopedJoinHandle<'_, Outcome>) -> Outcome {
-    let why = "the load did not end well";
+    let why = "the load panicked";
     loading
         .join()
         .unwrap_or_else(|_| Err(Failure::Run(why.to_owned())))

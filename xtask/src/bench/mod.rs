@@ -49,7 +49,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "io-trace",
-        about: "pushes and range reads with and without the trace of our own I/O",
+        about: "pushes and range reads with and without the I/O trace",
         run: io_trace::run_bench,
     },
     Bench {
@@ -64,7 +64,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "packet-files",
-        about: "indexing RocksDB's, CTF and our own traces against reading them, and its memory",
+        about: "CPU time and memory of indexing RocksDB, CTF and I/O traces, against reading them",
         run: packet_files::run_bench,
     },
     Bench {
@@ -74,7 +74,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "restart",
-        about: "time to ready with many finalized storages, and with an uncovered tail",
+        about: "time to ready with many finalized storages, and with uncovered data",
         run: restart::run_bench,
     },
     Bench {

@@ -48,7 +48,9 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let seconds =
         |folder: PathBuf| Box::new(move || Ok(measure(&mut query(&folder))?.wall.as_secs_f64()));
     if output(&mut query(&mounted))? != output(&mut query(&copied))? {
-        return Err(Failure::Run("mount and copy answer differently".to_owned()));
+        return Err(Failure::Run(
+            "mount and copy give different results".to_owned(),
+        ));
     }
     let moved = moved_bytes(&mut query(&mounted))? / data_bytes(&copied)?;
     let mut sides = [
@@ -66,11 +68,15 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let ratio = figures[0].ratio(&figures[1]);
     conclude(&[
         Verdict::new(
-            "mounted, times of local",
+            "mounted, relative to local",
             Target::AtMost(TIMES_LOCAL),
             ratio,
         ),
-        Verdict::new("part of the data moved", Target::AtMost(PART_MOVED), moved),
+        Verdict::new(
+            "fraction of the data transferred",
+            Target::AtMost(PART_MOVED),
+            moved,
+        ),
     ]);
     Ok(())
 }
@@ -146,7 +152,7 @@ fn moved_bytes(query: &mut Command) -> Outcome<f64> {
 }
 
 /// The total size of the data files in a folder.
-#[expect(clippy::cast_precision_loss, reason = "a part of it is shown")]
+#[expect(clippy::cast_precision_loss, reason = "only part of it is printed")]
 fn data_bytes(folder: &Path) -> Outcome<f64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder).map_err(file_failed(folder))? {

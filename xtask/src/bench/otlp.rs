@@ -67,9 +67,13 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     println!("memory of the server: {} MiB", number(rss));
     let (chain, saver) = (figures[0].median(), figures[1].median());
     conclude(&[
-        Verdict::new("spans/s a core, saver", Target::AtLeast(SAVER_MIN), saver),
         Verdict::new(
-            "spans/s a core, default chain",
+            "spans per CPU second, saver",
+            Target::AtLeast(SAVER_MIN),
+            saver,
+        ),
+        Verdict::new(
+            "spans per CPU second, default chain",
             Target::AtLeast(DEFAULT_CHAIN_MIN),
             chain,
         ),
@@ -88,7 +92,7 @@ fn spans_per_cpu_second(server: &Server, processors: &Value, pushing: Pushing) -
     let begin = Instant::now();
     while api.done("GET", &path, None)["state"] != "ON" {
         if begin.elapsed() > Duration::from_secs(30) {
-            return Err(Failure::Run("the recording does not begin".to_owned()));
+            return Err(Failure::Run("the recording does not start".to_owned()));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -98,7 +102,8 @@ fn spans_per_cpu_second(server: &Server, processors: &Value, pushing: Pushing) -
             .map(|sender| scope.spawn(move || send(server, sender, pushing)))
             .collect();
         let sent = senders.into_iter().map(|sender| sender.join());
-        sent.map(|sent| sent.expect("a sender ends well")).sum()
+        sent.map(|sent| sent.expect("a sender does not panic"))
+            .sum()
     });
     api.done("DELETE", &path, None);
     let cpu = cpu_of(server.pid())? - before;

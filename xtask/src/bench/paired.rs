@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_run_by_run() {
+    fn ratios_are_computed_run_by_run() {
         let side = |name: &str, runs: &[f64]| Figures {
             name: name.into(),
             runs: runs.to_vec(),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_says_met_or_missed() {
+    fn a_verdict_is_met_or_missed() {
         let verdict = |target, measured| Verdict::new("ratio", target, measured).to_string();
         let at_least = Target::AtLeast(0.5);
         assert_eq!(

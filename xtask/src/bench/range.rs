@@ -18,12 +18,12 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         program: "nginx",
         from: Origin::Apt(&["nginx-light"]),
-        needed_for: "being compared with",
+        needed_for: "comparison",
     },
     Tool {
         program: "wrk",
         from: Origin::Apt(&["wrk"]),
-        needed_for: "asking for byte ranges",
+        needed_for: "sending range requests",
     },
 ];
 
@@ -317,7 +317,7 @@ impl Nginx {
             std::thread::sleep(Duration::from_millis(20));
         }
         Err(Failure::Run(format!(
-            "nginx does not answer; see {folder_text}/nginx-error.log"
+            "nginx does not respond: see {folder_text}/nginx-error.log"
         )))
     }
 
@@ -337,7 +337,7 @@ impl Nginx {
             .split_whitespace()
             .next()
             .and_then(|pid| pid.parse().ok());
-        first.ok_or_else(|| Failure::Run("nginx has no worker".to_owned()))
+        first.ok_or_else(|| Failure::Run("nginx has no worker process".to_owned()))
     }
 }
 
@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_wrk_are_found() {
+    fn the_output_of_wrk_is_parsed() {
         let answer = "  Latency Distribution\n     99%    1.30ms\nRequests/sec:  20662.41\n";
         assert_eq!(field(answer, "Requests/sec:"), Some(20662.41));
         assert_eq!(field(answer, "99%"), Some("1.30ms".to_owned()));

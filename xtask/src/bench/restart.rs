@@ -49,7 +49,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
             many,
         ),
         Verdict::new(
-            "recovery of a tail, s for each GiB",
+            "recovery, s per GiB of uncovered data",
             Target::AtMost(SECONDS_PER_GIB_MAX),
             per_gib,
         ),

@@ -48,7 +48,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let block_records = traces.count(&traces.blocks, "accesses")?;
     println!("{io_records} IO records, {block_records} block cache records");
     if io_records.min(block_records) < RECORDS_MIN {
-        println!("fewer than {RECORDS_MIN}: give more --io-ops or --block-ops");
+        println!("fewer than {RECORDS_MIN}: increase --io-ops or --block-ops");
     }
     let decode = |trace: &Path| shell(&format!("{} decode {}", ours(), trace.display()));
     let text = seconds(runs, || decode(&traces.io))?;
@@ -70,10 +70,10 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     if on_path("io_tracer_parser") {
         compare_with_parser(runs, &traces.io)?;
     } else {
-        println!("io_tracer_parser is not on the path: rates stand against DESIGN section 9");
+        println!("io_tracer_parser is not on the path: its published rates are used");
     }
     let rate = |name: &str, records: f64, seconds: f64, least: f64| {
-        let what = format!("{name}, records a CPU second");
+        let what = format!("{name}, records per CPU second");
         Verdict::new(what, Target::AtLeast(least), records / seconds)
     };
     conclude(&[
@@ -179,7 +179,7 @@ impl Traces {
             serde_json::from_str(&answer).map_err(|error| malformed(error.to_string()))?;
         report[field]
             .as_f64()
-            .ok_or_else(|| malformed(format!("no {field} in the report")))
+            .ok_or_else(|| malformed(format!("the report has no {field}")))
     }
 }
 

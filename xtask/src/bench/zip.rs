@@ -55,7 +55,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     let begin = Instant::now();
     let damage = there.api().verify(&storage);
     report("verification of the copy", bytes, begin.elapsed());
-    println!("{} damaged places", damage.len());
+    println!("{} damaged ranges", damage.len());
     std::fs::remove_dir_all(&folder).map_err(file_failed(&folder))?;
     let target = Target::AtMost(PEAK_MIB_MAX);
     conclude(&[
@@ -119,7 +119,11 @@ fn export(server: &Server, storage: &str, path: &Path) -> Outcome<u64> {
         let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
         match end {
             Some(end) => break end + 4,
-            None if count == 0 => return Err(Failure::Run("no answer to the export".to_owned())),
+            None if count == 0 => {
+                return Err(Failure::Run(
+                    "the server did not respond to the export".to_owned(),
+                ));
+            }
             None => {}
         }
     };

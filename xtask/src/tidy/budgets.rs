@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_lines_and_empty_names_are_found() {
+    fn wide_lines_and_vague_names_are_reported() {
         let wide = format!("// {}\n", "x".repeat(98));
         check(
             "a/src/b.rs",

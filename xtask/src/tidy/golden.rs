@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_a_loss_and_a_new_file_are_found() {
+    fn changed_missing_and_new_files_are_reported() {
         let recorded = sums(&[("a", "1"), ("b", "2"), ("c", "3")]);
         let present = sums(&[("a", "1"), ("b", "9"), ("d", "4")]);
         let found: Vec<String> = compare(&recorded, &present)

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_outside_the_root_is_found() {
+    fn a_version_outside_the_root_is_reported() {
         let inherited =
             "[dependencies]\na.workspace = true\nb = { workspace = true, features = [] }";
         check("x/Cargo.toml", inherited, &[]);

@@ -36,7 +36,7 @@ pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
             .into_iter()
             .map(|function| function.lines.start);
         functions.filter(|&line| !source.is_test(line)).map(|line| {
-            let what = "the root of a crate is a table of contents: move this into a module";
+            let what = "the root of a crate is a table of contents: move this to a module";
             Finding::new(&source.path, line + 1, what)
         })
     });
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_names_is_found() {
+    fn an_undeclared_file_is_reported() {
         check(
             &[
                 ("a/src/lib.rs", "mod packet;\npub(crate) mod tree;"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_holds_no_functions() {
+    fn a_crate_root_contains_no_functions() {
         check(&[("a/src/lib.rs", "fn f() {}")], &["a/src/lib.rs"]);
         check(
             &[("a/src/lib.rs", "#[cfg(test)]\nmod tests { fn f() {} }")],

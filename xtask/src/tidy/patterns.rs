@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_assertion_of_true_is_found() {
+    fn an_assertion_of_true_is_reported() {
         check("assert!( true );", &[1]);
         check("assert!(true_enough);\nassert!(a);", &[1]);
         check("\"assert!(true)\";", &[]);

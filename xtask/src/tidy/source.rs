@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn test_modules_are_known() {
+    fn test_modules_are_recognized() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n  fn b() {}\n}\nfn c() {}\n";
         let source = Source::new("x/src/lib.rs", text);
         let tests: Vec<bool> = (0..6).map(|line| source.is_test(line)).collect();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn files_declared_for_tests_are_known() {
+    fn files_declared_for_tests_are_recognized() {
         let check = |parent: &str, child: &str, expected: bool| {
             let declaration = "mod a;\n#[cfg(test)]\npub(crate) mod model;\n";
             let mut sources = [

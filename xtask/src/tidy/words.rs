@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_the_list_is_found() {
+    fn every_word_of_the_list_is_reported() {
         for (start, end, _) in WORDS {
             check("docs/a.md", &format!("fine\nsee {start}{end} there"), &[2]);
             check(
