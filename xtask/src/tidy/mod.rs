@@ -9,6 +9,7 @@ mod circles;
 mod floors;
 mod golden;
 mod imports;
+mod invariants;
 mod manifests;
 mod modules;
 mod patterns;
@@ -104,6 +105,7 @@ fn findings(root: &Path) -> Outcome<Vec<Finding>> {
         circles::findings(&sources),
         capabilities::findings(&sources),
         characters::findings(&texts),
+        invariants::findings(&texts, &sources),
         patterns::findings(&sources),
         seals::findings(&sources),
         references::findings(&texts),
