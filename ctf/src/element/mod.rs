@@ -100,7 +100,7 @@ pub struct PacketInfo {
 
 /// An element of a packet: a datum or a boundary. Beginnings and ends are balanced.
 #[derive(Clone, Copy, Debug)]
-#[allow(
+#[expect(
     missing_docs,
     reason = "the names are those of the instructions in the module `procedure`"
 )]
