@@ -216,6 +216,10 @@ impl Shared {
 
     fn give_back(&self, bytes: u64) {
         let used = self.used.fetch_sub(bytes, Ordering::SeqCst);
+        assert!(
+            used >= bytes,
+            "no more bytes are released than were acquired"
+        );
         self.counters
             .in_flight_bytes
             .set(used.saturating_sub(bytes));

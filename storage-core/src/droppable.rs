@@ -250,6 +250,10 @@ impl Droppable {
 
     fn leaves(&self, held: u64) {
         let waiting = self.waiting_bytes.fetch_sub(held, Ordering::SeqCst);
+        assert!(
+            waiting >= held,
+            "only bytes of packets that wait leave the queue"
+        );
         self.counters
             .droppable_bytes
             .set(waiting.saturating_sub(held));
@@ -440,7 +444,11 @@ impl Front {
     /// Removes a push from the queue; it is always the oldest of its stream.
     fn forget(&mut self, ordinal: u64) {
         let first = self.waiting.pop_front();
-        debug_assert_eq!(first, Some(ordinal), "a stream keeps its order");
+        assert_eq!(
+            first,
+            Some(ordinal),
+            "the oldest packets of a stream leave the queue first"
+        );
     }
 
     fn lost(&mut self, until: StreamPosition, packets: u64, bytes: u64) {

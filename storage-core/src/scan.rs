@@ -133,6 +133,10 @@ impl FrameScanner {
             self.sum(payload_end..end, &mut tail)
                 .map_err(ScanError::Io)?;
         }
+        assert!(
+            !checks_payload || tail.length == end,
+            "the checksum of the tail covers every byte of the frame"
+        );
         tail.length = end;
         self.tail = tail;
         Ok(Some(Scanned { header, payload }))

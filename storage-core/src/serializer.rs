@@ -111,6 +111,10 @@ fn serve(inbox: &Mutex<mpsc::Receiver<Job>>, level: i32, counters: &Counters) {
 pub(crate) fn serialize(packet: Numbered, codec: Codec, level: i32) -> Frame {
     let raw_checksum = packet.raw_checksum;
     let (codec, payload) = codec::store(&packet.raw, codec, level);
+    assert!(
+        !payload.is_empty() && payload.len() <= packet.raw.len(),
+        "a stored payload is not longer than the packet"
+    );
     let stored_checksum = match codec {
         Codec::None => raw_checksum,
         Codec::Zstd => crc32c(&payload),

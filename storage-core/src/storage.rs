@@ -28,6 +28,7 @@ use crate::{
     io_thread::{IoThread, Tail},
     poison::Poison,
     scan::{FrameScanner, ScanError},
+    state::may_move,
     status::{WriteCounts, WriteStatus},
     tree::{BlockCache, IndexTree, ReadPlace},
     writer::WriterMessage,
@@ -194,7 +195,14 @@ impl Storage {
     ) -> Result<StorageFile, StorageError> {
         let _changing = self.changing.lock().await;
         let mut file = self.file.read().clone();
+        let before = file.state;
         change(&mut file)?;
+        assert_eq!(file.id, self.id, "a storage keeps its id");
+        assert!(
+            before == file.state || may_move(before, file.state),
+            "a storage changes from {before} to {} by no defined transition",
+            file.state
+        );
         publish_file(&self.folder, &file, io_thread, catalog).await?;
         *self.file.write() = file.clone();
         Ok(file)

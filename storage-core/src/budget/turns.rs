@@ -62,6 +62,7 @@ impl Turns {
         let agent = self.agents.front()?;
         let line = self.lines.get_mut(agent)?;
         let waiter = line.pop_front()?;
+        assert!(self.len > 0, "the length counts every waiting request");
         self.len -= 1;
         if line.is_empty() {
             self.lines.remove(agent);

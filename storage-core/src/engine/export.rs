@@ -232,8 +232,15 @@ impl Export {
             Ok((work, piece))
         });
         match step.await {
-            Ok((_, piece)) if piece.is_empty() => None,
+            Ok((_, piece)) if piece.is_empty() => {
+                assert_eq!(self.left, 0, "an archive has the length that was announced");
+                None
+            }
             Ok((work, piece)) => {
+                assert!(
+                    piece.len() as u64 <= self.left,
+                    "an archive has the length that was announced"
+                );
                 self.progress.add(piece.len() as u64);
                 self.left -= piece.len() as u64;
                 self.work = Some(work);

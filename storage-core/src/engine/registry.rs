@@ -72,7 +72,8 @@ impl Registry {
     /// Adds a storage; the idempotency key keeps naming the storage that had it first.
     pub(super) fn insert(&self, storage: Arc<Storage>, idempotency_key: Option<String>) {
         let id = storage.id;
-        self.storages.write().insert(id, storage);
+        let previous = self.storages.write().insert(id, storage);
+        assert!(previous.is_none(), "an id names one storage");
         if let Some(key) = idempotency_key {
             self.by_idempotency_key.lock().entry(key).or_insert(id);
         }

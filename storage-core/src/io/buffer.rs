@@ -24,7 +24,12 @@ pub(super) fn slack_memory() -> Vec<u8> {
 
 /// Offset in `memory` at which the aligned buffer begins.
 pub(super) fn aligned_start(memory: &[u8]) -> usize {
-    memory.as_ptr().align_offset(BLOCK_BYTES)
+    let start = memory.as_ptr().align_offset(BLOCK_BYTES);
+    assert!(
+        start < BLOCK_BYTES,
+        "the memory of a buffer contains an aligned start"
+    );
+    start
 }
 
 /// A bounded pool of buffers for one thread.
@@ -78,6 +83,11 @@ impl PooledBuffer {
 
     /// Returns lent memory.
     pub(super) fn give_back(&mut self, memory: Vec<u8>) {
+        assert_eq!(
+            memory.len(),
+            BUFFER_BYTES + BLOCK_BYTES,
+            "lent memory comes back complete"
+        );
         self.memory = memory;
     }
 }

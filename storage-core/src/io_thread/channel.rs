@@ -203,6 +203,10 @@ impl<B: BlockIo> Channel<B> {
             }
             batch.extend(self.waiting.pop_front());
         }
+        assert!(
+            !batch.is_empty(),
+            "a batch is gathered only while appends wait"
+        );
         batch
     }
 
@@ -250,6 +254,11 @@ impl<B: BlockIo> Channel<B> {
     fn after_write(&mut self, batch: Vec<Append>, result: Result<Vec<Appended>, IoThreadError>) {
         match result {
             Ok(appended) => {
+                assert_eq!(
+                    batch.len(),
+                    appended.len(),
+                    "every append of a batch has an outcome"
+                );
                 let pairs = batch.into_iter().zip(appended);
                 let written = pairs.map(|(append, appended)| Written {
                     appended,
@@ -306,6 +315,11 @@ impl<B: BlockIo> Channel<B> {
                     appended, reply, ..
                 } in synced
                 {
+                    assert!(
+                        self.durable
+                            .is_none_or(|durable| durable.length <= appended.tail.length),
+                        "the durable tail of a file only grows"
+                    );
                     self.durable = Some(appended.tail);
                     let _ = reply.send(Ok(appended));
                 }
@@ -338,6 +352,10 @@ impl<B: BlockIo> Channel<B> {
         if result.is_ok() {
             // Refused frames may also be after the durable tail.
             let length = self.durable.map_or(0, |tail| tail.length);
+            assert!(
+                length <= state.tail.length,
+                "a file is truncated to its durable frames, never extended"
+            );
             let cut = match self.io.set_length(&state.file, length).await {
                 Ok(()) => self.io.sync_data(&state.file).await,
                 Err(error) => Err(error),

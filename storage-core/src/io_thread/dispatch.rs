@@ -154,6 +154,10 @@ impl<B: BlockIo> Dispatcher<B> {
                 let Some((&oldest, _)) = oldest else { break };
                 self.close(oldest, false).await;
             }
+            assert!(
+                self.open.len() < self.config.open_channel_count_max.max(1),
+                "the number of open data files is bounded"
+            );
             let known = self.closed.remove(&leaf).or(spec.recovered);
             let (requests, inbox) = mpsc::channel(CHANNEL_REQUEST_COUNT_MAX);
             let channel = Channel::new(

@@ -15,6 +15,10 @@ pub(crate) async fn publish<B: BlockIo>(
     name: &str,
     bytes: &Bytes,
 ) -> io::Result<()> {
+    assert!(
+        !name.is_empty() && !name.contains('/'),
+        "a published file is directly in its folder"
+    );
     let unpublished = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
     let file = io.open(&unpublished, OpenHow::CreateSmall).await?;
     let written = write_all(io, &file, bytes).await;

@@ -40,6 +40,7 @@ pub(super) async fn write_fully<B: BlockIo>(
     length: usize,
     offset: u64,
 ) -> io::Result<()> {
+    assert!(length <= buffer.len(), "a write is inside of its buffer");
     let mut done = 0;
     while done < length {
         let (result, returned) = io
@@ -51,6 +52,10 @@ pub(super) async fn write_fully<B: BlockIo>(
             // A direct write continues at a block; bytes that the kernel wrote past it are written
             // again.
             Ok(written) => {
+                assert!(
+                    written <= length - done,
+                    "no more is written than was requested"
+                );
                 done += if written == length - done {
                     written
                 } else {
@@ -118,10 +123,16 @@ impl<B: BlockIo> Writer<B> {
             crate::read::read_at(&path, start, length)
         });
         let last_block = read.await.map_err(io::Error::other).and_then(|read| read);
+        let last_block = last_block.map_err(fault)?;
+        assert_eq!(
+            last_block.len(),
+            length,
+            "the last block is read up to the tail"
+        );
         Ok(OpenFile {
             file: Rc::new(file),
             tail,
-            last_block: last_block.map_err(fault)?,
+            last_block,
             allocated: tail.length,
             can_allocate: true,
             // A server that was killed may have created the name without making it durable.
@@ -148,6 +159,11 @@ impl<B: BlockIo> Writer<B> {
             named.map_err(|error| failure(&self.spec, "sync", &error))?;
             state.is_named = true;
         }
+        assert_eq!(
+            tail.length - state.tail.length,
+            bytes,
+            "the tail moves past the frames of the batch"
+        );
         state.tail = tail;
         state.last_block = last_block;
         self.counters.written_bytes.add(bytes);
@@ -166,6 +182,7 @@ impl<B: BlockIo> Writer<B> {
         let extent = state.allocated.clamp(PREALLOCATION_BYTES_MIN.min(max), max);
         let target = (end + extent).next_multiple_of(BLOCK_BYTES as u64);
         let start = state.allocated;
+        assert!(target > start, "an extent is after the allocated space");
         match self.io.allocate(&state.file, start, target - start).await {
             Ok(()) => state.allocated = target,
             // Without preallocation the write itself reports a full disk.
@@ -195,6 +212,10 @@ struct Staging<'a, B: BlockIo> {
 
 impl<'a, B: BlockIo> Staging<'a, B> {
     fn new(writer: &'a Writer<B>, state: &OpenFile<Rc<B::File>>) -> Self {
+        assert!(
+            state.last_block.len() < BLOCK_BYTES,
+            "the last block is partly filled"
+        );
         Self {
             writer,
             file: Rc::clone(&state.file),
@@ -240,6 +261,11 @@ impl<'a, B: BlockIo> Staging<'a, B> {
 
     async fn stage_frame(&mut self, frame: &Frame, request: Option<&Arc<str>>) -> io::Result<u64> {
         let spec = &self.writer.spec;
+        assert_eq!(
+            u32::try_from(frame.payload.len()),
+            Ok(frame.header.stored_size),
+            "a frame header describes its payload"
+        );
         let place = FrameLocation {
             storage: spec.storage(),
             leaf: spec.leaf(),
@@ -300,6 +326,12 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             return;
         };
         let (length, offset) = (self.filled, self.offset);
+        assert!(
+            length > 0
+                && length.is_multiple_of(BLOCK_BYTES)
+                && offset.is_multiple_of(BLOCK_BYTES as u64),
+            "direct writes are whole blocks"
+        );
         self.offset += length as u64;
         self.filled = 0;
         let (io, file) = (Rc::clone(&self.writer.io), Rc::clone(&self.file));

@@ -203,6 +203,15 @@ impl BlockCache {
                 kept.bytes -= block.cost();
             }
         }
+        assert!(
+            kept.bytes <= self.bytes_max,
+            "the cache stays within its limit"
+        );
+        assert_eq!(
+            kept.blocks.len(),
+            kept.by_use.len(),
+            "every cached block has one last use"
+        );
         self.counters.index_cache_bytes.set(kept.bytes);
     }
 }

@@ -64,6 +64,11 @@ pub(crate) struct PacketOrder {
 }
 
 impl PacketOrder {
+    /// Whether the last packet ends at this offset of the data file.
+    pub(super) fn ends_at(&self, offset: u64) -> bool {
+        self.frame == offset
+    }
+
     /// Moves past the next packet of the data file.
     ///
     /// # Errors
@@ -209,7 +214,7 @@ impl Leaf {
     pub(super) fn seal(&mut self) -> Option<Arc<Segment>> {
         let mut segment = self.live.take()?.segment;
         // The live segment always ends at the tail of the file.
-        debug_assert_eq!(
+        assert_eq!(
             segment.covered.end, self.tail.length,
             "the tail moves with the packets"
         );

@@ -106,6 +106,10 @@ impl IndexTree {
     /// Adds a part; parts come in the order of their ordinals, and those from disk are checked with
     /// [`Self::is_followed_by`] before.
     pub(crate) fn add_part(&mut self, part: &Arc<IndexPart>) {
+        assert_eq!(
+            part.header.storage, self.storage,
+            "a tree has the parts of its storage"
+        );
         for entry in &part.footer.leaves {
             let leaf = self.leaf_or_new(entry.leaf, entry.leaf_type, &entry.path);
             leaf.add_part(part, entry);
@@ -180,6 +184,11 @@ impl IndexTree {
             leaf.push(&entry);
             inserted += 1;
         }
+        assert!(tail.length >= before, "the tail of a data file only grows");
+        assert!(
+            inserted == 0 || leaf.order().ends_at(tail.length),
+            "the packets of a leaf cover its data file up to the tail"
+        );
         leaf.in_flight = leaf.in_flight.saturating_sub(inserted);
         leaf.tail = tail;
         if leaf.leaf_type == LeafType::Array {

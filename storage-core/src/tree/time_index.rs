@@ -40,6 +40,11 @@ impl TimeIndex {
         self.is_unsorted |= self.begins.last().is_some_and(|&last| begin < last);
         self.max_ends.push(max_end);
         self.begins.push(begin);
+        assert_eq!(
+            self.max_ends.len(),
+            self.begins.len(),
+            "every packet has a begin and an end"
+        );
     }
 
     /// Indexes of the packets that may overlap `[from, to)` with `basis` as the current time basis;

@@ -102,6 +102,11 @@ impl Writer {
         headers: &[FrameHeader],
         appended: &Appended,
     ) {
+        assert_eq!(
+            headers.len(),
+            appended.offsets.len(),
+            "every frame that is durable has an offset"
+        );
         let pairs = || headers.iter().zip(&appended.offsets);
         if let Some(tree) = &mut *self.storage.tree.write() {
             tree.insert(
@@ -117,7 +122,15 @@ impl Writer {
             let Some(packet) = state.in_flight.pop_front() else {
                 break;
             };
+            assert_eq!(
+                packet.position, header.position,
+                "packets of a stream become durable in the order in which they were numbered"
+            );
             state.durable_next = packet.position.next();
+            assert!(
+                state.durable_next <= state.next,
+                "durable packets were accepted before"
+            );
             raw_bytes += u64::from(header.raw_size);
             stored_bytes += u64::from(header.stored_size);
             let descriptor = Descriptor::new(leaf, offset, header.stored_size)

@@ -44,6 +44,10 @@ impl Writer {
         files.extend(self.index_files().await?);
         files.extend(self.write_agent_files().await?);
         files.sort_by(|a, b| a.name.cmp(&b.name));
+        assert!(
+            files.is_sorted_by(|a, b| a.name < b.name),
+            "a storage file lists a file once"
+        );
         let totals = match &*self.storage.tree.read() {
             Some(tree) => tree.totals(),
             None => return Err(StorageError::Stopping),

@@ -53,7 +53,10 @@ impl Group {
 
     /// Records the outcome of one packet.
     pub(super) fn settle(&mut self, slot: usize, result: Result<Receipt, StorageError>) {
-        assert!(self.missing > 0, "every packet has one outcome");
+        assert!(
+            slot < self.slots.len() && self.slots[slot].is_none() && self.missing > 0,
+            "every packet has one outcome"
+        );
         self.missing -= 1;
         match result {
             Ok(receipt) => self.slots[slot] = Some(receipt),
@@ -66,7 +69,12 @@ impl Group {
 
     /// Refuses the packets from `slot` to the end.
     pub(super) fn refuse_from(&mut self, slot: usize, error: StorageError) {
-        self.missing -= self.slots.len() - slot;
+        let count = self.slots.len() - slot;
+        assert!(
+            self.missing >= count,
+            "only packets without an outcome are refused"
+        );
+        self.missing -= count;
         if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) {
             self.refused = Some((slot, error));
         }
@@ -78,6 +86,10 @@ impl Group {
 
     /// Sends the reply.
     pub(super) fn finish(self) {
+        assert!(
+            self.is_settled(),
+            "a push gets its reply when every packet has an outcome"
+        );
         let reply = match self.reply {
             Reply::To(reply) => reply,
             Reply::Counted(in_writer) => {

@@ -224,9 +224,18 @@ impl Writer {
             checksum,
             facts,
         } = packet;
-        // Checked against a limit of 32 bits.
-        let raw_size = payload.len() as u32;
+        let raw_size = u32::try_from(payload.len());
+        let raw_size = raw_size.expect("the size of a packet is checked when it is accepted");
         let stream = self.streams.get(at);
+        assert!(
+            position >= stream.next,
+            "packets of a stream are numbered in the order of their positions"
+        );
+        let last = stream.in_flight.back();
+        assert!(
+            last.is_none_or(|last| last.position < position),
+            "packets in flight are sorted by position"
+        );
         stream.next = position.next();
         stream.in_flight.push_back(InFlight {
             position,
@@ -290,6 +299,7 @@ impl Writer {
         request: Option<Arc<str>>,
     ) {
         let count = new.len();
+        assert!(count > 0, "a job has packets");
         let bytes: u64 = new.iter().map(|packet| packet.raw.len() as u64).sum();
         self.storage.counts.arrived(count as u64, bytes, now_ns());
         self.services.counters.packets_arrived.add(count as u64);
