@@ -22,6 +22,16 @@
 //!
 //! *Invariant:* nothing in this crate decodes a payload.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_lossless,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
+
 mod agents;
 mod archive;
 mod budget;

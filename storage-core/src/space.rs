@@ -50,6 +50,11 @@ impl Space {
     }
 
     fn decide(&self, free: u64, total: u64) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a file system is a rough positive number, and the cast saturates"
+        )]
         let share = |ratio: f64| (total as f64 * ratio) as u64;
         let limits = &self.limits;
         let stop = limits.stop_free_bytes.max(share(limits.stop_free_ratio));

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// Seconds over which arrivals and completions are compared.
 const WINDOW_SECONDS: i64 = 30;
+/// Slots of the window, one for each second.
+const WINDOW_SLOTS: usize = 30;
 
 /// How writing keeps up with arrival, by the ratio of packets that arrived to packets that were
 /// finished in the last 30 s.
@@ -47,7 +49,7 @@ struct Second {
 /// Counters of the writer of a storage.
 #[derive(Debug, Default)]
 pub(crate) struct WriteCounts {
-    window: Mutex<[Second; WINDOW_SECONDS as usize]>,
+    window: Mutex<[Second; WINDOW_SLOTS]>,
     pub(crate) arrived: AtomicU64,
     pub(crate) finished: AtomicU64,
     pub(crate) failed: AtomicU64,

@@ -92,7 +92,7 @@ impl ArchivePlan {
         } else {
             Vec::new()
         };
-        header.extend_from_slice(&(extra.len() as u16).to_le_bytes());
+        header.extend_from_slice(&extra_length(&extra).to_le_bytes());
         header.extend_from_slice(entry.name.as_bytes());
         header.extend_from_slice(&extra);
         self.central(entry);
@@ -149,7 +149,7 @@ impl ArchivePlan {
         to.extend_from_slice(&short(entry.length).to_le_bytes());
         to.extend_from_slice(&short(entry.length).to_le_bytes());
         to.extend_from_slice(&name_length(&entry.name).to_le_bytes());
-        to.extend_from_slice(&(extra.len() as u16).to_le_bytes());
+        to.extend_from_slice(&extra_length(&extra).to_le_bytes());
         // No comment, the first disk, no internal attributes.
         to.extend_from_slice(&[0; 6]);
         to.extend_from_slice(&ATTRIBUTES.to_le_bytes());
@@ -197,9 +197,16 @@ fn name_length(name: &str) -> u16 {
     u16::try_from(name.len()).expect("names of files are short")
 }
 
+/// Length of the extra fields of a header.
+fn extra_length(extra: &[u8]) -> u16 {
+    u16::try_from(extra.len()).expect("a header has one short extra field")
+}
+
 fn extra_64(values: &[u64]) -> Vec<u8> {
     let mut extra = EXTRA_64.to_le_bytes().to_vec();
-    extra.extend_from_slice(&(8 * values.len() as u16).to_le_bytes());
+    let length = u16::try_from(size_of_val(values));
+    let length = length.expect("a ZIP64 field has at most three values");
+    extra.extend_from_slice(&length.to_le_bytes());
     for value in values {
         extra.extend_from_slice(&value.to_le_bytes());
     }

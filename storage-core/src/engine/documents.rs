@@ -22,7 +22,7 @@ impl Documents {
         Self {
             folder: Arc::new(services.config.data_dir.clone()),
             io_thread: services.io_thread.clone(),
-            blocking: blocking,
+            blocking,
         }
     }
 

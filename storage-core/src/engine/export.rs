@@ -15,6 +15,7 @@ use io_trace::Cause;
 use storage_format::{
     FormatError, FormatErrorKind, StorageId,
     checksum::crc32c_append,
+    integer::usize_of_u64,
     paths::FileName,
     storage_file::{FileEntry, StorageFile, StorageState},
 };
@@ -168,7 +169,7 @@ fn derived(
             .map_err(StorageError::io("get the length of", &path))?;
         if length <= HELD_FILE_BYTES_MAX.min(bytes_left) {
             bytes_left -= length;
-            let bytes = file.read(0, length as usize);
+            let bytes = file.read(0, usize_of_u64(length));
             found.push(held(&name, bytes.map_err(StorageError::io("read", path))?));
         } else if open_left > 0 {
             open_left -= 1;
@@ -189,7 +190,7 @@ fn crc_of(file: &ReadFile, length: u64) -> std::io::Result<u32> {
     let mut piece = vec![0; PIECE_BYTES];
     let mut offset = 0;
     while offset < length {
-        let count = (length - offset).min(PIECE_BYTES as u64) as usize;
+        let count = usize_of_u64((length - offset).min(PIECE_BYTES as u64));
         file.fill(&mut piece[..count], offset)?;
         crc.update(&piece[..count]);
         offset += count as u64;
@@ -330,7 +331,7 @@ impl Current {
         let begin = piece.len();
         let left = self.entry.length - self.offset;
         let room = (PIECE_BYTES - begin) as u64;
-        piece.resize(begin + left.min(room) as usize, 0);
+        piece.resize(begin + usize_of_u64(left.min(room)), 0);
         let read = self.file.fill(&mut piece[begin..], self.offset);
         read.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(self.offset.max(1)),

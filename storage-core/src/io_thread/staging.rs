@@ -7,6 +7,7 @@ use io_trace::{Cause, Requests};
 use rustix::io::Errno;
 use storage_format::{
     frame::{ALIGNMENT, FrameLocation, HEADER_BYTES},
+    integer::usize_of_u64,
     paths::FileName,
 };
 use tokio::time::Instant;
@@ -118,7 +119,7 @@ impl<B: BlockIo> Writer<B> {
             .await
             .map_err(fault)?;
         let start = tail.length / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        let length = (tail.length - start) as usize;
+        let length = usize_of_u64(tail.length - start);
         let read = crate::traced::on_thread(io_trace::current(), move || {
             crate::read::read_at(&path, start, length)
         });
