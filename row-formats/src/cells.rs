@@ -1,22 +1,22 @@
-//! Values one behind another, between the threads that decode events and the sink of a format.
+//! The values of a row, encoded between the threads that decode events and the sink of a format.
 //!
 //! ```text
 //! tag u8 | payload
 //! 0 none | 1 text: length u32, bytes | 2 i64 | 3 u64 | 4 f64 | 5 bool: u8
 //! ```
 //!
-//! These bytes never leave the process but for rows that wait in a temporary file of it.
+//! Only the process that wrote these bytes reads them, also from its temporary files.
 
 use std::io;
 
 use query_language::Value;
 
-/// Appends a value, or that there is none.
+/// Appends a value, or the tag for a missing one.
 pub(super) fn write_cell(value: Option<Value<'_>>, out: &mut Vec<u8>) {
     let (tag, word) = match value {
         None => return out.push(0),
         Some(Value::Str(text)) => {
-            // Longer text than this is in no packet; it would be cut, not read wrongly.
+            // No packet has text of 4 GiB; it would be cut, not read wrongly.
             let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
             out.push(1);
             out.extend_from_slice(&length.to_le_bytes());
@@ -31,7 +31,7 @@ pub(super) fn write_cell(value: Option<Value<'_>>, out: &mut Vec<u8>) {
     out.extend_from_slice(&word);
 }
 
-/// Reads the values of a row one after another.
+/// Reads the values of a row in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cells<'r>(&'r [u8]);
 
@@ -44,7 +44,7 @@ impl<'r> Cells<'r> {
     ///
     /// # Errors
     ///
-    /// When the row ends before, which means that a temporary file was damaged.
+    /// When the row ends too early or has an unknown tag: a temporary file is damaged.
     pub(super) fn next(&mut self) -> io::Result<Option<Value<'r>>> {
         let [tag] = self.array()?;
         Ok(Some(match tag {
@@ -63,7 +63,7 @@ impl<'r> Cells<'r> {
         }))
     }
 
-    /// What stands behind the values read so far.
+    /// The bytes after the values read so far.
     pub(super) fn rest(self) -> &'r [u8] {
         self.0
     }
@@ -78,7 +78,7 @@ impl<'r> Cells<'r> {
 fn damaged() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "rows that waited in a temporary file came back damaged",
+        "a temporary file of rows is damaged; run the query again",
     )
 }
 
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(cells.next().unwrap(), value);
         }
         assert_eq!(cells.rest(), [0x77]);
-        assert!(cells.next().is_err(), "0x77 is no tag");
+        assert!(cells.next().is_err(), "0x77 is not a tag");
         assert!(Cells::new(&[1, 9, 0, 0, 0, b'x']).next().is_err());
         assert!(Cells::new(&[]).next().is_err());
     }

@@ -2,27 +2,27 @@
 
 use query_language::{FieldId, FieldPath, FieldTable};
 
-/// The columns of the rows that are asked for.
+/// The requested columns of rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Columns {
     /// Every field that an event has.
     #[default]
     All,
-    /// These fields, as the user spells them.
+    /// These fields, as the user wrote them.
     Fields(Vec<String>),
 }
 
-/// A column of known field.
+/// A column of a known field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// What the column is called.
+    /// Name of the column.
     pub label: String,
-    /// The field of the table that events are decoded with.
+    /// The field in the table that events are decoded with.
     pub id: FieldId,
 }
 
 impl Columns {
-    /// The fields that are named.
+    /// The requested fields; none for all.
     pub fn fields(&self) -> Vec<FieldPath> {
         match self {
             Columns::All => Vec::new(),
@@ -30,7 +30,7 @@ impl Columns {
         }
     }
 
-    /// The named columns, their fields added to `table`; `None` for all fields.
+    /// Adds the requested fields to `table`; `None` for all fields.
     pub fn bind(&self, table: &mut FieldTable) -> Option<Vec<Column>> {
         match self {
             Columns::All => None,

@@ -7,8 +7,8 @@ use crate::json::{write_display, write_json_string, write_json_value};
 use crate::lines::Lines;
 use crate::{Column, Columns, RowFormat, RowSink};
 
-/// The columns of a table of all fields; what else an event has is one JSON object in a last
-/// column, because a table needs its columns before its rows.
+/// The columns of a table of all fields. A table needs its columns before its rows, so all other
+/// fields of an event become one JSON object in a last column.
 pub(super) const COMMON: [&str; 6] = ["ts", "dur", "name", "cat", "pid", "tid"];
 pub(super) const REST: &str = "rest";
 
@@ -16,14 +16,14 @@ pub(super) const REST: &str = "rest";
 #[derive(Debug, Clone, Default)]
 pub struct Csv {
     columns: Vec<Column>,
-    rest: bool,
+    has_rest: bool,
 }
 
 impl RowFormat for Csv {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
-        self.rest = *columns == Columns::All;
+        self.has_rest = *columns == Columns::All;
         let common = Columns::Fields(COMMON.map(String::from).to_vec());
-        let columns = if self.rest { &common } else { columns };
+        let columns = if self.has_rest { &common } else { columns };
         self.columns = columns.bind(table).unwrap_or_default();
     }
 
@@ -36,7 +36,7 @@ impl RowFormat for Csv {
                 write_value(value, out);
             }
         }
-        if self.rest {
+        if self.has_rest {
             out.push(b',');
             write_cell(&rest_of(event), out);
         }
@@ -44,29 +44,29 @@ impl RowFormat for Csv {
     }
 
     fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
-        Box::new(Lines::behind(self.head()))
+        Box::new(Lines::with_header(self.header()))
     }
 }
 
 impl Csv {
-    fn head(&self) -> Vec<u8> {
-        let mut head = Vec::new();
+    fn header(&self) -> Vec<u8> {
+        let mut header = Vec::new();
         for (index, column) in self.columns.iter().enumerate() {
             if index > 0 {
-                head.push(b',');
+                header.push(b',');
             }
-            write_cell(column.label.as_bytes(), &mut head);
+            write_cell(column.label.as_bytes(), &mut header);
         }
-        if self.rest {
-            head.push(b',');
-            head.extend_from_slice(REST.as_bytes());
+        if self.has_rest {
+            header.push(b',');
+            header.extend_from_slice(REST.as_bytes());
         }
-        head.push(b'\n');
-        head
+        header.push(b'\n');
+        header
     }
 }
 
-/// What an event has besides the common fields, as one JSON object; nothing where it has no more.
+/// The fields of an event besides the common ones as one JSON object; empty without any.
 pub(super) fn rest_of(event: &dyn Event) -> Vec<u8> {
     let mut rest = Vec::new();
     event.each_field(&mut |path, value| {

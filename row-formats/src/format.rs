@@ -1,13 +1,13 @@
-//! The formats that an answer may have.
+//! The formats of a result.
 
 use crate::{Csv, Ndjson, Perfetto, RowFormat, Table, TableKind, Text};
 
-/// How an answer is written.
+/// How a result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Lines for people.
+    /// Lines for people to read.
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Ndjson,
     /// Comma-separated values with a header.
     Csv,
@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 6] = [
         Format::Text,
         Format::Ndjson,
@@ -30,7 +30,7 @@ impl Format {
         Format::Perfetto,
     ];
 
-    /// As the user spells it.
+    /// Name of the format in options and requests.
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Text => "text",
@@ -42,17 +42,17 @@ impl Format {
         }
     }
 
-    /// Whether it is made of lines of text, so that a line may be added.
+    /// Whether it consists of lines of text, so that a line can be appended.
     pub fn is_lines(self) -> bool {
         matches!(self, Format::Text | Format::Ndjson | Format::Csv)
     }
 
-    /// Whether groups can be told in it: not in a timeline.
-    pub fn tells_groups(self) -> bool {
+    /// Whether it can contain groups: a timeline cannot.
+    pub fn supports_groups(self) -> bool {
         self != Format::Perfetto
     }
 
-    /// The media type of rows.
+    /// The media type of rows in this format.
     pub fn media_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; charset=utf-8",
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// Rows in it.
+    /// The format of rows.
     pub fn rows(self) -> Box<dyn RowFormat> {
         match self {
             Format::Text => Box::new(Text::default()),

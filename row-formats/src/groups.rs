@@ -1,4 +1,4 @@
-//! Groups as rows: a value of the field, and what the events with it add up to.
+//! Groups as rows: a value of the field and the totals of the events that have it.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::{Format, Out, RowSink, TableKind};
 pub struct GroupRow {
     /// The value.
     pub value: Option<OwnedValue>,
-    /// What they add up to.
+    /// Their totals.
     pub totals: Totals,
 }
 
@@ -24,14 +24,14 @@ pub struct GroupRow {
 #[derive(Debug, thiserror::Error)]
 pub enum GroupsError {
     /// A timeline shows events only.
-    #[error("a timeline has no place for groups: ask for parquet, arrow, csv, ndjson or text")]
+    #[error("a timeline cannot contain groups: use parquet, arrow, csv, ndjson or text")]
     Timeline,
     /// The output failed.
     #[error("cannot write the groups")]
     Output(#[from] io::Error),
 }
 
-/// What is told of a group besides its value. Durations are nanoseconds.
+/// The columns of a group besides its value. Durations are in nanoseconds.
 pub const GROUP_COLUMNS: [&str; 9] = [
     "count",
     "dur_count",
@@ -43,14 +43,15 @@ pub const GROUP_COLUMNS: [&str; 9] = [
     "dur_p90",
     "dur_p99",
 ];
-/// The first of [`GROUP_COLUMNS`] whose numbers are no whole ones.
+/// The first of [`GROUP_COLUMNS`] that contains fractions.
 const FIRST_FRACTION: usize = 5;
 
-/// Writes groups in a format: a table in those of tables, else a line each.
+/// Writes groups: as a table in Arrow and Parquet, else one line each.
 ///
 /// # Errors
 ///
-/// The first that `out` has, or when the format has no place for groups ([`Format::tells_groups`]).
+/// The first error of `out`, or when the format cannot contain groups
+/// ([`Format::supports_groups`]).
 pub fn write_groups(
     format: Format,
     field: &str,
@@ -80,20 +81,21 @@ pub fn write_groups(
         }
         sink.end(out)
     };
-    let _every_value_fits = write()?;
+    let _no_notes = write()?;
     Ok(())
 }
 
-/// The columns of a table of groups: all values are known, so their type is.
+/// The columns of a table of groups. All values are known, so the type of their column is.
 fn headings(field: &str, groups: &[GroupRow]) -> Vec<Heading> {
     let mut seen = Seen::default();
     let values = groups.iter().filter_map(|group| group.value.as_ref());
     values.for_each(|value| seen.add(value.as_value()));
-    let number = |(place, name): (usize, &&str)| Heading {
+    let number = |(index, name): (usize, &&str)| Heading {
         label: (*name).to_owned(),
-        kind: Some(match place < FIRST_FRACTION {
-            true => ColumnType::Int,
-            false => ColumnType::Float,
+        kind: Some(if index < FIRST_FRACTION {
+            ColumnType::Int
+        } else {
+            ColumnType::Float
         }),
     };
     let value = Heading {
@@ -111,7 +113,7 @@ fn write_lines(
     out: &mut Out<'_>,
 ) -> io::Result<()> {
     if format == Format::Csv {
-        out(&group_csv_head(field))?;
+        out(&group_csv_header(field))?;
     }
     let mut row = Vec::new();
     for group in groups {
@@ -125,7 +127,7 @@ fn write_lines(
     Ok(())
 }
 
-/// Appends a group as a JSON object in a line; a group of events that lack the field has `null`.
+/// Appends a group as a line with a JSON object. The value is `null` for events without the field.
 pub fn write_group_ndjson(field: &str, group: &GroupRow, out: &mut Vec<u8>) {
     out.push(b'{');
     write_json_value(Value::from(field), out);
@@ -144,8 +146,8 @@ pub fn write_group_ndjson(field: &str, group: &GroupRow, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}\n");
 }
 
-/// The header of groups as comma-separated values.
-fn group_csv_head(field: &str) -> Vec<u8> {
+/// The header line of groups as comma-separated values.
+fn group_csv_header(field: &str) -> Vec<u8> {
     let mut out = Vec::new();
     write_cell(field.as_bytes(), &mut out);
     for name in GROUP_COLUMNS {
@@ -156,7 +158,7 @@ fn group_csv_head(field: &str) -> Vec<u8> {
     out
 }
 
-/// Appends a group as comma-separated values; what is not known is empty.
+/// Appends a group as comma-separated values; unknown ones are empty.
 fn write_group_csv(group: &GroupRow, out: &mut Vec<u8>) {
     if let Some(value) = &group.value {
         write_value(value.as_value(), out);

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use query_language::Value;
 
-/// Appends `value` as JSON. Text that is not UTF-8 has its faults replaced; a number that JSON
-/// cannot spell is null.
+/// Appends `value` as JSON. Invalid UTF-8 is replaced with U+FFFD; a number that JSON cannot
+/// express is null.
 pub fn write_json_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Str(text) => match std::str::from_utf8(text) {
@@ -15,7 +15,7 @@ pub fn write_json_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Int(value) => write_display(value, out),
         Value::Uint(value) => write_display(value, out),
         Value::Float(value) if value.is_finite() => {
-            // The debug form keeps a fraction, so that a float stays one.
+            // Debug formatting always has a fraction, so a float remains one.
             out.extend_from_slice(format!("{value:?}").as_bytes());
         }
         Value::Float(_) => out.extend_from_slice(b"null"),

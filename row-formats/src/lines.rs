@@ -1,27 +1,28 @@
-//! Rows that are the answer as they are.
+//! Rows that are the lines of the result.
 
 use std::io;
 
 use crate::{Out, RowSink};
 
-/// Passes rows on behind a head.
+/// Writes a header, then rows unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    head: Vec<u8>,
+    header: Vec<u8>,
 }
 
 impl Lines {
-    /// Rows behind this head.
-    pub(super) fn behind(head: Vec<u8>) -> Lines {
-        Lines { head }
+    /// Rows that follow this header.
+    pub(super) fn with_header(header: Vec<u8>) -> Lines {
+        Lines { header }
     }
 }
 
 impl RowSink for Lines {
     fn begin(&mut self, out: &mut Out<'_>) -> io::Result<()> {
-        match self.head.is_empty() {
-            true => Ok(()),
-            false => out(&self.head),
+        if self.header.is_empty() {
+            Ok(())
+        } else {
+            out(&self.header)
         }
     }
 

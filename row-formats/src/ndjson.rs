@@ -1,4 +1,4 @@
-//! One JSON object a row.
+//! One JSON object per row.
 
 use query_language::FieldTable;
 use trace_kinds::Event;
@@ -7,7 +7,7 @@ use crate::json::{write_json_string, write_json_value};
 use crate::lines::Lines;
 use crate::{Column, Columns, RowFormat, RowSink};
 
-/// One JSON object a line: the asked fields under the names they were asked by, null where an event
+/// One JSON object per line: the requested fields under their requested names, null if the event
 /// lacks one; or every field of the event under its path.
 #[derive(Debug, Clone, Default)]
 pub struct Ndjson {

@@ -1,4 +1,4 @@
-//! What every format implements.
+//! The interface that every format implements.
 
 use std::io;
 
@@ -7,40 +7,41 @@ use trace_kinds::Event;
 
 use crate::Columns;
 
-/// Where bytes of an answer go.
+/// Where the bytes of a result go.
 pub type Out<'o> = dyn FnMut(&[u8]) -> io::Result<()> + 'o;
 
-/// Turns events into rows. That is done by many threads at once and in any order, so a row knows
-/// nothing of its neighbours; a [`RowSink`] takes the rows in order.
+/// Turns events into rows, on many threads at once and in any order, so a row does not depend on
+/// its neighbours. A [`RowSink`] accepts the rows in order.
 pub trait RowFormat: Send + Sync {
-    /// Fields that the format itself needs; added to the table before any event is decoded.
+    /// Adds the requested fields, and those that the format needs, to the table. Called before any
+    /// event is decoded.
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable);
 
-    /// Appends one row, in the form that the format's own sink takes.
+    /// Appends one row, encoded for the sink of the same format.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>);
 
-    /// What takes the rows. A Parquet row group is written once it has `row_group_bytes` bytes
+    /// The sink for the rows of one result. A Parquet row group is written once it has `row_group_bytes` bytes
     /// before compression.
     fn sink(&self, row_group_bytes: usize) -> Box<dyn RowSink + '_>;
 }
 
-/// Takes the rows of one answer in their order and gives the bytes of the answer.
+/// Accepts the rows of one result in order and writes the bytes of the result.
 pub trait RowSink {
-    /// What stands in front of the first row.
+    /// Writes what precedes the first row.
     ///
     /// # Errors
     ///
-    /// The first that `out` has.
+    /// The first error of `out`.
     fn begin(&mut self, out: &mut Out<'_>) -> io::Result<()>;
 
-    /// One row, as [`RowFormat::row`] wrote it.
+    /// Accepts one row, as [`RowFormat::row`] encoded it.
     ///
     /// # Errors
     ///
-    /// The first that `out` has, or when the row cannot be told in this format.
+    /// The first error of `out`, or when the format cannot contain the row.
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()>;
 
-    /// What stands behind the last row. Gives what its reader should know of the answer.
+    /// Writes what follows the last row. Returns notes for the user about the result.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is written in each format, read back.
+//! Each format, read back by another reader.
 
 use std::io;
 
@@ -15,13 +15,13 @@ use super::*;
 
 const ROW_GROUP_BYTES: usize = 16 << 20;
 
-/// An event of some fields.
-struct Made<'e> {
+/// An event with the given fields.
+struct TestEvent<'e> {
     table: &'e FieldTable,
     fields: &'e [(&'static str, Value<'static>)],
 }
 
-impl FieldSource for Made<'_> {
+impl FieldSource for TestEvent<'_> {
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
         let path = self.table.paths().get(id.index())?;
         let found = self.fields.iter().find(|(name, _)| *name == path.as_str());
@@ -29,7 +29,7 @@ impl FieldSource for Made<'_> {
     }
 }
 
-impl Event for Made<'_> {
+impl Event for TestEvent<'_> {
     fn ts(&self) -> Option<i64> {
         match self.fields.iter().find(|(name, _)| *name == "ts") {
             Some((_, Value::Int(ts))) => Some(*ts),
@@ -46,8 +46,8 @@ impl Event for Made<'_> {
 
 type Fields = Vec<(&'static str, Value<'static>)>;
 
-/// Writes events in a format; gives the bytes and the notes.
-fn written(
+/// Writes events in a format; the bytes and the notes.
+fn write(
     format: Format,
     columns: &Columns,
     row_group_bytes: usize,
@@ -65,7 +65,7 @@ fn written(
     sink.begin(&mut out).unwrap();
     for fields in events {
         let mut row = Vec::new();
-        let event = Made {
+        let event = TestEvent {
             table: &table,
             fields,
         };
@@ -96,7 +96,7 @@ fn named(names: &[&str]) -> Columns {
 }
 
 #[test]
-fn tables_come_back_with_their_types() {
+fn tables_preserve_types() {
     let events: Vec<Fields> = vec![
         vec![
             ("ts", Value::Int(1_700_000_000_000_000_001)),
@@ -114,7 +114,7 @@ fn tables_come_back_with_their_types() {
     ];
     for format in [Format::Arrow, Format::Parquet] {
         let columns = named(&["ts", "pid", "name", "ret", "hash", "part", "nosuch", "ts"]);
-        let (bytes, notes) = written(format, &columns, ROW_GROUP_BYTES, &events);
+        let (bytes, notes) = write(format, &columns, ROW_GROUP_BYTES, &events);
         assert_eq!(notes, Vec::<String>::new());
         let batches = batches(format, bytes);
         assert_eq!(batches.len(), 1, "{format:?}");
@@ -152,7 +152,7 @@ fn tables_come_back_with_their_types() {
 }
 
 #[test]
-fn what_has_no_column_or_does_not_fit_is_in_the_rest() {
+fn values_without_a_fitting_column_are_in_rest() {
     let mut events: Vec<Fields> = (0..70_000)
         .map(|number| vec![("ts", Value::Int(number)), ("args.ret", Value::Int(number))])
         .collect();
@@ -161,7 +161,7 @@ fn what_has_no_column_or_does_not_fit_is_in_the_rest() {
         ("args.ret", Value::Str(b"a \"word\"")),
     ]);
     for format in [Format::Arrow, Format::Parquet] {
-        let (bytes, notes) = written(format, &named(&["ts", "ret"]), ROW_GROUP_BYTES, &events);
+        let (bytes, notes) = write(format, &named(&["ts", "ret"]), ROW_GROUP_BYTES, &events);
         assert_eq!(notes.len(), 1);
         assert!(notes[0].starts_with("1 values of ret"), "{notes:?}");
         let batches = batches(format, bytes);
@@ -177,7 +177,7 @@ fn what_has_no_column_or_does_not_fit_is_in_the_rest() {
                 .sum::<usize>(),
             70_000
         );
-        let (bytes, notes) = written(format, &Columns::All, ROW_GROUP_BYTES, &events);
+        let (bytes, notes) = write(format, &Columns::All, ROW_GROUP_BYTES, &events);
         assert_eq!(notes, Vec::<String>::new());
         let batches = self::batches(format, bytes);
         let rest = batches[0].column(6).as_string::<i32>();
@@ -186,9 +186,9 @@ fn what_has_no_column_or_does_not_fit_is_in_the_rest() {
 }
 
 #[test]
-fn answers_without_rows_have_a_schema() {
+fn results_without_rows_have_a_schema() {
     for format in [Format::Arrow, Format::Parquet] {
-        let (bytes, _) = written(format, &Columns::All, ROW_GROUP_BYTES, &[]);
+        let (bytes, _) = write(format, &Columns::All, ROW_GROUP_BYTES, &[]);
         assert_eq!(
             batches(format, bytes)
                 .iter()
@@ -198,13 +198,13 @@ fn answers_without_rows_have_a_schema() {
         );
     }
     assert_eq!(
-        written(Format::Perfetto, &Columns::All, ROW_GROUP_BYTES, &[]).0,
+        write(Format::Perfetto, &Columns::All, ROW_GROUP_BYTES, &[]).0,
         b""
     );
 }
 
 #[test]
-fn row_groups_are_as_small_as_they_are_asked_for() {
+fn row_groups_have_the_requested_size() {
     let events: Vec<Fields> = (0..200_000)
         .map(|number: i64| {
             let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed());
@@ -212,7 +212,7 @@ fn row_groups_are_as_small_as_they_are_asked_for() {
         })
         .collect();
     let groups = |row_group_bytes| {
-        let (bytes, _) = written(
+        let (bytes, _) = write(
             Format::Parquet,
             &named(&["ts", "ret"]),
             row_group_bytes,

@@ -1,4 +1,4 @@
-//! Rows for people.
+//! Rows for people to read.
 
 use jiff::Timestamp;
 use query_language::{FieldTable, Value};
@@ -8,8 +8,8 @@ use crate::json::write_display;
 use crate::lines::Lines;
 use crate::{Column, Columns, RowFormat, RowSink};
 
-/// One line an event: the time, the duration and the name in front, `field=value` behind; or the
-/// asked fields, separated by tabs.
+/// One line per event: the time, then `field=value` for every other field; or the requested fields,
+/// separated by tabs.
 #[derive(Debug, Clone, Default)]
 pub struct Text {
     columns: Option<Vec<Column>>,
@@ -37,13 +37,13 @@ impl RowFormat for Text {
                     }
                 }
             }
-            None => whole_event(event, out),
+            None => write_event(event, out),
         }
         out.push(b'\n');
     }
 }
 
-fn whole_event(event: &dyn Event, out: &mut Vec<u8>) {
+fn write_event(event: &dyn Event, out: &mut Vec<u8>) {
     match event
         .ts()
         .map(|ts| Timestamp::from_nanosecond(i128::from(ts)))
@@ -61,7 +61,7 @@ fn whole_event(event: &dyn Event, out: &mut Vec<u8>) {
     });
 }
 
-/// Text is escaped where it would break its line or field.
+/// Text is escaped if it would break its line or field.
 fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Str(text) => {

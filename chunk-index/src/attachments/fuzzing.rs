@@ -50,7 +50,7 @@ pub fn attachment(kind: Attachment, bytes: &[u8]) -> bool {
             // Text of hexadecimal digits has two forms, of which only one is written.
             let written = encode(&names);
             let again = DftNames::decode(&written).map(|names| encode(&names));
-            assert_eq!(again, Ok(written.clone()));
+            assert_eq!(again, Ok(written));
             true
         }
     }

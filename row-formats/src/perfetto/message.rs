@@ -1,4 +1,4 @@
-//! The messages of a Perfetto trace, as numbers and bytes.
+//! Field numbers of a Perfetto trace, and writing its messages.
 
 use trace_kinds::protobuf::{put_bytes, put_double, put_number};
 
@@ -15,7 +15,7 @@ pub(super) mod packet {
     pub(crate) const TRACK_EVENT: u32 = 11;
     pub(crate) const SEQUENCE_FLAGS: u32 = 13;
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
-    /// The first packet of a sequence: what was known of it before does not count.
+    /// The first packet of a sequence: readers drop earlier state of the sequence.
     pub(crate) const INCREMENTAL_STATE_CLEARED: u64 = 1;
 }
 
@@ -25,7 +25,7 @@ pub(super) mod clocks {
     pub(crate) const CLOCK_ID: u32 = 1;
     pub(crate) const CLOCK_TIMESTAMP: u32 = 2;
     pub(crate) const REALTIME: u64 = 1;
-    /// The clock of times that name none.
+    /// The clock of timestamps without a clock id.
     pub(crate) const BOOTTIME: u64 = 6;
 }
 
@@ -64,7 +64,8 @@ pub(super) mod track {
     pub(crate) const THREAD_TID: u32 = 2;
 }
 
-/// Appends the fields of a message (proto2: a field that is set is written, a zero too).
+/// Appends the fields of a message. The format is proto2: a field that is set is written, even if it
+/// is zero.
 pub(super) struct Message<'o>(&'o mut Vec<u8>);
 
 impl<'o> Message<'o> {
@@ -72,7 +73,7 @@ impl<'o> Message<'o> {
         Message(out)
     }
 
-    /// An integer, an enum or a truth value; negative ones as their two's complement.
+    /// An integer, an enum or a bool; negative integers in two's complement.
     pub(super) fn number(&mut self, number: u32, value: u64) {
         put_number(self.0, number, value);
     }
@@ -81,12 +82,12 @@ impl<'o> Message<'o> {
         put_double(self.0, number, value);
     }
 
-    /// Bytes, or a message in a message.
+    /// Bytes or a nested message.
     pub(super) fn bytes(&mut self, number: u32, bytes: &[u8]) {
         put_bytes(self.0, number, bytes);
     }
 
-    /// Text, with faults replaced: readers refuse text that is not UTF-8.
+    /// Text. Invalid UTF-8 is replaced, because readers refuse it.
     pub(super) fn text(&mut self, number: u32, text: &[u8]) {
         match std::str::from_utf8(text) {
             Ok(text) => self.bytes(number, text.as_bytes()),
@@ -95,7 +96,7 @@ impl<'o> Message<'o> {
     }
 }
 
-/// The bytes of a message that `write` fills.
+/// The bytes of a message whose fields `write` appends.
 pub(super) fn message(write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut Message(&mut bytes));

@@ -1,8 +1,9 @@
 //! Perfetto traces: events as slices on the tracks of their threads.
 //!
-//! A trace is a row of `TracePacket`s (protobuf, written by hand as `trace-kinds` writes OTLP):
-//! a snapshot that says that times are those of the wall clock, descriptors of tracks as they are
-//! first used, and for each event a begin and an end, or an instant where it has no duration.
+//! A trace is a sequence of `TracePacket` messages (protobuf, encoded by hand as `trace-kinds` does
+//! for OTLP): a clock snapshot that relates the timestamps to the wall clock, a descriptor of each
+//! track before its first use, and for each event a begin and an end, or an instant if it has no
+//! duration.
 
 mod message;
 mod sink;
@@ -20,22 +21,22 @@ use sink::PerfettoSink;
 #[derive(Debug, Clone, Default)]
 pub struct Perfetto {
     fields: Option<Fields>,
-    /// Fields that are told beside an event; all for none.
+    /// Fields that become annotations of a slice; `None` for all.
     columns: Option<Vec<Column>>,
 }
 
-/// What a slice is made of.
+/// The fields of a slice.
 #[derive(Debug, Clone, Copy)]
 struct Fields {
     dur: FieldId,
     name: FieldId,
     cat: FieldId,
-    /// `agent`, `kind`, `pid` and `tid`: together they are a track.
-    place: [FieldId; 4],
+    /// `agent`, `kind`, `pid` and `tid`, which select the track.
+    track: [FieldId; 4],
 }
 
-/// Fields that a slice has at places of their own.
-const OWN: [&str; 8] = ["ts", "dur", "name", "cat", "agent", "kind", "pid", "tid"];
+/// Fields that are not annotations, because the slice or its track shows them.
+const SLICE_FIELDS: [&str; 8] = ["ts", "dur", "name", "cat", "agent", "kind", "pid", "tid"];
 
 impl RowFormat for Perfetto {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
@@ -45,26 +46,26 @@ impl RowFormat for Perfetto {
             dur: field("dur"),
             name: field("name"),
             cat: field("cat"),
-            place: ["agent", "kind", "pid", "tid"].map(field),
+            track: ["agent", "kind", "pid", "tid"].map(field),
         });
     }
 
-    /// Time, duration, the values of the place, and behind them the event as a part of a message.
+    /// Start, duration and the values that select the track as cells, then fields of a `TrackEvent`.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
         let Some(fields) = self.fields else {
             return;
         };
         write_cell(event.ts().map(Value::Int), out);
         write_cell(event.field(fields.dur), out);
-        for field in fields.place {
+        for field in fields.track {
             write_cell(event.field(field), out);
         }
         let mut message = Message::append_to(out);
         if let Some(cat) = event.field(fields.cat) {
-            message.text(track_event::CATEGORIES, &spelled(cat));
+            message.text(track_event::CATEGORIES, &text_of(cat));
         }
         if let Some(name) = event.field(fields.name) {
-            message.text(track_event::NAME, &spelled(name));
+            message.text(track_event::NAME, &text_of(name));
         }
         let mut annotate = |name: &str, value: Value<'_>| {
             let annotation = annotation(name, value);
@@ -72,14 +73,14 @@ impl RowFormat for Perfetto {
         };
         match &self.columns {
             None => event.each_field(&mut |path, value| {
-                if !OWN.contains(&path) {
+                if !SLICE_FIELDS.contains(&path) {
                     annotate(path, value);
                 }
             }),
             Some(columns) => {
                 let others = columns
                     .iter()
-                    .filter(|column| !OWN.contains(&column.label.as_str()));
+                    .filter(|column| !SLICE_FIELDS.contains(&column.label.as_str()));
                 for column in others {
                     if let Some(value) = event.field(column.id) {
                         annotate(&column.label, value);
@@ -94,7 +95,7 @@ impl RowFormat for Perfetto {
     }
 }
 
-fn spelled(value: Value<'_>) -> Vec<u8> {
+fn text_of(value: Value<'_>) -> Vec<u8> {
     match value {
         Value::Str(text) => text.to_vec(),
         other => {

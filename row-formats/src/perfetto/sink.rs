@@ -1,4 +1,4 @@
-//! From rows in order to packets.
+//! Rows in order to trace packets.
 
 use std::cmp::Reverse;
 use std::io;
@@ -6,50 +6,50 @@ use std::io;
 use query_language::{Number, Value};
 
 use super::message::{clocks, message, packet, trace, track_event};
-use super::tracks::{Place, Tracks};
+use super::tracks::{TrackKey, Tracks};
 use crate::cells::Cells;
 use crate::{Out, RowSink};
 
-/// Events of one begin that are put in order by their length; those behind are taken as they come.
-const TOGETHER_MAX: usize = 4096;
-/// The one sequence of packets that an answer has.
+/// Events with the same start that are sorted by their end; more are written in batches of this size.
+const SAME_START_MAX: usize = 4096;
+/// Id of the only packet sequence of a trace.
 const SEQUENCE: u64 = 1;
 
-/// Writes packets, and knows which tracks there are.
+/// Writes trace packets and assigns events to tracks.
 #[derive(Debug, Default)]
 pub(super) struct PerfettoSink {
     tracks: Tracks,
-    /// When the events that wait begin.
-    begin: Option<i64>,
-    waiting: Vec<Waiting>,
+    /// Start of the pending events.
+    start: Option<i64>,
+    pending: Vec<PendingEvent>,
     has_clock: bool,
     without_time: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    place: Place,
+struct PendingEvent {
+    track: TrackKey,
     end: Option<i64>,
-    /// What is told of the event besides place and time.
-    event: Vec<u8>,
+    /// Fields of its `TrackEvent` besides track and time.
+    fields: Vec<u8>,
 }
 
 impl PerfettoSink {
     fn flush(&mut self, out: &mut Out<'_>) -> io::Result<()> {
-        let Some(begin) = self.begin else {
+        let Some(start) = self.start else {
             return Ok(());
         };
         let mut bytes = Vec::new();
         if !self.has_clock {
             self.has_clock = true;
-            put_packet(&clock_packet(begin), &mut bytes);
+            put_packet(&clock_packet(start), &mut bytes);
         }
-        // An event that contains others begins with the first of these.
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.sort_by_key(|event| Reverse(event.end));
-        for event in waiting.drain(..) {
-            let uuid = self.tracks.track(&event.place, begin, event.end)?;
-            for descriptor in self.tracks.news.drain(..) {
+        // A slice that contains another one with the same start must be written first.
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.sort_by_key(|event| Reverse(event.end));
+        for event in pending.drain(..) {
+            let uuid = self.tracks.track(&event.track, start, event.end)?;
+            for descriptor in self.tracks.new_descriptors.drain(..) {
                 let new = message(|packet| {
                     packet.number(packet::SEQUENCE_ID, SEQUENCE);
                     packet.bytes(packet::TRACK_DESCRIPTOR, &descriptor);
@@ -60,28 +60,28 @@ impl PerfettoSink {
                 Some(_) => track_event::SLICE_BEGIN,
                 None => track_event::INSTANT,
             };
-            put_event(begin, kind, uuid, &event.event, &mut bytes);
+            put_event(start, kind, uuid, &event.fields, &mut bytes);
             if let Some(end) = event.end {
                 put_event(end, track_event::SLICE_END, uuid, &[], &mut bytes);
             }
             out(&bytes)?;
             bytes.clear();
         }
-        self.waiting = waiting;
+        self.pending = pending;
         Ok(())
     }
 }
 
 fn put_packet(packet: &[u8], out: &mut Vec<u8>) {
-    out.extend(message(|whole| whole.bytes(trace::PACKET, packet)));
+    out.extend(message(|message| message.bytes(trace::PACKET, packet)));
 }
 
-fn put_event(ts: i64, kind: u64, uuid: u64, more: &[u8], out: &mut Vec<u8>) {
+fn put_event(ts: i64, kind: u64, uuid: u64, fields: &[u8], out: &mut Vec<u8>) {
     let mut event = message(|event| {
         event.number(track_event::TYPE, kind);
         event.number(track_event::TRACK_UUID, uuid);
     });
-    event.extend_from_slice(more);
+    event.extend_from_slice(fields);
     let packet = message(|packet| {
         packet.number(packet::TIMESTAMP, ts.cast_unsigned());
         packet.number(packet::SEQUENCE_ID, SEQUENCE);
@@ -90,7 +90,7 @@ fn put_event(ts: i64, kind: u64, uuid: u64, more: &[u8], out: &mut Vec<u8>) {
     put_packet(&packet, out);
 }
 
-/// Says that the clock of the trace is that of the wall.
+/// A clock snapshot that equates the default clock of a trace with the wall clock.
 fn clock_packet(now: i64) -> Vec<u8> {
     let clock = |id: u64| {
         message(|clock| {
@@ -125,20 +125,20 @@ impl RowSink for PerfettoSink {
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()> {
         let mut cells = Cells::new(row);
         let (ts, dur) = (nanos(cells.next()?), nanos(cells.next()?));
-        let place = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
-        // Times of the format have no sign.
+        let track = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
+        // Timestamps of the format are unsigned.
         let Some(ts) = ts.filter(|ts| *ts >= 0) else {
             self.without_time += 1;
             return Ok(());
         };
-        if self.begin != Some(ts) || self.waiting.len() >= TOGETHER_MAX {
+        if self.start != Some(ts) || self.pending.len() >= SAME_START_MAX {
             self.flush(out)?;
-            self.begin = Some(ts);
+            self.start = Some(ts);
         }
-        self.waiting.push(Waiting {
-            place: Place::of(place),
+        self.pending.push(PendingEvent {
+            track: TrackKey::of(track),
             end: dur.map(|dur| ts.saturating_add(dur.max(0))),
-            event: cells.rest().to_vec(),
+            fields: cells.rest().to_vec(),
         });
         Ok(())
     }
@@ -148,7 +148,7 @@ impl RowSink for PerfettoSink {
         Ok(match self.without_time {
             0 => Vec::new(),
             count => vec![format!(
-                "{count} events without a time are left out: a timeline has no place for them"
+                "{count} events without a time were skipped: a timeline cannot show them"
             )],
         })
     }

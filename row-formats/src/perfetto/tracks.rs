@@ -1,4 +1,4 @@
-//! Tracks: on each, slices lie inside each other or behind each other.
+//! Tracks: slices on one track are nested or follow each other; they never overlap partly.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,23 +7,23 @@ use query_language::{Number, Value};
 
 use super::message::{message, track};
 
-/// Tracks of one answer.
+/// Tracks of one trace.
 const TRACKS_MAX: usize = 1 << 16;
-/// Slices that are open at once on a track.
+/// Depth of nested slices on a track.
 const DEPTH_MAX: usize = 256;
 
-/// Where an event belongs.
+/// What selects the track of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct TrackKey {
     pub(super) agent: Box<str>,
     pub(super) kind: Box<str>,
     pub(super) pid: Option<i64>,
     pub(super) tid: Option<i64>,
 }
 
-impl Place {
-    /// The place that these values are: agent, kind, process, thread.
-    pub(super) fn of([agent, kind, pid, tid]: [Option<Value<'_>>; 4]) -> Place {
+impl TrackKey {
+    /// The key of these values: agent, kind, process, thread.
+    pub(super) fn of([agent, kind, pid, tid]: [Option<Value<'_>>; 4]) -> TrackKey {
         let text = |value: Option<Value<'_>>| match value {
             Some(Value::Str(text)) => String::from_utf8_lossy(text).into(),
             _ => Box::default(),
@@ -32,7 +32,7 @@ impl Place {
             Number::Int(value) => i64::try_from(value).ok(),
             Number::Float(_) => None,
         };
-        Place {
+        TrackKey {
             agent: text(agent),
             kind: text(kind),
             pid: whole(pid),
@@ -40,15 +40,15 @@ impl Place {
         }
     }
 
-    /// The process of a thread.
-    fn process(&self) -> Place {
-        Place {
+    /// The key of the process of a thread.
+    fn process(&self) -> TrackKey {
+        TrackKey {
             tid: None,
             ..self.clone()
         }
     }
 
-    /// The place for people.
+    /// Name of the track for people.
     fn name(&self) -> String {
         let mut words = Vec::new();
         if !self.agent.is_empty() {
@@ -67,35 +67,40 @@ impl Place {
     }
 }
 
-/// The tracks that were used so far.
+/// The tracks used so far.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
-    places: HashMap<Place, Vec<Lane>>,
-    /// Descriptors that stand in front of the next event.
-    pub(super) news: Vec<Vec<u8>>,
-    /// Whose process a number is: readers know processes by number only, so another agent's process
-    /// of the same number is told by name.
+    lanes: HashMap<TrackKey, Vec<Lane>>,
+    /// Descriptors that must be written before the next event.
+    pub(super) new_descriptors: Vec<Vec<u8>>,
+    /// The agent of each process number. Readers identify processes by number only, so a process of
+    /// another agent with the same number gets a named track instead.
     owners: HashMap<i32, Box<str>>,
     count: usize,
 }
 
-/// Slices that do not cross each other.
+/// A track whose slices do not overlap partly.
 #[derive(Debug)]
 struct Lane {
     uuid: u64,
-    /// Ends of the slices that are open, the innermost last.
+    /// Ends of the open slices, the innermost last.
     open: Vec<i64>,
 }
 
 impl Tracks {
-    /// The track for a slice, or without an end for an instant. Slices come in the order of their
-    /// begins, of those that begin together the longest first.
+    /// The track for a slice, or without an end for an instant. Slices must come in the order of
+    /// their starts, the longest first among equal starts.
     ///
     /// # Errors
     ///
     /// When there are too many tracks.
-    pub(super) fn track(&mut self, place: &Place, begin: i64, end: Option<i64>) -> io::Result<u64> {
-        let lanes = self.places.get_mut(place).map(Vec::as_mut_slice);
+    pub(super) fn track(
+        &mut self,
+        key: &TrackKey,
+        begin: i64,
+        end: Option<i64>,
+    ) -> io::Result<u64> {
+        let lanes = self.lanes.get_mut(key).map(Vec::as_mut_slice);
         for lane in lanes.unwrap_or_default() {
             let Some(end) = end else {
                 return Ok(lane.uuid);
@@ -109,47 +114,47 @@ impl Tracks {
                 return Ok(lane.uuid);
             }
         }
-        let uuid = self.add(place)?;
+        let uuid = self.add(key)?;
         let lane = Lane {
             uuid,
             open: end.into_iter().collect(),
         };
-        self.places.entry(place.clone()).or_default().push(lane);
+        self.lanes.entry(key.clone()).or_default().push(lane);
         Ok(uuid)
     }
 
     fn next_uuid(&mut self) -> io::Result<u64> {
         self.count += 1;
-        match self.count <= TRACKS_MAX {
-            true => Ok(self.count as u64),
-            false => Err(io::Error::other(format!(
-                "there are more than {TRACKS_MAX} tracks in this trace; narrow the query"
-            ))),
+        if self.count > TRACKS_MAX {
+            return Err(io::Error::other(format!(
+                "the trace would have more than {TRACKS_MAX} tracks; narrow the query"
+            )));
         }
+        Ok(self.count as u64)
     }
 
-    /// Whether the place is a process that readers may know by its number.
-    fn owns(&mut self, place: &Place) -> Option<i32> {
-        let pid = i32::try_from(place.pid?).ok()?;
+    /// The process number, if readers can identify the process by it.
+    fn unique_pid(&mut self, key: &TrackKey) -> Option<i32> {
+        let pid = i32::try_from(key.pid?).ok()?;
         let owner = self.owners.entry(pid);
-        (**owner.or_insert_with(|| place.agent.clone()) == *place.agent).then_some(pid)
+        (**owner.or_insert_with(|| key.agent.clone()) == *key.agent).then_some(pid)
     }
 
-    /// One more track of a place.
-    fn add(&mut self, place: &Place) -> io::Result<u64> {
-        let number = self.places.get(place).map_or(0, Vec::len);
-        let parent = match (place.pid, place.tid) {
-            (Some(_), Some(_)) => Some(self.process(&place.process())?),
+    /// Adds a track for a key.
+    fn add(&mut self, key: &TrackKey) -> io::Result<u64> {
+        let number = self.lanes.get(key).map_or(0, Vec::len);
+        let parent = match (key.pid, key.tid) {
+            (Some(_), Some(_)) => Some(self.process(&key.process())?),
             _ => None,
         };
         let uuid = self.next_uuid()?;
-        let pid = self.owns(place);
-        self.news.push(message(|descriptor| {
+        let pid = self.unique_pid(key);
+        self.new_descriptors.push(message(|descriptor| {
             descriptor.number(track::UUID, uuid);
             if let Some(parent) = parent {
                 descriptor.number(track::PARENT_UUID, parent);
             }
-            match (number, pid, place.tid) {
+            match (number, pid, key.tid) {
                 (0, Some(pid), Some(tid)) => {
                     let thread = message(|thread| {
                         thread.number(track::THREAD_PID, i64::from(pid).cast_unsigned());
@@ -158,11 +163,11 @@ impl Tracks {
                     descriptor.bytes(track::THREAD, &thread);
                 }
                 (0, Some(pid), None) => {
-                    descriptor.bytes(track::PROCESS, &process_message(pid, place));
+                    descriptor.bytes(track::PROCESS, &process_message(pid, key));
                 }
-                (0, ..) => descriptor.text(track::NAME, place.name().as_bytes()),
+                (0, ..) => descriptor.text(track::NAME, key.name().as_bytes()),
                 (more, ..) => {
-                    let name = format!("{} (overlapping {more})", place.name());
+                    let name = format!("{} (overlapping {more})", key.name());
                     descriptor.text(track::NAME, name.as_bytes());
                 }
             }
@@ -171,25 +176,25 @@ impl Tracks {
     }
 
     /// The track of a process.
-    fn process(&mut self, place: &Place) -> io::Result<u64> {
-        if let Some([first, ..]) = self.places.get(place).map(Vec::as_slice) {
+    fn process(&mut self, key: &TrackKey) -> io::Result<u64> {
+        if let Some([first, ..]) = self.lanes.get(key).map(Vec::as_slice) {
             return Ok(first.uuid);
         }
-        let uuid = self.add(place)?;
+        let uuid = self.add(key)?;
         let lane = Lane {
             uuid,
             open: Vec::new(),
         };
-        self.places.insert(place.clone(), vec![lane]);
+        self.lanes.insert(key.clone(), vec![lane]);
         Ok(uuid)
     }
 }
 
-fn process_message(pid: i32, place: &Place) -> Vec<u8> {
+fn process_message(pid: i32, key: &TrackKey) -> Vec<u8> {
     message(|process| {
         process.number(track::PROCESS_PID, i64::from(pid).cast_unsigned());
-        if !place.agent.is_empty() {
-            process.text(track::PROCESS_NAME, place.agent.as_bytes());
+        if !key.agent.is_empty() {
+            process.text(track::PROCESS_NAME, key.agent.as_bytes());
         }
     })
 }
@@ -198,8 +203,8 @@ fn process_message(pid: i32, place: &Place) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn place(agent: &str, pid: i64, tid: i64) -> Place {
-        Place::of([
+    fn key(agent: &str, pid: i64, tid: i64) -> TrackKey {
+        TrackKey::of([
             Some(agent.into()),
             None,
             Some(Value::Int(pid)),
@@ -208,30 +213,34 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_cross_lie_on_tracks_of_their_own() {
+    fn slices_that_overlap_partly_get_separate_tracks() {
         let mut tracks = Tracks::default();
-        let own = place("a", 1, 2);
-        let mut track = |begin, end| tracks.track(&own, begin, end).unwrap();
+        let key = key("a", 1, 2);
+        let mut track = |begin, end| tracks.track(&key, begin, end).unwrap();
         let first = track(0, Some(100));
         assert_eq!(track(10, Some(50)), first, "inside");
-        assert_eq!(track(50, Some(100)), first, "behind the inner one");
-        assert_eq!(track(60, None), first, "instants cross nothing");
+        assert_eq!(track(50, Some(100)), first, "after the inner one");
+        assert_eq!(track(60, None), first, "instants overlap nothing");
         let second = track(70, Some(120));
         assert_ne!(second, first);
         assert_eq!(track(100, Some(101)), first);
         assert_eq!(track(119, Some(130)), first);
         assert_eq!(track(120, Some(121)), first);
-        assert_eq!(tracks.news.len(), 3, "a process, a thread, one more track");
+        assert_eq!(
+            tracks.new_descriptors.len(),
+            3,
+            "a process, a thread, one more track"
+        );
     }
 
     #[test]
-    fn processes_of_one_number_on_two_agents_are_apart() {
+    fn processes_of_two_agents_with_one_number_are_separate() {
         let mut tracks = Tracks::default();
-        let first = tracks.track(&place("a", 1, 1), 0, None).unwrap();
-        let second = tracks.track(&place("b", 1, 1), 0, None).unwrap();
+        let first = tracks.track(&key("a", 1, 1), 0, None).unwrap();
+        let second = tracks.track(&key("b", 1, 1), 0, None).unwrap();
         assert_ne!(first, second);
-        let told = tracks.news.concat();
+        let bytes = tracks.new_descriptors.concat();
         let named = b"b process 1 thread 1";
-        assert!(told.windows(named.len()).any(|window| window == named));
+        assert!(bytes.windows(named.len()).any(|window| window == named));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum ColumnType {
     Uint,
     Float,
     Bool,
-    /// Takes every value, spelled.
+    /// Holds every value, as text.
     Text,
 }
 
@@ -34,19 +34,19 @@ impl ColumnType {
     }
 }
 
-/// Integers of a larger magnitude have no exact float.
+/// Largest magnitude up to which every integer has an exact `f64`.
 const EXACT_MAX: i128 = 1 << 53;
 
-/// The values of a column that were seen.
+/// Properties of the values of a column.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
     text: bool,
     boolean: bool,
     fraction: bool,
     negative: bool,
-    /// Whole numbers that no `i64` holds.
+    /// An integer above `i64::MAX`.
     large: bool,
-    /// Whole numbers that no float holds.
+    /// An integer without an exact `f64`.
     inexact: bool,
     whole: bool,
 }
@@ -69,7 +69,7 @@ impl Seen {
         self.inexact |= value.abs() > EXACT_MAX;
     }
 
-    /// The narrowest type that holds all that was seen; text where nothing was.
+    /// The narrowest type that holds all values; text without any.
     pub(crate) fn decide(self) -> ColumnType {
         let number = self.whole || self.fraction;
         match self {
@@ -86,7 +86,7 @@ impl Seen {
     }
 }
 
-/// Gathers the values of a column.
+/// Collects the values of a column.
 #[derive(Debug)]
 pub(super) enum ColumnBuilder {
     Int(Int64Builder),
@@ -107,7 +107,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Appends a value; nothing, and false, where it does not fit.
+    /// Appends a value. If it does not fit, appends null and returns false.
     pub(super) fn append(&mut self, value: Option<Value<'_>>) -> bool {
         let fits = match self {
             ColumnBuilder::Int(builder) => {
@@ -155,7 +155,7 @@ impl ColumnBuilder {
     }
 }
 
-/// A whole number, also one that text spells, as comparisons take it.
+/// An integer, also one written as text, as comparisons interpret it.
 fn whole(value: Value<'_>) -> Option<i128> {
     match value.as_number()?.normalize() {
         Number::Int(value) => Some(value),
@@ -172,18 +172,18 @@ fn float(value: Value<'_>) -> Option<f64> {
 }
 
 fn append_text(value: Value<'_>, builder: &mut StringBuilder) {
-    let mut spelled = Vec::new();
+    let mut text_bytes = Vec::new();
     match value {
         Value::Str(text) => match std::str::from_utf8(text) {
             Ok(text) => return builder.append_value(text),
             Err(_) => return builder.append_value(String::from_utf8_lossy(text)),
         },
-        Value::Int(value) => write_display(value, &mut spelled),
-        Value::Uint(value) => write_display(value, &mut spelled),
-        Value::Float(value) => write_display(value, &mut spelled),
-        Value::Bool(value) => write_display(value, &mut spelled),
+        Value::Int(value) => write_display(value, &mut text_bytes),
+        Value::Uint(value) => write_display(value, &mut text_bytes),
+        Value::Float(value) => write_display(value, &mut text_bytes),
+        Value::Bool(value) => write_display(value, &mut text_bytes),
     }
-    builder.append_value(String::from_utf8_lossy(&spelled));
+    builder.append_value(String::from_utf8_lossy(&text_bytes));
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_is_the_narrowest_that_holds_all() {
+    fn the_narrowest_type_that_holds_all_values_is_chosen() {
         use ColumnType::{Bool, Float, Int, Text, Uint};
         let (text, truth) = (Value::from("5"), Value::Bool(true));
         let (large, small) = (Value::Uint(u64::MAX), Value::Int(-1));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn values_that_do_not_fit_are_reported() {
         let mut column = ColumnBuilder::new(ColumnType::Int);
         assert!(column.append(Some(Value::Int(-3))));
         assert!(column.append(Some(Value::from("12"))));

@@ -1,9 +1,9 @@
 //! Tables of typed columns: Arrow and Parquet.
 //!
-//! A table has its columns before its rows. The common fields have fixed types; those of other
-//! fields are found in the first batch of rows. A value that does not fit its column later is not
-//! lost: it stands under its name in the last column, `rest`, as JSON, where fields stand as well
-//! that have no column.
+//! A table needs its columns before its rows. The common fields have fixed types; the types of other
+//! fields are derived from the first batch of rows. A later value that does not fit its column is
+//! not lost: the last column, `rest`, contains it under its name in a JSON object, together with
+//! the fields that have no column.
 
 mod column;
 mod sink;
@@ -19,7 +19,7 @@ use crate::{Column, Columns, RowFormat, RowSink};
 pub(super) use column::{ColumnType, Seen};
 pub(super) use sink::{Heading, TableSink};
 
-/// As what a table is written.
+/// The file format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TableKind {
     /// A stream of record batches (IPC).
@@ -33,26 +33,26 @@ pub enum TableKind {
 pub struct Table {
     kind: TableKind,
     columns: Vec<Column>,
-    /// Whether fields without a column are told.
-    tells_rest: bool,
+    /// Whether fields without a column are written to `rest`.
+    has_rest: bool,
 }
 
 impl Table {
-    /// Rows for this kind of table.
+    /// A table of this kind.
     pub fn new(kind: TableKind) -> Table {
         Table {
             kind,
             columns: Vec::new(),
-            tells_rest: false,
+            has_rest: false,
         }
     }
 }
 
 impl RowFormat for Table {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
-        self.tells_rest = *columns == Columns::All;
+        self.has_rest = *columns == Columns::All;
         let common = Columns::Fields(COMMON.map(String::from).to_vec());
-        let columns = if self.tells_rest { &common } else { columns };
+        let columns = if self.has_rest { &common } else { columns };
         self.columns = columns.bind(table).unwrap_or_default();
     }
 
@@ -60,7 +60,7 @@ impl RowFormat for Table {
         for column in &self.columns {
             write_cell(event.field(column.id), out);
         }
-        if self.tells_rest {
+        if self.has_rest {
             out.extend_from_slice(&rest_of(event));
         }
     }
@@ -79,7 +79,7 @@ impl RowFormat for Table {
     }
 }
 
-/// The type of a field that is the same for every kind of trace.
+/// The type of a field whose type is the same for every kind of trace.
 fn fixed_type(label: &str) -> Option<ColumnType> {
     match FieldPath::new(label).as_str() {
         "ts" | "dur" | "pid" | "tid" => Some(ColumnType::Int),

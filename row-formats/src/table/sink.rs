@@ -1,4 +1,4 @@
-//! From rows in order to batches of columns.
+//! Rows in order to batches of columns.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,48 +16,48 @@ use crate::cells::Cells;
 use crate::json::{write_json_string, write_json_value};
 use crate::{Out, RowSink};
 
-/// Rows of a batch.
+/// Most rows of a batch.
 const BATCH_ROWS: usize = 1 << 16;
-/// Bytes of the rows of a batch; one row more may be in it.
+/// Bytes of rows after which a batch is written.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// A column before its type is known.
 #[derive(Debug, Clone)]
 pub(crate) struct Heading {
     pub(crate) label: String,
-    /// The type where it does not depend on what is found.
+    /// The type, if it does not depend on the values.
     pub(crate) kind: Option<ColumnType>,
 }
 
-/// Makes batches of rows.
+/// Collects rows into batches.
 pub(crate) struct TableSink {
     kind: TableKind,
     headings: Vec<Heading>,
-    /// Name of the column of what has no other place.
+    /// Name of the column for values without a column.
     rest: Option<String>,
     batch_bytes: usize,
     row_group_bytes: usize,
-    /// Rows that are no batch yet.
+    /// Rows that are not in a batch yet.
     rows: Vec<u8>,
     ends: Vec<usize>,
-    open: Option<Opened>,
+    open: Option<OpenTable>,
 }
 
-/// What is there once the types are known.
-struct Opened {
+/// The table once the types are known.
+struct OpenTable {
     schema: Arc<Schema>,
     columns: Vec<ColumnBuilder>,
-    /// The names of the columns, as `rest` tells their values.
+    /// Names of the columns, for values in `rest`.
     labels: Vec<String>,
     rest: Option<StringBuilder>,
-    /// Values that did not fit, by the column.
+    /// Values that did not fit, by column.
     misfits: BTreeMap<String, u64>,
     writer: TableWriter,
 }
 
 impl TableSink {
-    /// A sink of rows with a cell a heading, and behind these a JSON object of what has no column.
-    /// With `rest` that has a column of this name.
+    /// A sink of rows with one cell per heading, followed by a JSON object of the fields without a
+    /// column, which becomes the column `rest`.
     pub(crate) fn new(
         kind: TableKind,
         headings: Vec<Heading>,
@@ -82,7 +82,7 @@ impl TableSink {
         named
     }
 
-    /// `label`, with a number behind it where a column has that name already.
+    /// `label`, with a number appended if a column has that name already.
     fn unused(&self, label: String) -> String {
         let is_used = |label: &str| self.headings.iter().any(|heading| heading.label == label);
         if !is_used(&label) {
@@ -93,8 +93,8 @@ impl TableSink {
         unused.unwrap_or(label)
     }
 
-    /// Finds the types of the columns in the rows at hand.
-    fn open(&self) -> io::Result<Opened> {
+    /// Derives the types of the columns from the collected rows.
+    fn open(&self) -> io::Result<OpenTable> {
         let mut seen = vec![Seen::default(); self.headings.len()];
         for row in rows(&self.rows, &self.ends) {
             let mut cells = Cells::new(row);
@@ -116,7 +116,7 @@ impl TableSink {
             fields.push(Field::new(rest, DataType::Utf8, true));
         }
         let schema = Arc::new(Schema::new(fields));
-        Ok(Opened {
+        Ok(OpenTable {
             writer: TableWriter::new(self.kind, &schema, self.row_group_bytes)?,
             columns: kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect(),
             labels,
@@ -126,7 +126,7 @@ impl TableSink {
         })
     }
 
-    /// Writes the rows at hand as a batch.
+    /// Writes the collected rows as a batch.
     fn flush(&mut self, out: &mut Out<'_>) -> io::Result<()> {
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -152,7 +152,7 @@ fn rows<'r>(bytes: &'r [u8], ends: &'r [usize]) -> impl Iterator<Item = &'r [u8]
     starts.zip(ends).map(|(start, end)| &bytes[start..*end])
 }
 
-impl Opened {
+impl OpenTable {
     fn append(&mut self, row: &[u8]) -> io::Result<()> {
         let mut cells = Cells::new(row);
         let mut misfits: Vec<(usize, Value<'_>)> = Vec::new();
@@ -169,10 +169,11 @@ impl Opened {
         };
         let known = cells.rest();
         if misfits.is_empty() {
-            match known.is_empty() {
-                true => column.append_null(),
-                // JSON is made of UTF-8.
-                false => column.append_value(String::from_utf8_lossy(known)),
+            if known.is_empty() {
+                column.append_null();
+            } else {
+                // JSON is UTF-8.
+                column.append_value(String::from_utf8_lossy(known));
             }
             return Ok(());
         }
@@ -210,10 +211,10 @@ impl RowSink for TableSink {
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()> {
         self.rows.extend_from_slice(row);
         self.ends.push(self.rows.len());
-        match self.ends.len() >= BATCH_ROWS || self.rows.len() >= self.batch_bytes {
-            true => self.flush(out),
-            false => Ok(()),
+        if self.ends.len() >= BATCH_ROWS || self.rows.len() >= self.batch_bytes {
+            self.flush(out)?;
         }
+        Ok(())
     }
 
     fn end(&mut self, out: &mut Out<'_>) -> io::Result<Vec<String>> {
@@ -226,8 +227,8 @@ impl RowSink for TableSink {
         let rest = self.rest.as_deref().unwrap_or_default();
         let note = |(label, count): (&String, &u64)| {
             format!(
-                "{count} values of {label} are of another type than its first ones: they stand in \
-                 the column {rest}"
+                "{count} values of {label} have another type than the first ones and are in the \
+                 column {rest}"
             )
         };
         let notes: Vec<String> = open.misfits.iter().map(note).collect();

@@ -1,4 +1,4 @@
-//! Batches as bytes.
+//! Batches to bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use parquet::schema::types::ColumnPath;
 
 use super::TableKind;
 
-/// Rows of a row group, however short they are.
+/// Most rows of a row group, however short they are.
 const ROW_GROUP_ROWS: usize = 1 << 20;
-/// Under which name the footer of a Parquet file keeps what its reader should know.
+/// Key of the notes for the user in the footer of a Parquet file.
 const NOTES: &str = "tracehold.notes";
 
-/// Writes batches into memory, from where they are taken piece by piece.
+/// Writes batches to memory, from which the sink takes them piece by piece.
 pub(super) enum TableWriter {
     Arrow(Box<StreamWriter<Vec<u8>>>),
     Parquet {
@@ -66,16 +66,16 @@ impl TableWriter {
         }
     }
 
-    /// What was written since the last call.
+    /// The bytes written since the last call.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match self {
             TableWriter::Arrow(writer) => writer.get_mut(),
-            // Offsets are counted apart from what lies in here.
+            // The writer counts offsets independently of this buffer.
             TableWriter::Parquet { writer, .. } => writer.inner_mut(),
         })
     }
 
-    /// What stands behind the last batch.
+    /// Ends the table; the bytes after the last batch.
     pub(super) fn finish(self, notes: &[String]) -> io::Result<Vec<u8>> {
         match self {
             TableWriter::Arrow(mut writer) => {
@@ -103,7 +103,7 @@ fn properties(schema: &Schema) -> WriterProperties {
         .iter()
         .position(|field| field.name() == "ts");
     if let Some(column_idx) = ts.and_then(|ts| i32::try_from(ts).ok()) {
-        // Times differ in each row and grow, so a dictionary only costs.
+        // Times are distinct and ascending: a dictionary would only add bytes.
         let path = ColumnPath::from("ts");
         builder = builder
             .set_column_dictionary_enabled(path.clone(), false)

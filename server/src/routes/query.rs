@@ -84,7 +84,7 @@ impl QueryBody {
         };
         let format = Format::from(self.format);
         match result {
-            ResultKind::Groups(_) if !format.tells_groups() => {
+            ResultKind::Groups(_) if !format.supports_groups() => {
                 return Err(malformed(GroupsError::Timeline.to_string()));
             }
             ResultKind::Rows(_) | ResultKind::Groups(_) if self.explain && !format.is_lines() => {

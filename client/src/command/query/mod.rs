@@ -111,7 +111,7 @@ impl Query {
         } else {
             Format::Text
         });
-        if self.group_by.is_some() && !format.tells_groups() {
+        if self.group_by.is_some() && !format.supports_groups() {
             return Err(ReadError::from(GroupsError::Timeline).into());
         }
         if !format.is_lines() && !self.count && io::stdout().is_terminal() {
