@@ -1,4 +1,4 @@
-//! Counts and groups, from summaries where they know the answer exactly.
+//! Counts and groups, from chunk summaries where these are exact.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use crate::{Limits, ReadError, Report, Request};
 ///
 /// # Errors
 ///
-/// When the query means nothing for the sources, or something cannot be read.
+/// When the query is invalid for the sources, or something cannot be read.
 pub fn count(
     sources: &[Box<dyn ChunkSource>],
     request: &Request,
@@ -33,7 +33,7 @@ pub fn count(
     Ok((report.matched, report))
 }
 
-/// The reader counts what matches.
+/// Counts only: the reader counts the matching events itself.
 struct Counting;
 
 impl Worker for Counting {
@@ -50,15 +50,15 @@ impl Worker for Counting {
     }
 }
 
-/// Groups that one answer may have.
+/// Groups that one result may have.
 pub const GROUPS_MAX: usize = 1 << 20;
 
-/// The matching events by the value of a field, the group of most events first.
+/// The matching events by the value of a field, the group with most events first.
 ///
 /// # Errors
 ///
-/// When the query means nothing for the sources, something cannot be read, or the field has more
-/// than [`GROUPS_MAX`] values.
+/// When the query is invalid for the sources, something cannot be read, or the field has more than
+///  [`GROUPS_MAX`] values.
 pub fn group_by(
     sources: &[Box<dyn ChunkSource>],
     request: &Request,
@@ -126,12 +126,12 @@ struct GroupFields {
     dur: FieldId,
 }
 
-/// Rows and where each value has its own.
+/// Groups, and the index of each value's group.
 #[derive(Debug, Default)]
 struct Groups {
     rows: Vec<GroupRow>,
-    places: HashMap<Vec<u8>, usize>,
-    /// Working space: the value that is looked for.
+    indexes: HashMap<Vec<u8>, usize>,
+    /// Scratch space: the key of the value that is looked up.
     key: Vec<u8>,
 }
 
@@ -140,11 +140,11 @@ impl Groups {
     fn totals(&mut self, value: Option<Value<'_>>) -> Option<&mut Totals> {
         self.key.clear();
         write_key(value, &mut self.key);
-        let place = match self.places.get(&self.key) {
-            Some(place) => *place,
+        let index = match self.indexes.get(&self.key) {
+            Some(index) => *index,
             None if self.rows.len() >= GROUPS_MAX => return None,
             None => {
-                self.places.insert(self.key.clone(), self.rows.len());
+                self.indexes.insert(self.key.clone(), self.rows.len());
                 let value = value.map(owned);
                 self.rows.push(GroupRow {
                     value,
@@ -153,11 +153,11 @@ impl Groups {
                 self.rows.len() - 1
             }
         };
-        self.rows.get_mut(place).map(|row| &mut row.totals)
+        self.rows.get_mut(index).map(|row| &mut row.totals)
     }
 }
 
-/// Bytes that differ between values that are grouped apart: those of one spelling and type.
+/// A key that is equal for the values of one group: those of the same type and spelling.
 fn write_key(value: Option<Value<'_>>, key: &mut Vec<u8>) {
     let (tag, word) = match value {
         None => (0, [0; 8]),
@@ -222,7 +222,7 @@ impl Worker for Grouping {
     }
 }
 
-/// Adds an event as the summaries of chunks add it, so that both kinds of totals can be merged.
+/// Adds an event exactly as chunk summaries do, so that both kinds of totals can be merged.
 fn add(totals: &mut Totals, start: Option<Value<'_>>, length: Option<Value<'_>>) {
     totals.events += 1;
     let given = u8::from(start.is_some()) + u8::from(length.is_some());

@@ -1,4 +1,4 @@
-//! Plan, prune, read, filter: what rows, counts and groups have in common.
+//! Plan, prune, read, filter: shared by rows, counts and groups.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -11,37 +11,37 @@ use trace_kinds::Event;
 use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts, passes_none};
 use crate::{Cancel, Evidence, Limits, ReadError, Report};
 
-/// What the summaries of chunks may answer instead of their events.
+/// What chunk summaries may answer instead of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortcut {
-    /// Nothing: every match is needed.
+    /// Nothing: every matching event is needed.
     None,
     /// How many events match.
     Count,
-    /// What the groups of events of one category and name add up to.
+    /// Totals of the groups of events with one category and name.
     Groups,
 }
 
-/// A source with what is left to read of it.
+/// A source and what remains to be read of it.
 pub(crate) struct Planned<'s> {
     pub(crate) source: &'s dyn ChunkSource,
-    /// What its events are asked.
+    /// Filter for its events.
     filter: Option<Filter>,
-    /// What its columns are asked, where it has some.
+    /// Filter for its columns, if it has some.
     columns: Option<ColumnFilter>,
     tasks: Vec<Task>,
 }
 
-/// What is to be read, and what is known already.
+/// What remains to be read, and what is known already.
 pub(crate) struct Plan<'s> {
     pub(crate) sources: Vec<Planned<'s>>,
-    /// What summaries answered: matching events, and the statistics of these.
+    /// What summaries answered: the number of matching events, and their statistics.
     pub(crate) counted: u64,
     pub(crate) statistics: ChunkStatistics,
     pub(crate) report: Report,
 }
 
-/// Rules out what cannot match and takes from the summaries what they can answer.
+/// Rules out chunks that cannot match, and answers from summaries where possible.
 pub(crate) fn plan<'s>(
     sources: &'s [Box<dyn ChunkSource>],
     filter: Option<&Filter>,
@@ -64,7 +64,7 @@ pub(crate) fn plan<'s>(
             .as_ref()
             .is_some_and(|local| passes_none(&local.evaluate))
         {
-            plan.report.left_out += 1;
+            plan.report.excluded += 1;
             continue;
         }
         plan.report.counters.faults.extend(source.faults());
@@ -100,33 +100,33 @@ pub(crate) fn plan<'s>(
 }
 
 impl Plan<'_> {
-    /// The chunks whose packets may have events at the times that are asked for. Nothing else is
-    /// known of them, so no summary answers for them.
+    /// The chunks whose packets may have events in the requested time range. Only their times are
+    /// known, so no summary can answer for them.
     fn prune_by_times(&mut self, index: &Index, filter: Option<&Filter>) -> Vec<usize> {
         let all = Filter::And(Vec::new());
         let pruning = Pruner::new(filter.unwrap_or(&all)).run(index);
         self.report.timed += pruning.total;
-        self.report.out_of_time += pruning.total - pruning.candidates.len();
+        self.report.ruled_out_by_time += pruning.total - pruning.candidates.len();
         pruning.candidates
     }
 
-    /// The chunks that must be read, and with `records` tasks for those of which the index keeps
-    /// all records that can match.
+    /// The chunks that must be read. With `with_records`, also tasks for chunks of which the index
+    /// contains all records that can match.
     fn prune(
         &mut self,
         mut evidence: Evidence,
         filter: Option<&Filter>,
         shortcut: Shortcut,
-        records: bool,
+        with_records: bool,
     ) -> Result<(Vec<usize>, Vec<Task>), ReadError> {
-        // The filter that passes all needs no evidence.
+        // A filter that passes everything needs no evidence.
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(filter.unwrap_or(&all));
-        let loaded = load(&mut evidence, &pruner, shortcut, records);
+        let loaded = load(&mut evidence, &pruner, shortcut, with_records);
         self.report.indexed += 1;
         let pruning = match loaded {
             Ok(pruning) => pruning,
-            // Where the chunks lie is known, so they are read without what the index says of them.
+            // The footer is intact, so all chunks are read as if nothing ruled them out.
             Err(error) if error.is_of_index() => {
                 self.report.damaged.push(error.line());
                 self.report.index_bytes += evidence.fetched_bytes();
@@ -163,8 +163,8 @@ impl Plan<'_> {
             };
             if answered {
                 self.report.summarized += 1;
-            } else if let Some(kept) = pruner.slowest(index, chunk).filter(|_| records) {
-                slowest.push(slowest_task(index, chunk, kept));
+            } else if let Some(records) = pruner.slowest(index, chunk).filter(|_| with_records) {
+                slowest.push(slowest_task(index, chunk, records));
             } else {
                 left.push(chunk);
             }
@@ -176,7 +176,7 @@ impl Plan<'_> {
     }
 }
 
-/// Rules out chunks, and loads what the summaries of the others are to answer.
+/// Rules out chunks, and loads the summaries that may answer for the others.
 fn load(
     evidence: &mut Evidence,
     pruner: &Pruner,
@@ -194,10 +194,10 @@ fn load(
     Ok(pruning)
 }
 
-/// A task that reads records which the index kept.
-fn slowest_task(index: &Index, chunk: usize, kept: &[SlowRecord]) -> Task {
+/// A task that reads records stored in the index.
+fn slowest_task(index: &Index, chunk: usize, slowest: &[SlowRecord]) -> Task {
     let mut records = Vec::new();
-    for record in kept {
+    for record in slowest {
         records.extend_from_slice(&record.bytes);
         if !record.bytes.ends_with(b"\n") {
             records.push(b'\n');
@@ -215,27 +215,27 @@ fn slowest_task(index: &Index, chunk: usize, kept: &[SlowRecord]) -> Task {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaskRef<'p> {
     pub(crate) task: &'p Task,
-    /// In the order of sources and their bytes.
+    /// Number of the task in the order of sources and their bytes.
     pub(crate) number: u32,
     source: usize,
 }
 
-/// What one thread does with the events it is given.
+/// What one thread does with matching events.
 pub(crate) trait Worker {
-    /// Whether it counts events and asks nothing of them.
+    /// Whether it only counts events.
     const COUNTS_ONLY: bool = false;
 
     /// A task begins.
     fn begin(&mut self, task: TaskRef<'_>);
 
-    /// An event that matches. `Break` ends all reading.
+    /// A matching event. `Break` ends all reading.
     fn event(&mut self, event: &dyn Event) -> ControlFlow<()>;
 
     /// The task ended. `Break` ends all reading.
     fn end(&mut self, task: TaskRef<'_>) -> ControlFlow<()>;
 }
 
-/// The tasks of a plan, those of early events first.
+/// The tasks of a plan, those with early events first.
 pub(crate) fn tasks<'p>(plan: &'p [Planned<'_>]) -> Vec<TaskRef<'p>> {
     let sources = plan.iter().enumerate();
     let of_source = sources.flat_map(|(at, planned)| planned.tasks.iter().map(move |t| (at, t)));
@@ -251,7 +251,8 @@ pub(crate) fn tasks<'p>(plan: &'p [Planned<'_>]) -> Vec<TaskRef<'p>> {
     tasks
 }
 
-/// Reads tasks with a worker a thread; gives back what reading cost and found, and the workers.
+/// Reads tasks, with one worker per thread. Returns the cost, the number of matching events and the
+/// workers.
 pub(crate) fn read<W: Worker + Send>(
     plan: &[Planned<'_>],
     tasks: &[TaskRef<'_>],
@@ -309,7 +310,7 @@ pub(crate) fn read<W: Worker + Send>(
     }
 }
 
-/// One thread of a reading.
+/// State of one reading thread.
 struct Reader<'p, 's> {
     plan: &'p [Planned<'s>],
     table: &'p FieldTable,
@@ -320,8 +321,8 @@ struct Reader<'p, 's> {
 }
 
 impl Reader<'_, '_> {
-    /// What columns tell of a task: the task without the chunks that need not be read, where they
-    /// tell anything. Matches that are known are counted, when that is all that is asked.
+    /// Evaluates the filter on columns: the task without the chunks that need not be read, `None`
+    /// without columns. If the query only counts, known matches are counted here.
     fn narrow<W: Worker>(
         &mut self,
         planned: &Planned<'_>,
@@ -335,7 +336,7 @@ impl Reader<'_, '_> {
         for (chunk, matches) in narrowed.known {
             if W::COUNTS_ONLY {
                 self.matched += matches;
-                counters.told_by_columns += 1;
+                counters.answered_by_columns += 1;
             } else {
                 chunks.push(chunk);
             }

@@ -9,7 +9,7 @@ use trace_kinds::{DecodeError, Recognized};
 /// Why a query cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The query is faulty, or means nothing for what is read.
+    /// The query is invalid, or invalid for what is read.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// Bytes cannot be fetched.
@@ -17,12 +17,12 @@ pub enum ReadError {
     Fetch {
         /// File or address.
         place: String,
-        /// What the system or the server says.
+        /// The error of the system or the server.
         #[source]
         source: std::io::Error,
     },
     /// A gzip file is damaged, or not the one that was indexed.
-    #[error("cannot inflate {place}")]
+    #[error("cannot decompress {place}")]
     Gzip {
         /// File or address.
         place: String,
@@ -59,7 +59,7 @@ pub enum ReadError {
         problem: &'static str,
     },
     /// A sidecar is damaged.
-    #[error("cannot use {place}")]
+    #[error("cannot use index {place}")]
     Sidecar {
         /// The sidecar.
         place: String,
@@ -67,8 +67,8 @@ pub enum ReadError {
         #[source]
         source: chunk_index::SidecarError,
     },
-    /// The history of an entry into a gzip member is damaged.
-    #[error("cannot use {place}")]
+    /// The window of a checkpoint in a gzip file is damaged.
+    #[error("cannot use index {place}")]
     Window {
         /// The sidecar.
         place: String,
@@ -76,7 +76,7 @@ pub enum ReadError {
         #[source]
         source: chunk_index::DamagedWindow,
     },
-    /// The file changed after it was indexed, while the query ran.
+    /// The file was truncated after it was opened or indexed.
     #[error("{place} is shorter than when it was indexed; index it again")]
     Shrunk {
         /// The file.
@@ -85,15 +85,15 @@ pub enum ReadError {
     /// A folder of a CTF trace cannot be read.
     #[error(transparent)]
     Folder(#[from] ctf_folder::FolderError),
-    /// Nobody knows how to read the file.
-    #[error("{} is no trace that can be queried: {reason}", path.display())]
+    /// The file is not a trace.
+    #[error("{} cannot be queried: {reason}", path.display())]
     UnknownFile {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
-        reason: &'static str,
+        /// Why it is not recognized.
+        reason: String,
     },
-    /// The file is none of the traces that a query reads.
+    /// The file is not a trace that a query reads.
     #[error(
         "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip), RocksDB traces, I/O \
          traces of a server, and folders of CTF traces",
@@ -106,8 +106,8 @@ pub enum ReadError {
         /// What it is.
         found: Recognized,
     },
-    /// Columns are not kept of its kind.
-    #[error("{}: columns are kept of DFTracer files only; index it without them", path.display())]
+    /// Columns exist for DFTracer files only.
+    #[error("{}: columns are supported for DFTracer files only; index it without", path.display())]
     NoColumns {
         /// The file.
         path: PathBuf,
@@ -123,27 +123,26 @@ pub enum ReadError {
     /// Groups cannot be written.
     #[error(transparent)]
     Groups(#[from] row_formats::GroupsError),
-    /// It was ended from outside.
-    #[error("it was ended before it was done")]
+    /// The query or the indexing was cancelled.
+    #[error("cancelled")]
     Cancelled,
     /// Rows cannot be written.
     #[error("cannot write the rows")]
     Output(#[source] std::io::Error),
-    /// Rows that wait for their turn cannot be put aside.
+    /// Buffered rows cannot be spilled.
     #[error(
-        "cannot put rows that wait for their turn into a temporary file; set TMPDIR to a folder \
-         with space"
+        "cannot write buffered rows to a temporary file; set TMPDIR to a folder with free space"
     )]
     Spill(#[source] std::io::Error),
 }
 
 impl ReadError {
-    /// Whether it is about an index, without which there is an answer as well.
+    /// Whether an index is the cause: the query can be answered without it.
     pub(crate) fn is_of_index(&self) -> bool {
         matches!(self, ReadError::Sidecar { .. } | ReadError::Window { .. })
     }
 
-    /// What is wrong and why, in one line.
+    /// The error and its cause, in one line.
     pub(crate) fn line(&self) -> String {
         match std::error::Error::source(self) {
             Some(source) => format!("{self}: {source}"),

@@ -1,4 +1,4 @@
-//! An index that is loaded as far as a query needs it.
+//! The index of a source, loaded as far as a query needs it.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use chunk_index::{
     Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, SidecarError, Tier,
 };
 
-use crate::lookups::{Lookups, told};
+use crate::lookups::{Lookups, block_of};
 use crate::{Fetch, ReadError};
 
-/// What a source knows of its chunks.
+/// What is known about the chunks of a source.
 pub enum Evidence {
     /// An index in memory.
     Whole(Arc<Index>),
-    /// Only the times of packets, of which no chunk index is made yet.
+    /// Only the times of packets that have no chunk index yet.
     Times(Arc<Index>),
-    /// A sidecar, of which blocks are fetched when they are asked for.
+    /// A sidecar whose blocks are fetched when they are needed.
     Sidecar {
-        /// What was loaded so far.
+        /// The part loaded so far.
         sidecar: Box<Sidecar>,
-        /// Where the rest is.
+        /// Reads the rest.
         fetch: Arc<dyn Fetch>,
-        /// Bytes that were fetched so far.
+        /// Bytes fetched so far.
         fetched_bytes: u64,
-        /// Filters that earlier queries loaded.
+        /// Filters loaded by earlier queries.
         cache: Option<Arc<FilterCache>>,
     },
 }
 
 impl Evidence {
-    /// The index with what was loaded so far.
+    /// The index, as far as it is loaded.
     pub fn index(&self) -> &Index {
         match self {
             Evidence::Whole(index) | Evidence::Times(index) => index,
@@ -38,7 +38,7 @@ impl Evidence {
         }
     }
 
-    /// Bytes that were fetched so far.
+    /// Bytes fetched so far.
     pub fn fetched_bytes(&self) -> u64 {
         match self {
             Evidence::Whole(_) | Evidence::Times(_) => 0,
@@ -46,7 +46,8 @@ impl Evidence {
         }
     }
 
-    /// Rules out chunks tier by tier, fetching what a tier needs about the chunks that are left.
+    /// Rules out chunks tier by tier, fetching for each tier what it needs about the remaining
+    /// chunks.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl Evidence {
         Ok(pruning)
     }
 
-    /// Loads the slowest events of the chunks that are left, where `pruner` can use them.
+    /// Loads the slowest events of the remaining chunks, if `pruner` can use them.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// Fetches and loads blocks, which are in the order of the sidecar.
+    /// Fetches and loads blocks, given in the order of the sidecar.
     fn load(&mut self, blocks: &[Block]) -> Result<(), ReadError> {
         let Evidence::Sidecar {
             sidecar,
@@ -119,7 +120,7 @@ impl Evidence {
                 Some(filters) => {
                     sidecar.put_filters(block, filters);
                     lookups.end(started, &block.range(), Some(true), |tag| {
-                        told(tag, sidecar, block, true)
+                        block_of(tag, sidecar, block, true)
                     });
                 }
                 None => missing.push((*block, started)),
@@ -133,7 +134,7 @@ impl Evidence {
         let parts = fetch
             .fetch_parts(&ranges)
             .map_err(|error| match error.kind() {
-                // It was cut after it was opened.
+                // It was truncated after it was opened.
                 ErrorKind::UnexpectedEof => ReadError::Sidecar {
                     place: place.clone(),
                     source: SidecarError::NotAnIndex("it became shorter after it was opened"),
@@ -149,11 +150,11 @@ impl Evidence {
                     source,
                 })?;
             let cached = cache(block).zip(sidecar.filters(block));
-            let was_kept = cached.map(|(cache, filters)| cache.put(key, block, filters));
-            // Filters were not in their cache; others are in that of the system, or were not.
-            let was_cached = was_kept.map_or(part.was_cached, |_| Some(false));
+            let was_inserted = cached.map(|(cache, filters)| cache.put(key, block, filters));
+            // Filters missed their own cache; other blocks are in the page cache or not.
+            let was_cached = was_inserted.map_or(part.was_cached, |_| Some(false));
             lookups.end(*started, &block.range(), was_cached, |tag| {
-                told(tag, sidecar, block, was_kept.unwrap_or(true))
+                block_of(tag, sidecar, block, was_inserted.unwrap_or(true))
             });
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The door through which bytes come.
+//! The interface through which bytes are read.
 
 use std::fs::File;
 use std::io;
@@ -9,23 +9,23 @@ use std::sync::OnceLock;
 
 use io_trace::{FileTag, Scope};
 
-/// Bytes of one file, from wherever it lies.
+/// Reads the bytes of one file, local or remote.
 ///
-/// Implemented for local files here, for remote storages by the client (one multi-range request a
-/// call), and for storages in the server by its own reader.
+/// Implemented here for local files, by the client for remote storages (one multi-range request per
+/// call), and by the server for its storages.
 pub trait Fetch: Send + Sync {
-    /// What messages call the file.
+    /// Name of the file in messages.
     fn place(&self) -> String;
 
     /// The bytes of each range, in the order of `ranges`, which are sorted and do not overlap.
     ///
     /// # Errors
     ///
-    /// When any of the bytes cannot be had; a range beyond the end is
-    /// [`io::ErrorKind::UnexpectedEof`].
+    /// When any of the bytes cannot be read; [`io::ErrorKind::UnexpectedEof`] for a range past the
+    /// end.
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
 
-    /// As [`Fetch::fetch`], with what is known of where the bytes came from.
+    /// As [`Fetch::fetch`], and whether the bytes were in the page cache.
     ///
     /// # Errors
     ///
@@ -39,12 +39,12 @@ pub trait Fetch: Send + Sync {
         Ok(parts.map(unknown).collect())
     }
 
-    /// The file in the I/O trace, while that is recorded.
+    /// The file in the I/O trace, while one is recorded.
     fn traced(&self) -> Option<TracedFile> {
         None
     }
 
-    /// Bytes that are asked for at once where there is a choice: as many as a round trip is worth.
+    /// Bytes to request at once where there is a choice: large enough to be worth a round trip.
     fn batch_bytes(&self) -> u64 {
         1 << 20
     }
@@ -62,21 +62,21 @@ pub trait Fetch: Send + Sync {
     }
 }
 
-/// Bytes that were fetched.
+/// Fetched bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The bytes of the range.
     pub bytes: Vec<u8>,
-    /// Whether the system had all of them in memory, where that is known.
+    /// Whether all of them were in the page cache, if known.
     pub was_cached: Option<bool>,
 }
 
-/// A file whose reads and look-ups are told to the I/O trace.
+/// A file whose reads and lookups are recorded in the I/O trace.
 #[derive(Debug, Clone)]
 pub struct TracedFile {
     /// Its name in the trace.
     pub tag: FileTag,
-    /// Why and for whom it is read, on whichever thread.
+    /// Why and for whom it is read, on any thread.
     pub scope: Scope,
 }
 
@@ -106,8 +106,8 @@ impl LocalFile {
     }
 }
 
-/// A file on this machine that is opened when it is first read, and stays open: whoever puts
-/// another one in its place does not change it.
+/// A file on this machine that is opened when it is first read and stays open, so replacing the
+/// file does not change what is read.
 #[derive(Debug)]
 pub struct LazyFile {
     path: PathBuf,
@@ -138,11 +138,11 @@ impl Fetch for LazyFile {
     }
 }
 
-/// Bytes that are in memory already, of a file that need not stay open for them.
+/// A file whose bytes are in memory.
 pub(crate) struct InMemory {
     pub(crate) place: String,
     pub(crate) bytes: Vec<u8>,
-    /// Whether the system had them in memory when they were read.
+    /// Whether they were in the page cache when they were read.
     pub(crate) was_cached: Option<bool>,
     pub(crate) traced: Option<TracedFile>,
 }

@@ -1,20 +1,30 @@
-//! One pull pipeline from a query to rows: plan, prune, fetch, decode, filter, print.
+//! From a query to rows: plan, prune, fetch, decode, filter, sort. And making the indexes that
+//! pruning uses.
 //!
 //! | step | type |
 //! | --- | --- |
-//! | what is read: files, leaves of storages, in chunks | [`ChunkSource`], [`DftSet`], [`StorageSet`] |
-//! | where bytes come from: this machine, a server, by byte range | [`Fetch`], [`LocalFile`] |
-//! | what is asked | [`Request`], [`Limits`] |
-//! | ruling out chunks, fetching only the blocks of the index that this needs | [`Evidence`] |
-//! | matching events as rows, in the order of time | [`write_rows`], [`row_formats`] |
-//! | counts and groups, from summaries where they are exact | [`count`], [`group_by`] |
+//! | what is read, in chunks: files, leaves of storages | [`ChunkSource`], [`DftSet`], [`StorageSet`] |
+//! | where bytes come from, by byte range: this machine, a server | [`Fetch`], [`LocalFile`] |
+//! | the query and its limits | [`Request`], [`Limits`] |
+//! | ruling out chunks, with only the blocks of the index that this needs | [`Evidence`] |
+//! | matching events as rows, in order of time | [`write_rows`], [`row_formats`] |
+//! | counts and groups, from chunk summaries where these are exact | [`count`], [`group_by`] |
 //! | what was ruled out, read and found | [`Report`] |
+//! | making and updating indexes of files and leaves | [`index_files`], [`index_leaf`] |
 //!
-//! Tasks are read by a few threads at once, each of which holds one chunk (or one gzip piece) in
-//! memory. Rows that are found before earlier ones wait in memory up to a bound, then in a file.
+//! A few threads read tasks in parallel; each has one chunk (or one gzip piece) in memory. Rows
+//! that are found before earlier ones are buffered in memory up to a limit, then in a temporary
+//! file.
 //!
-//! *Invariant:* the answer is that of a plain scan. An index only ever leaves out chunks that
-//! cannot hold a match, and a sidecar that does not belong to its file, or is damaged, is not used.
+//! *Invariant:* the result is that of a full scan. An index only excludes chunks that cannot
+//! contain a match, and a sidecar that is damaged or does not belong to its file is not used.
+
+#![deny(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless
+)]
 
 mod aggregate;
 mod dft;

@@ -1,23 +1,23 @@
-//! What the I/O trace is told of look-ups of blocks of a sidecar.
+//! Records lookups of sidecar blocks in the I/O trace.
 
 use std::ops::Range;
 
 use chunk_index::{Block, BlockKind, FilterCache, Sidecar};
-use io_trace::{Access, Block as Told, BlockType, FileTag, Guard, Operation, Started};
+use io_trace::{Access, Block as TracedBlock, BlockType, FileTag, Guard, Operation, Started};
 
 use crate::fetch::TracedFile;
 
-/// Tells of look-ups in one file, on one thread; nothing while no I/O is traced.
+/// Records lookups in one file on one thread; does nothing while no I/O is traced.
 pub(crate) struct Lookups<'t> {
     tag: Option<&'t FileTag>,
-    _inside: Option<Guard>,
+    _scope: Option<Guard>,
 }
 
 impl<'t> Lookups<'t> {
     pub(crate) fn of(file: Option<&'t TracedFile>) -> Self {
         Self {
             tag: file.map(|file| &file.tag),
-            _inside: file.map(|file| file.scope.clone().enter()),
+            _scope: file.map(|file| file.scope.clone().enter()),
         }
     }
 
@@ -25,13 +25,13 @@ impl<'t> Lookups<'t> {
         self.tag.map(FileTag::begin)
     }
 
-    /// A block was had: from a cache when `was_cached`, and it is as `block` says.
+    /// Records the lookup of a block; `was_cached` says whether a cache contained it.
     pub(crate) fn end(
         &self,
         started: Option<Started>,
         range: &Range<u64>,
         was_cached: Option<bool>,
-        block: impl FnOnce(&FileTag) -> Told,
+        block: impl FnOnce(&FileTag) -> TracedBlock,
     ) {
         let (Some(tag), Some(started)) = (self.tag, started) else {
             return;
@@ -48,28 +48,38 @@ impl<'t> Lookups<'t> {
     }
 }
 
-/// What is told of a block that is loaded: of filters what they take in their cache, of others,
-/// which only the system keeps, their expanded bytes.
-pub(crate) fn told(tag: &FileTag, sidecar: &Sidecar, block: &Block, is_kept: bool) -> Told {
+/// A loaded block as the I/O trace describes it. The size of filters is what they take in their
+/// cache; other blocks are only in the page cache, and their size is that of their decompressed
+/// bytes.
+pub(crate) fn block_of(
+    tag: &FileTag,
+    sidecar: &Sidecar,
+    block: &Block,
+    was_inserted: bool,
+) -> TracedBlock {
     let block_type = match block.kind {
         BlockKind::Filters => BlockType::Filter,
-        // What an adapter keeps is what numbers and hashes stand for.
+        // Attachments say what numbers and hashes stand for.
         BlockKind::Limits | BlockKind::FileDictionary | BlockKind::Attachment => {
             BlockType::Dictionary
         }
         BlockKind::Statistics | BlockKind::Sketches | BlockKind::Slowest => BlockType::Index,
     };
-    let filters = || sidecar.filters(block).map(|kept| FilterCache::cost(&kept));
+    let filters = || {
+        sidecar
+            .filters(block)
+            .map(|loaded| FilterCache::cost(&loaded))
+    };
     let size = match block_type {
         BlockType::Filter => filters().map_or(0, |bytes| bytes as u64),
         _ => u64::from(block.raw_length()),
     };
-    Told {
-        not_inserted: !is_kept,
+    TracedBlock {
+        not_inserted: !was_inserted,
         entries: match block.kind {
             BlockKind::Attachment | BlockKind::FileDictionary => 1,
             _ => sidecar.chunks_of(block) as u64,
         },
-        ..Told::of(tag, block_type, size)
+        ..TracedBlock::of(tag, block_type, size)
     }
 }

@@ -1,4 +1,4 @@
-//! A sidecar that is opened as far as every query needs it.
+//! An open sidecar: the part that every query needs.
 
 use std::io;
 use std::ops::Range;
@@ -11,19 +11,19 @@ use io_trace::BlockType;
 use query_language::FieldPath;
 
 use crate::fetch::InMemory;
-use crate::lookups::{Lookups, told};
+use crate::lookups::{Lookups, block_of};
 use crate::{Fetch, ReadError};
 
-/// A sidecar that belongs to its file, opened as far as every query needs it.
+/// The footer of a sidecar that belongs to its file.
 pub(crate) struct OpenSidecar {
     pub(crate) fetch: Arc<dyn Fetch>,
-    /// Its footer: chunks and checkpoints, and no block.
+    /// Chunks and checkpoints; no blocks.
     footer: Box<Sidecar>,
     pub(crate) fetched_bytes: u64,
 }
 
 impl OpenSidecar {
-    /// Opens the sidecar that `fetch` reads, of `len` bytes.
+    /// Opens the sidecar of `len` bytes that `fetch` reads.
     pub(crate) fn of_file(fetch: Arc<dyn Fetch>, len: u64) -> Result<OpenSidecar, ReadError> {
         let place = fetch.place();
         let mut wanted = TAIL_BYTES.min(len);
@@ -38,15 +38,16 @@ impl OpenSidecar {
             })?;
             match opened {
                 Opened::Sidecar(sidecar) => {
-                    let whole = tail.len() as u64 == len;
-                    let fetch: Arc<dyn Fetch> = match whole {
-                        true => Arc::new(InMemory {
+                    let is_complete = tail.len() as u64 == len;
+                    let fetch: Arc<dyn Fetch> = if is_complete {
+                        Arc::new(InMemory {
                             place,
                             bytes: tail,
                             was_cached,
                             traced: fetch.traced(),
-                        }),
-                        false => fetch,
+                        })
+                    } else {
+                        fetch
                     };
                     return Ok(OpenSidecar {
                         fetch,
@@ -64,12 +65,12 @@ impl OpenSidecar {
         self.footer.index()
     }
 
-    /// The sidecar, with nothing loaded but what every query needs.
+    /// A copy of the sidecar with no blocks loaded.
     pub(crate) fn sidecar(&self) -> Box<Sidecar> {
         self.footer.clone()
     }
 
-    /// As [`OpenSidecar::attachment`], `None` where it is damaged.
+    /// As [`OpenSidecar::attachment`]; `None` if it is damaged.
     pub(crate) fn undamaged_attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
         match self.attachment(name) {
             Err(error) if error.is_of_index() => Ok(None),
@@ -77,7 +78,7 @@ impl OpenSidecar {
         }
     }
 
-    /// What an adapter keeps beside the index under this name.
+    /// The attachment with this name.
     pub(crate) fn attachment(&self, name: &str) -> Result<Option<Vec<u8>>, ReadError> {
         let number = self
             .index()
@@ -107,7 +108,7 @@ impl OpenSidecar {
             .transpose()
     }
 
-    /// What a block says, read by `unpack`.
+    /// Fetches a block and decodes it with `unpack`.
     fn unpacked<T>(
         &self,
         block: &Block,
@@ -118,25 +119,24 @@ impl OpenSidecar {
         let lookups = Lookups::of(traced.as_ref());
         let (started, range) = (lookups.begin(), block.range());
         let parts = self.fetch.fetch_parts(std::slice::from_ref(&range));
-        let part = parts.and_then(|mut parts| parts.pop().ok_or_else(ended));
+        let part = parts.and_then(|mut parts| parts.pop().ok_or_else(truncated));
         let part = part.map_err(|error| ReadError::fetch(&*place, error))?;
         let unpacked =
             unpack(block, &part.bytes).map_err(|source| ReadError::Sidecar { place, source })?;
         lookups.end(started, &range, part.was_cached, |tag| {
-            told(tag, &self.footer, block, true)
+            block_of(tag, &self.footer, block, true)
         });
         Ok(unpacked)
     }
 }
 
-/// The end of a sidecar, which is what every query needs of it, and whether the system had it in
-/// memory.
+/// The end of a sidecar, which every query needs, and whether it was in the page cache.
 fn fetch_tail(fetch: &dyn Fetch, range: Range<u64>) -> io::Result<(Vec<u8>, Option<bool>)> {
     let traced = fetch.traced();
     let lookups = Lookups::of(traced.as_ref());
     let started = lookups.begin();
     let mut parts = fetch.fetch_parts(std::slice::from_ref(&range))?;
-    let part = parts.pop().ok_or_else(ended)?;
+    let part = parts.pop().ok_or_else(truncated)?;
     let size = range.end - range.start;
     lookups.end(started, &range, part.was_cached, |tag| {
         io_trace::Block::of(tag, BlockType::Index, size)
@@ -144,6 +144,6 @@ fn fetch_tail(fetch: &dyn Fetch, range: Range<u64>) -> io::Result<(Vec<u8>, Opti
     Ok((part.bytes, part.was_cached))
 }
 
-fn ended() -> io::Error {
+fn truncated() -> io::Error {
     io::ErrorKind::UnexpectedEof.into()
 }

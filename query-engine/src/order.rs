@@ -1,10 +1,10 @@
-//! Rows in the order of time, from parts that come in any order, in bounded memory.
+//! External merge sort of rows by time, in bounded memory.
 //!
-//! Workers deliver sorted runs of rows. Runs are merged as they are needed; when those that wait
-//! take more than the budget they are merged into one run in a temporary file, from which the merge
-//! goes on reading. Runs in files are merged into longer ones when there are many. So the first
-//! rows leave as soon as nothing earlier can come, and a result of any size takes no more memory
-//! than the budget and the buffers of a fixed number of files.
+//! Workers deliver sorted runs of rows, which are merged when rows are written. When the runs in
+//! memory exceed the budget, they are merged into one run in a temporary file. When there are many
+//! runs in files, they are merged into longer ones. So the first rows are written as soon as no
+//! earlier row can follow, and a result of any size takes the budget and the buffers of a fixed
+//! number of files.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,10 +13,10 @@ use crate::ReadError;
 use crate::run::{RowKey, Run};
 use crate::spill::{SpillWriter, SpilledRun};
 
-/// Runs in files of one level that are merged into one of the next: each has a buffer and an open
+/// Runs in files of one level that are merged into one of the next. Each has a buffer and an open
 /// file.
 const FAN_IN: usize = 16;
-/// Levels of runs in files. Each row is written at most this often until the last level holds
+/// Levels of runs in files. Each row is written at most this often until the last level has
 /// `FAN_IN` runs, which is 65,536 times the budget.
 const LEVELS: usize = 4;
 
@@ -26,7 +26,7 @@ enum Source {
 }
 
 impl Source {
-    /// The row that comes next.
+    /// The next row.
     fn row(&self) -> Option<(RowKey, &[u8])> {
         match self {
             Source::Memory { run, next } => run.row(*next),
@@ -34,7 +34,7 @@ impl Source {
         }
     }
 
-    /// Goes on to the next row; its key.
+    /// Advances to the next row and returns its key.
     fn advance(&mut self) -> std::io::Result<Option<RowKey>> {
         match self {
             Source::Memory { next, .. } => *next += 1,
@@ -43,7 +43,7 @@ impl Source {
         Ok(self.row().map(|(key, _)| key))
     }
 
-    /// The level of a run in a file.
+    /// The level of a run, if it is in a file.
     fn level(&self) -> Option<usize> {
         match self {
             Source::Memory { .. } => None,
@@ -55,7 +55,7 @@ impl Source {
 /// Merges runs.
 pub(crate) struct Merge {
     sources: Vec<Option<Source>>,
-    /// Places in `sources` that are to be used again.
+    /// Unused indexes of `sources`.
     free: Vec<usize>,
     heads: BinaryHeap<Reverse<(RowKey, usize)>>,
     memory: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// A merge that keeps at most about `budget` bytes of rows in memory.
+    /// A merge with about `budget` bytes of rows in memory.
     pub(crate) fn new(budget: usize) -> Merge {
         Merge {
             sources: Vec::new(),
@@ -80,16 +80,16 @@ impl Merge {
         }
     }
 
-    /// How often rows were put aside in a file.
+    /// How often rows were spilled to a file.
     pub(crate) fn spills(&self) -> u64 {
         self.spills
     }
 
-    /// Takes in a sorted run.
+    /// Adds a sorted run.
     ///
     /// # Errors
     ///
-    /// When rows cannot be put aside.
+    /// When rows cannot be spilled.
     pub(crate) fn push(&mut self, run: Run) -> Result<(), ReadError> {
         let Some((key, _)) = run.row(0) else {
             return Ok(());
@@ -111,15 +111,15 @@ impl Merge {
         self.heads.push(Reverse((key, slot)));
     }
 
-    /// Gives all rows that start before `watermark`, all rows for `None`, in order.
+    /// Writes all rows that start before `watermark`, or all rows for `None`, in order.
     ///
     /// # Errors
     ///
-    /// The first that `give` has, or when rows that were put aside cannot be read.
+    /// The first error of `write_row`, or when spilled rows cannot be read.
     pub(crate) fn drain(
         &mut self,
         watermark: Option<i64>,
-        mut give: impl FnMut(&[u8]) -> Result<(), ReadError>,
+        mut write_row: impl FnMut(&[u8]) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         while let Some(Reverse((key, slot))) = self.heads.peek().copied() {
             if watermark.is_some_and(|watermark| key.ts >= watermark) {
@@ -130,7 +130,7 @@ impl Merge {
                 .as_mut()
                 .expect("a head belongs to a source");
             if let Some((_, bytes)) = source.row() {
-                give(bytes)?;
+                write_row(bytes)?;
             }
             let following = source.advance().map_err(ReadError::Spill)?;
             match following {
@@ -148,10 +148,9 @@ impl Merge {
         }
     }
 
-    /// Merges the runs that are in memory into one in a file, and runs in files where these have
-    /// become many.
+    /// Merges the runs in memory into one in a file, and runs in files if there are many.
     fn spill(&mut self) -> std::io::Result<()> {
-        self.put_aside(None, 0)?;
+        self.merge_to_file(None, 0)?;
         self.spills += 1;
         for level in 0..self.levels {
             let sources = self.sources.iter().flatten();
@@ -159,20 +158,20 @@ impl Merge {
             if runs.count() < self.fan_in {
                 break;
             }
-            self.put_aside(Some(level), (level + 1).min(self.levels - 1))?;
+            self.merge_to_file(Some(level), (level + 1).min(self.levels - 1))?;
         }
         Ok(())
     }
 
-    /// Merges the runs of level `from`, those in memory for `None`, into one in a file of level
+    /// Merges the runs of level `from`, or those in memory for `None`, into one in a file of level
     /// `to`.
-    fn put_aside(&mut self, from: Option<usize>, to: usize) -> std::io::Result<()> {
-        let is_taken =
+    fn merge_to_file(&mut self, from: Option<usize>, to: usize) -> std::io::Result<()> {
+        let is_merged =
             |slot: usize| matches!(&self.sources[slot], Some(source) if source.level() == from);
-        let (mut heads, kept): (BinaryHeap<_>, BinaryHeap<_>) = std::mem::take(&mut self.heads)
+        let (mut heads, others): (BinaryHeap<_>, BinaryHeap<_>) = std::mem::take(&mut self.heads)
             .into_iter()
-            .partition(|head| is_taken(head.0.1));
-        self.heads = kept;
+            .partition(|head| is_merged(head.0.1));
+        self.heads = others;
         let mut writer = SpillWriter::new()?;
         while let Some(Reverse((_, slot))) = heads.pop() {
             let Some(source) = &mut self.sources[slot] else {
@@ -202,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_come_in_order_however_they_were_delivered(
+        fn rows_are_ordered_whatever_the_order_of_delivery(
             runs in proptest::collection::vec(
                 proptest::collection::vec((-50_i64..50, "[a-z]{0,9}"), 0..40), 0..12),
             budget in 0_usize..4_000,

@@ -1,4 +1,4 @@
-//! What a reader asks for, and what an answer cost.
+//! A query and its limits, and the report on how it was answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,53 +10,54 @@ use query_language::{
 use crate::ReadError;
 use crate::source::{ChunkSource, Counters};
 
-/// A question to a set of sources.
+/// A query of a set of sources.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// Which events; all of them without.
+    /// Which events; all without a query.
     pub query: Option<Query>,
     /// Events that start at or after this time, in nanoseconds since the epoch.
     pub from: Option<i64>,
     /// Events that start before this time.
     pub to: Option<i64>,
-    /// Ends the work from outside.
+    /// Cancels the query.
     pub cancel: Cancel,
 }
 
-/// Ends a query from outside: what is under way stops at its next event, with
-/// [`ReadError::Cancelled`]. Clones belong together.
+/// Cancels a query: it stops at the next event with [`ReadError::Cancelled`]. Clones share one
+/// state.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Nobody waits for the answer any more.
+    /// Cancels the query.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the query was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// # Errors
     ///
-    /// When nobody waits any more.
+    /// When the query was cancelled.
     pub(crate) fn check(&self) -> Result<(), ReadError> {
-        match self.is_cancelled() {
-            true => Err(ReadError::Cancelled),
-            false => Ok(()),
+        if self.is_cancelled() {
+            Err(ReadError::Cancelled)
+        } else {
+            Ok(())
         }
     }
 }
 
 impl Request {
-    /// The one filter of all sources.
+    /// The filter, for all sources.
     ///
     /// # Errors
     ///
-    /// When the query compares a time with a bare number and the sources have different units, or
-    /// a literal has a unit that its field has not.
+    /// When the query compares a time with a number without a unit and the sources have different
+    /// units, or a literal has a unit that its field does not have.
     pub fn filter(&self, sources: &[Box<dyn ChunkSource>]) -> Result<Option<Filter>, ReadError> {
         let unit = sources
             .iter()
@@ -65,7 +66,7 @@ impl Request {
         self.bind(unit.unwrap_or(BareUnit::NANOS))
     }
 
-    /// The filter for sources of this unit.
+    /// The filter for sources with this unit.
     ///
     /// # Errors
     ///
@@ -92,15 +93,14 @@ impl Request {
     }
 }
 
-/// How much work goes on at once.
+/// Limits on threads and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Threads that read.
+    /// Threads that read tasks.
     pub threads: usize,
-    /// Bytes of rows that wait for their turn before they are put aside in a file.
+    /// Bytes of rows that are buffered in memory before they are spilled to a file.
     pub waiting_bytes_max: usize,
-    /// Bytes of a row group of a Parquet file, before they are compressed, at which it is written.
-    /// A batch more may be in it.
+    /// Uncompressed bytes after which a row group of a Parquet file is written.
     pub row_group_bytes: usize,
 }
 
@@ -115,51 +115,51 @@ impl Default for Limits {
     }
 }
 
-/// Each thread holds a piece of up to 64 MiB in the worst case.
+/// A thread has up to 64 MiB in memory: one gzip piece.
 const THREADS_MAX: usize = 16;
 
-/// How a question was answered.
+/// How a query was answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Sources that were asked.
+    /// Sources of the query.
     pub sources: usize,
     /// Sources that have an index.
     pub indexed: usize,
-    /// Sources of which it is known by where they come from that they hold no match.
-    pub left_out: usize,
-    /// Chunks of those that have an index.
+    /// Sources without a match, judged by agent, stream, storage and kind alone.
+    pub excluded: usize,
+    /// Chunks of the sources that have an index.
     pub chunks: usize,
     /// Chunks that each tier ruled out: statistics, dictionaries, filters.
     pub ruled_out: [usize; 3],
-    /// Runs of packets that no chunk index covers, of which the index of the storage was asked.
+    /// Runs of packets without a chunk index whose times are in the index of the storage.
     pub timed: usize,
-    /// Those of them that were ruled out by the times of their packets.
-    pub out_of_time: usize,
-    /// Chunks that were answered by their summaries.
+    /// Those of them that were ruled out by these times.
+    pub ruled_out_by_time: usize,
+    /// Chunks whose summaries answered the query.
     pub summarized: usize,
-    /// Chunks of which only the records that the index keeps of the slowest events were read.
+    /// Chunks of which only the slowest events, stored in the index, were read.
     pub slowest: usize,
     /// Chunks that were read.
     pub read: usize,
     /// Bytes of indexes that were fetched.
     pub index_bytes: u64,
-    /// What reading cost, metadata and broken lines of what was read included.
+    /// What reading cost, and what was read.
     pub counters: Counters,
     /// Events that match.
     pub matched: u64,
-    /// How often rows that waited were put aside in a file.
+    /// How often buffered rows were spilled to a file.
     pub spills: u64,
-    /// What the reader of the answer should know of it.
+    /// Notes for the user about the result.
     pub notes: Vec<String>,
-    /// Parts of indexes that turned out to be damaged: what they tell was read from the events.
+    /// Damaged parts of indexes, for which the events were read instead.
     pub damaged: Vec<String>,
 }
 
 impl Report {
-    /// Takes in what reading cost and found.
+    /// Adds the counters of a task.
     pub(crate) fn add(&mut self, mut counters: Counters) {
         self.damaged.append(&mut counters.damaged);
-        self.read = self.read.saturating_sub(counters.told_by_columns);
+        self.read = self.read.saturating_sub(counters.answered_by_columns);
         self.counters += counters;
     }
 
@@ -169,14 +169,14 @@ impl Report {
         let counters = &self.counters;
         let numbers = [
             ("sources", self.sources as u64),
-            ("left_out", self.left_out as u64),
+            ("left_out", self.excluded as u64),
             ("indexed", self.indexed as u64),
             ("chunks", self.chunks as u64),
             ("timed", self.timed as u64),
-            ("out_of_time", self.out_of_time as u64),
+            ("out_of_time", self.ruled_out_by_time as u64),
             ("summarized", self.summarized as u64),
             ("slowest", self.slowest as u64),
-            ("columns", counters.told_by_columns as u64),
+            ("columns", counters.answered_by_columns as u64),
             ("read", self.read as u64),
             ("index_bytes", self.index_bytes),
             ("column_bytes", counters.column_bytes),
@@ -204,17 +204,23 @@ impl Report {
         let left = self.chunks - statistics - dictionaries - filters;
         let mut lines = vec![
             format!(
-                "sources: {}, left out by where they come from: {}, with an index: {}",
-                self.sources, self.left_out, self.indexed
+                "sources: {}, ruled out by origin: {}, with an index: {}",
+                self.sources, self.excluded, self.indexed
             ),
             format!("chunks: {}", self.chunks),
             format!("  ruled out by statistics: {statistics}"),
             format!("  ruled out by dictionaries: {dictionaries}"),
             format!("  ruled out by filters: {filters}"),
             format!("  answered by summaries: {}", self.summarized),
-            format!("  slowest events kept in the index: {}", self.slowest),
-            format!("  told by columns: {}", self.counters.told_by_columns),
-            format!("  read: {} of {left} left", self.read),
+            format!(
+                "  answered by slowest events in the index: {}",
+                self.slowest
+            ),
+            format!(
+                "  answered by columns: {}",
+                self.counters.answered_by_columns
+            ),
+            format!("  read: {} of the {left} that remained", self.read),
             format!("index bytes fetched: {}", self.index_bytes),
             format!("column bytes fetched: {}", self.counters.column_bytes),
             format!("bytes fetched: {}", self.counters.fetched_bytes),
@@ -226,17 +232,17 @@ impl Report {
             lines.push(format!(
                 "runs of packets without a chunk index: {}, ruled out by the times of their \
                  packets: {}",
-                self.timed, self.out_of_time
+                self.timed, self.ruled_out_by_time
             ));
         }
         if self.counters.decoded.broken > 0 {
             lines.push(format!(
-                "broken records stepped over: {}",
+                "unreadable records skipped: {}",
                 self.counters.decoded.broken
             ));
         }
         if self.spills > 0 {
-            lines.push(format!("rows put aside in a file: {} times", self.spills));
+            lines.push(format!("rows spilled to a file: {} times", self.spills));
         }
         lines
     }

@@ -1,4 +1,4 @@
-//! Rows in the order of time.
+//! Rows in order of time.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,20 +14,20 @@ use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::source::{ChunkSource, Counters};
 use crate::{Cancel, Limits, ReadError, Report, Request};
 
-/// Messages that wait between the threads that read and the one that writes; runs of rows in them
-/// are not in the budget of the merge yet.
+/// Messages in the queue from the reading threads to the writing one. Runs of rows in it do not
+/// count towards the memory budget of the merge.
 const MESSAGES_MAX: usize = 16;
 
-/// Gives the matching events as rows to `out`, in the order of their start; rows of one start are
+/// Writes the matching events as rows to `out`, ordered by their start; rows with equal starts are
 /// in the order of the sources and their bytes.
 ///
-/// The first rows leave while later ones are still read, as far as the index tells that nothing
-/// earlier can come.
+/// Rows are written while later ones are still being read, as soon as the index shows that no
+/// earlier one can follow.
 ///
 /// # Errors
 ///
-/// When the query means nothing for the sources, when something cannot be read, or the first that
-/// `out` has.
+/// When the query is invalid for the sources, when something cannot be read, or the first error of
+/// `out`.
 pub fn write_rows(
     sources: &[Box<dyn ChunkSource>],
     request: &Request,
@@ -50,9 +50,9 @@ pub fn write_rows(
         let (tasks, sources, table) = (&tasks, &planned.sources, &table);
         let work = (limits, &request.cancel);
         let reading = scope.spawn(move || read_rows(sources, tasks, table, work, format, sender));
-        let mut give = |row: &[u8]| sink.row(row, out).map_err(ReadError::Output);
-        let written = Writer::new(tasks, limits).run(receiver, &mut give);
-        // Panics of a reader are our own mistakes; they go on here.
+        let mut write_row = |row: &[u8]| sink.row(row, out).map_err(ReadError::Output);
+        let written = Writer::new(tasks, limits).run(receiver, &mut write_row);
+        // A panic of a reader is a bug and is propagated.
         let read = reading
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -68,10 +68,10 @@ pub fn write_rows(
     Ok(report)
 }
 
-/// From the threads that read to the one that writes.
+/// From the reading threads to the writing one.
 enum Message {
     Rows(Run),
-    /// The task of this place in the order of reading has no more rows.
+    /// The task with this number has no more rows.
     Ended(u32),
 }
 
@@ -104,7 +104,7 @@ struct RowWorker<'f> {
 
 impl RowWorker<'_> {
     fn send(&mut self, message: Message) -> ControlFlow<()> {
-        // The writer is gone when it has failed; it knows why.
+        // The writer has stopped, and reports why.
         match self.sender.send(message) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -149,7 +149,7 @@ impl Worker for RowWorker<'_> {
 
 struct Writer {
     merge: Merge,
-    /// Tasks that may still give rows, by the earliest start of these.
+    /// Tasks that may still produce rows, by the earliest start of these rows.
     open: BTreeSet<(i64, u32)>,
     first: Vec<i64>,
 }
@@ -174,7 +174,7 @@ impl Writer {
     fn run(
         mut self,
         receiver: Receiver<Message>,
-        give: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
+        write_row: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
     ) -> Result<u64, ReadError> {
         for message in receiver {
             match message {
@@ -182,12 +182,12 @@ impl Writer {
                 Message::Ended(number) => {
                     self.open.remove(&(self.first[number as usize], number));
                     if let Some((watermark, _)) = self.open.first() {
-                        self.merge.drain(Some(*watermark), &mut *give)?;
+                        self.merge.drain(Some(*watermark), &mut *write_row)?;
                     }
                 }
             }
         }
-        self.merge.drain(None, give)?;
+        self.merge.drain(None, write_row)?;
         Ok(self.merge.spills())
     }
 }

@@ -1,4 +1,4 @@
-//! Sidecars beside trace files: `FILE.idx`, or `.FILE.idx` in the folder of a CTF trace.
+//! Sidecars next to trace files: `FILE.idx`, or `.FILE.idx` in the folder of a CTF trace.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -12,8 +12,8 @@ use chunk_index::{Identity, Index, Sidecar};
 use crate::open_sidecar::OpenSidecar;
 use crate::{LocalFile, ReadError};
 
-/// Where the sidecar of `path` lies: in a folder with a file `metadata` hidden, because readers of
-/// CTF take every other file there for packets.
+/// Path of the sidecar of `path`. In a folder with a file `metadata` it is hidden, because CTF
+/// readers read every other file there as packets.
 pub fn sidecar_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".idx");
@@ -29,22 +29,23 @@ fn is_in_trace_folder(path: &Path) -> bool {
     folder_of(path).join("metadata").is_file()
 }
 
-/// Last write of a file, in nanoseconds since the epoch.
+/// Time of the last write of a file, in nanoseconds since the epoch.
 pub(crate) fn modified(metadata: &Metadata) -> Option<i64> {
     let since = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos()).ok()
 }
 
-/// By what the file at `path` is known.
+/// The identity of the file at `path`.
 ///
 /// # Errors
 ///
-/// When it cannot be asked, or read for its checksum.
+/// When its metadata cannot be read, or the file for its checksum.
 pub fn identity(path: &Path, with_checksum: bool) -> io::Result<Identity> {
     let metadata = fs::metadata(path)?;
-    let checksum = match with_checksum {
-        true => Some(u64::from(checksum(path)?)),
-        false => None,
+    let checksum = if with_checksum {
+        Some(u64::from(checksum(path)?))
+    } else {
+        None
     };
     Ok(Identity {
         length: metadata.len(),
@@ -77,12 +78,12 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 pub(crate) enum Unusable {
     /// There is none.
     Missing,
-    /// It is damaged, or another file's.
+    /// It is damaged or belongs to another file, as described.
     Refused(String),
 }
 
 impl OpenSidecar {
-    /// Opens the sidecar of `path` unless it is not usable.
+    /// Opens the sidecar of `path`, if it is usable.
     pub(crate) fn open(path: &Path) -> Result<OpenSidecar, Unusable> {
         let target = sidecar_path(path);
         let refused = |reason: &dyn std::fmt::Display| {
@@ -105,7 +106,7 @@ impl OpenSidecar {
         let mut found = identity(path, false).map_err(|error| refused(&error))?;
         let indexed = open.index().identity();
         if indexed.check(&found).is_err() && indexed.length == found.length {
-            // A copy has another time and the same bytes.
+            // A copy of the file has another time and the same bytes.
             found = identity(path, true).map_err(|error| refused(&error))?;
         }
         indexed.check(&found).map_err(|stale| refused(&stale))?;
@@ -113,7 +114,7 @@ impl OpenSidecar {
     }
 }
 
-/// The index in the sidecar of `path`, whole, when it belongs to the file, and its bytes.
+/// The complete index of `path`, if it belongs to the file, and the bytes of the sidecar.
 pub(crate) fn usable(path: &Path) -> Option<(Index, u64)> {
     let bytes = fs::read(sidecar_path(path)).ok()?;
     let index = Sidecar::read(&bytes).ok()?;

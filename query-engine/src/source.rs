@@ -1,4 +1,4 @@
-//! What can be read: a file or a stream of a storage, in chunks.
+//! The interface to what can be read: a file or a leaf of a storage, in chunks.
 
 use chunk_index::{Chunk, ColumnFilter, Index};
 use query_language::{BareUnit, Expr, FieldTable, Filter};
@@ -7,63 +7,64 @@ use trace_kinds::{Decoded, EachEvent};
 
 use crate::{Evidence, ReadError};
 
-/// Something that can be read in chunks, each alone.
+/// Something that can be read in chunks, independently of each other.
 ///
-/// The engine asks for the index, rules chunks out with it, and has the others read in tasks. A
-/// source without an index is one that has nothing to rule out.
+/// The engine loads the index, rules out chunks with it, and reads the others in tasks. A source
+/// without an index is read completely.
 pub trait ChunkSource: Send + Sync {
-    /// What messages call it.
+    /// Name of the source in messages.
     fn place(&self) -> String;
 
-    /// What a bare number means beside `ts` and `dur`.
+    /// The unit of a number without a unit that is compared with `ts` or `dur`.
     fn unit(&self) -> BareUnit;
 
-    /// The index as far as it is at hand; `None` where there is none.
+    /// The index, as far as it is loaded; `None` if there is none.
     ///
     /// # Errors
     ///
     /// When the index cannot be fetched.
     fn evidence(&self) -> Result<Option<Evidence>, ReadError>;
 
-    /// Why an index that is there is not used.
+    /// Why an existing index is not used.
     fn unused_index(&self) -> Option<String> {
         None
     }
 
-    /// What of the source cannot be read, as far as its index knows.
+    /// Parts of the source that cannot be read, as recorded in its index.
     fn faults(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The filter in terms of this source.
+    /// The filter rewritten for this source.
     fn localize(&self, filter: &Filter) -> LocalFilter;
 
-    /// Units of work that together read the given chunks, in the order of the source; all of the
-    /// source for `None`, which is what a source without an index is asked for.
+    /// Tasks that together read the given chunks, in the order of the source. `None`, for sources
+    /// without an index, selects the complete source.
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task>;
 
-    /// Whether [`ChunkSource::narrow`] may tell anything.
+    /// Whether [`ChunkSource::narrow`] can exclude chunks.
     fn has_columns(&self) -> bool {
         false
     }
 
-    /// What columns tell of the chunks of a task without reading them; `None` where there are no
-    /// columns. What is damaged is told in the counters and not believed.
+    /// Evaluates a filter on the columns of a task's chunks instead of their events; `None` if
+    /// there are no columns. Damaged columns are reported in the counters, and their chunks are
+    /// read.
     fn narrow(&self, _task: &Task, _filter: &ColumnFilter) -> Option<Narrowed> {
         None
     }
 
-    /// Whether [`ChunkSource::read`] takes tasks with records.
+    /// Whether [`ChunkSource::read`] supports tasks with records.
     fn reads_records(&self) -> bool {
         false
     }
 
-    /// Shows the events of the task's chunks to `each`, in the order of their bytes; those of its
-    /// records where it has some.
+    /// Passes the events of the task's chunks to `each`, in the order of their bytes; if the task
+    /// has records, only the events in these.
     ///
     /// # Errors
     ///
-    /// When bytes cannot be fetched, or are not those that were indexed.
+    /// When bytes cannot be fetched, or differ from those that were indexed.
     fn read(
         &self,
         task: &Task,
@@ -72,7 +73,7 @@ pub trait ChunkSource: Send + Sync {
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError>;
 
-    /// As [`ChunkSource::read`], but events that do not pass `filter` may be left out.
+    /// As [`ChunkSource::read`], but may skip events that do not pass `filter`.
     ///
     /// # Errors
     ///
@@ -89,32 +90,32 @@ pub trait ChunkSource: Send + Sync {
     }
 }
 
-/// What columns tell of the chunks of a task.
+/// The chunks of a task after a filter was evaluated on their columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Narrowed {
-    /// Chunks of which the matches are known, where there are some, and how many there are.
+    /// Chunks with a known, positive number of matches.
     pub known: Vec<(usize, u64)>,
-    /// Chunks that must be read to know.
+    /// Chunks that must be read.
     pub unknown: Vec<usize>,
-    /// What that cost.
+    /// What the evaluation cost.
     pub counters: Counters,
 }
 
-/// A filter as one source understands it.
+/// A filter rewritten for one source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalFilter {
-    /// What events are asked.
+    /// For events.
     pub evaluate: Filter,
-    /// What chunks are asked. True of the same events, but spelled with fields that are indexed.
+    /// For chunks: true of the same events, but expressed with indexed fields.
     pub prune: Filter,
 }
 
-/// Whether a filter is known to pass no event of any kind.
+/// Whether a filter passes no event at all.
 pub(crate) fn passes_none(filter: &Filter) -> bool {
     known(filter) == Some(false)
 }
 
-/// What a filter says of every event, where it asks for none.
+/// The value of a filter that does not depend on the event.
 fn known(filter: &Filter) -> Option<bool> {
     match filter {
         Expr::Test(_) => None,
@@ -124,7 +125,7 @@ fn known(filter: &Filter) -> Option<bool> {
     }
 }
 
-/// What operands say together, of which one with the value `decisive` decides.
+/// The value of operands of which one with the value `decisive` decides.
 fn decided(operands: &[Filter], decisive: bool) -> Option<bool> {
     let mut values = operands.iter().map(known);
     let mut open = false;
@@ -138,27 +139,27 @@ fn decided(operands: &[Filter], decisive: bool) -> Option<bool> {
     (!open).then_some(!decisive)
 }
 
-/// A unit of work.
+/// Chunks that are read together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// The chunks, or a number of the source's own choice where it has no index.
+    /// Indexes of the chunks. A source without an index chooses numbers of its own.
     pub chunks: Vec<usize>,
-    /// No event of the task starts before; `None` when that is not known.
+    /// No event of the task starts earlier; `None` if unknown.
     pub first_ts: Option<i64>,
-    /// About how many bytes of events there are.
+    /// Approximate bytes of events.
     pub bytes: u64,
-    /// The only records of the chunks that can match, where the index kept them; these are read
-    /// and the chunks are not.
+    /// The only records of the chunks that can match, if the index contains them: they are decoded
+    /// instead of the chunks.
     pub records: Option<Vec<u8>>,
 }
 
-/// When the first event of a chunk starts, where all its events are known to have a start.
+/// Start of the first event of a chunk, if all its events have a start.
 pub(crate) fn first_ts(chunk: &Chunk) -> Option<i64> {
     let timed = chunk.timed == chunk.events && chunk.odd == 0;
     chunk.times.filter(|_| timed).map(|times| times.first)
 }
 
-/// Tasks that read chunks of packets: neighbours of `chunks` together, up to `batch_bytes`.
+/// Tasks that read chunks of packets; consecutive chunks share a task, up to `batch_bytes`.
 pub(crate) fn chunk_tasks(index: &Index, chunks: &[usize], batch_bytes: u64) -> Vec<Task> {
     let mut tasks: Vec<(u64, Task)> = Vec::new();
     for number in chunks {
@@ -187,14 +188,14 @@ pub(crate) fn chunk_tasks(index: &Index, chunks: &[usize], batch_bytes: u64) -> 
     tasks.into_iter().map(|(_, task)| task).collect()
 }
 
-/// Working space of one thread.
+/// Scratch space of one thread.
 #[derive(Default)]
 pub struct Scratch {
-    /// Inflates pieces.
+    /// Decompresses pieces.
     pub inflater: Inflater,
-    /// What was inflated of a piece.
+    /// Decompressed text of a piece.
     pub text: TextBuffer,
-    /// Inflates whole files.
+    /// Decompresses complete files.
     pub scanner: Scanner,
 }
 
@@ -203,17 +204,17 @@ pub struct Scratch {
 pub struct Counters {
     /// Bytes that were fetched.
     pub fetched_bytes: u64,
-    /// Bytes of events after inflating.
+    /// Bytes of events, decompressed.
     pub decoded_bytes: u64,
     /// Bytes of columns that were fetched.
     pub column_bytes: u64,
-    /// Chunks that need not be read, because columns told their matches.
-    pub told_by_columns: usize,
-    /// What the bytes held.
+    /// Chunks that were not read because columns answered the query.
+    pub answered_by_columns: usize,
+    /// What the bytes contained.
     pub decoded: Decoded,
-    /// What could not be read and was left out, for people.
+    /// What could not be read and was skipped, as messages.
     pub faults: Vec<String>,
-    /// Parts of indexes that turned out to be damaged, and were gone past.
+    /// Damaged parts of indexes, for which the data was read instead.
     pub damaged: Vec<String>,
 }
 
@@ -222,7 +223,7 @@ impl std::ops::AddAssign for Counters {
         self.fetched_bytes += other.fetched_bytes;
         self.decoded_bytes += other.decoded_bytes;
         self.column_bytes += other.column_bytes;
-        self.told_by_columns += other.told_by_columns;
+        self.answered_by_columns += other.answered_by_columns;
         self.decoded += other.decoded;
         self.faults.extend(other.faults);
         self.damaged.extend(other.damaged);

@@ -1,5 +1,4 @@
-//! Rows in a temporary file, which is gone when nobody reads it any more: records of key and
-//! length, then the bytes.
+//! Rows in a temporary file without a name, as records of key, length and bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -8,19 +7,19 @@ use crate::run::RowKey;
 
 const RECORD_BYTES: usize = 8 + 4 + 4 + 4;
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const WRITE_BYTES: usize = 256 << 10;
-/// Bytes that are read at once, of each run.
+/// Bytes per read of each run.
 const READ_BYTES: usize = 64 << 10;
 
-/// Writes rows, which come in order, to a file.
+/// Writes rows, given in order, to a file.
 pub(crate) struct SpillWriter {
     writer: BufWriter<File>,
     rows: u64,
 }
 
 impl SpillWriter {
-    /// A new file, in the folder of the system for such files.
+    /// A new file in the folder for temporary files.
     pub(crate) fn new() -> io::Result<SpillWriter> {
         Ok(SpillWriter {
             writer: BufWriter::with_capacity(WRITE_BYTES, tempfile::tempfile()?),
@@ -39,13 +38,13 @@ impl SpillWriter {
         Ok(())
     }
 
-    /// The rows, to be read from the first on.
+    /// The rows, to be read from the first one.
     pub(crate) fn finish(self) -> io::Result<SpilledRun> {
         let mut file = self.writer.into_inner()?;
         file.rewind()?;
         let mut run = SpilledRun {
             reader: BufReader::with_capacity(READ_BYTES, file),
-            left: self.rows,
+            remaining: self.rows,
             row: None,
             bytes: Vec::new(),
         };
@@ -57,25 +56,25 @@ impl SpillWriter {
 /// Reads the rows of a file.
 pub(crate) struct SpilledRun {
     reader: BufReader<File>,
-    left: u64,
-    /// The key of the row that is in `bytes`.
+    remaining: u64,
+    /// Key of the row in `bytes`.
     row: Option<RowKey>,
     bytes: Vec<u8>,
 }
 
 impl SpilledRun {
-    /// The row that comes next; `None` at the end.
+    /// The next row; `None` at the end.
     pub(crate) fn row(&self) -> Option<(RowKey, &[u8])> {
         self.row.map(|key| (key, &*self.bytes))
     }
 
-    /// Reads the row behind that one.
+    /// Advances to the following row.
     pub(crate) fn advance(&mut self) -> io::Result<()> {
         self.row = None;
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Ok(());
         }
-        self.left -= 1;
+        self.remaining -= 1;
         let mut record = [0; RECORD_BYTES];
         self.reader.read_exact(&mut record)?;
         let word = |at: usize| {

@@ -20,8 +20,8 @@ pub trait RowFormat: Send + Sync {
     /// Appends one row, encoded for the sink of the same format.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>);
 
-    /// The sink for the rows of one result. A Parquet row group is written once it has `row_group_bytes` bytes
-    /// before compression.
+    /// The sink for the rows of one result. A Parquet row group is written once it has
+    /// `row_group_bytes` bytes before compression.
     fn sink(&self, row_group_bytes: usize) -> Box<dyn RowSink + '_>;
 }
 

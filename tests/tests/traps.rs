@@ -13,7 +13,7 @@
 //! | 8 | integer phases of version 2 |
 //! | 9 | numbers in quotes of version 0 |
 //! | 10 | quantiles over the entire range |
-//! | 11 | groups without a second pass: `what_summaries_know…` of `query-engine` |
+//! | 11 | groups without a second pass: `summaries_answer_without…` of `query-engine` |
 //! | 12 | a file whose last member is truncated |
 //! | 13 | a file replaced by another with the same name |
 //! | 14, 15 | memory, first answer and rebuilding of a server: `server_traps` |

@@ -59,7 +59,7 @@ impl Index {
             chunk_bytes: self.chunk_kib.map(|kib| kib << 10),
             spacing_bytes: Some(self.spacing_kib << 10),
             columns: self.columns,
-            anew: self.force,
+            rebuild: self.force,
         };
         let (mut files, mut failure) = (Vec::new(), None);
         let mut fail = |error: ReadError| {

@@ -1,4 +1,4 @@
-//! Columns beside trace files: `FILE.cidx`.
+//! Columns next to trace files: `FILE.cidx`.
 
 use std::fs::File;
 use std::io;
@@ -11,21 +11,21 @@ use chunk_index::{
     ColumnBlock, ColumnFilter, Columns, ColumnsOpened, Index, IndexConfig, Matches, TAIL_BYTES,
 };
 
-/// Where the columns of `path` lie.
+/// Path of the columns of `path`.
 pub fn columns_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".cidx");
     PathBuf::from(name)
 }
 
-/// Bytes of the columns of `path`, when they belong to its index and hold all of `config`.
+/// Bytes of the columns of `path`, if they belong to its index and include all of `config`.
 pub(crate) fn columns_of(path: &Path, index: &Index, config: &IndexConfig) -> Option<u64> {
     let open = OpenColumns::open(path, index).ok()??;
     let wanted = config.dimensions().iter().map(|field| field.as_str());
     open.columns.have(wanted).then_some(open.len)
 }
 
-/// Columns that belong to an index, opened as far as every query needs them.
+/// Open columns that belong to an index: the part that every query needs.
 pub(super) struct OpenColumns {
     columns: Columns,
     fetch: Arc<dyn Fetch>,
@@ -33,8 +33,8 @@ pub(super) struct OpenColumns {
 }
 
 impl OpenColumns {
-    /// Opens the columns of `path`; `None` where there are none, and a reason when they are not
-    /// those of `index`.
+    /// Opens the columns of `path`: `None` if there are none, an error message if they do not
+    /// belong to `index`.
     pub(super) fn open(path: &Path, index: &Index) -> Result<Option<OpenColumns>, String> {
         let target = columns_path(path);
         let refused = |reason: &dyn std::fmt::Display| format!("{}: {reason}", target.display());
@@ -56,7 +56,7 @@ impl OpenColumns {
         };
         if !columns.belong_to(index) {
             return Err(refused(
-                &"these columns are of another index than that of the file; index it again",
+                &"the columns do not belong to the index of the file; index the file again",
             ));
         }
         Ok(Some(OpenColumns {
@@ -66,13 +66,13 @@ impl OpenColumns {
         }))
     }
 
-    /// What the columns tell of some chunks.
+    /// Evaluates a filter on the columns of chunks.
     pub(super) fn narrow(&self, chunks: &[usize], filter: &ColumnFilter) -> Narrowed {
         let mut narrowed = Narrowed::default();
         for chunk in chunks {
-            match self.ask(filter, *chunk, &mut narrowed.counters) {
+            match self.matches(filter, *chunk, &mut narrowed.counters) {
                 Ok(Some(Matches::Exactly(0) | Matches::AtMost(0))) => {
-                    narrowed.counters.told_by_columns += 1;
+                    narrowed.counters.answered_by_columns += 1;
                 }
                 Ok(Some(Matches::Exactly(matches))) => narrowed.known.push((*chunk, matches)),
                 Ok(Some(Matches::AtMost(_)) | None) => narrowed.unknown.push(*chunk),
@@ -85,9 +85,9 @@ impl OpenColumns {
         narrowed
     }
 
-    /// What the columns of a chunk tell of a filter, `None` when they hold nothing that it asks
-    /// for; a reason when they are damaged.
-    fn ask(
+    /// Evaluates a filter on the columns of one chunk: `None` if they include no field of the
+    /// filter, an error message if they are damaged.
+    fn matches(
         &self,
         filter: &ColumnFilter,
         chunk: usize,

@@ -11,17 +11,17 @@ use trace_kinds::dft::{DftDecoder, Names, Prefilter, TimeUnit};
 use trace_kinds::gzip::Scanner;
 
 use super::columns::OpenColumns;
+use super::events::Events;
+use super::hash_filter::localize;
 use super::hash_names::{TextLimits, unit_of};
 use super::head::{Head, begins_as_gzip, head_of};
-use super::localize::localize;
 use super::scan::{self, Text, fetch_text};
-use super::visit::Events;
 use crate::open_sidecar::OpenSidecar;
 use crate::sidecar_file::Unusable;
 use crate::source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task, first_ts};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
-/// Text of a task of a file that has no index.
+/// Bytes of text of a task of a file without an index.
 pub(super) const SLICE_BYTES: u64 = 8 << 20;
 
 /// One trace file, with or without a sidecar.
@@ -32,21 +32,20 @@ pub struct DftFile {
     pub(super) gzip: bool,
     pub(super) unit: TimeUnit,
     pub(super) names: Names,
-    /// The limits of what its hashes stand for; `None` where that is not known.
+    /// Limits of the texts behind its hashes; `None` if unknown.
     pub(super) texts: Option<TextLimits>,
     pub(super) sidecar: Option<OpenSidecar>,
-    /// Opened when they are first asked.
+    /// Opened at the first use.
     columns: OnceLock<Option<OpenColumns>>,
     unused: Option<String>,
 }
 
 impl DftFile {
-    /// Opens a file of this machine and, with `use_sidecar`, the sidecar beside it.
+    /// Opens a file and, with `use_sidecar`, the sidecar next to it.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read. A sidecar that cannot be used is told by
-    /// [`ChunkSource::unused_index`].
+    /// When the file cannot be read. [`ChunkSource::unused_index`] says why a sidecar is not used.
     pub fn open(path: &Path, use_sidecar: bool) -> Result<DftFile, ReadError> {
         let place = path.display().to_string();
         let failed = |error| ReadError::fetch(&*place, error);
@@ -63,7 +62,7 @@ impl DftFile {
         let facts = match sidecar.as_ref().map(OpenSidecar::dft_facts) {
             Some(Ok(Some(facts))) => Some(facts),
             Some(Ok(None)) => {
-                unused = Some(format!("{place}.idx: another version wrote it"));
+                unused = Some(format!("{place}.idx: it was written by another version"));
                 None
             }
             Some(Err(error)) => {
@@ -72,7 +71,7 @@ impl DftFile {
             }
             None => None,
         };
-        // What belongs to a file knows its start, which takes long to inflate.
+        // The facts include what is read from the start of a file, which takes long to decompress.
         let head = match &facts {
             Some(facts) => Head {
                 gzip: begins_as_gzip(&local, len)?,
@@ -120,9 +119,9 @@ impl DftFile {
         DftDecoder::new(fields, self.names.clone(), self.unit)
     }
 
-    /// Reads the lines that begin in a range of a plain file that has no index.
+    /// Reads the lines that start in a range of an uncompressed file without an index.
     fn read_slice(&self, range: Range<u64>, events: &mut Events<'_, '_>) -> Result<(), ReadError> {
-        // A line begins behind a line end, so the byte in front of the range is asked as well.
+        // A line starts after a line end, so the byte before the range is read as well.
         let start = range.start.saturating_sub(1);
         let mut text = self.fetch(start..range.end)?;
         let begin = match range.start {
@@ -152,7 +151,7 @@ impl DftFile {
     }
 }
 
-/// Bytes in which the end of a line is looked for first.
+/// Bytes that are searched first for the end of a line.
 const START_BYTES: u64 = 64 << 10;
 
 impl ChunkSource for DftFile {
@@ -161,8 +160,7 @@ impl ChunkSource for DftFile {
     }
 
     fn unit(&self) -> BareUnit {
-        // At most a billion.
-        BareUnit::Nanos(self.unit.nanoseconds() as u32)
+        BareUnit::Nanos(u32::try_from(self.unit.nanoseconds()).unwrap_or(u32::MAX))
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
@@ -256,7 +254,7 @@ impl ChunkSource for DftFile {
         scratch: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
-        // A file that has no index is read whole, and what it holds is counted.
+        // A file without an index is decoded completely, because its records are counted.
         let prefilter = self.sidecar.as_ref().and(Prefilter::new(filter, self.unit));
         self.read_prefiltered(task, fields, prefilter, scratch, each)
     }
@@ -313,8 +311,8 @@ impl DftFile {
         Ok(events.counters)
     }
 
-    /// One task a piece of a compressed file, so that each is inflated once; one a chunk of a
-    /// plain one.
+    /// One task per piece of a compressed file, so that each piece is decompressed once; one per
+    /// chunk of an uncompressed file.
     fn indexed_tasks(&self, sidecar: &OpenSidecar, chunks: &[usize]) -> Vec<Task> {
         let checkpoints = sidecar.index().checkpoints();
         let mut tasks: Vec<(usize, Task)> = Vec::new();
@@ -322,9 +320,10 @@ impl DftFile {
             let Some(chunk) = sidecar.index().chunks().get(*number) else {
                 continue;
             };
-            let piece = match self.gzip {
-                true => checkpoints.partition_point(|c| c.raw_offset <= chunk.raw_offset),
-                false => *number,
+            let piece = if self.gzip {
+                checkpoints.partition_point(|c| c.raw_offset <= chunk.raw_offset)
+            } else {
+                *number
             };
             let first_ts = first_ts(chunk);
             match tasks.last_mut() {

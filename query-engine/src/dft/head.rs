@@ -1,4 +1,4 @@
-//! What the start of a file says about all of it.
+//! What the start of a file says about the file: its compression and its unit of times.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,19 +9,19 @@ use trace_kinds::{Container, Event};
 
 use crate::{Fetch, ReadError};
 
-/// Bytes at the start of a file that are read for this.
+/// Bytes at the start of a file that are read.
 const HEAD_BYTES: u64 = 256 << 10;
-/// Text at the start of a file in which its unit is looked for.
+/// Bytes of text at the start of a file that are searched for its unit.
 const HEAD_TEXT_BYTES: usize = 256 << 10;
 
-/// What the start of a file says about all of it.
+/// Compression and unit of times of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) gzip: bool,
     pub(crate) unit: TimeUnit,
 }
 
-/// Bytes by which a compressed file is known.
+/// Bytes that identify a compressed file.
 const MAGIC_BYTES: u64 = 10;
 
 /// Whether a file of `len` bytes is compressed.
@@ -47,7 +47,7 @@ pub(crate) fn head_of(
         });
     }
     let mut text = HeadText::default();
-    // That the bytes end inside a member is no fault here.
+    // That the bytes end inside a member is not an error here.
     let options = ScanOptions {
         spacing_bytes: None,
     };

@@ -1,22 +1,22 @@
-//! DFTracer files: plain or gzip, with or without a sidecar.
+//! DFTracer files: uncompressed or gzip, with or without a sidecar.
 
 mod columns;
+mod events;
 mod file;
+mod hash_filter;
 pub(crate) mod hash_names;
 mod head;
 mod index_contents;
-mod localize;
 mod pieces;
 mod scan;
 mod set;
-mod visit;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use columns::columns_of;
+pub(crate) use hash_filter::{localize, needs_names};
 pub(crate) use head::head_of;
-pub(crate) use localize::{asks_for_names, localize};
 
 pub use columns::columns_path;
 pub use file::DftFile;

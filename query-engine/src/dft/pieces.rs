@@ -1,12 +1,12 @@
-//! Entering a compressed file where its index says, and inflating no more than a task needs.
+//! Decompressing a gzip file from its checkpoints, and no more of it than a task needs.
 
 use std::ops::Range;
 
 use chunk_index::{Checkpoint, Window};
 use trace_kinds::gzip::{Entry, Piece, PieceEnd};
 
+use super::events::Events;
 use super::file::DftFile;
-use super::visit::Events;
 use crate::ReadError;
 use crate::open_sidecar::OpenSidecar;
 use crate::source::Scratch;
@@ -43,7 +43,7 @@ impl DftFile {
         checkpoints.iter().enumerate().map(piece).collect()
     }
 
-    /// Reads chunks of a compressed file that begin in one piece.
+    /// Reads chunks of a compressed file that start in one piece.
     pub(super) fn read_pieces(
         &self,
         sidecar: &OpenSidecar,
@@ -62,7 +62,7 @@ impl DftFile {
         };
         let pieces = self.pieces(sidecar);
         let at = pieces.partition_point(|piece| piece.raw.start <= first.start);
-        let Some((piece, behind)) = at.checked_sub(1).and_then(|at| pieces[at..].split_first())
+        let Some((piece, following)) = at.checked_sub(1).and_then(|at| pieces[at..].split_first())
         else {
             return Err(ReadError::Shrunk {
                 place: self.fetch.place(),
@@ -71,8 +71,8 @@ impl DftFile {
         if piece.raw.end - piece.raw.start > PIECE_BYTES_MAX {
             return super::scan::read_ranges(self.text(), &ranges, &mut scratch.scanner, events);
         }
-        match self.inflate_lines(sidecar, (piece, behind), last.end, scratch, events) {
-            // Without the history of the piece the text is reached from the begin of the file.
+        match self.inflate_lines(sidecar, (piece, following), last.end, scratch, events) {
+            // Without its window a piece cannot be decompressed, so decompress from the start.
             Err(error) if error.is_of_index() => {
                 events.counters.damaged.push(error.line());
                 return super::scan::read_ranges(
@@ -89,11 +89,11 @@ impl DftFile {
             .map(|range| range.end - range.start)
             .sum::<u64>();
         for range in ranges {
-            let place = |at: u64| usize::try_from(at - piece.raw.start).unwrap_or(usize::MAX);
+            let index = |at: u64| usize::try_from(at - piece.raw.start).unwrap_or(usize::MAX);
             let text = scratch
                 .text
                 .text()
-                .get(place(range.start)..place(range.end));
+                .get(index(range.start)..index(range.end));
             let text = text.ok_or_else(|| ReadError::Shrunk {
                 place: self.fetch.place(),
             })?;
@@ -104,19 +104,19 @@ impl DftFile {
         Ok(())
     }
 
-    /// Inflates a piece into the scratch text, and of those behind it as much as the text up to
-    /// `text_end` needs.
+    /// Decompresses a piece into the scratch text, and of the following ones as much as the text up
+    /// to `text_end` needs.
     fn inflate_lines(
         &self,
         sidecar: &OpenSidecar,
-        (piece, behind): (&PieceAt<'_>, &[PieceAt<'_>]),
+        (piece, following): (&PieceAt<'_>, &[PieceAt<'_>]),
         text_end: u64,
         scratch: &mut Scratch,
         events: &mut Events<'_, '_>,
     ) -> Result<(), ReadError> {
         self.inflate(sidecar, piece, scratch, events)?;
         let mut end = piece.raw.end;
-        for next in behind {
+        for next in following {
             if end >= text_end {
                 break;
             }
@@ -127,7 +127,7 @@ impl DftFile {
         Ok(())
     }
 
-    /// Inflates a piece into the scratch text.
+    /// Decompresses a piece into the scratch text.
     fn inflate(
         &self,
         sidecar: &OpenSidecar,
@@ -149,7 +149,7 @@ impl DftFile {
     }
 
     /// Appends the first `wanted` bytes of a piece to the scratch text: the rest of a line that
-    /// began in the piece before.
+    /// starts in the previous piece.
     fn inflate_start(
         &self,
         sidecar: &OpenSidecar,
@@ -187,7 +187,7 @@ impl DftFile {
         }
     }
 
-    /// The entry of a checkpoint, its window fetched.
+    /// The entry of a checkpoint, with its window.
     fn entry(
         &self,
         sidecar: &OpenSidecar,
@@ -220,16 +220,16 @@ impl DftFile {
     }
 }
 
-/// Longer pieces are not inflated into memory but streamed.
+/// Longer pieces are streamed instead of decompressed into memory.
 const PIECE_BYTES_MAX: u64 = 64 << 20;
-/// Compressed bytes in which the rest of a line is looked for first.
+/// Compressed bytes that are searched first for the rest of a line.
 const START_BYTES: u64 = 64 << 10;
 
 fn bit_offset(checkpoint: &Checkpoint) -> u64 {
     (checkpoint.offset * 8).saturating_sub(u64::from(checkpoint.bits))
 }
 
-/// A piece, its window still in the sidecar.
+/// A piece whose window is not loaded.
 struct PieceAt<'s> {
     checkpoint: &'s Checkpoint,
     end: PieceEnd,

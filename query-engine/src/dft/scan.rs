@@ -1,4 +1,4 @@
-//! Reading files from their start: those without an index, and what an index does not keep.
+//! Reading files from their start: those without an index, and what an index does not contain.
 
 use std::io::{self, Read};
 use std::ops::{ControlFlow, Range};
@@ -8,7 +8,7 @@ use trace_kinds::Event;
 use trace_kinds::dft::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
 use trace_kinds::gzip::{Entry, ScanOptions, Scanned, Scanner, TextSink};
 
-use super::visit::Events;
+use super::events::Events;
 use crate::{Fetch, ReadError};
 
 /// A trace file that is read from its start.
@@ -20,10 +20,10 @@ pub(super) struct Text<'f> {
     pub(super) unit: TimeUnit,
 }
 
-/// Bytes of one fetch.
+/// Bytes per fetch.
 const FETCH_BYTES: u64 = 1 << 20;
 
-/// The bytes of a file, one after another.
+/// Reads the bytes of a file in order.
 struct Bytes<'f> {
     fetch: &'f dyn Fetch,
     at: u64,
@@ -31,10 +31,10 @@ struct Bytes<'f> {
 }
 
 impl Read for Bytes<'_> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let end = self.len.min(self.at + FETCH_BYTES.min(room.len() as u64));
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let end = self.len.min(self.at + FETCH_BYTES.min(buffer.len() as u64));
         let bytes = self.fetch.fetch_one(self.at..end)?;
-        let part = room
+        let part = buffer
             .get_mut(..bytes.len())
             .ok_or(io::ErrorKind::InvalidData)?;
         part.copy_from_slice(&bytes);
@@ -68,7 +68,7 @@ fn scan_text(
         })
 }
 
-/// Gives all events of a compressed file that has no index.
+/// Reads all events of a compressed file without an index.
 pub(super) fn read_all(
     file: Text<'_>,
     scanner: &mut Scanner,
@@ -89,8 +89,8 @@ pub(super) fn read_all(
     Ok(())
 }
 
-/// Gives the events of ranges of text, sorted and whole lines each, without entering the file in
-/// the middle.
+/// Reads the events of ranges of text, sorted and of complete lines, by decompressing the file from
+/// its start.
 pub(super) fn read_ranges(
     file: Text<'_>,
     ranges: &[Range<u64>],
@@ -108,9 +108,9 @@ pub(super) fn read_ranges(
         for (range, lines) in ranges.iter().zip(&mut lines) {
             let (start, end) = (range.start.max(here.start), range.end.min(here.end));
             if start < end {
-                // Both lie inside a slice that is in memory.
-                let slice = (start - here.start) as usize..(end - here.start) as usize;
-                lines.feed(&text[slice], |part| events.part(part))?;
+                let index = |at: u64| usize::try_from(at - here.start).unwrap_or(usize::MAX);
+                let slice = text.get(index(start)..index(end)).unwrap_or_default();
+                lines.feed(slice, |part| events.part(part))?;
             }
         }
         if here.end >= end {
@@ -126,7 +126,7 @@ pub(super) fn read_ranges(
     Ok(())
 }
 
-/// What the hashes of a file that has no index stand for.
+/// The texts behind the hashes of a file without an index.
 pub(super) fn names_of(file: Text<'_>) -> Result<HashNames, ReadError> {
     struct Declared(HashNames);
     impl DftVisitor for Declared {
@@ -140,7 +140,7 @@ pub(super) fn names_of(file: Text<'_>) -> Result<HashNames, ReadError> {
     let mut declared = Declared(HashNames::default());
     let decoder = DftDecoder::new(&FieldTable::new(), Names::default(), file.unit);
     let mut lines = Lines::default();
-    let mut take = |part: Part<'_>| {
+    let mut decode = |part: Part<'_>| {
         if let Part::Lines(text) = part {
             decoder.walk(text, &mut declared);
         }
@@ -148,17 +148,17 @@ pub(super) fn names_of(file: Text<'_>) -> Result<HashNames, ReadError> {
     };
     if file.gzip {
         scan_text(&mut Scanner::default(), file, &mut |text| {
-            lines.feed(text, &mut take)
+            lines.feed(text, &mut decode)
         })?;
     } else {
         let mut at = 0;
         while at < file.len {
             let end = file.len.min(at + FETCH_BYTES);
-            let _whole = lines.feed(&fetch_text(file.fetch, at..end)?, &mut take);
+            let _whole = lines.feed(&fetch_text(file.fetch, at..end)?, &mut decode);
             at = end;
         }
     }
-    let _whole = lines.finish(&mut take);
+    let _whole = lines.finish(&mut decode);
     Ok(declared.0)
 }
 

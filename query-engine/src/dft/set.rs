@@ -1,4 +1,4 @@
-//! A set of files that belong together.
+//! The DFTracer files of one query.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use query_language::{BareUnit, FieldPath, Filter};
 use trace_kinds::dft::{HASH_FIELDS, HashKind, HashNames, HashValue, Names};
 
 use super::file::DftFile;
+use super::hash_filter::{NeededNames, needed_names};
 use super::hash_names::{StoredName, StoredNames};
 use super::index_contents::PackedNames;
-use super::localize::{NamesAsked, names_asked};
 use crate::{ChunkSource, ReadError, Request};
 
 /// The files of one query. A hash may be declared in any of them.
@@ -19,7 +19,7 @@ pub struct DftSet {
 }
 
 impl DftSet {
-    /// Opens files and, with `use_sidecars`, the sidecars beside them.
+    /// Opens files and, with `use_sidecars`, the sidecars next to them.
     ///
     /// # Errors
     ///
@@ -31,12 +31,12 @@ impl DftSet {
         })
     }
 
-    /// Opens the files of a query as sources of the engine, with what hashes stand for where the
-    /// query or its rows ask for that.
+    /// Opens the files of a query as sources, with the texts behind hashes if the query or its rows
+    /// need them.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read, or the query means nothing for the files.
+    /// When a file cannot be read, or the query is invalid for the files.
     pub fn sources(
         paths: &[PathBuf],
         use_sidecars: bool,
@@ -59,8 +59,8 @@ impl DftSet {
         &self.files
     }
 
-    /// Learns what hashes stand for, when the query or its rows ask for that: from the sidecars,
-    /// and by reading the files that have none.
+    /// Loads the texts behind hashes, if the query or its rows need them: from the sidecars, and by
+    /// reading the files that have none.
     ///
     /// # Errors
     ///
@@ -71,14 +71,14 @@ impl DftSet {
         columns: &[FieldPath],
     ) -> Result<(), ReadError> {
         let text = |path: &FieldPath| HASH_FIELDS.iter().any(|field| field.text == path.as_str());
-        let mut asked = filter.map_or(NamesAsked::None, names_asked);
+        let mut needed = filter.map_or(NeededNames::None, needed_names);
         if columns.iter().any(text) {
-            asked = NamesAsked::All;
+            needed = NeededNames::All;
         }
-        if asked == NamesAsked::None {
+        if needed == NeededNames::None {
             return Ok(());
         }
-        if let NamesAsked::HashesOf(texts) = &asked
+        if let NeededNames::HashesOf(texts) = &needed
             && !texts
                 .iter()
                 .any(|(kind, text)| self.may_declare(*kind, text))
@@ -92,8 +92,8 @@ impl DftSet {
             .collect::<Result<_, _>>()?;
         let mut set = HashNames::default();
         let mut own = Vec::new();
-        match &asked {
-            NamesAsked::HashesOf(texts) => {
+        match &needed {
+            NeededNames::HashesOf(texts) => {
                 let lens: HashSet<usize> = texts.iter().map(|(_, text)| text.len()).collect();
                 let wanted = |name: &DeclaredName<'_>| {
                     lens.contains(&name.text().len())
@@ -102,17 +102,18 @@ impl DftSet {
                 for declared in &mut declared {
                     set.merge(&declared.names(&wanted)?);
                 }
-                // What a file says of these hashes goes before what the set says.
+                // Declarations in the same file take precedence over those of the set.
                 for declared in &mut declared {
                     let of_set =
                         |name: &DeclaredName<'_>| set.text(name.kind(), &name.hash()).is_some();
-                    own.push(match set.is_empty() {
-                        true => HashNames::default(),
-                        false => declared.names(&of_set)?,
+                    own.push(if set.is_empty() {
+                        HashNames::default()
+                    } else {
+                        declared.names(&of_set)?
                     });
                 }
             }
-            NamesAsked::None | NamesAsked::All => {
+            NeededNames::None | NeededNames::All => {
                 let all = declared
                     .iter_mut()
                     .map(|declared| declared.names(&|_| true));
@@ -130,8 +131,8 @@ impl DftSet {
         Ok(())
     }
 
-    /// Whether a file may say that a hash of this kind stands for `text`; a file without an index
-    /// may say anything.
+    /// Whether a file may declare that a hash of this kind stands for `text`. A file without an
+    /// index may declare anything.
     fn may_declare(&self, kind: HashKind, text: &[u8]) -> bool {
         let mut limits = self.files.iter().map(|file| file.texts.as_ref());
         limits.any(|limits| limits.is_none_or(|limits| limits.may_have(kind, text)))
@@ -146,19 +147,19 @@ impl DftSet {
     }
 }
 
-/// What a file declares.
+/// The declarations of a file.
 struct Declared<'f> {
     file: &'f DftFile,
-    form: Form,
+    names: FileNames,
 }
 
-/// Packed, as the sidecar has it, or as reading the file found it.
-enum Form {
+/// The names of a file: packed in its sidecar, or read from the file.
+enum FileNames {
     Packed(PackedNames),
     Read(HashNames),
 }
 
-/// A declaration in either form.
+/// A declaration from either.
 enum DeclaredName<'a> {
     Packed(StoredName<'a>),
     Read(HashKind, &'a HashValue, &'a [u8]),
@@ -189,36 +190,39 @@ impl DeclaredName<'_> {
 
 impl<'f> Declared<'f> {
     fn of(file: &'f DftFile) -> Result<Declared<'f>, ReadError> {
-        let kept = match &file.sidecar {
+        let packed = match &file.sidecar {
             Some(sidecar) => sidecar.packed_names()?,
             None => None,
         };
-        let form = match kept {
-            Some(packed) => Form::Packed(packed),
-            None => Form::Read(super::scan::names_of(file.text())?),
+        let names = match packed {
+            Some(packed) => FileNames::Packed(packed),
+            None => FileNames::Read(super::scan::names_of(file.text())?),
         };
-        Ok(Declared { file, form })
+        Ok(Declared { file, names })
     }
 
-    /// The declarations that `keep` accepts.
-    fn names(&mut self, keep: &dyn Fn(&DeclaredName<'_>) -> bool) -> Result<HashNames, ReadError> {
+    /// The declarations that `filter` accepts.
+    fn names(
+        &mut self,
+        filter: &dyn Fn(&DeclaredName<'_>) -> bool,
+    ) -> Result<HashNames, ReadError> {
         let mut names = HashNames::default();
-        let mut take = |name: DeclaredName<'_>| {
-            if keep(&name) {
+        let mut add = |name: DeclaredName<'_>| {
+            if filter(&name) {
                 names.insert(name.kind(), name.hash(), name.text());
             }
         };
-        if let Form::Packed(own) = &self.form {
-            if let Some(stored) = StoredNames::decode(&own.packed, own.dictionary.as_ref()) {
-                stored.iter().map(DeclaredName::Packed).for_each(take);
+        if let FileNames::Packed(packed) = &self.names {
+            if let Some(stored) = StoredNames::decode(&packed.packed, packed.dictionary.as_ref()) {
+                stored.iter().map(DeclaredName::Packed).for_each(add);
                 return Ok(names);
             }
-            // Another version wrote them.
-            self.form = Form::Read(super::scan::names_of(self.file.text())?);
+            // They are damaged or of another version.
+            self.names = FileNames::Read(super::scan::names_of(self.file.text())?);
         }
-        if let Form::Read(read) = &self.form {
+        if let FileNames::Read(read) = &self.names {
             read.iter()
-                .for_each(|(kind, hash, text)| take(DeclaredName::Read(kind, hash, text)));
+                .for_each(|(kind, hash, text)| add(DeclaredName::Read(kind, hash, text)));
         }
         Ok(names)
     }

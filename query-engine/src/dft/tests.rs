@@ -332,7 +332,7 @@ const QUERIES: &[&str] = &[
 ];
 
 #[test]
-fn every_way_gives_the_same_answer() {
+fn indexed_and_full_reads_give_the_same_result() {
     let forms = forms(
         vec![version_1(1, 5_000), version_1(2, 3_000), Vec::new()],
         60_000,
@@ -347,7 +347,7 @@ fn every_way_gives_the_same_answer() {
 }
 
 #[test]
-fn rows_are_in_the_order_of_time_and_the_same() {
+fn rows_are_ordered_by_time_and_identical() {
     let forms = forms(vec![version_1(1, 3_000), version_1(2, 2_000)], 50_000);
     let rows = forms.check_rows("name == 'read' and tid == 1", &Columns::All);
     let times: Vec<i64> = rows
@@ -375,7 +375,7 @@ fn serde_json_number(line: &str, key: &str) -> i64 {
 }
 
 #[test]
-fn groups_are_the_same() {
+fn groups_are_identical_with_and_without_an_index() {
     let forms = forms(vec![version_1(1, 3_000), version_1(2, 2_000)], 50_000);
     for field in ["name", "cat", "tid", "fname", "nosuch"] {
         for query in ["", "name == 'read'", "dur > 40", "not (tid == 2)"] {
@@ -385,7 +385,7 @@ fn groups_are_the_same() {
 }
 
 #[test]
-fn units_that_differ_are_refused_for_bare_numbers_only() {
+fn different_units_are_refused_for_numbers_without_a_unit() {
     let folder = tempfile::tempdir().unwrap();
     let metric = |unit: &str| {
         format!(
@@ -421,7 +421,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn generated_queries_answer_the_same(
+    fn generated_queries_give_the_same_result(
         picks in proptest::collection::vec(any::<prop::sample::Index>(), 3),
         shape in 0..4_u8,
         events in 1..500_u64,
@@ -440,7 +440,7 @@ proptest! {
 }
 
 #[test]
-fn formats_write_what_they_promise() {
+fn formats_write_expected_rows() {
     let forms = forms(vec![version_1(1, 20)], 1 << 20);
     let request = request("name == 'read' and ret == 6");
     let mut texts = String::new();

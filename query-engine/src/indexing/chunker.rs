@@ -1,4 +1,4 @@
-//! From packets to chunks with their summaries: in storages and in files alike.
+//! Packets to chunks with their summaries, for storages and files.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,34 +8,34 @@ use storage_format::Kind;
 use trace_kinds::dft::{HashNames, Names, PacketDecoder};
 use trace_kinds::{DecodeError, Decoded, Decoder, Event, StreamContext, decoder_for};
 
-/// Gathers the packets of a stream, in their order, into chunks.
+/// Groups the packets of a stream, in order, into chunks.
 pub(crate) struct Chunker {
     builder: ChunkBuilder,
     decoder: Packets,
-    /// The chunk that is open.
+    /// The open chunk.
     chunk: Chunk,
     chunk_bytes: u64,
     done: Chunked,
 }
 
-/// What packets became.
+/// The chunks of a stream.
 #[derive(Default)]
 pub(crate) struct Chunked {
     pub(crate) chunks: Vec<(Chunk, ChunkSummary)>,
     pub(crate) decoded: Decoded,
-    /// What DFTracer packets declare.
+    /// Texts behind hashes that DFTracer packets declare.
     pub(crate) names: Option<HashNames>,
 }
 
-/// DFTracer packets also declare what hashes stand for.
+/// DFTracer packets also declare the texts behind hashes.
 enum Packets {
     Dft(PacketDecoder),
     Other(Box<dyn Decoder>),
 }
 
 impl Chunker {
-    /// Chunks of about `chunk_bytes` as sent, whose content goes on at `raw_offset`; `None` for
-    /// kinds without events.
+    /// Chunks of about `chunk_bytes` raw bytes, the first at `raw_offset`; `None` for kinds without
+    /// events.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Chunker {
         let mut table = FieldTable::new();
         let builder = ChunkBuilder::new(config.clone(), &mut table);
         let decoder = match kind {
-            // Without names a text is what the record itself holds, which is what is indexed.
+            // Without names, the value of a text field is the text in the record, as it is indexed.
             Kind::Dft => Packets::Dft(PacketDecoder::new(&table, Names::default(), context.unit)),
             kind => match decoder_for(kind, context, &table)? {
                 Some(decoder) => Packets::Other(decoder),
@@ -69,7 +69,7 @@ impl Chunker {
         }))
     }
 
-    /// Takes the packet of this number, whose stored bytes lie at `range`, as it was sent.
+    /// Adds the raw bytes of the packet with this number, whose stored bytes are at `range`.
     pub(crate) fn packet(&mut self, range: Range<u64>, number: u64, packet: &[u8]) {
         let raw = packet.len() as u64;
         if self.chunk.length > 0 && self.chunk.raw_length + raw > self.chunk_bytes {
@@ -91,7 +91,7 @@ impl Chunker {
         };
         match decoded {
             Ok(decoded) => self.done.decoded += decoded,
-            // What lies in front of the fault is indexed, as it is read.
+            // The events before the error are indexed, as queries read them.
             Err(_) => self.done.decoded.broken += 1,
         }
     }
@@ -108,7 +108,7 @@ impl Chunker {
         self.done.chunks.push((chunk, self.builder.finish()));
     }
 
-    /// The chunks, the last one ended.
+    /// The chunks, including the last one.
     pub(crate) fn finish(mut self) -> Chunked {
         self.cut();
         if let Packets::Dft(decoder) = self.decoder {

@@ -14,13 +14,13 @@ use crate::dft::columns_path;
 /// The columns of a file while it is indexed.
 pub(super) struct ColumnsSink {
     writer: ColumnsWriter<BufWriter<NamedTempFile>>,
-    /// The first write that failed; nothing is written behind it.
+    /// The first write that failed; nothing is written after it.
     failed: Option<io::Error>,
     place: String,
 }
 
 impl ColumnsSink {
-    /// Columns of the file at `path` for all that is indexed.
+    /// Columns of the file at `path`, of all indexed fields.
     pub(super) fn new(path: &Path, config: &IndexConfig) -> Result<ColumnsSink, ReadError> {
         let place = columns_path(path).display().to_string();
         let dimensions = config.dimensions().iter().map(|field| field.as_str());
@@ -35,14 +35,14 @@ impl ColumnsSink {
         })
     }
 
-    /// Takes the columns of the next chunk.
+    /// Adds the columns of the next chunk.
     pub(super) fn chunk(&mut self, chunk: &Chunk, columns: ChunkColumns) {
         if self.failed.is_none() {
             self.failed = self.writer.chunk(chunk, columns).err();
         }
     }
 
-    /// Ends the columns, which are those of a file of this identity.
+    /// Completes the columns of a file with this identity.
     pub(super) fn finish(self, identity: &Identity) -> Result<BuiltColumns, ReadError> {
         let end = || {
             if let Some(error) = self.failed {
@@ -58,17 +58,17 @@ impl ColumnsSink {
     }
 }
 
-/// Columns that were written and are nowhere yet: they go with this value unless they are kept.
+/// Columns in a temporary file, which is removed unless they are installed.
 #[derive(Debug)]
 pub struct BuiltColumns(NamedTempFile);
 
 impl BuiltColumns {
-    /// Puts them beside the file at `path`; gives how many bytes they are.
+    /// Renames them to the columns of the file at `path`; their bytes.
     ///
     /// # Errors
     ///
     /// When that fails.
-    pub fn keep(self, path: &Path) -> Result<u64, ReadError> {
+    pub fn install(self, path: &Path) -> Result<u64, ReadError> {
         let target = columns_path(path);
         let put = || {
             self.0.as_file().sync_all()?;
@@ -79,7 +79,7 @@ impl BuiltColumns {
     }
 }
 
-/// Takes away the columns of `path`, which are of another index than it gets.
+/// Removes the columns of `path`, which belong to another index.
 pub(super) fn remove_columns(path: &Path) -> Result<(), ReadError> {
     let target = columns_path(path);
     match fs::remove_file(&target) {

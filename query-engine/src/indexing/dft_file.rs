@@ -1,4 +1,4 @@
-//! Indexing a file: one pass that finds entries, chunks, summaries, names and the unit.
+//! Indexing a DFTracer file in one pass: checkpoints, chunks, summaries, names and the unit.
 
 use std::io::Read;
 use std::ops::{ControlFlow, Range};
@@ -17,7 +17,7 @@ use trace_kinds::gzip::{Entry, ScanOptions, TextSink};
 use trace_kinds::{Decoded, Event};
 
 use super::columns::{BuiltColumns, ColumnsSink};
-use super::sidecar_writer::Checked;
+use super::sidecar_writer::ChecksummedFile;
 use crate::dft::hash_names::{
     DICTIONARY_FIELD, TextLimits, dictionary_of, encode_names, stored_unit,
 };
@@ -25,16 +25,16 @@ use crate::dft::head_of;
 use crate::source::Scratch;
 use crate::{LocalFile, ReadError};
 
-/// How a file is indexed.
+/// How a DFTracer file is indexed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BuildOptions {
     /// What is indexed of each chunk.
     pub config: IndexConfig,
-    /// Text of a chunk, about.
+    /// Approximate bytes of text of a chunk.
     pub chunk_bytes: u64,
-    /// Text between two places where inflating can begin, at least.
+    /// Least bytes of text between two checkpoints of a gzip file.
     pub spacing_bytes: u64,
-    /// Whether the times and values of every event are kept, too.
+    /// Whether to also write columns: the times and values of every event.
     pub columns: bool,
 }
 
@@ -49,30 +49,31 @@ impl Default for BuildOptions {
     }
 }
 
-/// What indexing a file found.
+/// The result of indexing a file.
 #[derive(Debug)]
 pub struct Built {
     /// The index.
     pub index: Index,
-    /// What the file held.
+    /// Records of the file.
     pub decoded: Decoded,
     /// Bytes of text.
     pub text_bytes: u64,
     /// Where and why the file cannot be read to its end.
     pub fault: Option<String>,
-    /// The columns, where they were asked for.
+    /// The columns, if they were requested.
     pub columns: Option<BuiltColumns>,
 }
 
 const READ_BYTES: usize = 1 << 20;
-/// By this part of its length a chunk may be longer than asked for.
+/// A chunk may be longer than requested by this fraction of its length.
 const SLACK_PART: u64 = 8;
 
 /// Indexes the DFTracer file at `path`, compressed or not.
 ///
 /// # Errors
 ///
-/// When the file cannot be read. Damage is told in [`Built::fault`]; what lies in front is indexed.
+/// When the file cannot be read. Damage is reported in [`Built::fault`]; the events before it are
+/// indexed.
 pub fn build(
     path: &Path,
     options: &BuildOptions,
@@ -81,7 +82,7 @@ pub fn build(
     Ok(pass(path, options, scratch)?.into_built(&options.config))
 }
 
-/// Reads the file once and finds all that an index is made of.
+/// Reads the file once and collects everything that an index contains.
 pub(super) fn pass(
     path: &Path,
     options: &BuildOptions,
@@ -89,7 +90,7 @@ pub(super) fn pass(
 ) -> Result<Pass, ReadError> {
     let place = path.display().to_string();
     let failed = |error| ReadError::fetch(&*place, error);
-    let mut source = Checked::open(path).map_err(failed)?;
+    let mut source = ChecksummedFile::open(path).map_err(failed)?;
     let local = LocalFile::open(path).map_err(failed)?;
     let len = local.file().metadata().map_err(failed)?.len();
     let head = head_of(&local, len, &mut scratch.scanner)?;
@@ -116,12 +117,12 @@ pub(super) fn pass(
     } else {
         build.plain(&mut source).map_err(failed)?;
     }
-    // Whatever follows damage is of the file, too.
+    // Bytes after the damage are part of the file, too.
     let identity = source.finish().map_err(failed)?;
     build.finish(identity, fault)
 }
 
-/// What an index is made of, while it is made.
+/// An index in the making.
 struct Build<'o> {
     options: &'o BuildOptions,
     lines: Lines,
@@ -129,13 +130,13 @@ struct Build<'o> {
     shapes: Shapes,
     visitor: Visitor,
     decoded: Decoded,
-    /// The chunk that is open.
+    /// The open chunk.
     chunk: Chunk,
     chunks: Vec<(Chunk, ChunkSummary)>,
     entries: Vec<Entry>,
     columns: Option<ColumnsSink>,
-    /// An entry lies inside the line that is open: the chunk ends behind that line.
-    cut_behind_line: bool,
+    /// A checkpoint is inside the open line: the chunk ends after that line.
+    cut_after_line: bool,
     unit: TimeUnit,
 }
 
@@ -168,7 +169,7 @@ impl DftVisitor for Visit<'_, '_> {
     }
 
     fn metadata(&mut self, metadata: Metadata) {
-        // The unit was found at the start of the file.
+        // The unit was read from the start of the file.
         metadata.apply(&mut self.visitor.names, &mut TimeUnit::default());
     }
 }
@@ -186,7 +187,7 @@ impl<'o> Build<'o> {
         Build {
             options,
             lines: Lines::default(),
-            // Without names a text is what the record itself holds, which is what is indexed.
+            // Without names, the value of a text field is the text in the record, as it is indexed.
             decoder: DftDecoder::new(&table, Names::default(), unit),
             shapes: Shapes::default(),
             visitor,
@@ -195,18 +196,18 @@ impl<'o> Build<'o> {
             chunks: Vec::new(),
             entries: Vec::new(),
             columns: None,
-            cut_behind_line: false,
+            cut_after_line: false,
             unit,
         }
     }
 
-    fn plain(&mut self, source: &mut Checked) -> std::io::Result<()> {
+    fn plain(&mut self, source: &mut ChecksummedFile) -> std::io::Result<()> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
             match source.read(&mut buffer)? {
                 0 => return Ok(()),
                 read => {
-                    if self.take_text(&buffer[..read]).is_break() {
+                    if self.add_text(&buffer[..read]).is_break() {
                         return Ok(());
                     }
                 }
@@ -214,7 +215,7 @@ impl<'o> Build<'o> {
         }
     }
 
-    fn take_text(&mut self, text: &[u8]) -> ControlFlow<()> {
+    fn add_text(&mut self, text: &[u8]) -> ControlFlow<()> {
         let mut lines = std::mem::take(&mut self.lines);
         let flow = lines.feed(text, |part| self.part(part));
         self.lines = lines;
@@ -231,10 +232,14 @@ impl<'o> Build<'o> {
             Part::Lines(text) => {
                 let mut rest = text;
                 while !rest.is_empty() {
-                    let lines = if self.cut_behind_line { 1 } else { self.room() };
-                    let (now, later) = rest.split_at(behind_line(rest, lines));
+                    let lines = if self.cut_after_line {
+                        1
+                    } else {
+                        self.capacity()
+                    };
+                    let (now, later) = rest.split_at(after_line(rest, lines));
                     self.records(now);
-                    if std::mem::take(&mut self.cut_behind_line) || self.is_full(later) {
+                    if std::mem::take(&mut self.cut_after_line) || self.is_full(later) {
                         self.cut();
                     }
                     rest = later;
@@ -244,8 +249,8 @@ impl<'o> Build<'o> {
         ControlFlow::Continue(())
     }
 
-    /// Text that the open chunk takes before it is asked again whether it is full.
-    fn room(&self) -> u64 {
+    /// Bytes of text that the open chunk accepts before it is checked again.
+    fn capacity(&self) -> u64 {
         let (wanted, slack) = (self.options.chunk_bytes, self.slack());
         let most = if self.chunk.raw_length < wanted {
             wanted
@@ -255,7 +260,7 @@ impl<'o> Build<'o> {
         most.saturating_sub(self.chunk.raw_length)
     }
 
-    /// Whether the open chunk ends in front of `later`. A little that is left of a member is no
+    /// Whether the open chunk ends before `later`. A short rest of a gzip member does not become a
     /// chunk of its own.
     fn is_full(&self, later: &[u8]) -> bool {
         let (wanted, slack) = (self.options.chunk_bytes, self.slack());
@@ -280,7 +285,7 @@ impl<'o> Build<'o> {
         self.chunk.raw_length += text.len() as u64;
     }
 
-    /// Ends the open chunk and begins the next.
+    /// Ends the open chunk and starts the next one.
     fn cut(&mut self) {
         if self.chunk.raw_length == 0 {
             return;
@@ -305,9 +310,10 @@ impl<'o> Build<'o> {
         self.cut();
         let checkpoints: Vec<Checkpoint> = self.entries.into_iter().map(checkpoint).collect();
         for (chunk, _) in &mut self.chunks {
-            (chunk.offset, chunk.length) = match checkpoints.is_empty() {
-                true => (chunk.raw_offset, chunk.raw_length),
-                false => compressed_range(&checkpoints, chunk, identity.length),
+            (chunk.offset, chunk.length) = if checkpoints.is_empty() {
+                (chunk.raw_offset, chunk.raw_length)
+            } else {
+                compressed_range(&checkpoints, chunk, identity.length)
             };
         }
         let columns = self.columns.map(|sink| sink.finish(&identity));
@@ -326,7 +332,7 @@ impl<'o> Build<'o> {
     }
 }
 
-/// What one pass over a file found.
+/// The result of one pass over a file.
 pub(super) struct Pass {
     pub(super) chunks: Vec<(Chunk, ChunkSummary)>,
     columns: Option<BuiltColumns>,
@@ -389,9 +395,9 @@ impl Pass {
 
 impl TextSink for Build<'_> {
     fn entry(&mut self, entry: Entry) {
-        // A chunk that ends where an entry begins is read without the text behind it.
+        // A chunk that ends at a checkpoint is read without the text after it.
         if self.lines.inside_line() {
-            self.cut_behind_line = true;
+            self.cut_after_line = true;
         } else {
             self.cut();
         }
@@ -399,12 +405,12 @@ impl TextSink for Build<'_> {
     }
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
-        self.take_text(text)
+        self.add_text(text)
     }
 }
 
-/// Offset behind the first line end at or behind `len` bytes less one.
-fn behind_line(text: &[u8], len: u64) -> usize {
+/// Offset after the first line end at or after byte `len - 1`.
+fn after_line(text: &[u8], len: u64) -> usize {
     let from = usize::try_from(len.saturating_sub(1))
         .unwrap_or(usize::MAX)
         .min(text.len());
@@ -416,7 +422,8 @@ fn checkpoint(entry: Entry) -> Checkpoint {
     Checkpoint {
         raw_offset: entry.text_offset,
         offset,
-        bits: (offset * 8 - entry.bit_offset) as u8,
+        // At most seven.
+        bits: u8::try_from(offset * 8 - entry.bit_offset).unwrap_or(0),
         window: match entry.window {
             None => Window::Member,
             Some(window) => Window::Loaded(window.into_vec()),
@@ -424,7 +431,7 @@ fn checkpoint(entry: Entry) -> Checkpoint {
     }
 }
 
-/// The bytes of the file between the entry before the chunk and the one behind it.
+/// The bytes of the file between the checkpoint before the chunk and the one after it.
 fn compressed_range(checkpoints: &[Checkpoint], chunk: &Chunk, file_len: u64) -> (u64, u64) {
     let end = chunk.raw_offset + chunk.raw_length;
     let first = checkpoints.partition_point(|c| c.raw_offset <= chunk.raw_offset);
@@ -432,11 +439,11 @@ fn compressed_range(checkpoints: &[Checkpoint], chunk: &Chunk, file_len: u64) ->
         Some(checkpoint) => checkpoint.offset - u64::from(checkpoint.bits > 0),
         None => 0,
     };
-    let behind = checkpoints
+    let next = checkpoints
         .iter()
         .find(|checkpoint| checkpoint.raw_offset >= end);
     (
         start,
-        behind.map_or(file_len, |checkpoint| checkpoint.offset) - start,
+        next.map_or(file_len, |checkpoint| checkpoint.offset) - start,
     )
 }

@@ -1,4 +1,4 @@
-//! Bringing the sidecar of a file up to date, with the least work.
+//! Bringing the sidecar of a DFTracer file up to date, with the least work.
 
 use std::path::Path;
 
@@ -13,30 +13,30 @@ use crate::dft::columns_of;
 use crate::sidecar_file::usable;
 use crate::source::Scratch;
 
-/// Makes the sidecar of the DFTracer file at `path` have what `options` ask for: not at all when it
-/// has that, by adding dimensions when only those are missing, or anew. A sidecar that is damaged
-/// or another file's is made anew.
+/// Brings the sidecar of the DFTracer file at `path` up to date with `options`: does nothing if it
+/// is, adds dimensions if only these are missing, and rebuilds it otherwise or if `rebuild` is set.
+/// A sidecar that is damaged or belongs to another file is rebuilt.
 ///
 /// # Errors
 ///
-/// When the file cannot be read or the sidecar not written.
+/// When the file cannot be read or the sidecar cannot be written.
 pub fn update_sidecar(
     path: &Path,
     options: &BuildOptions,
-    anew: bool,
+    rebuild: bool,
     scratch: &mut Scratch,
 ) -> Result<Indexed, ReadError> {
-    let old = if anew { None } else { usable(path) };
+    let old = if rebuild { None } else { usable(path) };
     let Some((index, sidecar_bytes)) = old else {
         return built(path, options, scratch);
     };
-    let columns_bytes = match options.columns {
-        false => None,
-        true => match columns_of(path, &index, &options.config) {
-            Some(bytes) => Some(bytes),
-            None => return built(path, options, scratch),
-        },
-    };
+    let mut columns_bytes = None;
+    if options.columns {
+        columns_bytes = columns_of(path, &index, &options.config);
+        if columns_bytes.is_none() {
+            return built(path, options, scratch);
+        }
+    }
     match options
         .config
         .work(index.config_hash(), &index.dimensions())
@@ -59,7 +59,7 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
         ..
     } = build(path, options, scratch)?;
     let columns_bytes = match columns {
-        Some(columns) => Some(columns.keep(path)?),
+        Some(columns) => Some(columns.install(path)?),
         None => {
             remove_columns(path)?;
             None
@@ -93,21 +93,21 @@ fn extended(
         },
         scratch,
     )?;
-    // The names that are kept know nothing of a lexicon.
+    // The stored names do not refer to a dictionary for these dimensions.
     pass.settle(&config, None);
-    let place = |chunk: &chunk_index::Chunk| (chunk.raw_offset, chunk.raw_length);
+    let range = |chunk: &chunk_index::Chunk| (chunk.raw_offset, chunk.raw_length);
     let same = pass
         .chunks
         .iter()
-        .map(|(chunk, _)| place(chunk))
-        .eq(index.chunks().iter().map(place));
+        .map(|(chunk, _)| range(chunk))
+        .eq(index.chunks().iter().map(range));
     let summaries: Vec<ChunkSummary> = pass
         .chunks
         .into_iter()
         .map(|(_, summary)| summary)
         .collect();
     if !same || index.extend(&config, &summaries).is_err() {
-        // Cut into chunks in another way.
+        // The chunks have other boundaries.
         return built(path, options, scratch);
     }
     let sidecar_bytes = write_sidecar(path, &index)?;

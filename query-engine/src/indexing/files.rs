@@ -1,5 +1,5 @@
-//! Sidecars beside files of any kind: which files there are behind a path, and bringing their
-//! sidecars up to date with the least work.
+//! Indexing files of any kind: which files a path has, and bringing their sidecars up to date with
+//! the least work.
 
 use std::path::{Path, PathBuf};
 
@@ -13,22 +13,22 @@ use super::update::Indexed;
 use crate::ReadError;
 use crate::source::Scratch;
 
-/// Bytes of packets of a chunk: finer than of text, because any packet can be entered.
+/// Bytes of packets per chunk: fewer than of text, because reading can start at any packet.
 const PACKET_CHUNK_BYTES: u64 = 512 << 10;
 
 /// How files are indexed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexOptions {
-    /// Fields that are indexed besides those of the kind.
+    /// Fields to index in addition to those of the kind.
     pub fields: Vec<String>,
-    /// Bytes of a chunk, about; what suits the kind without.
+    /// Approximate bytes of a chunk; by default what suits the kind.
     pub chunk_bytes: Option<u64>,
-    /// Bytes of text between two places where inflating can begin, at least; what suits without.
+    /// Least bytes of text between two checkpoints in a gzip file; by default what suits the kind.
     pub spacing_bytes: Option<u64>,
-    /// Whether the times and values of every event are kept, too.
+    /// Whether to also write columns: the times and values of every event.
     pub columns: bool,
-    /// Whether what is there already is made anew.
-    pub anew: bool,
+    /// Whether to rebuild existing indexes.
+    pub rebuild: bool,
 }
 
 /// A file that can be indexed.
@@ -38,12 +38,12 @@ pub struct IndexFile {
     packets: Option<PacketInput>,
 }
 
-/// The files behind `path`: the file itself, or of a folder the files of packets of all CTF traces
-/// in and below it.
+/// The files of `path`: the file itself, or the stream files of all CTF traces in a folder and
+/// below it.
 ///
 /// # Errors
 ///
-/// When something cannot be read or is no trace.
+/// When something cannot be read or is not a trace.
 pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
     let files = match inputs(path)? {
         Some(inputs) => inputs
@@ -67,14 +67,14 @@ impl IndexFile {
         &self.path
     }
 
-    /// Makes its sidecar have what `options` ask for: not at all when it has that, by adding
-    /// dimensions when only those are missing, or anew. A sidecar that is damaged or another file's
-    /// is made anew.
+    /// Brings its sidecar up to date with `options`: does nothing if it is, adds dimensions if only
+    /// these are missing, and rebuilds it otherwise. A sidecar that is damaged or belongs to
+    /// another file is rebuilt.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or the sidecar not written, or columns are asked of a kind that
-    /// has none.
+    /// When the file cannot be read or the sidecar cannot be written, or columns are requested for
+    /// a kind without columns.
     pub fn update(
         &self,
         options: &IndexOptions,
@@ -91,7 +91,7 @@ impl IndexFile {
             for field in &options.fields {
                 build.config.add(FieldPath::new(field));
             }
-            return update_sidecar(&self.path, &build, options.anew, scratch);
+            return update_sidecar(&self.path, &build, options.rebuild, scratch);
         };
         if options.columns {
             return Err(ReadError::NoColumns {
@@ -102,6 +102,6 @@ impl IndexFile {
             chunk_bytes: options.chunk_bytes.unwrap_or(PACKET_CHUNK_BYTES),
             fields: options.fields.clone(),
         };
-        update_packets(&self.path, input, &build, options.anew)
+        update_packets(&self.path, input, &build, options.rebuild)
     }
 }

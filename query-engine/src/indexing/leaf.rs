@@ -1,4 +1,4 @@
-//! Indexing a leaf: its frames are read once, from where an older index ends.
+//! Indexing a leaf: its frames are read once, starting where an older index ends.
 
 use std::ops::ControlFlow;
 
@@ -13,16 +13,16 @@ use super::chunker::Chunker;
 use crate::ReadError;
 use crate::dft::hash_names::{decode_names, encode_names, stored_unit};
 use crate::stored::frames::Frames;
-use crate::stored::leaf::{origin_of, place_of};
+use crate::stored::leaf_source::{origin_of, place_of};
 use crate::stored::set::belongs;
 use crate::stored::{Leaf, StorageSet, StoredLeaf};
 
 /// How leaves are indexed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeafIndexOptions {
-    /// Bytes of packets, as they were sent, of a chunk; a larger packet is a chunk of its own.
+    /// Raw bytes of packets per chunk; a larger packet is a chunk of its own.
     pub chunk_bytes: u64,
-    /// Fields that are indexed besides those of the kind.
+    /// Fields to index in addition to those of the kind.
     pub fields: Vec<String>,
 }
 
@@ -36,31 +36,31 @@ impl Default for LeafIndexOptions {
 }
 
 impl LeafIndexOptions {
-    /// What is indexed of a kind.
+    /// The configuration for a kind.
     pub fn config(&self, kind: Kind) -> IndexConfig {
         let fields = self.fields.iter().map(String::as_str);
         IndexConfig::new(dimensions(kind).iter().copied().chain(fields))
     }
 }
 
-/// A leaf that was indexed.
+/// The result of indexing a leaf.
 #[derive(Debug)]
 pub struct IndexedLeaf {
-    /// The index of all its durable frames.
+    /// The index of all durable frames.
     pub index: Index,
-    /// What the frames that were read now held.
+    /// Records of the frames that were read.
     pub decoded: Decoded,
     /// Bytes of the data file that were read.
     pub read_bytes: u64,
 }
 
-/// Indexes a leaf: anew, or on from `old` where that was made in the same way of its first bytes.
-/// `None` for kinds without events.
+/// Indexes a leaf: completely, or starting where `old` ends, if that was made with the same
+/// configuration. `None` for kinds without events.
 ///
 /// # Errors
 ///
-/// When the data file cannot be read or is damaged, the metadata is missing that its packets are
-/// decoded with, or `goes_on` says no.
+/// When the data file cannot be read or is damaged, the metadata that its packets need is missing,
+/// or `goes_on` returns false.
 pub fn index_leaf(
     stored: &StoredLeaf,
     context: &StreamContext,
@@ -90,9 +90,10 @@ pub fn index_leaf(
     for run in runs.filter(|run| run.start < run.end) {
         let _all = frames.read_run(run, &mut |header, offset, packet| {
             build.packet(header, offset, packet);
-            match goes_on() {
-                true => Ok(ControlFlow::Continue(())),
-                false => Err(ReadError::Cancelled),
+            if goes_on() {
+                Ok(ControlFlow::Continue(()))
+            } else {
+                Err(ReadError::Cancelled)
             }
         })?;
     }
@@ -106,13 +107,13 @@ pub fn index_leaf(
     }))
 }
 
-/// An index while it is made.
+/// An index in the making.
 struct Build {
     index: Index,
     chunker: Chunker,
     end: u64,
     covered: Identity,
-    before: Decoded,
+    counted: Decoded,
     names: HashNames,
 }
 
@@ -139,7 +140,7 @@ impl Build {
             chunker,
             end: leaf.length,
             covered: *index.identity(),
-            before: facts(&index).map_or_else(Decoded::default, |facts| Decoded {
+            counted: facts(&index).map_or_else(Decoded::default, |facts| Decoded {
                 events: 0,
                 metadata: facts.metadata,
                 broken: facts.broken,
@@ -164,7 +165,7 @@ impl Build {
         for (chunk, summary) in chunked.chunks {
             self.index.push(chunk, summary);
         }
-        let mut decoded = self.before;
+        let mut decoded = self.counted;
         decoded += Decoded {
             events: 0,
             ..chunked.decoded
@@ -189,22 +190,22 @@ impl Build {
 }
 
 impl StorageSet {
-    /// The index of the leaf with this place in [`StorageSet::leaves`], complete: from the one
-    /// that is there, as far as it goes. `None` for kinds without events.
+    /// The complete index of the leaf at this position in [`StorageSet::leaves`]. An existing index
+    /// is extended. `None` for kinds without events.
     ///
     /// # Errors
     ///
     /// As [`index_leaf`].
     pub fn index(
         &self,
-        place: usize,
+        position: usize,
         options: &LeafIndexOptions,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Option<IndexedLeaf>, ReadError> {
-        let Some(open) = self.leaves.get(place) else {
+        let Some(open) = self.leaves.get(position) else {
             return Ok(None);
         };
-        // One that cannot be read is made anew.
+        // An index that cannot be read is rebuilt.
         let old = open.stored.sidecar.as_ref().and_then(|(fetch, length)| {
             let bytes = fetch.fetch_one(0..*length).ok()?;
             index_of(&open.stored, open.context.unit, &bytes)
@@ -213,12 +214,11 @@ impl StorageSet {
     }
 }
 
-/// The whole index in `bytes`, to be gone on with, when it belongs to the leaf as far as it covers
-/// it.
+/// The complete index in `bytes`, to be extended, if it belongs to the leaf.
 fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> {
     let index = Sidecar::read(bytes).ok()?;
     let facts = LeafFacts::decode(index.attachment(LeafFacts::NAME)?).ok()?;
-    // What it covers may have become longer since.
+    // The leaf may have grown since.
     let leaf = Leaf {
         checksum: None,
         ..stored.leaf.clone()

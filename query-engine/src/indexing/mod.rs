@@ -3,7 +3,7 @@
 //! | step | module |
 //! | --- | --- |
 //! | which files a path has, and bringing their sidecars up to date | [`files`] |
-//! | one pass over a DFTracer file, and its sidecar | [`dft_file`], [`dft_sidecar`] |
+//! | one pass over a DFTracer file, and updating its sidecar | [`dft_file`], [`dft_sidecar`] |
 //! | files of packets: CTF streams, I/O traces, RocksDB traces | [`packet_file`] |
 //! | leaves of storages | [`leaf`] |
 //! | packets to chunks with their summaries | [`chunker`] |

@@ -1,4 +1,4 @@
-//! Indexing files of packets: one pass from begin to end.
+//! Indexing files of packets, in one pass.
 
 use std::fmt::Display;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use trace_kinds::{Decoded, StreamContext};
 
 use super::chunker::Chunker;
 use super::leaf::LeafIndexOptions;
-use super::sidecar_writer::{Checked, write_sidecar};
+use super::sidecar_writer::{ChecksummedFile, write_sidecar};
 use super::update::{Indexed, Update, summary};
 use crate::ReadError;
 use crate::packet_files::folder::{stream_parts, traces};
@@ -24,22 +24,22 @@ use crate::packet_files::packet_index::CompleteIndex;
 use crate::packet_files::rocksdb::PACKET_BYTES;
 use crate::packet_files::{InputFormat, WITHOUT_FOLDER, io_trace_packets};
 
-/// What is known of a file of packets before it is indexed.
+/// What is known about a file of packets before it is indexed.
 pub(crate) struct PacketInput {
     kind: Kind,
     context: StreamContext,
     stamp: TraceStamp,
-    /// Where its packets lie; `None` where that is found on the way.
+    /// Its packets; `None` if they are found while the file is read.
     packets: Option<Vec<PacketRange>>,
 }
 
-/// The files behind a path, each with what is known of it; `None` for one that holds no packets.
+/// The files of a path, each with what is known about it; `None` for a file of lines.
 ///
 /// # Errors
 ///
-/// When something cannot be read or is no trace.
+/// When something cannot be read or is not a trace.
 pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>, ReadError> {
-    let alone = |kind, packets| {
+    let single = |kind, packets| {
         let input = PacketInput {
             kind,
             context: StreamContext::default(),
@@ -50,8 +50,8 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
     };
     Ok(Some(match InputFormat::of(path)? {
         InputFormat::DftLines => return Ok(None),
-        InputFormat::IoTrace => alone(Kind::IoTrace, Some(io_trace_packets(path)?)),
-        InputFormat::Rocksdb(kind) => alone(kind, None),
+        InputFormat::IoTrace => single(Kind::IoTrace, Some(io_trace_packets(path)?)),
+        InputFormat::Rocksdb(kind) => single(kind, None),
         InputFormat::Folder => {
             let mut files = Vec::new();
             for trace in traces(path)? {
@@ -71,16 +71,16 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
     }))
 }
 
-/// Makes the sidecar of the file at `path` have what `options` ask for, with the least work.
+/// Brings the sidecar of the file at `path` up to date with `options`, with the least work.
 ///
 /// # Errors
 ///
-/// When the file cannot be read or the sidecar not written.
+/// When the file cannot be read or the sidecar cannot be written.
 pub(crate) fn update_packets(
     path: &Path,
     input: &PacketInput,
     options: &LeafIndexOptions,
-    anew: bool,
+    rebuild: bool,
 ) -> Result<Indexed, ReadError> {
     let is_of_input = |old: &CompleteIndex| {
         old.facts.kind == input.kind
@@ -90,7 +90,7 @@ pub(crate) fn update_packets(
                 .as_ref()
                 .is_none_or(|packets| *packets == old.packets)
     };
-    let old = if anew {
+    let old = if rebuild {
         None
     } else {
         CompleteIndex::read(path)
@@ -106,7 +106,7 @@ pub(crate) fn update_packets(
         Work::Dimensions(missing) => extended(path, input, options, old, &missing),
         Work::Nothing => {
             if moved {
-                // Files came or went beside it, and its packets are the same.
+                // Other files of the folder changed; the packets of this one did not.
                 old.index.attach(PacketFileFacts::NAME, old.facts.encode());
                 old.sidecar_bytes = write_sidecar(path, &old.index)?;
             }
@@ -158,13 +158,13 @@ fn extended(
 ) -> Result<Indexed, ReadError> {
     let config = IndexConfig::new(missing.iter().map(FieldPath::as_str));
     let pass = pass(path, input, &config, options.chunk_bytes)?;
-    let place = |chunk: &Chunk| (chunk.offset, chunk.length);
-    let new = pass.chunks.iter().map(|(chunk, _)| place(chunk));
+    let range = |chunk: &Chunk| (chunk.offset, chunk.length);
+    let new = pass.chunks.iter().map(|(chunk, _)| range(chunk));
     let mut index = old.index;
-    let same = new.eq(index.chunks().iter().map(place));
+    let same = new.eq(index.chunks().iter().map(range));
     let summaries: Vec<ChunkSummary> = pass.chunks.into_iter().map(|(_, new)| new).collect();
     if !same || index.extend(&config, &summaries).is_err() {
-        // Cut into chunks in another way.
+        // The chunks have other boundaries.
         return built(path, input, options);
     }
     index.attach(PacketFileFacts::NAME, old.facts.encode());
@@ -177,7 +177,7 @@ fn extended(
     })
 }
 
-/// What one pass over a file found.
+/// The result of one pass over a file.
 struct Pass {
     chunks: Vec<(Chunk, ChunkSummary)>,
     decoded: Decoded,
@@ -203,10 +203,10 @@ fn pass(
     let Some(mut chunker) = chunker else {
         return Err(ReadError::UnknownFile {
             path: path.to_owned(),
-            reason: "its kind has no events",
+            reason: "packets of its kind contain no events".to_owned(),
         });
     };
-    let mut source = Checked::open(path).map_err(failed)?;
+    let mut source = ChecksummedFile::open(path).map_err(failed)?;
     let read = match &input.packets {
         Some(packets) => walk(&mut source, packets, &mut chunker),
         None => walk_rocksdb(&mut source, &mut chunker, &place),
@@ -236,7 +236,7 @@ fn pass(
     })
 }
 
-/// What is learned of packets on the way.
+/// Packets found while a file is read.
 #[derive(Default)]
 struct Found {
     packets: Vec<PacketRange>,
@@ -244,8 +244,12 @@ struct Found {
     fault: Option<String>,
 }
 
-/// Reads packets of which it is known where they lie.
-fn walk(source: &mut Checked, packets: &[PacketRange], chunker: &mut Chunker) -> io::Result<Found> {
+/// Reads packets at known ranges.
+fn walk(
+    source: &mut ChecksummedFile,
+    packets: &[PacketRange],
+    chunker: &mut Chunker,
+) -> io::Result<Found> {
     let mut end = 0;
     let mut packet = Vec::new();
     for (number, at) in (0_u64..).zip(packets) {
@@ -264,18 +268,22 @@ fn walk(source: &mut Checked, packets: &[PacketRange], chunker: &mut Chunker) ->
     })
 }
 
-/// Cuts a RocksDB trace into packets, as far as it can be read.
-fn walk_rocksdb(source: &mut Checked, chunker: &mut Chunker, place: &str) -> io::Result<Found> {
+/// Splits a RocksDB trace into packets, as far as it can be read.
+fn walk_rocksdb(
+    source: &mut ChecksummedFile,
+    chunker: &mut Chunker,
+    place: &str,
+) -> io::Result<Found> {
     let mut found = Found::default();
     let mut reader = PacketReader::new(source, PACKET_BYTES);
-    let told = |fault: &dyn Display| format!("{place}: {fault}");
+    let message = |fault: &dyn Display| format!("{place}: {fault}");
     loop {
         let packet = match reader.next_packet() {
             Ok(Some(packet)) => packet,
             Ok(None) => break,
             Err(rocksdb::ReadError::Io(error)) => return Err(error),
             Err(rocksdb::ReadError::Rocksdb(fault)) => {
-                found.fault = Some(told(&fault));
+                found.fault = Some(message(&fault));
                 break;
             }
         };
@@ -285,7 +293,7 @@ fn walk_rocksdb(source: &mut Checked, chunker: &mut Chunker, place: &str) -> io:
             &packet.bytes,
         );
         let start = match packet.input_range.start {
-            // The header counts.
+            // The first packet includes the header.
             0 => 0,
             _ => packet.offset,
         };
@@ -299,7 +307,7 @@ fn walk_rocksdb(source: &mut Checked, chunker: &mut Chunker, place: &str) -> io:
     }
     found.entry = reader.continuation();
     if found.fault.is_none() {
-        found.fault = reader.torn_end().map(|torn| told(&torn));
+        found.fault = reader.torn_end().map(|torn| message(&torn));
     }
     Ok(found)
 }

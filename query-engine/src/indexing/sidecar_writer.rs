@@ -9,7 +9,7 @@ use chunk_index::{Identity, Index};
 use crate::ReadError;
 use crate::sidecar_file::{folder_of, modified, sidecar_path};
 
-/// Writes the sidecar of `path`, whole or not at all: into a file beside it that is then renamed.
+/// Writes the sidecar of `path` atomically: into a temporary file, which is then renamed.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub fn write_sidecar(path: &Path, index: &Index) -> Result<u64, ReadError> {
         source,
     })?;
     let write = || {
-        // Two who index one file at once write two files; the last rename wins, both are right.
+        // Concurrent writers use different temporary files; the last rename wins, both are valid.
         let mut file = temporary(path, ".idx.tmp")?;
         file.write_all(&bytes)?;
         file.as_file().sync_all()?;
@@ -33,7 +33,7 @@ pub fn write_sidecar(path: &Path, index: &Index) -> Result<u64, ReadError> {
     Ok(bytes.len() as u64)
 }
 
-/// A file in the folder of `path` that goes away unless it gets a name.
+/// A temporary file in the folder of `path` that is removed unless it is renamed.
 pub(crate) fn temporary(path: &Path, suffix: &str) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new()
         .prefix(".tracehold-")
@@ -42,20 +42,20 @@ pub(crate) fn temporary(path: &Path, suffix: &str) -> io::Result<tempfile::Named
         .tempfile_in(folder_of(path))
 }
 
-/// A file whose checksum is made while it is read.
-pub(crate) struct Checked {
+/// A file whose checksum is computed while it is read.
+pub(crate) struct ChecksummedFile {
     file: File,
     modified: Option<i64>,
     checksum: u32,
     len: u64,
 }
 
-impl Checked {
+impl ChecksummedFile {
     /// Opens `path`.
-    pub(crate) fn open(path: &Path) -> io::Result<Checked> {
+    pub(crate) fn open(path: &Path) -> io::Result<ChecksummedFile> {
         let file = File::open(path)?;
-        Ok(Checked {
-            // What is written from here on makes the index one of another file.
+        Ok(ChecksummedFile {
+            // Read first: a later write to the file makes its index stale.
             modified: modified(&file.metadata()?),
             file,
             checksum: 0,
@@ -63,7 +63,7 @@ impl Checked {
         })
     }
 
-    /// By what the file is known, once all that is left of it was read.
+    /// Reads the rest of the file; its identity.
     pub(crate) fn finish(mut self) -> io::Result<Identity> {
         io::copy(&mut self, &mut io::sink())?;
         Ok(Identity {
@@ -74,10 +74,10 @@ impl Checked {
     }
 }
 
-impl Read for Checked {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(room)?;
-        self.checksum = crc32c::crc32c_append(self.checksum, &room[..read]);
+impl Read for ChecksummedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.checksum = crc32c::crc32c_append(self.checksum, &buffer[..read]);
         self.len += read as u64;
         Ok(read)
     }

@@ -1,15 +1,15 @@
-//! What bringing a sidecar up to date did.
+//! The result of bringing a sidecar up to date.
 
 use chunk_index::Index;
 
-/// What was done for a file.
+/// What was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// The sidecar has all that is asked for.
+    /// The sidecar was up to date.
     Fresh,
-    /// These dimensions were added; the rest was kept.
+    /// These dimensions were added.
     Extended(Vec<String>),
-    /// The sidecar was made anew.
+    /// The sidecar was built.
     Built,
 }
 
@@ -22,7 +22,7 @@ pub struct Indexed {
     pub chunks: usize,
     /// Events of the file.
     pub events: u64,
-    /// Lines and records that cannot be read; `None` when the file was not read.
+    /// Lines and records that cannot be read; `None` if the file was not read.
     pub broken: Option<u64>,
     /// Bytes of text or of packets.
     pub text_bytes: u64,
@@ -30,13 +30,13 @@ pub struct Indexed {
     pub file_bytes: u64,
     /// Bytes of the sidecar.
     pub sidecar_bytes: u64,
-    /// Bytes of the columns beside it, where they were asked for.
+    /// Bytes of the columns, if they were requested.
     pub columns_bytes: Option<u64>,
-    /// Where and why the file cannot be read to its end, when it was read.
+    /// Where and why the file cannot be read to its end, if it was read.
     pub fault: Option<String>,
 }
 
-/// What an index tells of its file.
+/// Summarizes the index of a file.
 pub(super) fn summary(update: Update, index: &Index, sidecar_bytes: u64) -> Indexed {
     let chunks = index.chunks();
     Indexed {

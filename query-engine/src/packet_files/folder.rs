@@ -9,8 +9,8 @@ use ctf_folder::{FolderParts, find_traces};
 use storage_format::Kind;
 use trace_kinds::{Content, StreamContext};
 
+use super::packet_file::PacketFile;
 use super::packet_index::PacketIndex;
-use super::source::PacketFile;
 use super::{choose, recognized};
 use crate::ReadError;
 use crate::source::ChunkSource;
@@ -24,19 +24,19 @@ pub(crate) struct StreamPart {
     pub(crate) packets: Vec<PacketRange>,
 }
 
-/// The traces in and below a folder.
+/// The traces in a folder and below it.
 pub(crate) fn traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let traces = find_traces(path)?;
-    match traces.is_empty() {
-        false => Ok(traces),
-        true => Err(ReadError::UnknownFile {
+    if traces.is_empty() {
+        return Err(ReadError::UnknownFile {
             path: path.to_owned(),
-            reason: "there is no file named metadata in it or below it",
-        }),
+            reason: "there is no file named metadata in it or below it".to_owned(),
+        });
     }
+    Ok(traces)
 }
 
-/// Opens the traces in and below a folder, a source a file of packets.
+/// Opens the traces in a folder and below it; each stream file is a source.
 pub(crate) fn open(
     path: &Path,
     use_sidecars: bool,
@@ -71,7 +71,7 @@ fn open_trace(path: &Path, use_sidecars: bool) -> Result<Vec<PacketFile>, ReadEr
             Some(Ok(Some(indexes))) => (Some(indexes), None),
             Some(Err(reason)) => (None, Some(reason)),
         };
-        // Another metadata tells the same packets in another way.
+        // With other metadata the same packets decode differently.
         let indexes = indexes.filter(|indexes| indexes.facts.stamp.metadata == part.stamp.metadata);
         choose(
             &part.path,
@@ -85,8 +85,8 @@ fn open_trace(path: &Path, use_sidecars: bool) -> Result<Vec<PacketFile>, ReadEr
     files.collect()
 }
 
-/// What was indexes of all files in the order of their sources, when the folder is the one that was
-/// indexed: then its packets need not be looked for.
+/// The indexes of all files in the order of their sources, if the folder is unchanged since it was
+/// indexed. Then its packets need not be searched.
 fn all_current(
     parts: &FolderParts,
     indexes: &mut BTreeMap<PathBuf, Result<Option<PacketIndex>, String>>,
@@ -117,7 +117,7 @@ fn context_of(parts: &FolderParts) -> StreamContext {
     }
 }
 
-/// The files of a trace in the order of its streams, with the packets that are read of each.
+/// The files of a trace in the order of its streams, each with its packets.
 pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadError> {
     let context = context_of(&parts);
     let (metadata, folder) = (parts.metadata_checksum, parts.checksum());
@@ -131,7 +131,7 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
                 .collect();
             packets.sort_by_key(|packet| packet.range.start);
             found.push(StreamPart {
-                // CTF as well, but told in the fields of its own kind, as from its storage.
+                // I/O traces are CTF too, but have the fields of their kind, as in storages.
                 kind: if recognized(&file.path)?.content == Content::IoTrace {
                     Kind::IoTrace
                 } else {

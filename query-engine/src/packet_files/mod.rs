@@ -1,17 +1,17 @@
-//! Files of packets on this machine, with or without a sidecar: streams of CTF folders, traces of a
-//! server's own I/O, and RocksDB traces.
+//! Files of packets on this machine, with or without a sidecar: stream files of CTF folders, I/O
+//! traces of a server, and RocksDB traces.
 //!
 //! | step | where |
 //! | --- | --- |
 //! | what a path is, and opening it for a query | here, [`folder`] |
-//! | packets of which the places are known, as a source | [`source`] |
+//! | a file with known ranges of packets, as a source | [`packet_file`] |
 //! | a RocksDB trace without an index, as a source | [`rocksdb`] |
 //! | the index of such a file, and whether it is used | [`packet_index`] |
 
 pub(crate) mod folder;
+mod packet_file;
 pub(crate) mod packet_index;
 pub(crate) mod rocksdb;
-mod source;
 
 #[cfg(test)]
 mod tests;
@@ -27,8 +27,8 @@ use storage_format::Kind;
 use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
 use trace_kinds::{Container, Content, PREFIX_BYTES, Recognized, StreamContext, recognize};
 
+use self::packet_file::PacketFile;
 use self::packet_index::{PacketIndex, unused};
-use self::source::PacketFile;
 use crate::dft::DftSet;
 use crate::source::ChunkSource;
 use crate::{ReadError, Request};
@@ -70,13 +70,12 @@ impl InputFormat {
     }
 }
 
-/// Opens files and folders of any kind as sources of the engine: folders of CTF traces, DFTracer
-/// files, RocksDB traces and traces of a server's own I/O, with their sidecars unless
-/// `use_sidecars` says no.
+/// Opens files and folders of any kind as sources: folders of CTF traces, DFTracer files, RocksDB
+/// traces and I/O traces of a server. With `use_sidecars`, the sidecars next to them are used.
 ///
 /// # Errors
 ///
-/// When something cannot be read or is no trace, or the query means nothing for it.
+/// When something cannot be read or is not a trace, or the query is invalid for it.
 pub fn open_paths(
     paths: &[PathBuf],
     use_sidecars: bool,
@@ -99,11 +98,12 @@ pub fn open_paths(
     Ok(sources)
 }
 
-/// A stream of a trace of a server's own I/O, without its folder.
+/// A stream file of an I/O trace, without its folder.
 fn open_io_trace(path: &Path, use_sidecars: bool) -> Result<PacketFile, ReadError> {
-    let index = match use_sidecars {
-        true => PacketIndex::open(path),
-        false => Ok(None),
+    let index = if use_sidecars {
+        PacketIndex::open(path)
+    } else {
+        Ok(None)
     };
     let is_current = |index: &PacketIndex| {
         (index.facts.kind, index.facts.stamp) == (Kind::IoTrace, WITHOUT_FOLDER)
@@ -126,7 +126,7 @@ fn open_io_trace(path: &Path, use_sidecars: bool) -> Result<PacketFile, ReadErro
     )
 }
 
-/// The stamp of a file that is a trace of its own.
+/// The stamp of a file that is not part of a folder.
 pub(crate) const WITHOUT_FOLDER: TraceStamp = TraceStamp {
     metadata: 0,
     folder: 0,
@@ -173,7 +173,9 @@ pub(crate) fn io_trace_packets(path: &Path) -> Result<Vec<PacketRange>, ReadErro
     let length = file.metadata().map_err(failed)?.len();
     let (mut packets, mut at) = (Vec::new(), 0);
     while at < length {
-        let mut head = vec![0; (length - at).min(PREAMBLE_BYTES as u64) as usize];
+        let preamble =
+            usize::try_from(length - at).map_or(PREAMBLE_BYTES, |left| left.min(PREAMBLE_BYTES));
+        let mut head = vec![0; preamble];
         file.read_exact_at(&mut head, at).map_err(failed)?;
         let end = packet_bytes(&head).and_then(|bytes| at.checked_add(bytes));
         let end = end.map_or(length, |end| end.clamp(at + 1, length));

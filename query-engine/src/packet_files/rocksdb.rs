@@ -9,25 +9,26 @@ use storage_format::Kind;
 use trace_kinds::rocksdb::PacketReader;
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
+use super::packet_file::{PacketFile, localize, origin};
 use super::packet_index::{PacketIndex, unused};
-use super::source::{PacketFile, localize, origin};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 use crate::stored::PacketEvents;
 use crate::{Evidence, ReadError};
 
-/// Bytes of a RocksDB trace that are decoded at once. What is damaged ends such a packet and not
-/// the trace, so those of an index are the same.
+/// Bytes of a packet of a RocksDB trace. Damage ends a packet, so packets must be the same with and
+/// without an index.
 pub(crate) const PACKET_BYTES: usize = 64 << 10;
 
-/// Opens a RocksDB trace with the sidecar beside it, if there is one that is used.
+/// Opens a RocksDB trace, with the sidecar next to it if that is usable.
 pub(crate) fn open(
     path: &Path,
     kind: Kind,
     use_sidecars: bool,
 ) -> Result<Box<dyn ChunkSource>, ReadError> {
-    let index = match use_sidecars {
-        true => PacketIndex::open(path),
-        false => Ok(None),
+    let index = if use_sidecars {
+        PacketIndex::open(path)
+    } else {
+        Ok(None)
     };
     let reason = match index {
         Ok(Some(index)) if is_rocksdb(index.facts.kind) => {
@@ -45,12 +46,12 @@ fn is_rocksdb(kind: Kind) -> bool {
     matches!(kind, Kind::RocksdbIo | Kind::RocksdbBlockCache)
 }
 
-/// A RocksDB trace that has no index: where its packets lie is found by reading it.
+/// A RocksDB trace without an index: its packets are found by reading it.
 struct RocksdbFile {
     path: PathBuf,
     kind: Kind,
     origin: Origin,
-    /// Why an index that is there is not used.
+    /// Why an existing index is not used.
     unused: Option<String>,
 }
 

@@ -282,7 +282,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn an_index_never_changes_an_answer(
+    fn an_index_never_changes_a_result(
         streams in [ctf_packets(), ctf_packets()],
         operations in proptest::collection::vec(
             proptest::collection::vec((0_u8..5, 0_u32..256, any::<u8>()), 1..7), 2..7),
@@ -298,7 +298,7 @@ proptest! {
         index(&paths, &options(chunk_bytes, &["n", "len"]));
         for query in queries {
             let report = check(&paths, &query);
-            prop_assert_eq!(report.indexed + report.left_out, report.sources);
+            prop_assert_eq!(report.indexed + report.excluded, report.sources);
         }
     }
 }
@@ -348,7 +348,7 @@ fn every_tier_rules_out_chunks_and_summaries_answer_without_reading() {
 }
 
 #[test]
-fn only_what_is_missing_is_made() {
+fn only_missing_parts_of_an_index_are_built() {
     let folder = tempfile::tempdir().unwrap();
     let paths = sample(&folder);
     let all = |update: Update| vec![update; 6];
@@ -366,14 +366,14 @@ fn only_what_is_missing_is_made() {
     assert!(others.contains(&Update::Built), "{others:?}");
     check(&paths, "n == 5 or len > 100");
     let anew = IndexOptions {
-        anew: true,
+        rebuild: true,
         ..options(100, &[])
     };
     assert_eq!(index(&paths, &anew), all(Update::Built));
 }
 
 #[test]
-fn what_is_stale_or_foreign_or_damaged_is_told_and_not_believed() {
+fn stale_foreign_and_damaged_indexes_are_reported_and_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let paths = sample(&folder);
     index(&paths, &options(100, &["n"]));
@@ -429,7 +429,7 @@ fn what_is_stale_or_foreign_or_damaged_is_told_and_not_believed() {
 }
 
 #[test]
-fn a_folder_that_changed_is_read_as_it_is() {
+fn a_changed_folder_is_read_without_its_old_indexes() {
     let folder = tempfile::tempdir().unwrap();
     let paths = sample(&folder);
     let inside = paths[0].join("inside");
@@ -474,7 +474,7 @@ fn a_folder_that_changed_is_read_as_it_is() {
 }
 
 #[test]
-fn a_trace_that_breaks_off_is_told_with_an_index_as_well() {
+fn a_truncated_trace_is_reported_with_an_index_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("io.trace");
     let file = rocksdb("io_small.trace", 4);
@@ -487,7 +487,7 @@ fn a_trace_that_breaks_off_is_told_with_an_index_as_well() {
 }
 
 #[test]
-fn packets_laid_one_after_another_are_entered_as_the_trace_they_are() {
+fn concatenated_packets_are_read_as_one_trace() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("laid.trace");
     let file = rocksdb("io_small.trace", 4);
@@ -505,7 +505,7 @@ fn packets_laid_one_after_another_are_entered_as_the_trace_they_are() {
 }
 
 #[test]
-fn columns_are_refused_where_there_are_none() {
+fn columns_are_refused_for_files_of_packets() {
     let folder = tempfile::tempdir().unwrap();
     let paths = sample(&folder);
     let asked = IndexOptions {

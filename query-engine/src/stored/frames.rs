@@ -1,4 +1,4 @@
-//! From ranges of a data file to packets.
+//! Ranges of a data file to packets.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,18 +9,18 @@ use storage_format::frame::{FrameHeader, FrameLocation, HEADER_BYTES};
 use super::Leaf;
 use crate::{Fetch, ReadError};
 
-/// Bytes of a run that are fetched at once.
+/// Bytes of a run per fetch.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// Expands packets, in space that it keeps.
+/// Decompresses packets into a buffer that is reused.
 #[derive(Default)]
-pub(crate) struct Expander {
+pub(crate) struct Decompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
     raw: Vec<u8>,
 }
 
-impl Expander {
-    /// The packet as the agent sent it; what is wrong with it otherwise.
+impl Decompressor {
+    /// The raw packet, or what is wrong with it.
     fn expand<'a>(
         &'a mut self,
         header: &FrameHeader,
@@ -32,24 +32,26 @@ impl Expander {
                 let zstd = match &mut self.zstd {
                     Some(zstd) => zstd,
                     none => none.insert(
-                        zstd::bulk::Decompressor::new().map_err(|_| "there is no memory for it")?,
+                        zstd::bulk::Decompressor::new()
+                            .map_err(|_| "there is no memory to decompress it")?,
                     ),
                 };
                 self.raw.clear();
                 self.raw.reserve(header.raw_size as usize);
                 zstd.decompress_to_buffer(stored, &mut self.raw)
-                    .map_err(|_| "it cannot be expanded")?;
+                    .map_err(|_| "it cannot be decompressed")?;
                 &self.raw
             }
         };
-        match raw.len() == header.raw_size as usize && crc32c(raw) == header.raw_checksum {
-            true => Ok(raw),
-            false => Err("its checksum does not match"),
+        if raw.len() == header.raw_size as usize && crc32c(raw) == header.raw_checksum {
+            Ok(raw)
+        } else {
+            Err("its checksum does not match")
         }
     }
 }
 
-/// What is shown each packet with the header of its frame and the offset of that.
+/// Called for each packet, with the header and the offset of its frame.
 pub(crate) type EachPacket<'f> =
     dyn FnMut(&FrameHeader, u64, &[u8]) -> Result<ControlFlow<()>, ReadError> + 'f;
 
@@ -57,10 +59,10 @@ pub(crate) type EachPacket<'f> =
 pub(crate) struct Frames<'l> {
     pub(crate) leaf: &'l Leaf,
     pub(crate) data: &'l dyn Fetch,
-    pub(crate) expander: Expander,
+    pub(crate) decompressor: Decompressor,
     /// Bytes fetched so far.
     pub(crate) fetched_bytes: u64,
-    /// CRC32C of the frames of the runs read so far, behind what it was set to.
+    /// CRC32C of the runs read so far, continued from the value it was set to.
     pub(crate) checksum: u32,
 }
 
@@ -69,13 +71,13 @@ impl<'l> Frames<'l> {
         Frames {
             leaf,
             data,
-            expander: Expander::default(),
+            decompressor: Decompressor::default(),
             fetched_bytes: 0,
             checksum: 0,
         }
     }
 
-    /// Fetches ranges of whole frames at once and gives their packets.
+    /// Fetches ranges of complete frames in one request, and passes their packets on.
     pub(crate) fn read_ranges(
         &mut self,
         ranges: &[Range<u64>],
@@ -94,7 +96,7 @@ impl<'l> Frames<'l> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Gives the packets of a run of any length, a window of it in memory at a time.
+    /// Passes on the packets of a run of any length, with one window of it in memory at a time.
     pub(crate) fn read_run(
         &mut self,
         run: Range<u64>,
@@ -126,8 +128,8 @@ impl<'l> Frames<'l> {
         Ok(parts)
     }
 
-    /// Gives the packets of the whole frames at the start of `bytes`, which lie at `base`; the
-    /// bytes that these frames have.
+    /// Passes on the packets of the complete frames at the start of `bytes`, which are at offset
+    /// `base`. Returns the bytes of these frames.
     fn walk(
         &mut self,
         bytes: &[u8],
@@ -142,13 +144,13 @@ impl<'l> Frames<'l> {
             let Some(stored) = bytes.get(payload..payload + header.stored_size as usize) else {
                 break;
             };
-            let raw = self.expander.expand(&header, stored);
+            let raw = self.decompressor.expand(&header, stored);
             let raw = raw.map_err(|problem| ReadError::DamagedPacket {
                 place: self.data.place(),
                 offset: offset + HEADER_BYTES as u64,
                 problem,
             })?;
-            // The gap behind the last payload of a file may be cut off.
+            // The padding after the last payload of a file may be missing.
             let frame = usize::try_from(header.frame_bytes()).unwrap_or(usize::MAX);
             let end = at.saturating_add(frame).min(bytes.len());
             let flow = each(&header, offset, raw)?;

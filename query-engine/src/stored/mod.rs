@@ -1,15 +1,15 @@
-//! Storages: the packets of their leaves, with or without chunk indexes beside the data files.
+//! Storages: the packets of their leaves, with or without chunk indexes next to the data files.
 //!
-//! Frames in a data file are dense and describe themselves, so a range of whole frames is all that
-//! must be fetched to read the packets in it. A chunk is such a range: one packet, or several small
-//! ones. What the index of a leaf covers is read chunk by chunk; the rest, which a storage has
-//! while it is written, in the runs that its tree knows, without packets of which that tree knows
-//! that their events are at other times.
+//! Frames in a data file are contiguous and self-describing, so a range of complete frames is all
+//! that must be fetched to read its packets. A chunk is such a range: one packet, or several small
+//! ones. The part of a leaf that its index covers is read in chunks. The rest, which exists while a
+//! storage is written, is read in the runs of the index tree, without the packets whose events are
+//! outside of the requested time range according to the tree.
 
 pub(crate) mod frames;
-pub(crate) mod leaf;
-mod localize;
-mod packets;
+pub(crate) mod leaf_source;
+mod origin_filter;
+mod packet_events;
 pub(crate) mod set;
 mod times;
 
@@ -25,14 +25,14 @@ use storage_format::{LeafId, StorageId};
 
 use crate::Fetch;
 
-pub(crate) use localize::answer_origin;
-pub(crate) use packets::PacketEvents;
+pub(crate) use origin_filter::answer_origin;
+pub(crate) use packet_events::PacketEvents;
 
-pub use leaf::LeafSource;
+pub use leaf_source::LeafSource;
 pub use set::{LeafRanges, StorageSet};
 pub use times::PacketTimes;
 
-/// A leaf of a storage, and as much of its data file as is durable.
+/// A leaf of a storage, and the durable part of its data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
     /// The storage.
@@ -41,7 +41,7 @@ pub struct Leaf {
     pub storage_name: String,
     /// The leaf.
     pub leaf: LeafId,
-    /// Where it stands in the tree.
+    /// Its path in the index tree.
     pub path: LeafPath,
     /// Number of its first packet in the storage.
     pub first_number: u64,
@@ -49,34 +49,34 @@ pub struct Leaf {
     pub length: u64,
     /// CRC32C of the data file, once the storage is finalized.
     pub checksum: Option<u32>,
-    /// Ranges that together are the frames, each of whole frames; they are read side by side where
-    /// no chunk index covers them.
+    /// Ranges of complete frames that together are the data file; they are read in parallel if no
+    /// chunk index covers them.
     pub runs: Vec<Range<u64>>,
 }
 
-/// A leaf, and where its bytes are.
+/// A leaf, and the files to read it from.
 #[derive(Clone)]
 pub struct StoredLeaf {
     /// The leaf.
     pub leaf: Leaf,
     /// Its data file.
     pub data: Arc<dyn Fetch>,
-    /// Its chunk index and the bytes of that, where there is one.
+    /// Its chunk index, if there is one, and the bytes of that.
     pub sidecar: Option<(Arc<dyn Fetch>, u64)>,
-    /// What its agent sent as trace metadata.
+    /// The trace metadata of its agent.
     pub trace: Arc<AgentTrace>,
-    /// What the index of the storage says of its packets, where that can be asked.
+    /// The times of its packets in the index of the storage, if that is available.
     pub times: Option<Arc<dyn PacketTimes>>,
 }
 
 /// The trace metadata of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct AgentTrace {
-    /// The metadata, compiled; `None` where there is none or it is wrong.
+    /// The compiled metadata; `None` if there is none or it is invalid.
     pub procedure: Option<Arc<Procedure>>,
-    /// Why it is not there although metadata was sent.
+    /// Why the metadata is invalid.
     pub fault: Option<String>,
-    /// CRC32C of the metadata: an index that was made with another one is not used.
+    /// CRC32C of the metadata. An index that was made with other metadata is not used.
     pub checksum: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The leaves of a query, and what they must know of each other.
+//! The leaves of one query, and what they share: units of times and texts behind hashes.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -11,17 +11,17 @@ use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
 use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
 use super::frames::Frames;
-use super::leaf::{LeafSource, origin_of, place_of};
+use super::leaf_source::{LeafSource, origin_of, place_of};
 use super::{Leaf, StoredLeaf, times};
-use crate::dft::asks_for_names;
 use crate::dft::hash_names::{decode_names, unit_of};
+use crate::dft::needs_names;
 use crate::open_sidecar::OpenSidecar;
 use crate::{ChunkSource, ReadError, Request};
 
 /// The leaves of one or more storages, opened for one query.
 pub struct StorageSet {
     pub(crate) leaves: Vec<OpenLeaf>,
-    left_out: Vec<String>,
+    skipped: Vec<String>,
     cache: Option<Arc<FilterCache>>,
 }
 
@@ -42,20 +42,20 @@ pub struct LeafRanges {
 }
 
 impl LeafRanges {
-    /// Whether a byte lies in one of the ranges.
+    /// Whether a byte is in one of the ranges.
     pub fn contains(&self, offset: u64) -> bool {
-        let behind = self.ranges.partition_point(|range| range.start <= offset);
-        let range = behind.checked_sub(1).and_then(|at| self.ranges.get(at));
+        let following = self.ranges.partition_point(|range| range.start <= offset);
+        let range = following.checked_sub(1).and_then(|at| self.ranges.get(at));
         range.is_some_and(|range| offset < range.end)
     }
 }
 
-/// A stream in its storage.
+/// A stream of a storage.
 type StreamKey = (StorageId, AgentId, StreamId);
 
 impl StorageSet {
-    /// Opens leaves, and their chunk indexes where those belong to them. `cache` keeps filters from
-    /// one query to the next.
+    /// Opens leaves and the chunk indexes that belong to them. `cache` retains filters between
+    /// queries.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl StorageSet {
     ) -> Result<StorageSet, ReadError> {
         let mut set = StorageSet {
             leaves: Vec::new(),
-            left_out: Vec::new(),
+            skipped: Vec::new(),
             cache,
         };
         let mut units: BTreeMap<StreamKey, TimeUnit> = BTreeMap::new();
@@ -79,7 +79,7 @@ impl StorageSet {
                 continue;
             }
             if let Some(reason) = undecodable(&stored) {
-                set.left_out.push(reason);
+                set.skipped.push(reason);
                 continue;
             }
             let (sidecar, facts, unused) = open_sidecar(&stored);
@@ -101,7 +101,7 @@ impl StorageSet {
                     names: Names::default(),
                     unit,
                 },
-                // An index that was made with another unit is of no use.
+                // An index that was made with another unit has other times.
                 sidecar: sidecar.filter(|_| facts.is_some_and(|facts| unit_of(facts.unit) == unit)),
                 unused,
                 stored,
@@ -110,7 +110,7 @@ impl StorageSet {
         Ok(set)
     }
 
-    /// What the times in packets of the leaves that are here rest on.
+    /// The time basis of each leaf.
     pub fn time_bases(&self) -> impl Iterator<Item = (LeafId, TimeBasis)> {
         self.leaves.iter().map(|open| {
             let leaf = &open.stored.leaf;
@@ -119,18 +119,18 @@ impl StorageSet {
         })
     }
 
-    /// Streams that are left out, and why.
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
+    /// Streams that are skipped, and why.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
     }
 
-    /// Leaves whose chunk index is there and not used, and why.
+    /// Leaves with a chunk index that is not used, and why.
     pub fn unused_indexes(&self) -> impl Iterator<Item = (LeafId, &str)> {
         let leaves = self.leaves.iter();
         leaves.filter_map(|open| Some((open.stored.leaf.leaf, open.unused.as_deref()?)))
     }
 
-    /// The leaves that are here, with the bytes of each that its chunk index does not cover.
+    /// The leaves, each with the bytes that its chunk index does not cover.
     pub fn leaves(&self) -> impl Iterator<Item = (&Leaf, u64)> {
         self.leaves.iter().map(|open| {
             let leaf = &open.stored.leaf;
@@ -138,12 +138,11 @@ impl StorageSet {
         })
     }
 
-    /// The leaves as sources of the engine, with what hashes stand for where the query or its rows
-    /// ask for that.
+    /// The leaves as sources, with the texts behind hashes if the query or its rows need them.
     ///
     /// # Errors
     ///
-    /// When bytes cannot be fetched, or the query means nothing for the streams.
+    /// When bytes cannot be fetched, or the query is invalid for the streams.
     pub fn sources(
         mut self,
         request: &Request,
@@ -169,8 +168,8 @@ impl StorageSet {
         Ok(sources)
     }
 
-    /// The ranges of each data file in which the request may find events: what no chunk index rules
-    /// out, and what none covers.
+    /// The ranges of each data file that may contain matching events: those that no chunk index
+    /// rules out, and those that none covers.
     ///
     /// # Errors
     ///
@@ -202,10 +201,10 @@ impl StorageSet {
         request.bind(units.reduce(BareUnit::and).unwrap_or(BareUnit::NANOS))
     }
 
-    /// Learns what hashes stand for: from the indexes, and by reading what they do not cover.
+    /// Loads the texts behind hashes: from the indexes, and by reading what these do not cover.
     fn resolve(&mut self, filter: Option<&Filter>, columns: &[FieldPath]) -> Result<(), ReadError> {
         let text = |path: &FieldPath| HASH_FIELDS.iter().any(|field| field.text == path.as_str());
-        if !filter.is_some_and(asks_for_names) && !columns.iter().any(text) {
+        if !filter.is_some_and(needs_names) && !columns.iter().any(text) {
             return Ok(());
         }
         let mut of_streams: BTreeMap<StreamKey, HashNames> = BTreeMap::new();
@@ -247,16 +246,16 @@ fn undecodable(stored: &StoredLeaf) -> Option<String> {
         return None;
     }
     let reason = match &stored.trace.fault {
-        Some(fault) => format!("the trace metadata of its agent is wrong: {fault}"),
+        Some(fault) => format!("the trace metadata of its agent is invalid: {fault}"),
         None => "its agent sent no trace metadata".to_owned(),
     };
     Some(format!(
-        "{} is left out: {reason}",
+        "{} is skipped: {reason}",
         place_of(&origin_of(&stored.leaf))
     ))
 }
 
-/// The index of a leaf with what it says of the leaf, or why it is not used.
+/// The index of a leaf with its facts, or why it is not used.
 fn open_sidecar(
     stored: &StoredLeaf,
 ) -> (Option<Arc<OpenSidecar>>, Option<LeafFacts>, Option<String>) {
@@ -272,7 +271,7 @@ fn open_sidecar(
     let facts = open.attachment(LeafFacts::NAME);
     let facts = match facts.map(|bytes| bytes.and_then(|bytes| LeafFacts::decode(&bytes).ok())) {
         Ok(Some(facts)) => facts,
-        Ok(None) => return refused("another version wrote it".to_owned()),
+        Ok(None) => return refused("it was written by another version".to_owned()),
         Err(error) => return refused(reason_of(&error)),
     };
     match belongs(stored, open.index(), &facts) {
@@ -288,7 +287,7 @@ fn reason_of(error: &ReadError) -> String {
     }
 }
 
-/// Whether an index is one of this leaf as it is now.
+/// Whether an index belongs to this leaf as it is now.
 pub(crate) fn belongs(
     stored: &StoredLeaf,
     index: &Index,
@@ -303,7 +302,7 @@ pub(crate) fn belongs(
         return Err("it was made with other trace metadata");
     }
     if covered.length > leaf.length {
-        return Err("it covers more than the data file has");
+        return Err("it covers more bytes than the data file has");
     }
     if let Some(checksum) = leaf.checksum
         && (covered.length, covered.checksum) != (leaf.length, Some(u64::from(checksum)))
@@ -314,13 +313,14 @@ pub(crate) fn belongs(
         let end = chunk.offset.checked_add(chunk.length);
         end.is_some_and(|end| end <= covered.length)
     };
-    match index.chunks().iter().all(inside) {
-        true => Ok(()),
-        false => Err("a chunk lies outside of what it covers"),
+    if index.chunks().iter().all(inside) {
+        Ok(())
+    } else {
+        Err("a chunk is outside of the bytes that it covers")
     }
 }
 
-/// Bytes at the start of a stream in whose packets its unit is looked for, as in files.
+/// Bytes of packets at the start of a stream that are searched for its unit, as in files.
 const HEAD_BYTES: u64 = 256 << 10;
 
 /// The unit that the first packets of a stream declare.
@@ -330,13 +330,14 @@ pub(super) fn declared_unit(stored: &StoredLeaf) -> Result<TimeUnit, ReadError> 
     let mut read_bytes = 0;
     for run in &stored.leaf.runs {
         let flow = frames.read_run(run.clone(), &mut |_, _, packet| {
-            // What cannot be decoded declares nothing; the query tells it.
+            // A packet that cannot be decoded declares nothing; the query reports it.
             let _decoded = decoder.decode(packet, &mut |_| ControlFlow::Continue(()));
             read_bytes += packet.len() as u64;
             let found = decoder.declared().unit.is_some();
-            Ok(match found || read_bytes >= HEAD_BYTES {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            Ok(if found || read_bytes >= HEAD_BYTES {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             })
         })?;
         if flow.is_break() {
@@ -347,20 +348,20 @@ pub(super) fn declared_unit(stored: &StoredLeaf) -> Result<TimeUnit, ReadError> 
 }
 
 impl OpenLeaf {
-    /// Bytes that the chunk index covers, header of the file included.
+    /// Bytes that the chunk index covers, including the header of the file.
     fn covered(&self) -> u64 {
         let sidecar = self.sidecar.as_ref();
         sidecar.map_or(0, |sidecar| sidecar.index().identity().length)
     }
 
-    /// What the packets of the leaf declare.
+    /// The texts behind hashes that the packets of the leaf declare.
     fn names(&self) -> Result<HashNames, ReadError> {
-        let (mut kept, mut from) = (HashNames::default(), 0);
+        let (mut names, mut from) = (HashNames::default(), 0);
         if let Some(sidecar) = &self.sidecar
             && let Some(bytes) = sidecar.undamaged_attachment(DftNames::NAME)?
             && let Some(decoded) = decode_names(&bytes)
         {
-            (kept, from) = (decoded, sidecar.index().identity().length);
+            (names, from) = (decoded, sidecar.index().identity().length);
         }
         let unit = self.context.unit;
         let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), unit);
@@ -373,7 +374,7 @@ impl OpenLeaf {
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        kept.merge(&decoder.into_declared().names);
-        Ok(kept)
+        names.merge(&decoder.into_declared().names);
+        Ok(names)
     }
 }

@@ -258,7 +258,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn an_index_never_changes_an_answer(
+    fn an_index_never_changes_a_result(
         streams in proptest::collection::vec(
             proptest::collection::vec(lines(), 1..8), 1..3),
         query in query(),
@@ -300,7 +300,7 @@ proptest! {
             let (expected, _) = answers(vec![stored(&leaf, &data, None)], &request);
             let (found, report) = answers(vec![stored(&leaf, &data, Some(grown))], &request);
             prop_assert_eq!(found, expected);
-            prop_assert!(report.indexed + report.left_out > 0, "the grown index is used");
+            prop_assert!(report.indexed + report.excluded > 0, "the grown index is used");
         }
         let (expected, _) = answers(plain, &request);
         prop_assert_eq!(&answers(whole, &request).0, &expected, "with indexes");
@@ -331,7 +331,7 @@ fn rare() -> (Leaf, Arc<Memory>, StoredLeaf) {
 }
 
 #[test]
-fn what_can_match_is_fetched_by_one_request_and_nothing_else() {
+fn only_candidates_are_fetched_and_in_one_request() {
     let (leaf, data, indexed) = rare();
     data.requests.store(0, Ordering::Relaxed);
     data.moved.store(0, Ordering::Relaxed);
@@ -359,7 +359,7 @@ fn what_can_match_is_fetched_by_one_request_and_nothing_else() {
 }
 
 #[test]
-fn another_index_is_not_used() {
+fn the_index_of_another_leaf_is_not_used() {
     let (leaf, data, indexed) = rare();
     let (sidecar, length) = indexed.sidecar.clone().unwrap();
     let bytes = sidecar.fetch_one(0..length).unwrap();
@@ -398,7 +398,7 @@ fn another_index_is_not_used() {
 }
 
 #[test]
-fn damage_in_a_data_file_is_an_error_with_its_place() {
+fn damage_in_a_data_file_is_reported_with_its_offset() {
     let (leaf, data, _) = rare();
     let mut bytes = data.bytes.clone();
     let middle = bytes.len() / 2;
@@ -415,7 +415,7 @@ fn damage_in_a_data_file_is_an_error_with_its_place() {
 }
 
 #[test]
-fn a_damaged_index_is_noticed_and_the_answer_is_the_same() {
+fn a_damaged_index_is_reported_and_does_not_change_the_result() {
     let (leaf, data, indexed) = rare();
     let (sidecar, length) = indexed.sidecar.clone().unwrap();
     let bytes = sidecar.fetch_one(0..length).unwrap();
@@ -467,7 +467,7 @@ impl Fetch for Leaving {
 }
 
 #[test]
-fn a_query_that_nobody_waits_for_stops_at_its_next_chunk() {
+fn a_cancelled_query_stops_at_the_next_chunk() {
     let line = r#"{"name":"read","cat":"c","pid":1,"tid":1,"ts":1,"dur":1,"ph":"X"}"#;
     let packets = vec![format!("{line}\n").repeat(50).into_bytes(); 6];
     let (mut leaf, bytes, ends) = leaf_of(1, &packets, Codec::Zstd);
@@ -519,7 +519,7 @@ fn a_query_that_nobody_waits_for_stops_at_its_next_chunk() {
 }
 
 #[test]
-fn the_unit_of_a_stream_may_be_declared_behind_its_first_packet() {
+fn the_unit_of_a_stream_may_be_declared_after_its_first_packet() {
     let line = |number: u64| {
         format!(
             "{{\"name\":\"read\",\"cat\":\"c\",\"pid\":1,\"tid\":1,\"ts\":{number},\"dur\":7,\

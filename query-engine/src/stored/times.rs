@@ -1,10 +1,9 @@
-//! What the index of a storage itself knows of packets that no chunk index covers: when their
-//! events are.
+//! Times of packets without a chunk index, from the index of the storage.
 //!
-//! The server read the times of a packet when it took it. Those of CTF depend on the trace metadata
-//! of the agent, which may have changed since, and those of DFTracer on the unit of the stream,
-//! which may have been declared since: so they are relied on where they were read with what the
-//! query reads them with ([`TimeBasis`]). Other packets are read.
+//! The server read the times of a packet when it accepted the packet. Times of CTF packets depend
+//! on the trace metadata of the agent, which may have changed since, and times of DFTracer packets
+//! on the unit of the stream, which may have been declared since. So stored times are used only if
+//! they were read with the same time basis as the query's ([`TimeBasis`]). Other packets are read.
 
 use std::io;
 use std::ops::Range;
@@ -18,13 +17,13 @@ use trace_kinds::StreamContext;
 
 use super::AgentTrace;
 
-/// About how many chunks are made of a leaf at most; of fewer packets each is one.
+/// Approximate limit on the chunks of a leaf. With fewer packets, each packet is a chunk.
 const CHUNKS_MAX: u64 = 1 << 14;
 
-/// What the index of a storage says of the packets of one leaf.
+/// The packets of one leaf in the index of its storage.
 pub trait PacketTimes: Send + Sync {
-    /// Shows what is known of packets whose frames end behind byte `from` of the data file, in the
-    /// order of the file. Packets may be missing.
+    /// Calls `each` for packets whose frames end after byte `from` of the data file, in the order
+    /// of the file. Packets may be missing.
     ///
     /// # Errors
     ///
@@ -32,8 +31,7 @@ pub trait PacketTimes: Send + Sync {
     fn each(&self, from: u64, each: &mut dyn FnMut(&PacketEntry)) -> io::Result<()>;
 }
 
-/// What times in packets of a stream rest on, when they are read with this trace metadata and in
-/// this context.
+/// The time basis of a stream that is read with this trace metadata and in this context.
 pub(super) fn basis(kind: Kind, trace: &AgentTrace, context: &StreamContext) -> TimeBasis {
     match kind {
         Kind::Ctf => TimeBasis::Number(trace.checksum),
@@ -42,15 +40,15 @@ pub(super) fn basis(kind: Kind, trace: &AgentTrace, context: &StreamContext) -> 
     }
 }
 
-/// Whether a filter asks when events are.
-pub(super) fn asks_time(filter: &Filter) -> bool {
+/// Whether a filter uses the start of events.
+pub(super) fn uses_time(filter: &Filter) -> bool {
     let mut table = FieldTable::new();
     let _program = Program::compile(filter, &mut table);
     table.paths().iter().any(|path| path.as_str() == "ts")
 }
 
-/// The bytes `runs` of a data file as chunks with the times of their packets, which rest on
-/// `basis`.
+/// Divides `runs` of a data file into chunks with the times of their packets, as far as these were
+/// read with `basis`.
 ///
 /// # Errors
 ///
@@ -70,12 +68,12 @@ pub(super) fn timed_chunks(
         return Ok(Index::default());
     };
     let mut at = run.start;
-    let ended = times.each(at, &mut |entry| {
+    let result = times.each(at, &mut |entry| {
         let Some(start) = entry.offset.checked_sub(HEADER_BYTES as u64) else {
             return;
         };
         while start >= run.end {
-            // Packets at the end of the run that were not shown.
+            // Packets at the end of the run that the index does not contain.
             chunks.add(at..run.end, None);
             let Some((next, others)) = rest.split_first() else {
                 at = run.end;
@@ -87,14 +85,14 @@ pub(super) fn timed_chunks(
             return;
         }
         chunks.add(at..start, None);
-        // The gap behind the last payload of a file may be cut off.
+        // The padding after the last payload of a file may be missing.
         at = start
             .saturating_add(frame_bytes(entry.stored_size))
             .min(run.end);
         let facts = basis.is_of(entry.facts.time_basis).then_some(&entry.facts);
         chunks.add(start..at, facts);
     });
-    ended?;
+    result?;
     chunks.add(at..run.end, None);
     for run in rest {
         chunks.add(run.clone(), None);
@@ -103,15 +101,15 @@ pub(super) fn timed_chunks(
     Ok(Index::of_chunks(chunks.done))
 }
 
-/// Chunks while they are made.
+/// Chunks in the making.
 struct Chunks {
     done: Vec<Chunk>,
     open: Option<(Range<u64>, Known)>,
     bytes_max: u64,
 }
 
-/// What is known of the packets of a chunk: whether that is all, when their events are, and whether
-/// there may be any.
+/// What is known about the packets of a chunk: whether the times of all events are known, the time
+/// span, and whether there may be events.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     all: bool,
@@ -126,14 +124,14 @@ impl Known {
             None => (None, None),
         };
         Known {
-            // A packet without a span has no event, or none that is known to have a time.
+            // Without a span, a packet has no events, or their times are unknown.
             all: span.is_some() || events == Some(0),
             span,
             events: events != Some(0),
         }
     }
 
-    fn beside(self, other: Known) -> Known {
+    fn merge(self, other: Known) -> Known {
         let span = match (self.span, other.span) {
             (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
             (a, b) => a.or(b),
@@ -147,7 +145,7 @@ impl Known {
 }
 
 impl Chunks {
-    /// Adds packets of which `facts` are known, if anything is.
+    /// Adds packets; `facts` is `None` if nothing is known about them.
     fn add(&mut self, range: Range<u64>, facts: Option<&Facts>) {
         if range.is_empty() {
             return;
@@ -155,14 +153,14 @@ impl Chunks {
         let known = Known::of(facts);
         let is_crowded = self.done.len() as u64 > 3 * CHUNKS_MAX;
         match &mut self.open {
-            // Packets of which nothing is known spoil what is known of their neighbours.
+            // Do not merge unknown packets with known ones: the times of the latter would be lost.
             Some((open, before))
                 if open.end == range.start
                     && (before.all == known.all || is_crowded)
                     && range.end - open.start <= self.bytes_max =>
             {
                 open.end = range.end;
-                *before = before.beside(known);
+                *before = before.merge(known);
             }
             _ => {
                 self.cut();
@@ -185,10 +183,10 @@ impl Chunks {
             length,
             raw_length: length,
             number: self.done.len() as u64,
-            // How many events have a time is not known, so nothing follows for all of them.
+            // The number of events is unknown, so no predicate is true of all of them.
             events: u64::from(known.events || !known.all),
             timed: 0,
-            // What is not known may be any time.
+            // Unknown events may have any time.
             odd: u64::from(!known.all),
             times: Some(TimeRange {
                 first,

@@ -64,8 +64,8 @@ pub(super) mod track {
     pub(crate) const THREAD_TID: u32 = 2;
 }
 
-/// Appends the fields of a message. The format is proto2: a field that is set is written, even if it
-/// is zero.
+/// Appends the fields of a message. The format is proto2: a field that is set is written, even if
+/// it is zero.
 pub(super) struct Message<'o>(&'o mut Vec<u8>);
 
 impl<'o> Message<'o> {

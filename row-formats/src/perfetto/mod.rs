@@ -50,7 +50,8 @@ impl RowFormat for Perfetto {
         });
     }
 
-    /// Start, duration and the values that select the track as cells, then fields of a `TrackEvent`.
+    /// Start, duration and the values that select the track as cells, then fields of a
+    /// `TrackEvent`.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
         let Some(fields) = self.fields else {
             return;

@@ -10,7 +10,8 @@ use super::tracks::{TrackKey, Tracks};
 use crate::cells::Cells;
 use crate::{Out, RowSink};
 
-/// Events with the same start that are sorted by their end; more are written in batches of this size.
+/// Events with the same start that are sorted by their end; more are written in batches of this
+/// size.
 const SAME_START_MAX: usize = 4096;
 /// Id of the only packet sequence of a trace.
 const SEQUENCE: u64 = 1;

@@ -1,9 +1,9 @@
 //! Tables of typed columns: Arrow and Parquet.
 //!
-//! A table needs its columns before its rows. The common fields have fixed types; the types of other
-//! fields are derived from the first batch of rows. A later value that does not fit its column is
-//! not lost: the last column, `rest`, contains it under its name in a JSON object, together with
-//! the fields that have no column.
+//! A table needs its columns before its rows. The common fields have fixed types; the types of
+//! other fields are derived from the first batch of rows. A later value that does not fit its
+//! column is not lost: the last column, `rest`, contains it under its name in a JSON object,
+//! together with the fields that have no column.
 
 mod column;
 mod sink;

@@ -235,7 +235,7 @@ impl QueryTask {
     fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<Option<Vec<u8>>, ReadError> {
         let _running = self.metrics.queries.began();
         let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
-        let left_out = set.left_out().to_vec();
+        let left_out = set.skipped().to_vec();
         self.request_missing_indexes(&set);
         let fields = self.question.result.fields();
         let sources = set.sources(&self.question.request, &fields)?;

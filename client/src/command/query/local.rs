@@ -43,7 +43,7 @@ pub(super) fn run_mounted(
         ..leaf
     });
     let set = StorageSet::open(leaves.collect(), None)?;
-    for reason in set.left_out() {
+    for reason in set.skipped() {
         context.note(reason);
     }
     let sources = set.sources(&options.request, &options.fields())?;

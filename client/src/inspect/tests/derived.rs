@@ -27,7 +27,7 @@ fn indexed() -> (tempfile::TempDir, PathBuf) {
         chunk_bytes: None,
         spacing_bytes: None,
         columns: true,
-        anew: true,
+        rebuild: true,
     };
     for file in index_files(&path).unwrap() {
         file.update(&options, &mut Scratch::default()).unwrap();

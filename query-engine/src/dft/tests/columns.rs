@@ -40,7 +40,7 @@ fn counts_over_parts_of_chunks_read_no_data() {
         let (found, report) = ask_count(&paths, &request, true);
         assert_eq!(found, expected, "{query}");
         let counters = &report.counters;
-        assert!(found > 0 && counters.told_by_columns > 0, "{query}");
+        assert!(found > 0 && counters.answered_by_columns > 0, "{query}");
         assert_eq!((report.read, counters.fetched_bytes), (0, 0), "{query}");
         assert!(counters.column_bytes > 0, "{query}");
     }
@@ -51,7 +51,7 @@ fn counts_over_parts_of_chunks_read_no_data() {
 }
 
 #[test]
-fn rows_are_read_only_where_some_match() {
+fn only_chunks_with_matches_are_read() {
     let (_folder, paths) = indexed(5_000);
     // Every chunk has such durations and such times, few have both in one event.
     let query = request("dur == 7 and tid == 3 and ts < 1700000004200000 and name == 'write'");
@@ -64,11 +64,11 @@ fn rows_are_read_only_where_some_match() {
     let format = &mut Ndjson::default();
     let report = write_rows(&sources, &none, &Columns::All, format, limits, &mut out).unwrap();
     assert_eq!((report.matched > 0, report.read), (false, 0), "{report:?}");
-    assert!(report.counters.told_by_columns > 0);
+    assert!(report.counters.answered_by_columns > 0);
 }
 
 #[test]
-fn columns_are_made_when_they_are_asked_for_and_go_with_their_index() {
+fn columns_are_built_on_request_and_removed_with_their_index() {
     let (_folder, [path]) = indexed(2_000);
     let columns = columns_path(&path);
     let update = |options: &BuildOptions, anew| {
@@ -91,7 +91,7 @@ fn columns_are_made_when_they_are_asked_for_and_go_with_their_index() {
 }
 
 #[test]
-fn a_field_that_is_added_later_is_asked_elsewhere() {
+fn a_field_that_is_added_later_is_not_in_the_columns() {
     let (_folder, paths) = indexed(2_000);
     let mut more = options(30_000);
     more.config.add(FieldPath::new("epoch"));
@@ -112,12 +112,12 @@ fn columns_of_another_file_are_refused() {
     let expected = ask_count(&paths, &request, false).0;
     std::fs::copy(columns_path(&other[0]), columns_path(&paths[0])).unwrap();
     let (found, report) = ask_count(&paths, &request, true);
-    assert_eq!((found, report.counters.told_by_columns), (expected, 0));
+    assert_eq!((found, report.counters.answered_by_columns), (expected, 0));
     assert!(report.damaged[0].contains(".cidx"), "{:?}", report.damaged);
 }
 
 #[test]
-fn damaged_columns_are_noticed_and_the_answer_is_the_same() {
+fn damaged_columns_are_reported_and_do_not_change_the_result() {
     let (_folder, paths) = indexed(3_000);
     let path = columns_path(&paths[0]);
     let columns = std::fs::read(&path).unwrap();

@@ -13,7 +13,7 @@ fn corpus() -> Option<PathBuf> {
 }
 
 #[test]
-fn real_traces_answer_the_same_in_every_form() {
+fn real_traces_give_the_same_result_in_every_form() {
     let Some(corpus) = corpus() else { return };
     let queries = [
         "name == 'read'",

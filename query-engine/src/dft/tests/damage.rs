@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_file_that_changed_is_not_answered_by_its_old_index() {
+fn a_stale_index_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pfw.gz");
     let index = |path: &Path| {
@@ -39,7 +39,7 @@ fn a_file_that_changed_is_not_answered_by_its_old_index() {
 }
 
 #[test]
-fn a_damaged_sidecar_is_noticed_and_the_answer_is_the_same() {
+fn a_damaged_sidecar_is_reported_and_does_not_change_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pfw.gz");
     // One member, so that it is entered by the windows that the sidecar keeps.
@@ -76,7 +76,7 @@ fn a_damaged_sidecar_is_noticed_and_the_answer_is_the_same() {
 }
 
 #[test]
-fn a_cut_file_is_answered_as_far_as_it_goes() {
+fn a_truncated_file_is_read_up_to_the_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.pfw.gz");
     let file = gzip(&version_1(1, 3_000), 100_000);

@@ -55,7 +55,7 @@ fn filters(path: &Path) -> (usize, usize) {
 }
 
 #[test]
-fn filters_of_many_hashes_give_the_same_answers() {
+fn filters_with_many_hashes_give_the_same_result() {
     // Of the second file some are not declared, so that chunks of it have other filters.
     let texts = vec![
         version_2(0, 1_500, true),
@@ -96,7 +96,7 @@ fn filters_of_many_hashes_give_the_same_answers() {
 }
 
 #[test]
-fn a_hash_of_one_chunk_is_looked_for_in_that_chunk_alone() {
+fn a_hash_of_one_chunk_is_searched_in_that_chunk_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("many.pfw");
     std::fs::write(&path, version_2(0, 5_000, true)).unwrap();
@@ -126,7 +126,7 @@ fn a_hash_of_one_chunk_is_looked_for_in_that_chunk_alone() {
 }
 
 #[test]
-fn a_damaged_lexicon_is_told_and_the_answer_is_the_same() {
+fn a_damaged_dictionary_is_reported_and_does_not_change_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("many.pfw");
     std::fs::write(&path, version_2(0, 3_000, true)).unwrap();
@@ -154,7 +154,7 @@ fn a_damaged_lexicon_is_told_and_the_answer_is_the_same() {
 }
 
 #[test]
-fn a_hash_compared_with_text_means_the_text() {
+fn a_hash_compared_with_text_matches_the_hashes_of_the_text() {
     let forms = forms(vec![version_1(1, 2_000), version_1(2, 2_000)], 60_000);
     let by_name = forms.check("fname == '/p/file-5'");
     assert_eq!(forms.check("fhash == '/p/file-5'"), by_name);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_summaries_know_reads_no_data() {
+fn summaries_answer_without_reading_data() {
     let forms = forms(vec![version_1(1, 5_000)], 60_000);
     for (_, paths) in &forms.forms {
         for query in [

@@ -262,7 +262,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn times_of_packets_never_change_an_answer(
+    fn times_of_packets_never_change_a_result(
         done in proptest::collection::vec(
             proptest::collection::vec(any::<Done>(), 0..4), 1..12),
         how in proptest::collection::vec(0_u8..8, 12),
@@ -324,7 +324,11 @@ fn a_window_reads_only_the_packets_in_it() {
         let (expected, unpruned) = answers(vec![plain], &request);
         let (found, report) = answers(vec![timed], &request);
         assert_eq!((&found, report.matched), (&expected, 6), "{kind}");
-        assert_eq!((report.timed, report.out_of_time), (8, 6), "{report:?}");
+        assert_eq!(
+            (report.timed, report.ruled_out_by_time),
+            (8, 6),
+            "{report:?}"
+        );
         assert_eq!(report.counters.decoded.events, 6);
         assert!(report.counters.fetched_bytes < unpruned.counters.fetched_bytes / 2);
         let told =
@@ -338,13 +342,17 @@ fn a_window_reads_only_the_packets_in_it() {
 }
 
 #[test]
-fn what_is_not_known_is_read() {
+fn packets_with_unknown_times_are_read() {
     for kind in KINDS {
         // Nothing of the second packet's times, and nothing at all of the seventh.
         let how = [3, 1, 3, 3, 3, 3, 0, 3];
         let [_, timed] = leaves(&eight(kind), &how, kind, 7);
         let (_, report) = answers(vec![timed], &window(kind));
-        assert_eq!((report.timed, report.out_of_time), (8, 4), "{report:?}");
+        assert_eq!(
+            (report.timed, report.ruled_out_by_time),
+            (8, 4),
+            "{report:?}"
+        );
         assert_eq!((report.counters.decoded.events, report.matched), (12, 6));
         // A question that asks for no time asks for no times.
         let [_, timed] = leaves(&eight(kind), &[3; 8], kind, 1);
@@ -358,14 +366,14 @@ fn what_is_not_known_is_read() {
 }
 
 #[test]
-fn times_that_were_read_with_something_else_are_not_relied_on() {
+fn times_with_another_time_basis_are_not_used() {
     for (kind, left) in [(Kind::IoTrace, 2), (Kind::Dft, 4), (Kind::Ctf, 4)] {
         let how = [2, 3, 3, 2, 2, 3, 3, 2];
         let [plain, timed] = leaves(&eight(kind), &how, kind, 7);
         let (expected, _) = answers(vec![plain], &window(kind));
         let (found, report) = answers(vec![timed], &window(kind));
         assert_eq!(found, expected, "{kind}");
-        let read = report.timed - report.out_of_time;
+        let read = report.timed - report.ruled_out_by_time;
         assert_eq!((report.timed, read), (8, left), "{report:?}");
     }
 }

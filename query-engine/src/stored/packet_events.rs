@@ -1,4 +1,4 @@
-//! The events of packets on their way to the engine.
+//! Events of packets, from the decoder to the engine.
 
 use std::ops::ControlFlow;
 
@@ -9,11 +9,11 @@ use trace_kinds::{Decoder, EachEvent, Event, Origin, OriginFields, StreamContext
 use crate::ReadError;
 use crate::source::Counters;
 
-/// Faults of packets that one task tells.
+/// Errors that one task reports.
 const FAULTS_MAX: usize = 16;
 
-/// Decodes the packets of one stream, gives their events on and counts what they held. A packet
-/// that cannot be decoded to its end is told and stepped over.
+/// Decodes the packets of one stream, passes their events on and counts their records. A packet
+/// that cannot be decoded to its end is reported, and reading continues with the next one.
 pub(crate) struct PacketEvents<'e, 'f> {
     decoder: Box<dyn Decoder>,
     origin: OriginFields,
@@ -46,14 +46,15 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
         }))
     }
 
-    /// Gives the events of one packet; `place` says where it lies.
+    /// Passes on the events of one packet; `place` describes it in messages.
     pub(crate) fn packet(&mut self, packet: &[u8], place: &dyn Fn() -> String) -> ControlFlow<()> {
         let mut flow = ControlFlow::Continue(());
         let (each, origin) = (&mut *self.each, &self.origin);
         let decoded = self.decoder.decode(packet, &mut |event: &dyn Event| {
-            flow = match origin.is_empty() {
-                true => each(event),
-                false => each(&origin.with(event)),
+            flow = if origin.is_empty() {
+                each(event)
+            } else {
+                each(&origin.with(event))
             };
             flow
         });
@@ -65,7 +66,7 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
         flow
     }
 
-    /// Counts what cannot be read, and tells it unless too much was told already.
+    /// Counts something that cannot be read, and reports it unless there are many reports already.
     pub(crate) fn fault(&mut self, what: String) {
         self.counters.decoded.broken += 1;
         if self.counters.faults.len() < FAULTS_MAX {

@@ -1,11 +1,11 @@
-//! A filter in terms of one file: texts become the hashes that stand for them in this file.
+//! Rewrites a filter for one file: texts become the hashes that stand for them in this file.
 //!
-//! - A hash compared with text (`fhash == "/p/x"`) is compared with every hash of that text as
-//!   well, so both spellings of the same thing find it.
-//! - A text (`fname`) is what the event holds itself, or what its hash stands for. An index knows
-//!   only what events hold, so for pruning the question becomes: the event's own text passes, or it
-//!   has none and its hash is one of those whose text passes. That is true of the very same
-//!   events, which pruning below `not` relies on.
+//! - A hash that is compared with text (`fhash == "/p/x"`) is also compared with every hash of that
+//!   text, so both spellings find the same events.
+//! - A text field (`fname`) is the text in the event, or the text that its hash stands for. An
+//!   index only contains what is in events, so the filter for pruning becomes: the text in the
+//!   event passes, or there is none and the hash is one of those whose text passes. This is true of
+//!   exactly the same events, which pruning below `not` relies on.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -15,13 +15,13 @@ use trace_kinds::dft::{HASH_FIELDS, HashField, HashKind, HashValue, Names};
 
 use crate::source::LocalFilter;
 
-/// Hashes that a question may become. A text that more files share is not pruned by.
+/// Hashes that one predicate may become. With more hashes the predicate does not prune.
 const HASHES_MAX: usize = 4_096;
 
-/// Which names a filter asks for.
+/// The names that a filter needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NamesAsked {
-    /// None, because it has no text to compare a hash with.
+pub(crate) enum NeededNames {
+    /// None, because it compares no hash with text.
     None,
     /// The hashes of these texts, each of its kind.
     HashesOf(HashSet<(HashKind, Box<[u8]>)>),
@@ -29,8 +29,8 @@ pub(crate) enum NamesAsked {
     All,
 }
 
-/// Which names the filter asks for.
-pub(crate) fn names_asked(filter: &Filter) -> NamesAsked {
+/// The names that the filter needs.
+pub(crate) fn needed_names(filter: &Filter) -> NeededNames {
     let (mut all, mut texts) = (false, HashSet::new());
     filter.for_each(&mut |predicate| {
         all |= text_field(predicate).is_some();
@@ -40,18 +40,18 @@ pub(crate) fn names_asked(filter: &Filter) -> NamesAsked {
         }
     });
     match (all, texts.is_empty()) {
-        (true, _) => NamesAsked::All,
-        (false, true) => NamesAsked::None,
-        (false, false) => NamesAsked::HashesOf(texts),
+        (true, _) => NeededNames::All,
+        (false, true) => NeededNames::None,
+        (false, false) => NeededNames::HashesOf(texts),
     }
 }
 
-/// Whether the filter asks for any names.
-pub(crate) fn asks_for_names(filter: &Filter) -> bool {
-    names_asked(filter) != NamesAsked::None
+/// Whether the filter needs any names.
+pub(crate) fn needs_names(filter: &Filter) -> bool {
+    needed_names(filter) != NeededNames::None
 }
 
-/// The filter in terms of a file or stream with these names.
+/// Rewrites the filter for a file or stream with these names.
 pub(crate) fn localize(filter: &Filter, names: &Names) -> LocalFilter {
     let evaluate = rewrite(filter, &|predicate| match hash_field(predicate) {
         Some(field) => with_hashes(predicate, field, names),
@@ -85,7 +85,7 @@ fn text_field(predicate: &Predicate<Scalar>) -> Option<&'static HashField> {
         .find(|field| field.text == predicate.field.as_str())
 }
 
-/// The literals that a value is compared with as a whole.
+/// The literals that a value is compared with for equality, and whether the comparison is negated.
 fn compared(condition: &Condition<Scalar>) -> Option<(&[Scalar], bool)> {
     match condition {
         Condition::Compare(CompareOp::Eq, value) => Some((std::slice::from_ref(value), false)),
@@ -111,15 +111,16 @@ fn literal(hash: &HashValue) -> Scalar {
     }
 }
 
-/// A hash compared with text, compared with the hashes of that text too.
+/// A comparison of a hash with text, extended by the hashes of that text.
 fn with_hashes(predicate: &Predicate<Scalar>, field: &HashField, names: &Names) -> Filter {
     let Some((values, negated)) = compared(&predicate.condition) else {
         return Expr::Test(predicate.clone());
     };
     let texts: Vec<&[u8]> = text_literals(&predicate.condition).collect();
-    let hashes = match texts.is_empty() {
-        true => Vec::new(),
-        false => names.hashes(field.kind, &|text| texts.contains(&text)),
+    let hashes = if texts.is_empty() {
+        Vec::new()
+    } else {
+        names.hashes(field.kind, &|text| texts.contains(&text))
     };
     if hashes.is_empty() {
         return Expr::Test(predicate.clone());
@@ -138,18 +139,18 @@ fn with_hashes(predicate: &Predicate<Scalar>, field: &HashField, names: &Names) 
     )
 }
 
-/// A text asked by what events hold themselves.
+/// A predicate on a text field, expressed with fields that are in events.
 fn by_hash(predicate: &Predicate<Scalar>, field: &HashField, names: &Names) -> Filter {
     let passes = |text: &[u8]| text_passes(&predicate.condition, text);
     let hashes = names.hashes(field.kind, &passes);
     if hashes.len() > HASHES_MAX {
-        // A field that no index has: every chunk may match.
+        // No index has this field, so every chunk may match.
         return Expr::test(
             FieldPath::new("args.fname\u{0}"),
             predicate.condition.clone(),
         );
     }
-    let own = || FieldPath::new(field.text);
+    let text = || FieldPath::new(field.text);
     let of_hash = Condition::In {
         values: hashes.iter().map(literal).collect(),
         negated: false,
@@ -157,13 +158,13 @@ fn by_hash(predicate: &Predicate<Scalar>, field: &HashField, names: &Names) -> F
     Expr::Or(vec![
         Expr::Test(predicate.clone()),
         Expr::And(vec![
-            Expr::Not(Box::new(Expr::test(own(), Condition::Exists))),
+            Expr::Not(Box::new(Expr::test(text(), Condition::Exists))),
             Expr::test(FieldPath::new(field.hash), of_hash),
         ]),
     ])
 }
 
-/// Whether a text passes a condition, as the evaluator judges it.
+/// Whether a text passes a condition.
 fn text_passes(condition: &Condition<Scalar>, text: &[u8]) -> bool {
     let filter = Expr::test(FieldPath::new("text"), condition.clone());
     let mut table = query_language::FieldTable::new();

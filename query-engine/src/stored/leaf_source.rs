@@ -9,15 +9,15 @@ use storage_format::Kind;
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::frames::Frames;
-use super::localize::answer_origin;
-use super::packets::PacketEvents;
+use super::origin_filter::answer_origin;
+use super::packet_events::PacketEvents;
 use super::times;
 use super::{Leaf, StoredLeaf};
 use crate::open_sidecar::OpenSidecar;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
 use crate::{Evidence, Fetch, ReadError};
 
-/// The part of a leaf that its chunk index covers, or the part that none covers.
+/// The part of a leaf that its chunk index covers, or the part after that.
 pub struct LeafSource {
     leaf: Leaf,
     data: Arc<dyn Fetch>,
@@ -31,7 +31,7 @@ pub struct LeafSource {
 enum Part {
     Indexed(Arc<OpenSidecar>),
     Runs(Vec<Range<u64>>),
-    /// As runs, in chunks of which the times are known.
+    /// Runs, in chunks with known times.
     Timed(Arc<Index>),
 }
 
@@ -50,7 +50,7 @@ impl LeafSource {
         }
     }
 
-    /// The part from byte `from` on; `unused` says why an index that is there is not used.
+    /// The part that starts at byte `from`; `unused` says why an existing index is not used.
     pub(super) fn plain(
         stored: &StoredLeaf,
         context: StreamContext,
@@ -75,8 +75,8 @@ impl LeafSource {
         }
     }
 
-    /// The same part in chunks with the times of their packets, where the index of the storage
-    /// knows these and `filter` asks for times.
+    /// The same part in chunks with the times of their packets, if the index of the storage
+    /// contains these and `filter` uses them.
     pub(super) fn timed(
         mut self,
         stored: &StoredLeaf,
@@ -84,7 +84,7 @@ impl LeafSource {
     ) -> Result<LeafSource, ReadError> {
         if let Part::Runs(runs) = &self.part
             && let Some(times) = stored.times.as_deref()
-            && filter.is_some_and(times::asks_time)
+            && filter.is_some_and(times::uses_time)
         {
             let basis = times::basis(self.leaf.path.kind, &stored.trace, &self.context);
             let index = times::timed_chunks(times, basis, runs);
@@ -94,7 +94,7 @@ impl LeafSource {
         Ok(self)
     }
 
-    /// The chunks, where there are some.
+    /// The chunks, if there are any.
     fn chunk_index(&self) -> Option<&Index> {
         match &self.part {
             Part::Indexed(sidecar) => Some(sidecar.index()),
@@ -130,7 +130,7 @@ impl LeafSource {
         let pruner = Pruner::new(local.as_ref().map_or(&all, |local| &local.prune));
         let left = match evidence.prune(&pruner) {
             Ok(pruning) => pruning.candidates,
-            // What a damaged index says is not believed: nothing is ruled out.
+            // A damaged index rules nothing out.
             Err(error) if error.is_of_index() => (0..index.chunks().len()).collect(),
             Err(error) => return Err(error),
         };
@@ -141,7 +141,7 @@ impl LeafSource {
     }
 }
 
-/// Where the events of a leaf came from.
+/// The origin of the events of a leaf.
 pub(crate) fn origin_of(leaf: &Leaf) -> Origin {
     Origin {
         agent: Some(leaf.path.agent.to_string()),
@@ -151,7 +151,7 @@ pub(crate) fn origin_of(leaf: &Leaf) -> Origin {
     }
 }
 
-/// A stream, for messages.
+/// Describes a stream in messages.
 pub(crate) fn place_of(origin: &Origin) -> String {
     let word = |word: &Option<String>| word.clone().unwrap_or_default();
     format!(
@@ -162,7 +162,7 @@ pub(crate) fn place_of(origin: &Origin) -> String {
     )
 }
 
-/// The bytes of chunks, neighbours as one range.
+/// The ranges of chunks, with adjacent ones joined.
 fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {

@@ -1,4 +1,4 @@
-//! A file of packets as a source.
+//! A file with known ranges of packets, as a source.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tas
 use crate::stored::{PacketEvents, answer_origin};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
-/// Bytes of packets that are read as one task.
+/// Bytes of packets per task.
 const TASK_BYTES: u64 = 4 << 20;
 
-/// A file of which it is known where its packets lie: a stream of a CTF folder or of a trace of a
-/// server's own I/O, or any file that was indexed.
+/// A file with known ranges of packets: a stream file of a CTF folder or of an I/O trace, or any
+/// indexed file.
 pub(crate) struct PacketFile {
     fetch: Arc<dyn Fetch>,
     kind: Kind,
@@ -28,19 +28,19 @@ pub(crate) struct PacketFile {
     origin: Origin,
     packets: Vec<PacketRange>,
     read_by: ReadBy,
-    /// What is known of the file without reading it.
+    /// Errors recorded in the index.
     faults: Vec<String>,
 }
 
-/// What tasks are made of.
+/// How a file is divided into tasks.
 enum ReadBy {
-    /// Packets that are read together, as places in the list; why an index is not used.
+    /// Groups of packets, as ranges in their list; why an index is not used.
     Groups(Vec<Range<usize>>, Option<String>),
     Chunks(OpenSidecar, Option<TraceHeader>),
 }
 
 impl PacketFile {
-    /// A file without an index; `unused` says why one that is there is not used.
+    /// A file without an index; `unused` says why an existing one is not used.
     pub(crate) fn plain(
         path: &Path,
         kind: Kind,
@@ -66,7 +66,7 @@ impl PacketFile {
         PacketFile::open(path, kind, context, packets, read_by)
     }
 
-    /// A file with the index that was index of it.
+    /// A file with its index.
     pub(crate) fn indexed(
         path: &Path,
         context: StreamContext,
@@ -98,7 +98,7 @@ impl PacketFile {
         })
     }
 
-    /// The packets of a task, as places in the list.
+    /// The packets of a task, as a range in their list.
     fn packets_of(&self, number: usize) -> Range<usize> {
         match &self.read_by {
             ReadBy::Groups(groups, _) => groups.get(number).cloned().unwrap_or_default(),
@@ -114,7 +114,7 @@ impl PacketFile {
         }
     }
 
-    /// The bytes of a packet, behind the header that they are entered with, if they need one.
+    /// The bytes of a packet, preceded by a header if they need one.
     fn packet(&self, packet: &PacketRange) -> Result<Vec<u8>, ReadError> {
         let bytes = self.fetch.fetch_one(packet.range.clone());
         let bytes = bytes.map_err(|error| match error.kind() {
@@ -136,7 +136,7 @@ impl PacketFile {
     }
 }
 
-/// Where events of files come from.
+/// The origin of events of files.
 pub(crate) fn origin(kind: Kind) -> Origin {
     Origin {
         kind: kind.as_str(),
@@ -198,7 +198,7 @@ impl ChunkSource for PacketFile {
         };
         let task = |number: usize| Task {
             chunks: vec![number],
-            // What a packet says of its begin may be wrong, so rows do not rely on it.
+            // The start in the packet may be wrong, so the order of rows does not rely on it.
             first_ts: None,
             bytes: self.packets[self.packets_of(number)]
                 .iter()

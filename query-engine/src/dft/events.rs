@@ -1,4 +1,4 @@
-//! Events of text on their way to the engine.
+//! Events of DFTracer text, from the decoder to the engine.
 
 use std::ops::{ControlFlow, Range};
 
@@ -7,27 +7,27 @@ use trace_kinds::{EachEvent, Event};
 
 use crate::source::Counters;
 
-/// Decodes text, gives its events on and counts what it held.
+/// Decodes text, passes its events on and counts its records.
 pub(super) struct Events<'e, 'f> {
     pub(super) decoder: &'e DftDecoder,
     pub(super) each: &'e mut EachEvent<'f>,
     pub(super) counters: Counters,
-    /// Finds the lines that need be decoded, where others may be left out.
+    /// Selects the lines that must be decoded, if others may be skipped.
     pub(super) prefilter: Option<Prefilter>,
 }
 
 impl Events<'_, '_> {
-    /// Gives the events of whole lines.
+    /// Passes on the events of complete lines.
     pub(super) fn walk(&mut self, text: &[u8]) -> ControlFlow<()> {
         let (decoder, counters) = (self.decoder, &mut self.counters);
-        let mut given = Given {
+        let mut visitor = EventVisitor {
             each: &mut *self.each,
             flow: ControlFlow::Continue(()),
         };
         let mut shapes = Shapes::default();
         let mut run = |lines: &[u8]| {
-            counters.decoded += decoder.walk_shaped(lines, &mut shapes, &mut given);
-            given.flow
+            counters.decoded += decoder.walk_shaped(lines, &mut shapes, &mut visitor);
+            visitor.flow
         };
         match &self.prefilter {
             Some(prefilter) => prefilter.runs(text, run),
@@ -35,7 +35,7 @@ impl Events<'_, '_> {
         }
     }
 
-    /// Gives the events of a part of a text that is streamed.
+    /// Passes on the events of a part of streamed text.
     pub(super) fn part(&mut self, part: Part<'_>) -> ControlFlow<()> {
         match part {
             Part::Lines(text) => {
@@ -51,12 +51,12 @@ impl Events<'_, '_> {
     }
 }
 
-struct Given<'e, 'f> {
+struct EventVisitor<'e, 'f> {
     each: &'e mut EachEvent<'f>,
     flow: ControlFlow<()>,
 }
 
-impl DftVisitor for Given<'_, '_> {
+impl DftVisitor for EventVisitor<'_, '_> {
     #[inline]
     fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
         self.flow = (self.each)(event);

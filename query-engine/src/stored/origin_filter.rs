@@ -1,11 +1,11 @@
-//! A filter in terms of one stream: where its events came from is known before they are read.
+//! Rewrites a filter for one stream: the origin of its events is known before they are read.
 
 use std::convert::Infallible;
 
 use query_language::{Expr, FieldTable, Filter, Program, Value};
 use trace_kinds::Origin;
 
-/// `filter` with every question to the fields of `origin` answered.
+/// `filter` with every predicate on the fields of `origin` evaluated.
 pub(crate) fn answer_origin(filter: &Filter, origin: &Origin) -> Filter {
     let known = |field: &str| match field {
         "agent" => Some(origin.agent.as_deref()),
@@ -21,9 +21,10 @@ pub(crate) fn answer_origin(filter: &Filter, origin: &Origin) -> Filter {
         let mut table = FieldTable::new();
         let program = Program::compile(&Expr::Test(predicate.clone()), &mut table);
         let event = [value.map(Value::from)];
-        Ok(match program.matches(event.as_slice()) {
-            true => Expr::And(Vec::new()),
-            false => Expr::Or(Vec::new()),
+        Ok(if program.matches(event.as_slice()) {
+            Expr::And(Vec::new())
+        } else {
+            Expr::Or(Vec::new())
         })
     });
     match answered {
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_cannot_match_are_known() {
+    fn streams_that_cannot_match_are_excluded() {
         check("agent == 'web'", false);
         check("agent == 'db'", true);
         check("agent == 'db' or name == 'x'", false);
