@@ -13,6 +13,16 @@
 //!
 //! Only [`command`] prints.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_lossless,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
+
 mod clock;
 pub mod command;
 pub mod cutter;

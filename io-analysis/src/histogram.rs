@@ -1,5 +1,6 @@
 //! The histogram that RocksDB prints: bucket limits grow by half, rounded to two digits.
 
+use crate::numbers::{floor_to_u64, to_usize};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -12,7 +13,7 @@ static LIMITS: LazyLock<Vec<u64>> = LazyLock::new(|| {
         if exact > u64::MAX as f64 {
             return limits;
         }
-        let mut limit = exact as u64;
+        let mut limit = floor_to_u64(exact);
         let mut power = 1;
         while limit / 10 > 10 {
             limit /= 10;
@@ -151,7 +152,7 @@ impl Histogram {
             } else {
                 ('(', LIMITS[index - 1])
             };
-            let marks = (share * count as f64 / 5.0 + 0.5) as usize;
+            let marks = to_usize(floor_to_u64(share * count as f64 / 5.0 + 0.5));
             writeln!(
                 text,
                 "{bracket} {left:>7}, {:>7} ] {count:>8} {:>7.3}% {:>7.3}% {}",

@@ -6,12 +6,23 @@
 //! that observes one access at a time. Memory grows with the number of distinct blocks, not with
 //! the length of the trace.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_lossless,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
+
 mod buckets;
 mod cache;
 mod error;
 mod exchange;
 mod histogram;
 mod io;
+mod numbers;
 mod plot;
 mod result_file;
 mod table;

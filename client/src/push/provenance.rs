@@ -18,7 +18,7 @@ use crate::http::{Client, GrownFrom, PacketProvenance, ProvenanceReport, PushTar
 /// Maximum number of packets per report.
 pub(super) const REPORTED_PACKETS_MAX: usize = 4096;
 
-const READ_BYTES: u64 = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 
 /// What the server has acknowledged of a stream.
 #[derive(Debug, Default)]
@@ -332,9 +332,10 @@ impl ProvenanceReporter {
         end: u64,
         mut take: impl FnMut(&[u8]),
     ) -> Result<(), ClientError> {
-        let mut buffer = vec![0; READ_BYTES.min(end.saturating_sub(begin)) as usize];
+        let mut buffer = vec![0; READ_BYTES];
         while begin < end {
-            let length = (end - begin).min(buffer.len() as u64) as usize;
+            let left = usize::try_from(end - begin).unwrap_or(usize::MAX);
+            let length = left.min(READ_BYTES);
             let read = self.file.read_at(&mut buffer[..length], begin);
             let read = read.and_then(|read| match read {
                 0 => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -9,6 +9,7 @@ use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
 use crate::histogram::Histogram;
+use crate::numbers::to_u32;
 use crate::result_file::{LabelCounts, ResultFile, bucket_file};
 
 /// The number of accesses to a block.
@@ -93,7 +94,7 @@ fn skew_file(
     let row = buckets.limits().iter().map(|&limit| {
         let end = match limit {
             u64::MAX => counts.len(),
-            limit => ((u128::from(limit) * counts.len() as u128 / 100) as usize).min(counts.len()),
+            limit => share_of(limit, counts.len()),
         };
         let sum = counts.get(start..end).unwrap_or_default().iter().sum();
         start = end;
@@ -105,6 +106,12 @@ fn skew_file(
         .unwrap_or_default();
     let name = format!("{}_{prefix}skewness", labels.text());
     bucket_file(name, buckets, &sums, total)
+}
+
+/// `percent` of `count`, at most `count`.
+fn share_of(percent: u64, count: usize) -> usize {
+    let share = u128::from(percent) * count as u128 / 100;
+    usize::try_from(share).unwrap_or(count).min(count)
 }
 
 /// Histograms of a property of blocks: of all blocks, by type, and by family and type.
@@ -128,7 +135,7 @@ impl BlockHistograms {
 
     fn of(blocks: &Blocks, number: impl Fn(&BlockState) -> u64) -> Self {
         let mut histograms = Self::default();
-        let families: Vec<_> = (0..blocks.families().len() as u32)
+        let families: Vec<_> = (0..to_u32(blocks.families().len()))
             .map(|family| blocks.family_name(family))
             .collect();
         let mut by_family: HashMap<(u32, BlockType), Histogram> = HashMap::new();

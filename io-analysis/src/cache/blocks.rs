@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::numbers::to_u32;
 use trace_kinds::rocksdb::{BlockNumbers, BlockRecord, BlockType, Caller, NumberedStrings};
 
 /// Number of distinct callers. The last one represents all unknown numbers.
@@ -152,7 +153,7 @@ impl Blocks {
 
     /// The names of the column families, sorted by their bytes.
     pub(crate) fn family_names(&self) -> Vec<String> {
-        let mut names: Vec<_> = (0..self.families().len() as u32)
+        let mut names: Vec<_> = (0..to_u32(self.families().len()))
             .map(|number| self.family_name(number))
             .collect();
         names.sort_unstable();

@@ -92,7 +92,8 @@ impl Sample {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        let at = ((u128::from(self.random) * u128::from(self.seen)) >> 64) as usize;
+        let at = (u128::from(self.random) * u128::from(self.seen)) >> 64;
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
         if let Some(slot) = self.rows.get_mut(at) {
             *slot = row;
         }

@@ -5,11 +5,18 @@ use trace_kinds::rocksdb::Caller;
 use super::blocks::{Blocks, CALLERS, caller_index};
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
+use crate::numbers::to_u32;
 use crate::result_file::LabelCounts;
 
 /// The group for a segment and caller.
 pub(crate) fn caller_group(segment: u32, caller: Caller) -> usize {
     segment as usize * CALLERS + caller_index(caller)
+}
+
+/// The segment and caller of a [`caller_group`].
+pub(crate) fn segment_and_caller(group: usize) -> (u32, Caller) {
+    let caller = u8::try_from(group % CALLERS).unwrap_or(u8::MAX);
+    (to_u32(group / CALLERS), Caller(caller))
 }
 
 /// A growing table of counts: one row per group, one column per bucket.
@@ -59,7 +66,7 @@ impl GroupCounts {
 
     /// Sums by label over segments. Includes the labels of all segments.
     pub(crate) fn by_segment(&self, blocks: &Blocks, labels: &LabelSet) -> LabelCounts {
-        let segments = 0..blocks.segments().len() as u32;
+        let segments = 0..to_u32(blocks.segments().len());
         let label = |segment| labels.label(blocks, segment, Caller::NONE, None);
         self.sum(segments.map(|segment| (segment as usize, label(segment))))
     }

@@ -11,6 +11,7 @@ use super::blocks::{Access, Blocks};
 use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
+use crate::numbers::to_u32;
 use crate::result_file::{ResultFile, bucket_file};
 
 /// An unused position.
@@ -65,7 +66,7 @@ impl DistanceLine {
         });
         self.add(self.next, size);
         self.owners[self.next] = block;
-        self.positions[index] = (self.next as u32, size);
+        self.positions[index] = (to_u32(self.next), size);
         self.next += 1;
         distance
     }
@@ -98,7 +99,7 @@ impl DistanceLine {
             let owner = self.owners[position];
             if owner != VACANT {
                 self.owners[used] = owner;
-                self.positions[owner as usize].0 = used as u32;
+                self.positions[owner as usize].0 = to_u32(used);
                 used += 1;
             }
         }

@@ -4,6 +4,7 @@ use trace_kinds::rocksdb::BlockType;
 
 use super::blocks::{Access, Blocks};
 use crate::AnalysisError;
+use crate::numbers::to_usize;
 use crate::result_file::{ResultFile, percent};
 
 /// Maximum number of windows.
@@ -101,9 +102,10 @@ impl ReuseWindow {
             self.too_many = true;
             return;
         }
-        self.all.set(access.block, window as usize);
+        let window = to_usize(window);
+        self.all.set(access.block, window);
         if access.record.caller.is_user() {
-            self.user.set(access.block, window as usize);
+            self.user.set(access.block, window);
         }
     }
 
@@ -120,7 +122,7 @@ impl ReuseWindow {
             return Err(AnalysisError::TooManyWindows { window, limit });
         }
         let duration = self.end.saturating_sub(self.start.unwrap_or(self.end));
-        let count = (duration / self.window) as usize;
+        let count = to_usize(duration / self.window);
         if count < 2 {
             return Ok(Vec::new());
         }

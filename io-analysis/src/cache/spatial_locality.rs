@@ -10,6 +10,7 @@ use super::blocks::{Access, Blocks};
 use super::group_counts::GroupCounts;
 use crate::buckets::Buckets;
 use crate::cache::labels::LabelSet;
+use crate::numbers::floor_to_u64;
 use crate::result_file::{ResultFile, bucket_file, percent};
 
 /// The keys of a data block that Gets and MultiGets accessed.
@@ -93,7 +94,7 @@ impl SpatialLocality {
                 } else {
                     state.segment
                 } as usize;
-                let bucket = |n, of| buckets.index(percent(n, of).max(0.0) as u64);
+                let bucket = |n, of| buckets.index(floor_to_u64(percent(n, of)));
                 keys.add(group, bucket(of.referenced, of.keys_in_block), 1);
                 accesses.add(group, bucket(of.hits, of.get_hits), 1);
                 bytes.add(group, bucket(of.referenced_bytes, state.size), 1);

@@ -7,6 +7,7 @@ use serde::Serialize;
 use trace_kinds::rocksdb::{BlockType, Caller};
 
 use super::blocks::{Access, Blocks, CALLERS, caller_index};
+use crate::numbers::to_u32;
 use crate::result_file::{ResultFile, percent};
 
 /// Counts of accesses by segment and caller. All tables are sums of these.
@@ -80,7 +81,7 @@ impl AccessCounts {
         for state in blocks.states() {
             sizes[state.segment as usize] += 1;
         }
-        let families = (0..blocks.families().len() as u32)
+        let families = (0..to_u32(blocks.families().len()))
             .map(|family| {
                 let summary = self.summary(blocks, &sizes, Some(family));
                 (blocks.family_name(family), summary)

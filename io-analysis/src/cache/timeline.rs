@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use trace_kinds::rocksdb::Caller;
 
-use super::blocks::{Access, Blocks, CALLERS};
-use super::group_counts::caller_group;
+use super::blocks::{Access, Blocks};
+use super::group_counts::{caller_group, segment_and_caller};
 use crate::AnalysisError;
 use crate::cache::labels::LabelSet;
 use crate::result_file::{ResultFile, file_name};
@@ -85,8 +85,7 @@ impl AccessTimeline {
     ) -> Result<ResultFile, AnalysisError> {
         let mut rows: BTreeMap<String, BTreeMap<u64, u64>> = BTreeMap::new();
         for (&group, minutes) in &self.by_group {
-            let segment = (group / CALLERS) as u32;
-            let caller = Caller((group % CALLERS) as u8);
+            let (segment, caller) = segment_and_caller(group);
             let row = rows
                 .entry(labels.label(blocks, segment, caller, None))
                 .or_default();

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use trace_kinds::rocksdb::NumberedStrings;
 
 use crate::io::{Direction, IoAccess};
+use crate::numbers::to_u32;
 
 /// Writes an iolog incrementally.
 ///
@@ -57,7 +58,7 @@ impl FioIolog {
 
     /// Appends the lines that close the files.
     pub fn finish(&self, out: &mut String) {
-        for number in 0..self.files.len() as u32 {
+        for number in 0..to_u32(self.files.len()) {
             let name = String::from_utf8_lossy(self.files.get(number).unwrap_or_default());
             writeln!(out, "{} {name} close", self.latest_us)
                 .expect("writing to a string cannot fail");

@@ -6,6 +6,7 @@
 //! A request is written with -1 and patched when the next one arrives. The latest requests are in
 //! memory, which most patches concern; an older one is patched in the file.
 
+use crate::numbers::to_usize;
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// Bytes of a request.
@@ -117,7 +118,7 @@ impl<W: Write + Seek> OracleGeneral<W> {
     fn patch(&mut self, request: u64, next: u64) -> io::Result<()> {
         let next = i64::try_from(next).unwrap_or(i64::MAX).to_le_bytes();
         if let Some(index) = request.checked_sub(self.window_from) {
-            let at = index as usize * REQUEST_BYTES + NEXT_AT;
+            let at = to_usize(index) * REQUEST_BYTES + NEXT_AT;
             self.window[at..at + next.len()].copy_from_slice(&next);
             return Ok(());
         }

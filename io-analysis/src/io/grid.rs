@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::steps::{Merge, Steps};
 use super::{Direction, IoAccess};
+use crate::numbers::to_usize;
 
 /// Number of cells by offset, and the maximum by time.
 const ROWS: usize = 64;
@@ -26,7 +27,7 @@ impl Column {
         while offset >> self.height_shift() >= ROWS as u64 {
             self.halve();
         }
-        let row = (offset >> self.height_shift()) as usize;
+        let row = to_usize(offset >> self.height_shift());
         let cells = match direction {
             Direction::Read => &mut self.read,
             _ => &mut self.written,

@@ -1,5 +1,6 @@
 //! Latency by operation, file class and cause.
 
+use crate::numbers::{floor_to_u64, to_usize};
 use serde::Serialize;
 
 /// 32 buckets per power of two: the error of quantiles is at most 1/32.
@@ -18,10 +19,10 @@ pub(super) struct LogHistogram {
 
 fn bucket(value: u64) -> usize {
     if value < SUB {
-        return value as usize;
+        return to_usize(value);
     }
     let power = value.ilog2() - SUB_BITS;
-    ((u64::from(power) + 1) * SUB + ((value >> power) - SUB)) as usize
+    to_usize((u64::from(power) + 1) * SUB + ((value >> power) - SUB))
 }
 
 /// The greatest value of a bucket.
@@ -30,7 +31,7 @@ fn upper(bucket: usize) -> u64 {
     if bucket < SUB {
         return bucket;
     }
-    let power = (bucket / SUB - 1) as u32;
+    let power = bucket / SUB - 1;
     let base = u128::from(SUB + bucket % SUB) << power;
     u64::try_from(base + (1u128 << power) - 1).unwrap_or(u64::MAX)
 }
@@ -54,7 +55,7 @@ impl LogHistogram {
     }
 
     pub(super) fn quantile(&self, share: f64) -> u64 {
-        let rank = ((self.count as f64 * share).ceil() as u64).max(1);
+        let rank = floor_to_u64((self.count as f64 * share).ceil()).max(1);
         let mut below = 0;
         for (index, &count) in self.counts.iter().enumerate() {
             below += u64::from(count);

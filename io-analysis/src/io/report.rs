@@ -8,6 +8,7 @@ use trace_kinds::rocksdb::NumberedStrings;
 use super::analysis::IoAnalysis;
 use super::working_set::PAGE_BYTES;
 use super::{Amplification, HeatMap, LatencyRow, SequentialRow, SlowOperation, ThroughputStep};
+use crate::numbers::floor_to_u64;
 use crate::result_file::{ResultFile, percent, quoted};
 use crate::table::{TextTable, bytes_text, nanoseconds};
 
@@ -140,9 +141,9 @@ impl IoReport {
             self.failed,
             self.files,
             bytes_text(volume.read_bytes),
-            bytes_text(rate(volume.read_bytes) as u64),
+            bytes_text(floor_to_u64(rate(volume.read_bytes))),
             bytes_text(volume.written_bytes),
-            bytes_text(rate(volume.written_bytes) as u64),
+            bytes_text(floor_to_u64(rate(volume.written_bytes))),
             bytes_text(self.working_set_read_bytes),
             bytes_text(self.working_set_written_bytes),
         );

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::{Direction, IoAccess};
+use crate::numbers::to_usize;
 
 /// A value that can be summed over time.
 pub(super) trait Merge: Default {
@@ -42,7 +43,7 @@ impl<T: Merge> Steps<T> {
         }
         loop {
             let step = at_ns >> self.shift;
-            let last = self.first + (self.steps.len() as i64 - 1);
+            let last = self.start_of(self.steps.len() - 1);
             let span = step.max(last).abs_diff(step.min(self.first));
             if span < self.limit as u64 {
                 return self.reach(step);
@@ -51,14 +52,19 @@ impl<T: Merge> Steps<T> {
         }
     }
 
+    /// The start of a step, in steps since the epoch.
+    fn start_of(&self, index: usize) -> i64 {
+        self.first.saturating_add_unsigned(index as u64)
+    }
+
     /// Extends the steps, at either end, to include `step`.
     fn reach(&mut self, step: i64) -> &mut T {
         if step < self.first {
-            let missing = (self.first - step) as usize;
+            let missing = to_usize(self.first.abs_diff(step));
             self.steps.splice(0..0, (0..missing).map(|_| T::default()));
             self.first = step;
         }
-        let index = (step - self.first) as usize;
+        let index = to_usize(step.abs_diff(self.first));
         while self.steps.len() <= index {
             self.steps.push(T::default());
         }
@@ -69,7 +75,7 @@ impl<T: Merge> Steps<T> {
         let first = self.first >> 1;
         let mut halved: Vec<T> = Vec::with_capacity(self.steps.len() / 2 + 1);
         for (index, step) in self.steps.iter().enumerate() {
-            let at = (((self.first + index as i64) >> 1) - first) as usize;
+            let at = to_usize((self.start_of(index) >> 1).abs_diff(first));
             if at == halved.len() {
                 halved.push(T::default());
             }
@@ -82,7 +88,7 @@ impl<T: Merge> Steps<T> {
 
     /// Start (ns since the epoch) and value of every step, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, &T)> {
-        let start = |index: usize| (self.first + index as i64) << self.shift;
+        let start = |index: usize| self.start_of(index) << self.shift;
         self.steps
             .iter()
             .enumerate()

@@ -2,6 +2,7 @@
 
 use super::steps::{Merge, Steps};
 use super::{Direction, IoAccess};
+use crate::numbers::floor_to_u64;
 
 /// Size of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -33,7 +34,8 @@ impl Sketch {
     #[inline]
     fn add(&mut self, hash: u64) {
         let index = (hash >> (64 - PRECISION)) as usize;
-        let rank = ((hash << PRECISION) | (1 << (PRECISION - 1))).leading_zeros() as u8 + 1;
+        let rank = ((hash << PRECISION) | (1 << (PRECISION - 1))).leading_zeros() + 1;
+        let rank = u8::try_from(rank).unwrap_or(u8::MAX);
         let register = &mut self.registers[index];
         *register = (*register).max(rank);
     }
@@ -52,7 +54,7 @@ impl Sketch {
         } else {
             raw
         };
-        estimate.round() as u64
+        floor_to_u64(estimate.round())
     }
 }
 

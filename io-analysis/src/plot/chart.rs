@@ -1,6 +1,7 @@
 //! Line charts and heat maps with axes.
 
 use super::svg::{Anchor, Svg};
+use crate::numbers::{floor_to_u64, to_usize};
 
 /// Line colors that are distinguishable with color blindness (Okabe and Ito).
 const COLORS: [&str; 8] = [
@@ -84,8 +85,8 @@ impl Scale {
     fn ticks(&self) -> Vec<f64> {
         if self.logarithmic {
             let steps = (self.greatest / self.least).log2().ceil().max(1.0);
-            let every = (steps / 8.0).ceil() as usize;
-            let ticks = (0..=steps as usize).step_by(every);
+            let every = to_usize(floor_to_u64((steps / 8.0).ceil()));
+            let ticks = (0..=to_usize(floor_to_u64(steps))).step_by(every);
             return ticks.map(|n| self.least * (n as f64).exp2()).collect();
         }
         let rough = (self.greatest - self.least) / 6.0;
@@ -192,7 +193,7 @@ impl HeatChart<'_> {
             for (row, &count) in cells.iter().enumerate().filter(|(_, count)| **count > 0) {
                 // Logarithmic, so that cells with small values are visible.
                 let share = ((count as f64).ln_1p() / (most as f64).ln_1p()).clamp(0.0, 1.0);
-                let level = (225.0 * (1.0 - share)) as u8;
+                let level = floor_to_u64(225.0 * (1.0 - share));
                 let fill = format!("#{level:02x}{level:02x}{:02x}", 140 + level / 2);
                 let left = LEFT + column as f64 * width;
                 let upper = top + TOP + INNER_HEIGHT - (row + 1) as f64 * height;

@@ -6,6 +6,7 @@ use super::chart::{Axis, HEIGHT, HeatChart, LineChart, WIDTH};
 use super::svg::Svg;
 use crate::cache::CacheReport;
 use crate::io::{HeatMap, IoReport};
+use crate::numbers::floor_to_u64;
 use crate::result_file::percent;
 use crate::table::bytes_text;
 
@@ -21,7 +22,7 @@ const PERCENT: Axis<'_> = Axis {
 };
 const BYTES: Axis<'_> = Axis {
     name: "bytes",
-    format: |value| bytes_text(value as u64),
+    format: |value| bytes_text(floor_to_u64(value)),
     logarithmic: false,
 };
 const COUNT: Axis<'_> = Axis {

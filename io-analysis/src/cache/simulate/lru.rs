@@ -5,6 +5,8 @@
 //! young end of the low part. Without a high part it is plain LRU. Entries are numbers assigned by
 //! the caller, so the lists are links in one array, and no hash table is needed to find an entry.
 
+use crate::numbers::to_usize;
+
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
@@ -65,7 +67,7 @@ impl Lru {
         };
         Self {
             nodes: Vec::new(),
-            shards: vec![shard; shards as usize],
+            shards: vec![shard; to_usize(shards)],
             shard_bits,
             capacity,
             high_capacity: if prioritized { capacity / 2 } else { 0 },
@@ -131,7 +133,7 @@ impl Lru {
         let mixed = u64::from(entry)
             .wrapping_add(1)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> (64 - self.shard_bits)) as usize
+        to_usize(mixed >> (64 - self.shard_bits))
     }
 
     fn remove(&mut self, entry: u32) {
