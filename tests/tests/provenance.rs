@@ -47,7 +47,7 @@ fn push(server: &Server, storage: &str, path: &Path) {
     let output = run_tracehold(&words.map(str::to_owned));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && !errors.contains("not kept"),
+        output.status.success() && !errors.contains("not stored"),
         "{errors}"
     );
 }
@@ -402,7 +402,7 @@ fn every_storage_of_a_recorded_packet_gets_its_provenance() {
     let output = run_tracehold(&words.map(str::to_owned));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && !errors.contains("not kept"),
+        output.status.success() && !errors.contains("not stored"),
         "{errors}"
     );
     for (recording, storage) in &recordings {
