@@ -24,7 +24,7 @@ mod text;
 mod tests;
 
 pub use entry::{Entry, Piece, PieceEnd};
-pub use header::is_gzip;
+pub(crate) use header::is_gzip;
 pub use inflater::Inflater;
 pub use scan::{ScanOptions, Scanned, Scanner, TextSink};
 pub use text::TextBuffer;
