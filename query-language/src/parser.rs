@@ -127,9 +127,10 @@ impl Parser<'_> {
     fn primary(&mut self) -> Result<Expr<Literal>, QueryError> {
         if self.take(&TokenKind::Open) {
             let inner = self.nested(Self::or)?;
-            return match self.take(&TokenKind::Close) {
-                true => Ok(inner),
-                false => Err(self.expected("and, or, or `)`")),
+            return if self.take(&TokenKind::Close) {
+                Ok(inner)
+            } else {
+                Err(self.expected("and, or, or `)`"))
             };
         }
         let start = self.token().span.start;
@@ -173,9 +174,10 @@ impl Parser<'_> {
             return self.field("a field");
         }
         let field = self.field("a field")?;
-        match self.take(&TokenKind::Close) {
-            true => Ok(field),
-            false => Err(self.expected("`)`")),
+        if self.take(&TokenKind::Close) {
+            Ok(field)
+        } else {
+            Err(self.expected("`)`"))
         }
     }
 

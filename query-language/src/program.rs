@@ -172,9 +172,10 @@ impl Check {
             },
             Condition::In { values, negated } => {
                 let list = Box::new(List::new(values));
-                match negated {
-                    true => Check::NotAmong(list),
-                    false => Check::Among(list),
+                if *negated {
+                    Check::NotAmong(list)
+                } else {
+                    Check::Among(list)
                 }
             }
             Condition::Matches(pattern) => Check::Matches(pattern.clone()),

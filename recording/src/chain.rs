@@ -41,12 +41,11 @@ impl Chain {
     /// itself.
     pub fn take(&mut self, packet: &Packet) -> Vec<OutPacket> {
         self.out.set_now(packet.arrival);
-        let request = match packet.kind == Kind::Otlp && is_json(&packet.payload) {
+        let request = if packet.kind == Kind::Otlp && is_json(&packet.payload) {
             // Damaged requests stay as they are; every reader reports them.
-            true => {
-                to_protobuf(&packet.payload).map_or(Cow::Borrowed(&packet.payload[..]), Cow::Owned)
-            }
-            false => Cow::Borrowed(&packet.payload[..]),
+            to_protobuf(&packet.payload).map_or(Cow::Borrowed(&packet.payload[..]), Cow::Owned)
+        } else {
+            Cow::Borrowed(&packet.payload[..])
         };
         let Self {
             row,

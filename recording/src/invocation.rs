@@ -317,9 +317,10 @@ impl Trace {
             end: to,
             source: u32::try_from(self.sources.len() - 1).unwrap_or(0),
             id: id_of(span.span_id),
-            parent: match span.is_local_root() {
-                true => [0; 8],
-                false => id_of(span.parent_span_id),
+            parent: if span.is_local_root() {
+                [0; 8]
+            } else {
+                id_of(span.parent_span_id)
             },
             start: span.start,
             stop: span.end.max(span.start),

@@ -305,11 +305,12 @@ fn check_spec(spec: &AgentSpec) -> Result<(), StorageError> {
     }
     let texts = spec.attributes.iter().flat_map(|(key, value)| [key, value]);
     let mut texts = texts.chain([&spec.name, &spec.host]);
-    match texts.any(|text| text.len() > LABEL_BYTES_MAX) {
-        true => refuse(
+    if texts.any(|text| text.len() > LABEL_BYTES_MAX) {
+        refuse(
             "a text of the agent",
             format!("has more than {LABEL_BYTES_MAX} bytes"),
-        ),
-        false => Ok(()),
+        )
+    } else {
+        Ok(())
     }
 }

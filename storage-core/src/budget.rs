@@ -108,9 +108,10 @@ impl ByteBudget {
     /// # Errors
     /// [`StorageError::Busy`] when they are not free now.
     pub fn try_grow(&self, bytes: u64) -> Result<BytePermit, StorageError> {
-        match self.shared.take(bytes) {
-            true => Ok(self.permit(bytes)),
-            false => Err(self.busy()),
+        if self.shared.take(bytes) {
+            Ok(self.permit(bytes))
+        } else {
+            Err(self.busy())
         }
     }
 

@@ -26,9 +26,10 @@ impl Progress {
     /// # Errors
     /// [`StorageError::Cancelled`] once the job is cancelled.
     pub fn check(&self) -> Result<(), StorageError> {
-        match self.is_cancelled.load(Ordering::Relaxed) {
-            true => Err(StorageError::Cancelled),
-            false => Ok(()),
+        if self.is_cancelled.load(Ordering::Relaxed) {
+            Err(StorageError::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

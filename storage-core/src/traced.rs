@@ -27,9 +27,10 @@ pub(crate) fn tag(tracer: &Arc<Tracer>, path: &Path) -> FileTag {
         Err(_) => FileClass::Other,
     };
     if parent == CACHE_FOLDER || parent == RING_FOLDER {
-        let class = match parent == CACHE_FOLDER {
-            true => FileClass::Answer,
-            false => FileClass::Other,
+        let class = if parent == CACHE_FOLDER {
+            FileClass::Answer
+        } else {
+            FileClass::Other
         };
         let storage = folder.and_then(Path::parent).map(text).unwrap_or_default();
         let id = storage.parse::<StorageId>().ok().map(|id| *id.as_bytes());

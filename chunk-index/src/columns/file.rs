@@ -291,13 +291,14 @@ pub(crate) fn decode(footer: &[u8], body_end: u64) -> Result<Columns, Damage> {
         chunks.push(chunk);
     }
     reader.end()?;
-    match offset == body_end {
-        true => Ok(Columns {
+    if offset == body_end {
+        Ok(Columns {
             identity,
             names,
             chunks,
-        }),
-        false => Err(Damage("the columns have another length")),
+        })
+    } else {
+        Err(Damage("the columns have another length"))
     }
 }
 

@@ -31,21 +31,18 @@ pub(crate) fn encode(column: &Integers, distances: bool, out: &mut Vec<u8>) {
     let divides = |scale: &&i64| column.values.iter().all(|value| value % **scale == 0);
     let scale = *SCALES.iter().find(divides).unwrap_or(&1);
     let scaled = column.values.iter().map(|value| value / scale);
-    let (base, numbers): (i64, Vec<u64>) = match distances {
-        true => {
-            let base = scaled.clone().next().unwrap_or(0);
-            let mut before = base;
-            let step = |value: i64| {
-                let step = value.wrapping_sub(std::mem::replace(&mut before, value));
-                (step << 1 ^ step >> 63).cast_unsigned()
-            };
-            (base, scaled.map(step).collect())
-        }
-        false => {
-            let base = scaled.clone().min().unwrap_or(0);
-            let above = |value: i64| value.wrapping_sub(base).cast_unsigned();
-            (base, scaled.map(above).collect())
-        }
+    let (base, numbers): (i64, Vec<u64>) = if distances {
+        let base = scaled.clone().next().unwrap_or(0);
+        let mut before = base;
+        let step = |value: i64| {
+            let step = value.wrapping_sub(std::mem::replace(&mut before, value));
+            (step << 1 ^ step >> 63).cast_unsigned()
+        };
+        (base, scaled.map(step).collect())
+    } else {
+        let base = scaled.clone().min().unwrap_or(0);
+        let above = |value: i64| value.wrapping_sub(base).cast_unsigned();
+        (base, scaled.map(above).collect())
     };
     let largest = numbers.iter().fold(0, |all, number| all | number);
     let width = (u64::BITS - largest.leading_zeros()).div_ceil(8) as u8;

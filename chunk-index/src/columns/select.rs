@@ -111,9 +111,10 @@ impl ColumnFilter {
 
 fn decode(block: &ColumnBlock, times: bool, bytes: &[u8]) -> Result<Column, SidecarError> {
     let (raw, rows) = block.unpack(bytes)?;
-    let column = match times {
-        true => integers::decode(&raw, rows).map(Column::Times),
-        false => values::decode(&raw, rows).map(Column::Values),
+    let column = if times {
+        integers::decode(&raw, rows).map(Column::Times)
+    } else {
+        values::decode(&raw, rows).map(Column::Values)
     };
     column.map_err(|reason| block.damaged(reason))
 }

@@ -83,12 +83,13 @@ impl NumberRange {
                         may: sum.may || verdict.may,
                         all: sum.all || verdict.all,
                     });
-                match negated {
-                    false => any,
-                    true => Verdict {
+                if *negated {
+                    Verdict {
                         may: !any.all,
                         all: !any.may,
-                    },
+                    }
+                } else {
+                    any
                 }
             }
             // Text and booleans do not compare with numbers.

@@ -54,9 +54,10 @@ pub(crate) fn unpack(stored: &[u8], raw_length: u32) -> Result<Vec<u8>, Damage> 
         return Err(Damage("longer than allowed"));
     }
     let raw = decompress(stored, raw_length).map_err(|_| Damage("cannot be decompressed"))?;
-    match raw.len() == raw_length {
-        true => Ok(raw),
-        false => Err(Damage("decompresses to another length")),
+    if raw.len() == raw_length {
+        Ok(raw)
+    } else {
+        Err(Damage("decompresses to another length"))
     }
 }
 

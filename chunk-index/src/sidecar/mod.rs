@@ -121,9 +121,10 @@ impl Sidecar {
                 checkpoint.window = Window::Loaded(window.map_err(damage)?);
             }
         }
-        match sidecar.index.is_complete() {
-            true => Ok(sidecar.index),
-            false => Err(damaged("the footer", 0, "does not name every block")),
+        if sidecar.index.is_complete() {
+            Ok(sidecar.index)
+        } else {
+            Err(damaged("the footer", 0, "does not name every block"))
         }
     }
 

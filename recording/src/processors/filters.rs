@@ -257,9 +257,10 @@ impl PacketQuery {
     }
 
     fn matches(&self, event: &dyn Event, origin: &OriginFields) -> bool {
-        match origin.is_empty() {
-            true => self.program.matches(event),
-            false => self.program.matches(&origin.with(event)),
+        if origin.is_empty() {
+            self.program.matches(event)
+        } else {
+            self.program.matches(&origin.with(event))
         }
     }
 
@@ -281,13 +282,15 @@ impl PacketQuery {
         };
         let mut found = false;
         let decoded = decoder.decode(&packet.payload, &mut |event| {
-            found = match origin.is_empty() {
-                true => program.matches(event),
-                false => program.matches(&origin.with(event)),
+            found = if origin.is_empty() {
+                program.matches(event)
+            } else {
+                program.matches(&origin.with(event))
             };
-            match found {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if found {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         });
         // Events that precede damage count as those of an intact packet.

@@ -63,9 +63,10 @@ pub(super) fn any<'s>(
     let mut found = false;
     let walked = decoder.walk(&builder.finish(), &mut |event| {
         found = is_it(event);
-        match found {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if found {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     // Spans that were decoded once can be decoded again.

@@ -138,9 +138,10 @@ impl Directory {
         if !is_told {
             return Err(damaged(source, "an end that does not match the directory"));
         }
-        match source.is_at_end().map_err(|error| damaged(source, error))? {
-            true => Ok(()),
-            false => Err(damaged(source, "bytes after the end")),
+        if source.is_at_end().map_err(|error| damaged(source, error))? {
+            Ok(())
+        } else {
+            Err(damaged(source, "bytes after the end"))
         }
     }
 }
@@ -153,11 +154,12 @@ fn check_mode(name: &str, made_by: u8, mode: u32) -> Result<(), StorageError> {
     } else {
         MODE_FILE
     };
-    match UNIX_LIKE.contains(&made_by) && kind != 0 && kind != wanted {
-        true => Err(refused(
+    if UNIX_LIKE.contains(&made_by) && kind != 0 && kind != wanted {
+        Err(refused(
             name,
             "is not a regular file: links and devices are refused",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }

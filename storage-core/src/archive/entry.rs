@@ -128,9 +128,10 @@ impl Local {
             stored,
             raw,
         };
-        let told = match self.has_descriptor {
-            true => self.descriptor(source)?,
-            false => (self.crc, self.stored, self.raw),
+        let told = if self.has_descriptor {
+            self.descriptor(source)?
+        } else {
+            (self.crc, self.stored, self.raw)
         };
         if told != (crc, stored, raw) {
             let what = format!(

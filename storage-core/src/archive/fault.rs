@@ -46,15 +46,16 @@ pub(super) fn refused(name: &str, problem: impl Into<String>) -> StorageError {
 
 /// The error for an entry that could not be read.
 pub(super) fn read_failure(offset: u64, source: io::Error) -> StorageError {
-    match is_of_bytes(&source) {
-        true => StorageError::ArchiveDamaged {
+    if is_of_bytes(&source) {
+        StorageError::ArchiveDamaged {
             offset,
             problem: match source.kind() {
                 io::ErrorKind::UnexpectedEof => "the archive ends here".to_owned(),
                 _ => source.to_string(),
             },
-        },
-        false => StorageError::ArchiveBroken { offset, source },
+        }
+    } else {
+        StorageError::ArchiveBroken { offset, source }
     }
 }
 

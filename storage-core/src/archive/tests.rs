@@ -88,13 +88,12 @@ fn archive(entries: &[Entry]) -> Vec<u8> {
     for entry in entries {
         let mut crc = Crc::new();
         crc.update(&entry.bytes);
-        let stored = match entry.deflated {
-            false => entry.bytes.clone(),
-            true => {
-                let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-                encoder.write_all(&entry.bytes).unwrap();
-                encoder.finish().unwrap()
-            }
+        let stored = if entry.deflated {
+            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&entry.bytes).unwrap();
+            encoder.finish().unwrap()
+        } else {
+            entry.bytes.clone()
         };
         let flags = entry.flags | if entry.descriptor { 8 } else { 0 };
         let numbers = [crc.sum(), stored.len() as u32, entry.bytes.len() as u32];

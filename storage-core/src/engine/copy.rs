@@ -350,14 +350,15 @@ async fn declare(
     }
     if let Ok(known) = agents.stream(&packet.agent, &packet.stream) {
         // The same names may mean something else on the server that exported the storage.
-        return match known.kind == packet.kind {
-            true => Ok(()),
-            false => Err(StorageError::StreamKindConflict {
+        return if known.kind == packet.kind {
+            Ok(())
+        } else {
+            Err(StorageError::StreamKindConflict {
                 agent: packet.agent.clone(),
                 stream: packet.stream.clone(),
                 declared: known.kind,
                 wanted: packet.kind,
-            }),
+            })
         };
     }
     let file = agent_file(transfer, source, &packet.agent).await?;

@@ -290,11 +290,12 @@ impl Labels {
             let all = before.chain(told.iter().map(String::as_str));
             let text = types.checked_values(name, all)?;
             file.labels.insert(name.to_owned(), text);
-            match file.labels.len() > STORAGE_LABEL_COUNT_MAX {
-                true => Err(invalid(format!(
+            if file.labels.len() > STORAGE_LABEL_COUNT_MAX {
+                Err(invalid(format!(
                     "a storage may have at most {STORAGE_LABEL_COUNT_MAX} labels"
-                ))),
-                false => Ok(()),
+                )))
+            } else {
+                Ok(())
             }
         };
         self.change(&storage, change).await
@@ -324,12 +325,11 @@ impl Labels {
             let left: Vec<_> = values(text)
                 .filter(|&found| value.is_some_and(|value| value != found))
                 .collect();
-            match left.is_empty() {
-                true => drop(file.labels.remove(name)),
-                false => {
-                    let left = joined(left);
-                    file.labels.insert(name.to_owned(), left);
-                }
+            if left.is_empty() {
+                drop(file.labels.remove(name))
+            } else {
+                let left = joined(left);
+                file.labels.insert(name.to_owned(), left);
             }
             Ok(())
         };

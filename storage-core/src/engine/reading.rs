@@ -351,8 +351,9 @@ fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, Storage
     };
     let raw = codec::expand(stored.into(), entry.codec, entry.raw_size);
     let raw = raw.ok_or_else(|| damaged("it cannot be decompressed"))?;
-    match storage_format::checksum::crc32c(&raw) == entry.raw_checksum {
-        true => Ok(raw),
-        false => Err(damaged("its checksum does not match")),
+    if storage_format::checksum::crc32c(&raw) == entry.raw_checksum {
+        Ok(raw)
+    } else {
+        Err(damaged("its checksum does not match"))
     }
 }

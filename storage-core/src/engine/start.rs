@@ -438,9 +438,10 @@ fn find_storage(
     }
     let file = catalog.storage_file(id, &path)?;
     let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
-    let recovered = match is_unfinished {
-        true => Some(recover(folder, id, torn_bytes_max)?),
-        false => None,
+    let recovered = if is_unfinished {
+        Some(recover(folder, id, torn_bytes_max)?)
+    } else {
+        None
     };
     Ok(Some(OnDisk {
         folder: folder.to_owned(),

@@ -221,13 +221,14 @@ impl<B: BlockIo> Channel<B> {
 
     /// Attributes work to its requests in the I/O trace.
     fn for_requests<T: 'static>(&self, requests: Requests, work: Pending<T>) -> Pending<T> {
-        match requests.is_empty() {
-            true => work,
-            false => Box::pin(
+        if requests.is_empty() {
+            work
+        } else {
+            Box::pin(
                 requests
                     .scope(&self.config.tracer, Cause::Ingest)
                     .around(work),
-            ),
+            )
         }
     }
 

@@ -344,12 +344,11 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             result
         };
         let requests = std::mem::take(&mut self.requests);
-        self.writes.push(match requests.is_empty() {
-            true => Box::pin(write),
-            false => {
-                let tracer = &self.writer.config.tracer;
-                Box::pin(requests.scope(tracer, Cause::Ingest).around(write))
-            }
+        self.writes.push(if requests.is_empty() {
+            Box::pin(write)
+        } else {
+            let tracer = &self.writer.config.tracer;
+            Box::pin(requests.scope(tracer, Cause::Ingest).around(write))
         });
     }
 

@@ -59,9 +59,10 @@ impl TimeIndex {
             return 0..self.begins.len();
         }
         let first = self.max_ends.partition_point(|&end| end < from);
-        let behind = match self.is_unsorted {
-            true => self.begins.len(),
-            false => self.begins.partition_point(|&begin| begin < to),
+        let behind = if self.is_unsorted {
+            self.begins.len()
+        } else {
+            self.begins.partition_point(|&begin| begin < to)
         };
         first..behind.max(first)
     }

@@ -171,9 +171,10 @@ impl<'a> Staging<'a> {
     fn untold(&mut self, bytes: usize) -> Result<(), StorageError> {
         self.untold_bytes += bytes as u64;
         let came = self.progress.bytes_done.load(Ordering::Relaxed);
-        match self.untold_bytes > came.saturating_add(UNTOLD_BYTES_MAX) {
-            true => Err(refused("", "it expands to far more bytes than it has")),
-            false => Ok(()),
+        if self.untold_bytes > came.saturating_add(UNTOLD_BYTES_MAX) {
+            Err(refused("", "it expands to far more bytes than it has"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -196,9 +197,10 @@ impl ArchiveSink for Staging<'_> {
                 Current::File(name.to_owned(), file, listed)
             }
             FileName::ChunkIndex(leaf) | FileName::Provenance(leaf) => {
-                match self.leaves.contains(&leaf) {
-                    true => Current::Derived(StagedFile::create(self.folder.join(name))?),
-                    false => Current::Passed,
+                if self.leaves.contains(&leaf) {
+                    Current::Derived(StagedFile::create(self.folder.join(name))?)
+                } else {
+                    Current::Passed
                 }
             }
             _ => return Err(refused(name, "is not listed in the storage file")),
@@ -271,22 +273,24 @@ fn check_listed(listed: &FileEntry) -> Result<(), StorageError> {
     let role = listed.name.parse::<FileName>().map(|name| name.role());
     let is_sound =
         role == Ok(listed.role) && !matches!(listed.role, FileRole::Storage | FileRole::Local);
-    match is_sound {
-        true => Ok(()),
-        false => Err(refused(
+    if is_sound {
+        Ok(())
+    } else {
+        Err(refused(
             &listed.name,
             "is listed in the storage file, which may not list it",
-        )),
+        ))
     }
 }
 
 fn check_found(listed: &FileEntry, found: (u64, u32)) -> Result<(), StorageError> {
-    match found == (listed.length, listed.checksum) {
-        true => Ok(()),
-        false => Err(refused(
+    if found == (listed.length, listed.checksum) {
+        Ok(())
+    } else {
+        Err(refused(
             &listed.name,
             "has another length or checksum than the storage file says",
-        )),
+        ))
     }
 }
 
