@@ -213,7 +213,8 @@ mod tests {
             for (task, rows) in runs.iter().enumerate() {
                 let mut run = Run::default();
                 for (row, (ts, text)) in rows.iter().enumerate() {
-                    let key = RowKey { ts: *ts, task: task as u32, row: row as u32 };
+                    let narrow = |number| u32::try_from(number).unwrap();
+                    let key = RowKey { ts: *ts, task: narrow(task), row: narrow(row) };
                     run.push(key, |out| out.extend_from_slice(text.as_bytes()));
                     expected.push((key, text.clone()));
                 }

@@ -281,7 +281,8 @@ fn version_1(process: u64, events: u64) -> Vec<u8> {
             )
             .unwrap();
         }
-        let (name, cat) = [("read", "POSIX"), ("write", "POSIX"), ("step", "app")][id as usize % 3];
+        let (name, cat) = [("read", "POSIX"), ("write", "POSIX"), ("step", "app")]
+            [usize::try_from(id).unwrap() % 3];
         let dur = if id % 997 == 13 { 6_000_000 } else { id % 90 };
         writeln!(
             text,

@@ -40,7 +40,8 @@ impl Fetch for Memory {
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let read = |range: &Range<u64>| {
-            let bytes = self.bytes.get(range.start as usize..range.end as usize);
+            let index = |at: u64| usize::try_from(at).unwrap();
+            let bytes = self.bytes.get(index(range.start)..index(range.end));
             let bytes = bytes.ok_or(io::ErrorKind::UnexpectedEof)?;
             self.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             Ok(bytes.to_vec())
@@ -76,8 +77,8 @@ fn leaf_of(leaf: u64, packets: &[Vec<u8>], codec: Codec) -> (Leaf, Vec<u8>, Vec<
         };
         let frame = FrameHeader {
             codec,
-            stored_size: stored.len() as u32,
-            raw_size: packet.len() as u32,
+            stored_size: u32::try_from(stored.len()).unwrap(),
+            raw_size: u32::try_from(packet.len()).unwrap(),
             number,
             position: StreamPosition::new(1, number),
             arrival: 1,
@@ -182,7 +183,7 @@ fn answers(leaves: Vec<StoredLeaf>, request: &Request) -> (Vec<String>, Report) 
     assert!(times.is_sorted(), "rows come in the order of time");
     answers.sort();
     let (number, _) = count(&sources(&[]), request, limits).unwrap();
-    assert_eq!(number as usize, text.lines().count());
+    assert_eq!(usize::try_from(number).unwrap(), text.lines().count());
     for field in ["name", "pid", "fname"] {
         let path = FieldPath::new(field);
         let of_field = sources(std::slice::from_ref(&path));

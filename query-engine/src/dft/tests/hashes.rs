@@ -140,7 +140,7 @@ fn a_damaged_dictionary_is_reported_and_does_not_change_the_result() {
     let lexicon = blocks
         .find(|block| block.kind == BlockKind::FileDictionary)
         .unwrap();
-    bytes[lexicon.offset as usize + 50] ^= 1;
+    bytes[usize::try_from(lexicon.offset).unwrap() + 50] ^= 1;
     std::fs::write(sidecar_path(&path), bytes).unwrap();
     let paths = [path];
     for (query, expected) in [

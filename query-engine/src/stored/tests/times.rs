@@ -197,8 +197,8 @@ fn told(kind: Kind, sent: &[Vec<u8>], ends: &[u64], how: &[u8]) -> Told {
         told.map(|(((number, packet), start), how)| PacketEntry {
             number,
             offset: start + HEADER_BYTES as u64,
-            stored_size: packet.len() as u32,
-            raw_size: packet.len() as u32,
+            stored_size: u32::try_from(packet.len()).unwrap(),
+            raw_size: u32::try_from(packet.len()).unwrap(),
             position: StreamPosition::new(1, number),
             facts: match how {
                 1 => Facts::default(),
