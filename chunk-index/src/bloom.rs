@@ -7,6 +7,8 @@
 
 /// Words of a block.
 const BLOCK_WORDS: usize = 8;
+const WORDS_EXPONENT: i32 = 8;
+const _: () = assert!(BLOCK_WORDS == 8);
 /// Bytes of a block.
 pub(crate) const BLOCK_BYTES: usize = BLOCK_WORDS * 4;
 /// Blocks that a filter may have: 256 KiB.
@@ -89,6 +91,11 @@ impl BloomFilter {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the number is positive and clamped"
+)]
 fn blocks_for(entries: u64, false_positive_rate: f64) -> usize {
     let load = load_for(false_positive_rate.clamp(1e-6, 0.5));
     let blocks = (entries.max(1) as f64 / load).ceil();
@@ -118,7 +125,7 @@ fn rate_at(load: f64) -> f64 {
     for members in 1..300_u32 {
         chance *= load / f64::from(members);
         clear *= 31.0 / 32.0;
-        rate += chance * f64::powi(1.0 - clear, BLOCK_WORDS as i32);
+        rate += chance * f64::powi(1.0 - clear, WORDS_EXPONENT);
     }
     rate
 }
@@ -130,6 +137,10 @@ fn block_of(hash: u64, blocks: usize) -> usize {
 }
 
 #[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the lower half of the hash"
+)]
 fn bit_of(hash: u64, salt: u32) -> u32 {
     1 << ((hash as u32).wrapping_mul(salt) >> 27)
 }

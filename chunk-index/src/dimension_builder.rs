@@ -160,6 +160,7 @@ impl Overflow {
         self.zone.present += count;
         let hash = transient_hash(value);
         let register = &mut self.registers[(hash >> (64 - REGISTER_BITS)) as usize];
+        #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
         let run = (hash << REGISTER_BITS | 1 << (REGISTER_BITS - 1)).leading_zeros() as u8 + 1;
         *register = (*register).max(run);
         let int = match value {
@@ -186,6 +187,11 @@ impl Overflow {
         self.zone
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate is positive, and the conversion saturates"
+    )]
     fn estimate(&self) -> u64 {
         let registers = REGISTERS as f64;
         let sum: f64 = self

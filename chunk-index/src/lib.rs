@@ -44,6 +44,16 @@
 //! *Invariant:* a chunk with a match is never skipped, whatever is missing, and a count is exact or
 //! absent. This crate reads no files and knows no trace formats.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::cast_lossless
+    )
+)]
+
 mod attachments;
 mod bloom;
 mod body;

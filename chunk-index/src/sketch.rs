@@ -8,6 +8,8 @@
 
 use std::sync::LazyLock;
 
+use crate::wire::put_varint;
+
 /// The guaranteed relative error.
 pub const RELATIVE_ERROR: f64 = 0.01;
 /// Bins per octave. ln 2 / ln(1.01 / 0.99) is 34.66, and the cubic differs from the logarithm by 1
@@ -106,13 +108,7 @@ impl Sketch {
     /// with counts its distance from the previous such bin (from 0 for the first) and its count.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut put = |mut value: u64| {
-            while value >= 0x80 {
-                out.push(value as u8 | 0x80);
-                value >>= 7;
-            }
-            out.push(value as u8);
-        };
+        let mut put = |value: u64| put_varint(&mut out, value);
         put(self.low);
         let mut before = 0;
         for (bin, count) in self.bins() {
@@ -159,6 +155,11 @@ impl Sketch {
         if count == 0 {
             return None;
         }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rank is below the count"
+        )]
         let rank = (quantile.clamp(0.0, 1.0) * (count - 1) as f64).floor() as u64;
         let mut below = self.low;
         if rank < below {
@@ -197,6 +198,11 @@ fn bin_of(value: u64) -> u32 {
     // The bits below the leading one, as the fraction of a float from 1 to 2.
     let fraction = (value << zeros << 1) >> 12;
     let s = f64::from_bits(0x3ff0_0000_0000_0000 | fraction) - 1.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cubic is from 0 to 1"
+    )]
     let within = (cubic(s) * f64::from(OCTAVE_BINS)) as u32;
     (63 - zeros) * OCTAVE_BINS + within.min(OCTAVE_BINS - 1)
 }

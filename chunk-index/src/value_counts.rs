@@ -74,7 +74,7 @@ impl ValueCounts {
             entry.count += 1;
             return Some(self.last);
         }
-        let mut at = hash(tag, words, text) as usize;
+        let mut at = slot(hash(tag, words, text));
         loop {
             at &= self.slots.len() - 1;
             let Some(id) = self.slots[at].checked_sub(1) else {
@@ -132,7 +132,7 @@ impl ValueCounts {
         self.slots.clear();
         self.slots.resize(size, 0);
         for (id, entry) in (1..).zip(&self.entries) {
-            let mut at = hash(entry.tag, entry.words, text_of(&self.arena, entry)) as usize;
+            let mut at = slot(hash(entry.tag, entry.words, text_of(&self.arena, entry)));
             at &= size - 1;
             while self.slots[at] != 0 {
                 at = (at + 1) & (size - 1);
@@ -248,7 +248,21 @@ fn hash(tag: u32, words: [u64; 2], text: &[u8]) -> u64 {
     fold(seed ^ u64::from(tag), 0x5899_65cc_7537_4cc3)
 }
 
+/// The slot of a hash, to be reduced by the number of slots.
 #[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a slot needs only the lower bits"
+)]
+fn slot(hash: u64) -> usize {
+    hash as usize
+}
+
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "both halves of the product are folded"
+)]
 fn fold(left: u64, right: u64) -> u64 {
     let product = u128::from(left) * u128::from(right);
     (product as u64) ^ (product >> 64) as u64

@@ -17,8 +17,10 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
 
 /// A wide number as two varints, low half first.
 pub(crate) fn put_wide(out: &mut Vec<u8>, value: u128) {
-    put_varint(out, value as u64);
-    put_varint(out, (value >> 64) as u64);
+    let (low, high) = (value & u128::from(u64::MAX), value >> 64);
+    for half in [low, high] {
+        put_varint(out, u64::try_from(half).expect("a half has 64 bits"));
+    }
 }
 
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {

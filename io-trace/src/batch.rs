@@ -157,10 +157,10 @@ impl Batch {
     /// Seven bits a byte, the lowest first; the last byte is less than 128 (LEB128).
     fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
+            self.bytes.push(low_byte(value) | 0x80);
             value >>= 7;
         }
-        self.bytes.push(value as u8);
+        self.bytes.push(low_byte(value));
     }
 
     /// Stores the difference from `from` to `to`, with the sign in the lowest bit.
@@ -187,6 +187,11 @@ impl Batch {
             };
         }
     }
+}
+
+#[inline]
+fn low_byte(value: u64) -> u8 {
+    value.to_le_bytes()[0]
 }
 
 fn flags_of(flags: &[(u8, bool)]) -> u8 {

@@ -8,6 +8,16 @@
 //!
 //! A [`Scope`] around an operation says why it is done, and for which request.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::cast_lossless
+    )
+)]
+
 mod batch;
 mod file_name;
 mod file_tag;

@@ -41,6 +41,16 @@
 //!
 //! *Invariant:* this crate knows no trace format, no index and no file.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::cast_lossless
+    )
+)]
+
 mod error;
 mod field;
 mod lexer;

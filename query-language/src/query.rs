@@ -144,6 +144,10 @@ const NANOS_NOISE: f64 = 1e-6;
 /// Up to here floats distinguish neighbouring integers.
 const FLOAT_INTS_MAX: f64 = 9_007_199_254_740_992.0;
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the float is a small integer"
+)]
 fn scale(number: Number, unit: u32) -> Number {
     match number {
         Number::Int(value) => Number::Int(value * i128::from(unit)),

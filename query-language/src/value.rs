@@ -119,6 +119,10 @@ impl Number {
 
     /// The number in one form for each value: a whole float becomes the equal integer.
     #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the value is whole and in range"
+    )]
     pub fn normalize(self) -> Number {
         match self {
             Number::Float(value)
@@ -141,6 +145,7 @@ fn compare_int_float(int: i128, float: f64) -> Option<Ordering> {
     if float < -INT_LIMIT {
         return Some(Ordering::Greater);
     }
+    #[expect(clippy::cast_possible_truncation, reason = "the float is in range")]
     let whole = float.trunc() as i128;
     Some(int.cmp(&whole).then_with(|| {
         0.0_f64

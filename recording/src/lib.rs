@@ -25,6 +25,16 @@
 //! spans, exceptions, aggregates) are OTLP like the spans they are derived from, in separate
 //! streams, so that they are decoded, indexed and queried like all others.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::cast_lossless
+    )
+)]
+
 mod buffer;
 mod buffer_copy;
 mod chain;

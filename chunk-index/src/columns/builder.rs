@@ -68,7 +68,8 @@ impl ColumnsBuilder {
         if self.rows < ROWS_MAX {
             for (times, value) in self.times.iter_mut().zip([start, length]) {
                 if value.is_none() {
-                    times.missing.push(self.rows as u32);
+                    let row = u32::try_from(self.rows).expect("rows are below ROWS_MAX");
+                    times.missing.push(row);
                 }
                 let like_before = || times.values.last().copied().unwrap_or(0);
                 let value = value.unwrap_or_else(like_before);

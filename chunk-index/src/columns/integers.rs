@@ -27,6 +27,10 @@ const FORM_DISTANCES: u8 = 2;
 const SCALES: [i64; 4] = [1_000_000_000, 1_000_000, 1_000, 1];
 
 /// Appends a column, as distances if `distances` says that consecutive rows are close.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a plane is one byte of each number"
+)]
 pub(crate) fn encode(column: &Integers, distances: bool, out: &mut Vec<u8>) {
     let divides = |scale: &&i64| column.values.iter().all(|value| value % **scale == 0);
     let scale = *SCALES.iter().find(divides).unwrap_or(&1);

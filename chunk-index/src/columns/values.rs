@@ -25,6 +25,10 @@ pub(crate) struct Values {
 const TEXT_BYTES_MAX: usize = 8 << 20;
 
 /// Appends a column.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a plane is one byte of each number"
+)]
 pub(crate) fn encode<'a>(
     values: impl ExactSizeIterator<Item = Value<'a>>,
     numbers: &[u16],
@@ -96,7 +100,7 @@ pub(crate) fn decode(bytes: &[u8], rows: usize) -> Result<Values, Damage> {
     }
     let width = reader.byte()?;
     let numbers = match width {
-        0 if length <= 1 => vec![length as u16; rows],
+        0 if length <= 1 => vec![u16::from(length == 1); rows],
         1 => reader
             .bytes(rows)?
             .iter()

@@ -61,6 +61,11 @@ pub(crate) fn unpack(stored: &[u8], raw_length: u32) -> Result<Vec<u8>, Damage> 
     }
 }
 
+fn low_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
 /// What identifies files of one type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signature {
@@ -152,9 +157,9 @@ impl Trailer {
         }
         let trailer = Trailer {
             offset,
-            length: lengths as u32,
+            length: low_half(lengths),
             raw_length: (lengths >> 32) as u32,
-            checksum: rest as u32,
+            checksum: low_half(rest),
         };
         let footer_end = offset.checked_add(u64::from(trailer.length));
         if length != file_length || footer_end != Some(at) {

@@ -142,7 +142,11 @@ impl Aggregator {
         let period = sample.start.div_euclid(self.period_ns);
         let name = &sample.name[..sample.name.len().min(TEXT_BYTES_MAX)];
         self.key.clear();
-        self.key.extend_from_slice(&(home as u32).to_le_bytes());
+        self.key.extend_from_slice(
+            &u32::try_from(home)
+                .expect("homes are bounded")
+                .to_le_bytes(),
+        );
         self.key.extend_from_slice(&period.to_le_bytes());
         put_text(&mut self.key, name);
     }
@@ -243,7 +247,7 @@ impl Aggregator {
             start: event.ts().unwrap_or(0),
             dur: match dur {
                 Some(Number::Int(ns)) => u64::try_from(ns).unwrap_or(0),
-                Some(Number::Float(ns)) if ns > 0.0 => ns as u64,
+                Some(Number::Float(ns)) => saturating_nanos(ns),
                 _ => 0,
             },
             exclusive: None,
@@ -256,7 +260,7 @@ impl Aggregator {
                 .map(|value| match value {
                     Value::Str(text) => NewValue::Text(&text[..text.len().min(TEXT_BYTES_MAX)]),
                     Value::Int(value) => NewValue::Int(value),
-                    Value::Uint(value) => NewValue::Int(value as i64),
+                    Value::Uint(value) => NewValue::Int(value.cast_signed()),
                     Value::Float(value) => NewValue::Double(value),
                     Value::Bool(value) => NewValue::Bool(value),
                 });
@@ -329,7 +333,11 @@ impl Aggregator {
 }
 
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(
+        &u32::try_from(text.len())
+            .expect("parts of a key are short")
+            .to_le_bytes(),
+    );
     out.extend_from_slice(text);
 }
 
@@ -397,4 +405,14 @@ impl Processor for Aggregator {
     fn finish(&mut self, out: &mut Outbox) {
         self.write_where(out, |_| true);
     }
+}
+
+/// Whole nanoseconds; 0 for negative durations and NaN.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates"
+)]
+fn saturating_nanos(nanos: f64) -> u64 {
+    nanos as u64
 }

@@ -177,6 +177,11 @@ pub(super) struct Sampler {
 const RANDOM_BITS: u32 = 56;
 
 impl Sampler {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the ratio is from 0 to 1"
+    )]
     pub(super) fn new(ratio: f64, row: Row) -> Self {
         let all = (1_u64 << RANDOM_BITS) as f64;
         Self {
