@@ -58,6 +58,10 @@ impl Dictionary {
     /// Appends the entries: their number, then the type, value and count of each. Text omits the
     /// bytes that it shares with the text before it.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        assert!(
+            self.entries.len() <= ENTRIES_MAX,
+            "readers refuse more entries"
+        );
         put_varint(out, self.entries.len() as u64);
         let mut previous: &[u8] = &[];
         for (value, count) in &self.entries {

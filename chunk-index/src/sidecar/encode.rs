@@ -7,7 +7,7 @@ use crate::body;
 use crate::checkpoint::{self, Window};
 use crate::chunk::Identity;
 use crate::filter::ChunkFilter;
-use crate::index::{DictionaryState, Dimension, Index};
+use crate::index::{BLOCK_CHUNKS, DictionaryState, Dimension, Index};
 use crate::slowest;
 use crate::wire::{put_signed, put_text, put_varint};
 
@@ -50,6 +50,7 @@ impl Index {
         if !self.is_complete() {
             return Err(SidecarError::NotLoaded);
         }
+        self.assert_consistent();
         let mut writer = Writer {
             file: header(SIGNATURE),
             blocks: Vec::new(),
@@ -113,6 +114,38 @@ impl Index {
         let checkpoints = checkpoint::encode(&self.checkpoints, &mut writer.file);
         let footer = self.encode_footer(&checkpoints, &writer.blocks);
         closed(SIGNATURE, writer.file, footer)
+    }
+
+    /// Asserts what the decoder requires of a complete index.
+    fn assert_consistent(&self) {
+        let blocks = self.chunks.len().div_ceil(BLOCK_CHUNKS);
+        let columns = self.dimensions.iter().flat_map(|dimension| {
+            [
+                dimension.limits.blocks.len(),
+                dimension.filters.blocks.len(),
+            ]
+        });
+        let lengths = [self.statistics.blocks.len(), self.slowest.blocks.len()];
+        assert!(
+            lengths
+                .into_iter()
+                .chain(columns)
+                .all(|length| length == blocks),
+            "every column has a block for every {BLOCK_CHUNKS} chunks"
+        );
+        assert_eq!(self.sketches.len(), blocks, "every block has sketches");
+        let statistics = self
+            .statistics
+            .blocks
+            .iter()
+            .flatten()
+            .flat_map(|block| block.iter());
+        assert!(
+            statistics
+                .map(|chunk| chunk.events())
+                .eq(self.chunks.iter().map(|chunk| chunk.events)),
+            "the statistics of a chunk have its events"
+        );
     }
 
     /// Whether every block and window is loaded.
