@@ -87,8 +87,8 @@ pub enum StorageError {
     },
     /// The packet was dropped or never arrived, and later packets of its stream are stored.
     #[error(
-        "sequence {sequence} of epoch {epoch} was left out, and what came behind it is there; \
-         {expected} is expected"
+        "sequence {sequence} of epoch {epoch} was skipped, and later packets are stored: \
+         continue with sequence {expected}"
     )]
     PacketLeftOut {
         /// The epoch.

@@ -42,12 +42,12 @@ impl ReadFile {
 
     /// Fills `room` from `offset`; a short read is an error.
     pub(crate) fn fill(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
-        self.fill_told(room, offset).map(|_| ())
+        self.fill_traced(room, offset).map(|_| ())
     }
 
     /// As [`Self::fill`]; also returns whether all bytes were in the page cache, which is only
     /// checked while I/O is traced.
-    fn fill_told(&self, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
+    fn fill_traced(&self, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
         let Some(tag) = &self.tag else {
             return self.file.read_exact_at(room, offset).map(|()| None);
         };
@@ -145,7 +145,7 @@ impl LeafFile {
             let length = usize::try_from(range.end.saturating_sub(range.start));
             let length = length.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
             let mut bytes = vec![0; length];
-            let was_cached = file.fill_told(&mut bytes, range.start)?;
+            let was_cached = file.fill_traced(&mut bytes, range.start)?;
             Ok((bytes, was_cached))
         };
         ranges.iter().map(read).collect()

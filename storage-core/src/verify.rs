@@ -310,7 +310,7 @@ impl Verification<'_> {
         let header = &scanned.header;
         if let Some(index) = index {
             match index.remove(&scanned.payload) {
-                Some(entry) if entry == told_by_frame(scanned, &entry) => {}
+                Some(entry) if entry == entry_of_frame(scanned, &entry) => {}
                 Some(_) => self.damage(name, scanned.payload, "the index and the frame differ"),
                 // Became durable after the tails were read.
                 None if self.storage.state() != StorageState::Finalized => {}
@@ -336,9 +336,9 @@ impl Verification<'_> {
 }
 
 /// The index entry that follows from a frame; an index part may lack a time basis.
-fn told_by_frame(scanned: &Scanned, told: &PacketEntry) -> PacketEntry {
+fn entry_of_frame(scanned: &Scanned, known: &PacketEntry) -> PacketEntry {
     let mut entry = scanned.entry();
-    if told.facts.time_basis.is_none() {
+    if known.facts.time_basis.is_none() {
         entry.facts.time_basis = None;
     }
     entry

@@ -459,7 +459,7 @@ async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_engine_is_kept_out_of_the_folder() {
+async fn a_second_engine_cannot_use_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let engine = open(folder.path(), IoChoice::Blocking).await;
     let second = Engine::open(config(folder.path(), IoChoice::Blocking)).await;
@@ -468,7 +468,7 @@ async fn a_second_engine_is_kept_out_of_the_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_work_tells_how_far_it_is_and_stops_when_told() {
+async fn jobs_report_progress_and_can_be_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
@@ -525,7 +525,7 @@ async fn long_work_tells_how_far_it_is_and_stops_when_told() {
 
 /// Readers take a run as one piece of work, so what matters of it is what it expands to.
 #[tokio::test(flavor = "multi_thread")]
-async fn packets_that_compress_well_are_cut_into_runs_by_what_they_expand_to() {
+async fn runs_of_packets_are_bounded_by_their_raw_size() {
     let folder = tempfile::tempdir().unwrap();
     let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &[("zeros", LeafType::Array)]).await;

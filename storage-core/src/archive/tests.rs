@@ -172,7 +172,7 @@ fn written(files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_written_archive_is_read_back() {
     let files: [(&str, &[u8]); 4] = [
         ("k", b"known"),
         ("a", b"first"),
@@ -209,7 +209,7 @@ fn lengths_beyond_32_bits_go_into_zip64() {
         ArchivePlan::length(entries.iter()),
         length + end.len() as u64
     );
-    // Both headers of the directory, one with its lengths, one with its offset beside it.
+    // Both headers of the directory, one with its lengths, one with its offset next to it.
     let headers = 46 + "wide".len() + 20 + 46 + "behind".len() + 12;
     assert_eq!(end.len(), headers + 56 + 20 + 22);
     assert_eq!(end[16..20], 0x1234_5678_u32.to_le_bytes());
@@ -304,7 +304,7 @@ fn hostile_archives_are_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_archive_is_damaged_at_its_begin() {
+fn other_bytes_are_damaged_at_their_beginning() {
     for bytes in [
         &b"not a zip archive"[..],
         b"PK",

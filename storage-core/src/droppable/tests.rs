@@ -90,7 +90,7 @@ fn the_oldest_give_way_to_everybody_and_are_counted_by_stream() {
         world.offer(0, "a", &[(1, sequence)]);
         world.offer(1, "b", &[(1, sequence)]);
     }
-    // Four more packets fit beside the twelve.
+    // Four more packets fit next to the twelve.
     let mut waiting = world.budget.try_acquire(4 * PACKET as u64).unwrap();
     assert_eq!((world.dropped(0), world.dropped(1)), (vec![], vec![]));
     // Whose agent waits has the room of the oldest, whatever storage they are for.
@@ -129,11 +129,11 @@ fn writers_leave_room_for_agents_that_wait() {
 }
 
 #[test]
-fn a_stream_goes_on_behind_what_was_dropped() {
+fn a_stream_continues_after_dropped_packets() {
     let world = World::new();
     world.offer(0, "a", &[(1, 0), (1, 1)]);
     world.offer(0, "a", &[(1, 2), (1, 3)]);
-    // The two oldest go: the writer is told where the gap ends, and only that.
+    // The two oldest are dropped: the writer learns where the gap ends, and only that.
     let all = world.budget.try_acquire(14 * PACKET as u64).unwrap();
     assert_eq!(world.dropped(0), [("a".to_owned(), 2)]);
     let taken = world.take(0);
@@ -156,8 +156,8 @@ fn a_stream_goes_on_behind_what_was_dropped() {
         stale.refused,
         Some(StorageError::EpochStale { .. })
     ));
-    // All behind what the writer has was dropped: it may come again, and an agent that waits may
-    // go on behind it.
+    // All packets after those in the writer were dropped: they may be pushed again, and an agent
+    // that waits may continue after them.
     let all = world.budget.try_acquire(16 * PACKET as u64).unwrap();
     drop(all);
     let wanted = world.push("a", &[(1, 5)]);
@@ -172,7 +172,7 @@ fn a_stream_goes_on_behind_what_was_dropped() {
 }
 
 #[test]
-fn what_waits_for_a_storage_that_is_gone_is_dropped() {
+fn packets_that_wait_for_a_deleted_storage_are_dropped() {
     let world = World::new();
     world.offer(0, "a", &[(1, 0)]);
     world.offer(1, "b", &[(1, 0)]);

@@ -1,5 +1,5 @@
-//! The engine over a disk that fails: what was acknowledged stays, what was not is refused, and
-//! nobody is told otherwise.
+//! The engine on a failing disk: acknowledged packets remain, all others are refused, and no reply
+//! says otherwise.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -217,7 +217,7 @@ async fn a_failed_sync_makes_the_storage_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_and_then_goes_on_without_a_gap() {
+async fn a_full_disk_refuses_and_then_resumes_without_a_gap() {
     for operation in [Operation::Write, Operation::Open] {
         for nth in 0..5 {
             let mut world = World::new().await;

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room_and_a_torn_block_is_left_out() {
+    fn the_oldest_blocks_are_removed_and_a_torn_block_is_ignored() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("ring");
         let mut ring = Ring::create(folder.clone(), 1_600).unwrap();
@@ -263,7 +263,7 @@ mod tests {
             assert!(fault.is_some(), "cut by {cut}");
         }
         let ring = Ring::create(folder.clone(), 1_600).unwrap();
-        assert!(kept(&ring.folder).0.is_empty(), "it is made anew");
+        assert!(kept(&ring.folder).0.is_empty(), "the ring is recreated");
         remove(&folder).unwrap();
         assert!(!folder.exists() && segments(&folder).unwrap().is_empty());
     }

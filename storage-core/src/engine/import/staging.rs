@@ -19,7 +19,7 @@ use crate::{Progress, StorageError, archive::ArchiveSink, io::StagedFile, space:
 const STORAGE_FILE_BYTES_MAX: usize = 32 << 20;
 /// Bytes by which files may expand beyond the size of the archive, while no storage file gives
 /// their length.
-const UNTOLD_BYTES_MAX: u64 = 1 << 30;
+const UNKNOWN_BYTES_MAX: u64 = 1 << 30;
 
 /// The folder of an import and the files so far.
 pub(super) struct Staging<'a> {
@@ -35,7 +35,7 @@ pub(super) struct Staging<'a> {
     /// Length and checksum of the files that arrived before the storage file.
     early: HashMap<String, (u64, u32)>,
     /// Bytes of files whose length the storage file does not give.
-    untold_bytes: u64,
+    unknown_bytes: u64,
     current: Current,
 }
 
@@ -49,7 +49,7 @@ enum Current {
     /// whether it belongs to its data file.
     Derived(StagedFile),
     /// A file that is skipped.
-    Passed,
+    Skipped,
 }
 
 impl<'a> Staging<'a> {
@@ -67,7 +67,7 @@ impl<'a> Staging<'a> {
             missing: HashMap::new(),
             leaves: HashSet::new(),
             early: HashMap::new(),
-            untold_bytes: 0,
+            unknown_bytes: 0,
             current: Current::None,
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Staging<'a> {
                 }
             }
         }
-        self.settle_derived()?;
+        self.remove_unrelated()?;
         if let Some(name) = self.early.keys().min() {
             return Err(refused(name, "is not listed in the storage file"));
         }
@@ -150,7 +150,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Removes the derived files that arrived early and belong to no data file of the storage.
-    fn settle_derived(&mut self) -> Result<(), StorageError> {
+    fn remove_unrelated(&mut self) -> Result<(), StorageError> {
         let (leaves, folder) = (&self.leaves, &self.folder);
         let mut removed = Ok(());
         self.early.retain(|name, _| match derived_of(name) {
@@ -168,10 +168,10 @@ impl<'a> Staging<'a> {
     }
 
     /// Counts bytes of files of unknown length.
-    fn untold(&mut self, bytes: usize) -> Result<(), StorageError> {
-        self.untold_bytes += bytes as u64;
+    fn count_unknown(&mut self, bytes: usize) -> Result<(), StorageError> {
+        self.unknown_bytes += bytes as u64;
         let came = self.progress.bytes_done.load(Ordering::Relaxed);
-        if self.untold_bytes > came.saturating_add(UNTOLD_BYTES_MAX) {
+        if self.unknown_bytes > came.saturating_add(UNKNOWN_BYTES_MAX) {
             Err(refused("", "it expands to far more bytes than it has"))
         } else {
             Ok(())
@@ -191,7 +191,7 @@ impl ArchiveSink for Staging<'_> {
                 Current::Description(id, Vec::new())
             }
             FileName::Storage(_) => return Err(refused(name, "is a second storage file")),
-            FileName::Local(_) => Current::Passed,
+            FileName::Local(_) => Current::Skipped,
             _ if listed.is_some() || self.description.is_none() => {
                 let file = StagedFile::create(self.folder.join(name))?;
                 Current::File(name.to_owned(), file, listed)
@@ -200,7 +200,7 @@ impl ArchiveSink for Staging<'_> {
                 if self.leaves.contains(&leaf) {
                     Current::Derived(StagedFile::create(self.folder.join(name))?)
                 } else {
-                    Current::Passed
+                    Current::Skipped
                 }
             }
             _ => return Err(refused(name, "is not listed in the storage file")),
@@ -228,22 +228,22 @@ impl ArchiveSink for Staging<'_> {
                 self.space.check()?;
                 file.write(bytes)?;
                 if max.is_none() {
-                    self.untold(bytes.len())?;
+                    self.count_unknown(bytes.len())?;
                 }
             }
             Current::Derived(file) => {
                 self.space.check()?;
                 file.write(bytes)?;
-                self.untold(bytes.len())?;
+                self.count_unknown(bytes.len())?;
             }
-            Current::Passed => self.untold(bytes.len())?,
+            Current::Skipped => self.count_unknown(bytes.len())?,
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), StorageError> {
         match std::mem::replace(&mut self.current, Current::None) {
-            Current::None | Current::Passed => Ok(()),
+            Current::None | Current::Skipped => Ok(()),
             Current::Derived(file) => file.finish().map(drop),
             Current::Description(id, bytes) => self.describe(id, bytes),
             Current::File(name, file, listed) => {
