@@ -67,9 +67,10 @@ fn main() -> Result<(), Failure> {
         _ => Plan::nothing(&procedure),
     };
     let files = streams(Path::new(&folder))?;
-    let maps = match is_mapped {
-        true => files.iter().map(map).collect::<Result<Vec<_>, _>>()?,
-        false => Vec::new(),
+    let maps = if is_mapped {
+        files.iter().map(map).collect::<Result<Vec<_>, _>>()?
+    } else {
+        Vec::new()
     };
     let units = units(&files, &maps, &plan)?;
     if mode == "end" {

@@ -11,8 +11,7 @@
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss,
-    clippy::cast_lossless,
-    clippy::match_bool
+    clippy::cast_lossless
 )]
 mod agent;
 mod api;

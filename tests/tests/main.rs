@@ -5,8 +5,7 @@
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     clippy::cast_sign_loss,
-    clippy::cast_lossless,
-    clippy::match_bool
+    clippy::cast_lossless
 )]
 #![allow(
     clippy::unwrap_used,

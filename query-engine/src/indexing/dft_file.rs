@@ -356,9 +356,10 @@ impl Pass {
     ) -> Option<FileDictionary> {
         let members = self.members.take()?;
         let summaries = self.chunks.iter_mut().map(|(_, summary)| summary);
-        match members.build_filters(lexicon.as_ref(), config, summaries) {
-            true => lexicon,
-            false => None,
+        if members.build_filters(lexicon.as_ref(), config, summaries) {
+            lexicon
+        } else {
+            None
         }
     }
 

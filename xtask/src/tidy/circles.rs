@@ -16,10 +16,7 @@ use super::Finding;
 use super::imports::{Import, Path, imports};
 use super::source::Source;
 
-/// Crates that still have circles, and how many files these may contain. The list may only shrink.
-const ALLOWED: &[(&str, usize)] = &[("io-trace", 7), ("recording", 4), ("trace-kinds", 2)];
-
-/// One finding for each circle of a crate without an allowance, or with one that is exceeded.
+/// One finding for each circle.
 pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
@@ -36,11 +33,6 @@ pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
 fn crate_findings(name: &str, sources: &[&Source]) -> Vec<Finding> {
     let graph = Graph::new(name, sources);
     let circles = graph.circles();
-    let files: usize = circles.iter().map(BTreeSet::len).sum();
-    let allowed = ALLOWED.iter().find(|(allowed, _)| *allowed == name);
-    if files <= allowed.map_or(0, |(_, files)| *files) {
-        return Vec::new();
-    }
     let describe = |circle: &BTreeSet<usize>| {
         let walk = graph.walk(circle);
         let what = format!(

@@ -50,10 +50,7 @@ fn dft_packet(done: &[Done]) -> Vec<u8> {
 }
 
 fn name_of(is_read: bool) -> &'static str {
-    match is_read {
-        true => "read",
-        false => "write",
-    }
+    if is_read { "read" } else { "write" }
 }
 
 /// The metadata of [`ctf_packet`], with a clock that began at `offset` seconds.
@@ -102,9 +99,10 @@ fn io_trace_packets(packets: &[Vec<Done>]) -> Vec<Vec<u8>> {
             encoder.put(&io_trace::Record {
                 start: u64::from(*start),
                 latency: u64::from(*latency),
-                operation: match is_read {
-                    true => io_trace::Operation::Read,
-                    false => io_trace::Operation::Write,
+                operation: if *is_read {
+                    io_trace::Operation::Read
+                } else {
+                    io_trace::Operation::Write
                 },
                 cause: io_trace::Cause::Ingest,
                 thread: 17,
