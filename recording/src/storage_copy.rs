@@ -146,7 +146,7 @@ async fn copy_storage(
         for packet in page.items {
             progress.check()?;
             let bytes = u64::from(packet.entry.raw_size);
-            if spec.selection.takes(&packet) {
+            if spec.selection.includes(&packet) {
                 copying.copy(packet).await?;
             }
             progress.add(bytes);
@@ -249,7 +249,7 @@ impl Copying<'_> {
     /// Waits for the oldest write.
     async fn await_oldest(&mut self) -> Result<(), StorageError> {
         match self.pending.pop_front() {
-            Some(pending) => pending.settle(self.listener.as_ref()).await,
+            Some(pending) => pending.wait_durable(self.listener.as_ref()).await,
             None => Ok(()),
         }
     }

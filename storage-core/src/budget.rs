@@ -242,7 +242,7 @@ impl BytePermit {
         self.bytes
     }
 
-    /// Releases the bytes without admitting anybody: the caller that freed them takes them.
+    /// Releases the bytes without admitting anybody: the caller that freed them uses them.
     pub(crate) fn give_back_quietly(mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         self.budget.shared.give_back(bytes);

@@ -1,9 +1,9 @@
-//! Droppable packets: packets whose agents do not wait for the disk, until a writer takes them.
+//! Droppable packets: packets whose agents do not wait for the disk, until a writer accepts them.
 //!
 //! They count against the byte budget like all packets, and are dropped when somebody else needs
 //! the space: the oldest of all first, whoever sent it, and the drop is counted for its stream. A
-//! packet that a writer has is no longer dropped, so writers take a limited share at once, and the
-//! rest of the budget is always available to agents that wait.
+//! packet that a writer has is no longer dropped, so writers accept a limited share at a time, and
+//! the rest of the budget is always available to agents that wait.
 //!
 //! A dropped packet leaves a gap in its stream. The state of the stream contains the position after
 //! the gap, so that the next packet is accepted there.
@@ -50,8 +50,8 @@ struct State {
     lanes: HashMap<StorageId, Lane>,
     /// Bytes that writers have.
     in_writer: u64,
-    /// A writer stopped taking packets because all writers have too many bytes.
-    is_held_up: bool,
+    /// A writer stopped accepting packets because all writers have too many bytes.
+    has_blocked_writer: bool,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ struct Entry {
     part: bool,
 }
 
-/// A push that a writer takes.
+/// A push that is handed to a writer.
 #[derive(Debug)]
 pub(crate) struct Handed {
     pub(crate) push: Push,
@@ -77,7 +77,7 @@ struct Lane {
     signal: Arc<LaneSignal>,
     waiting: BTreeSet<u64>,
     in_writer: u64,
-    fronts: HashMap<Key, Front>,
+    streams: HashMap<Key, StreamState>,
 }
 
 /// The state that a storage and its writer share with the droppable packets.
@@ -99,7 +99,7 @@ impl LaneSignal {
 
 /// The positions of a stream.
 #[derive(Debug)]
-struct Front {
+struct StreamState {
     /// The next position: it follows all accepted packets.
     next: StreamPosition,
     /// The position that follows all packets that the writer has.
@@ -156,7 +156,7 @@ pub(crate) struct InWriter {
     /// Bytes of each of its packets.
     sizes: Vec<u64>,
     /// The position that follows it in its stream.
-    behind: StreamPosition,
+    next: StreamPosition,
 }
 
 impl Droppable {
@@ -190,15 +190,15 @@ impl Droppable {
             signal: Arc::clone(signal),
             waiting: BTreeSet::new(),
             in_writer: 0,
-            fronts: HashMap::new(),
+            streams: HashMap::new(),
         });
         let key = (push.agent.clone(), push.stream.clone());
-        let front = lane.fronts.entry(key).or_insert_with(|| {
+        let stream = lane.streams.entry(key).or_insert_with(|| {
             let first = push.packets.first();
             let first = first.map_or(durable_next, |packet| packet.position);
             // Packets from before the start are unknown; the stream continues where its producer
             // does.
-            Front {
+            StreamState {
                 next: first.max(durable_next),
                 handed: durable_next,
                 lost_until: first,
@@ -208,15 +208,15 @@ impl Droppable {
             }
         });
         push.packets
-            .retain(|packet| front.accept(packet, part, &mut accepted));
+            .retain(|packet| stream.accept(packet, part, &mut accepted));
         if push.packets.is_empty() {
             return Ok(accepted);
         }
         let bytes = push.packets.iter().map(size_of).sum();
-        let held = push.permit.bytes();
+        let queued = push.permit.bytes();
         let ordinal = state.next;
         state.next += 1;
-        front.waiting.push_back(ordinal);
+        stream.waiting.push_back(ordinal);
         lane.waiting.insert(ordinal);
         lane.signal.wake.notify_one();
         let entry = Entry {
@@ -226,7 +226,7 @@ impl Droppable {
             part,
         };
         state.queue.insert(ordinal, entry);
-        let waiting = self.waiting_bytes.fetch_add(held, Ordering::SeqCst) + held;
+        let waiting = self.waiting_bytes.fetch_add(queued, Ordering::SeqCst) + queued;
         self.counters.droppable_bytes.set(waiting);
         Ok(accepted)
     }
@@ -237,30 +237,30 @@ impl Droppable {
         let packets = entry.push.packets.len() as u64;
         if let Some(lane) = state.lanes.get_mut(&entry.storage) {
             lane.waiting.remove(&ordinal);
-            if let Some(front) = lane.fronts.get_mut(&key) {
-                front.forget(ordinal);
-                front.lost(position_after(&entry.push), packets, entry.bytes);
+            if let Some(stream) = lane.streams.get_mut(&key) {
+                stream.forget(ordinal);
+                stream.lost(position_after(&entry.push), packets, entry.bytes);
             }
         }
         self.counters.packets_dropped.add(packets);
         self.counters.dropped_bytes.add(entry.bytes);
-        self.leaves(entry.push.permit.bytes());
+        self.release(entry.push.permit.bytes());
         entry.push
     }
 
-    fn leaves(&self, held: u64) {
-        let waiting = self.waiting_bytes.fetch_sub(held, Ordering::SeqCst);
+    fn release(&self, released: u64) {
+        let waiting = self.waiting_bytes.fetch_sub(released, Ordering::SeqCst);
         assert!(
-            waiting >= held,
+            waiting >= released,
             "only bytes of packets that wait leave the queue"
         );
         self.counters
             .droppable_bytes
-            .set(waiting.saturating_sub(held));
+            .set(waiting.saturating_sub(released));
     }
 
-    /// The next push for the writer of a storage, if it may take one; with `all` the writer ends
-    /// and takes every push.
+    /// The next push for the writer of a storage, if it may accept one; with `all` the writer is
+    /// stopping and accepts every push.
     pub(crate) fn take(self: &Arc<Self>, storage: StorageId, all: bool) -> Option<Handed> {
         let mut state = self.state.lock();
         let lane = state.lanes.get(&storage)?;
@@ -271,7 +271,7 @@ impl Droppable {
             return None;
         }
         if !all && !fits(state.in_writer, self.all_writers_max) {
-            state.is_held_up = true;
+            state.has_blocked_writer = true;
             return None;
         }
         self.hand(&mut state, ordinal)
@@ -285,40 +285,40 @@ impl Droppable {
         stream: &StreamId,
     ) -> Option<Handed> {
         let mut state = self.state.lock();
-        let front = state
+        let stream = state
             .lanes
             .get(&storage)?
-            .fronts
+            .streams
             .get(&(agent.clone(), stream.clone()))?;
-        let ordinal = *front.waiting.front()?;
+        let ordinal = *stream.waiting.front()?;
         self.hand(&mut state, ordinal)
     }
 
     fn hand(self: &Arc<Self>, state: &mut State, ordinal: u64) -> Option<Handed> {
         let entry = state.queue.remove(&ordinal)?;
         let key = (entry.push.agent.clone(), entry.push.stream.clone());
-        let behind = position_after(&entry.push);
+        let next = position_after(&entry.push);
         let mut gaps = Gaps::Taken;
         state.in_writer += entry.bytes;
         if let Some(lane) = state.lanes.get_mut(&entry.storage) {
             lane.waiting.remove(&ordinal);
             lane.in_writer += entry.bytes;
-            if let Some(front) = lane.fronts.get_mut(&key) {
-                front.forget(ordinal);
-                front.handed = front.handed.max(behind);
+            if let Some(stream) = lane.streams.get_mut(&key) {
+                stream.forget(ordinal);
+                stream.handed = stream.handed.max(next);
                 if !entry.part {
-                    gaps = Gaps::UpTo(front.lost_until);
+                    gaps = Gaps::UpTo(stream.lost_until);
                 }
             }
         }
-        self.leaves(entry.push.permit.bytes());
+        self.release(entry.push.permit.bytes());
         let in_writer = InWriter {
             droppable: Arc::clone(self),
             storage: entry.storage,
             key,
             bytes: entry.bytes,
             sizes: entry.push.packets.iter().map(size_of).collect(),
-            behind,
+            next,
         };
         Some(Handed {
             push: entry.push,
@@ -338,14 +338,14 @@ impl Droppable {
         let mut state = self.state.lock();
         let lane = state.lanes.get_mut(&storage)?;
         let key = (push.agent.clone(), push.stream.clone());
-        let front = lane.fronts.get_mut(&key)?;
-        let next = front.next;
+        let stream = lane.streams.get_mut(&key)?;
+        let next = stream.next;
         let first = push.packets.first()?;
         if part || !matches!(first.position.follows(next), Err(OutOfOrder::Gap { .. })) {
-            front.next = next.max(position_after(push));
-            front.handed = front.handed.max(position_after(push));
+            stream.next = next.max(position_after(push));
+            stream.handed = stream.handed.max(position_after(push));
         }
-        Some(front.lost_until)
+        Some(stream.lost_until)
     }
 
     /// Starts accepting packets of a storage.
@@ -354,7 +354,7 @@ impl Droppable {
         signal.is_open.store(true, Ordering::Release);
     }
 
-    /// Stops accepting packets; a writer can still take those that wait.
+    /// Stops accepting packets; a writer can still accept those that wait.
     pub(crate) fn close(&self, signal: &LaneSignal) {
         let _state = self.state.lock();
         signal.is_open.store(false, Ordering::Release);
@@ -387,16 +387,16 @@ impl Droppable {
         let Some(lane) = state.lanes.get(&storage) else {
             return Vec::new();
         };
-        let with_some = |front: &&Front| front.dropped_packets > 0;
-        let fronts = lane.fronts.iter().filter(|(_, front)| with_some(front));
-        let mut dropped: Vec<_> = fronts
-            .map(|((agent, stream), front)| DroppedPackets {
+        let with_some = |stream: &&StreamState| stream.dropped_packets > 0;
+        let streams = lane.streams.iter().filter(|(_, stream)| with_some(stream));
+        let mut dropped: Vec<_> = streams
+            .map(|((agent, stream), of_stream)| DroppedPackets {
                 agent: agent.clone(),
                 stream: stream.clone(),
-                packets: front.dropped_packets,
-                bytes: front.dropped_bytes,
-                next_epoch: front.next.epoch,
-                next_sequence: front.next.sequence,
+                packets: of_stream.dropped_packets,
+                bytes: of_stream.dropped_bytes,
+                next_epoch: of_stream.next.epoch,
+                next_sequence: of_stream.next.sequence,
             })
             .collect();
         dropped.sort_by(|a, b| (&a.agent, &a.stream).cmp(&(&b.agent, &b.stream)));
@@ -440,7 +440,7 @@ impl Reclaim for Droppable {
     }
 }
 
-impl Front {
+impl StreamState {
     /// Removes a push from the queue; it is always the oldest of its stream.
     fn forget(&mut self, ordinal: u64) {
         let first = self.waiting.pop_front();
@@ -504,8 +504,12 @@ fn size_of(packet: &NewPacket) -> u64 {
 
 impl InWriter {
     /// Reports which of its packets were written; the others are counted as dropped.
-    pub(crate) fn ended(&self, kept: impl Iterator<Item = bool>) {
-        let lost = self.sizes.iter().zip(kept).filter(|(_, is_kept)| !is_kept);
+    pub(crate) fn ended(&self, are_written: impl Iterator<Item = bool>) {
+        let lost = self
+            .sizes
+            .iter()
+            .zip(are_written)
+            .filter(|(_, is_written)| !is_written);
         let (packets, bytes) = lost.fold((0, 0), |(packets, bytes), (size, _)| {
             (packets + 1, bytes + size)
         });
@@ -514,8 +518,8 @@ impl InWriter {
         }
         let mut state = self.droppable.state.lock();
         let lane = state.lanes.get_mut(&self.storage);
-        if let Some(front) = lane.and_then(|lane| lane.fronts.get_mut(&self.key)) {
-            front.lost(self.behind, packets, bytes);
+        if let Some(stream) = lane.and_then(|lane| lane.streams.get_mut(&self.key)) {
+            stream.lost(self.next, packets, bytes);
         }
         self.droppable.counters.packets_dropped.add(packets);
         self.droppable.counters.dropped_bytes.add(bytes);
@@ -529,7 +533,7 @@ impl Drop for InWriter {
         if let Some(lane) = state.lanes.get_mut(&self.storage) {
             lane.in_writer -= self.bytes;
         }
-        if std::mem::take(&mut state.is_held_up) {
+        if std::mem::take(&mut state.has_blocked_writer) {
             let lanes = state.lanes.values();
             let waiting = lanes.filter(|lane| !lane.waiting.is_empty());
             waiting.for_each(|lane| lane.signal.wake.notify_one());

@@ -75,7 +75,7 @@ pub use engine::{
     Transfer, check_archive,
 };
 pub use error::StorageError;
-pub use io::ring::{Kept, Ring, RingPacket};
+pub use io::ring::{Ring, RingPacket, RingTotals};
 pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use progress::Progress;
 pub use push::{NewPacket, Push, PushOutcome, Receipt};

@@ -40,23 +40,27 @@ impl ReadFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Fills `room` from `offset`; a short read is an error.
-    pub(crate) fn fill(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
-        self.fill_traced(room, offset).map(|_| ())
+    /// Fills `buffer` from `offset`; a short read is an error.
+    pub(crate) fn fill(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.fill_traced(buffer, offset).map(|_| ())
     }
 
     /// As [`Self::fill`]; also returns whether all bytes were in the page cache, which is only
     /// checked while I/O is traced.
-    fn fill_traced(&self, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
+    fn fill_traced(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
         let Some(tag) = &self.tag else {
-            return self.file.read_exact_at(room, offset).map(|()| None);
+            return self.file.read_exact_at(buffer, offset).map(|()| None);
         };
         let started = tag.begin();
-        let result = fill_knowing(&self.file, room, offset);
+        let result = fill_and_report(&self.file, buffer, offset);
         tag.end(started, Operation::Read, || Access {
             offset: Some(offset),
-            asked: room.len() as u64,
-            done: if result.is_ok() { room.len() as u64 } else { 0 },
+            asked: buffer.len() as u64,
+            done: if result.is_ok() {
+                buffer.len() as u64
+            } else {
+                0
+            },
             errno: errno(&result),
             cache_hit: *result.as_ref().unwrap_or(&None),
             ..Access::default()
@@ -73,18 +77,18 @@ impl ReadFile {
 }
 
 /// Reads what is in the page cache first, to find out whether that is all.
-fn fill_knowing(file: &File, room: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
-    let mut slices = [IoSliceMut::new(room)];
-    let at_hand = match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+fn fill_and_report(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
+    let mut slices = [IoSliceMut::new(buffer)];
+    let cached = match preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
         Ok(count) => count,
         Err(Errno::AGAIN | Errno::INTR) => 0,
         // The file system does not support this, or the error occurs again in the read itself.
-        Err(_) => return file.read_exact_at(room, offset).map(|()| None),
+        Err(_) => return file.read_exact_at(buffer, offset).map(|()| None),
     };
-    if at_hand == room.len() {
+    if cached == buffer.len() {
         return Ok(Some(true));
     }
-    file.read_exact_at(&mut room[at_hand..], offset + at_hand as u64)?;
+    file.read_exact_at(&mut buffer[cached..], offset + cached as u64)?;
     Ok(Some(false))
 }
 
@@ -94,7 +98,7 @@ fn fill_knowing(file: &File, room: &mut [u8], offset: u64) -> io::Result<Option<
 pub struct LeafFile {
     path: PathBuf,
     /// Open from the first read on: replacing the file does not affect this reader.
-    kept: Option<OnceLock<ReadFile>>,
+    open: Option<OnceLock<ReadFile>>,
     scope: Option<Scope>,
 }
 
@@ -103,7 +107,7 @@ impl LeafFile {
     pub(crate) fn new(path: PathBuf, stays: bool, scope: Option<Scope>) -> Self {
         Self {
             path,
-            kept: stays.then(OnceLock::new),
+            open: stays.then(OnceLock::new),
             scope,
         }
     }
@@ -128,16 +132,16 @@ impl LeafFile {
     pub fn read(&self, ranges: &[Range<u64>]) -> io::Result<Vec<(Vec<u8>, Option<bool>)>> {
         let _inside = self.scope.clone().map(Scope::enter);
         let opened;
-        let file = match &self.kept {
+        let file = match &self.open {
             None => {
                 opened = ReadFile::open(&self.path)?;
                 &opened
             }
-            Some(kept) => match kept.get() {
+            Some(open) => match open.get() {
                 Some(file) => file,
                 None => {
                     let file = ReadFile::open(&self.path)?;
-                    kept.get_or_init(|| file)
+                    open.get_or_init(|| file)
                 }
             },
         };

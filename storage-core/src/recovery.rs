@@ -88,7 +88,7 @@ pub(crate) fn recover(
         is_rebuilt: false,
         leftovers: listing.unpublished,
     };
-    recovered.take_parts(storage, listing.parts);
+    recovered.add_parts(storage, listing.parts);
     let jobs: Vec<_> = listing
         .data
         .into_iter()
@@ -105,7 +105,7 @@ pub(crate) fn recover(
         })
         .collect();
     for (job, found) in scan_all(&jobs) {
-        recovered.take(job, found?);
+        recovered.add(job, found?);
     }
     Ok(recovered)
 }
@@ -165,7 +165,7 @@ pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) ->
 
 impl Recovered {
     /// Adds the parts up to the first gap; the frames replace those after it.
-    fn take_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
+    fn add_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
         let mut parts = BTreeMap::new();
         for path in paths {
             match IndexPart::open(&path, storage) {
@@ -191,7 +191,7 @@ impl Recovered {
     }
 
     /// Adds what was found in a data file.
-    fn take(&mut self, job: &LeafScan, found: LeafFound) {
+    fn add(&mut self, job: &LeafScan, found: LeafFound) {
         let LeafFound {
             header,
             entries,
@@ -220,7 +220,7 @@ struct LeafScan {
     leaf: LeafId,
     path: PathBuf,
     covered: Tail,
-    /// The order that the frames must keep.
+    /// The order that the frames must follow.
     order: PacketOrder,
     torn_bytes_max: u64,
 }
@@ -262,7 +262,7 @@ impl LeafScan {
                     return Err(StorageError::io("read", &self.path)(error));
                 }
                 Err(ScanError::Frame(error)) => {
-                    found.damage = self.judge_tail(&mut scanner, error)?;
+                    found.damage = self.check_tail(&mut scanner, error)?;
                     break;
                 }
             }
@@ -271,7 +271,7 @@ impl LeafScan {
     }
 
     /// The error for an intact frame at `tail` that cannot follow the frames before it, such as one
-    /// that an earlier write left behind.
+    /// that remains of an earlier write.
     fn out_of_order(&self, tail: Tail, name: &'static str) -> StorageError {
         StorageError::damaged(&self.path)(FormatError {
             what: "frame",
@@ -296,14 +296,14 @@ impl LeafScan {
             .min(HEADER_BYTES);
         let bytes =
             crate::read::read_at(path, 0, wanted).map_err(StorageError::io("read", path))?;
-        let behind = Tail {
+        let after_header = Tail {
             length: HEADER_BYTES as u64,
             checksum: crc32c(&bytes),
         };
         let fault = match DataFileHeader::decode(&bytes) {
             Ok(header) if header.storage == self.storage && header.leaf == self.leaf => {
                 found.header = Some(header);
-                found.tail = behind;
+                found.tail = after_header;
                 return Ok(true);
             }
             Ok(_) => FormatError {
@@ -314,7 +314,7 @@ impl LeafScan {
             Err(error) => error,
         };
         // Without a header, intact frames can only be damage.
-        let frame = self.scanner(behind)?.find_frame(HEADER_BYTES as u64);
+        let frame = self.scanner(after_header)?.find_frame(HEADER_BYTES as u64);
         if frame.map_err(StorageError::io("read", path))?.is_some() {
             found.damage = Some(StorageError::damaged(path)(fault));
         }
@@ -322,14 +322,14 @@ impl LeafScan {
     }
 
     /// Distinguishes a torn tail from damage in the middle of acknowledged frames.
-    fn judge_tail(
+    fn check_tail(
         &self,
         scanner: &mut FrameScanner,
         error: FormatError,
     ) -> Result<Option<StorageError>, StorageError> {
-        let beyond = scanner.tail().length.saturating_add(self.torn_bytes_max);
+        let torn_end = scanner.tail().length.saturating_add(self.torn_bytes_max);
         let frame = scanner
-            .find_frame(beyond)
+            .find_frame(torn_end)
             .map_err(StorageError::io("read", &self.path))?;
         Ok(frame.map(|_| StorageError::damaged(&self.path)(error)))
     }

@@ -90,14 +90,14 @@ impl FrameScanner {
         if start >= self.end {
             return Ok(None);
         }
-        let place = FrameLocation {
+        let location = FrameLocation {
             storage: self.storage,
             leaf: self.leaf,
             offset: start,
         };
         let mut tail = self.tail;
         let bytes = self.bytes(start, HEADER_BYTES).map_err(ScanError::Io)?;
-        let header = FrameHeader::decode(bytes, place).map_err(ScanError::Frame)?;
+        let header = FrameHeader::decode(bytes, location).map_err(ScanError::Frame)?;
         tail.extend(bytes);
         let payload = start + HEADER_BYTES as u64;
         let end = start + header.frame_bytes();
@@ -116,7 +116,7 @@ impl FrameScanner {
         if checks_payload {
             let payload_end = payload + u64::from(header.stored_size);
             let checksum = self
-                .sum(payload..payload_end, &mut tail)
+                .read_range(payload..payload_end, &mut tail)
                 .map_err(ScanError::Io)?;
             if checksum != header.stored_checksum {
                 let kind = FormatErrorKind::Checksum {
@@ -130,7 +130,7 @@ impl FrameScanner {
                 };
                 return Err(ScanError::Frame(error));
             }
-            self.sum(payload_end..end, &mut tail)
+            self.read_range(payload_end..end, &mut tail)
                 .map_err(ScanError::Io)?;
         }
         assert!(
@@ -143,7 +143,7 @@ impl FrameScanner {
     }
 
     /// CRC32C of a range; also moves `tail` past it.
-    fn sum(&mut self, range: Range<u64>, tail: &mut Tail) -> io::Result<u32> {
+    fn read_range(&mut self, range: Range<u64>, tail: &mut Tail) -> io::Result<u32> {
         let mut at = range.start;
         let mut checksum = 0;
         while at < range.end {
@@ -199,12 +199,12 @@ impl FrameScanner {
                     break;
                 };
                 let offset = at + start as u64;
-                let place = FrameLocation {
+                let location = FrameLocation {
                     storage,
                     leaf,
                     offset,
                 };
-                if FrameHeader::decode(header, place).is_ok() {
+                if FrameHeader::decode(header, location).is_ok() {
                     return Ok(Some(offset));
                 }
             }
@@ -264,12 +264,12 @@ mod tests {
             stored_checksum: 0,
             raw_checksum: 0,
         };
-        let place = FrameLocation {
+        let location = FrameLocation {
             storage: storage(),
             leaf: LEAF,
             offset,
         };
-        header.encode(place)
+        header.encode(location)
     }
 
     /// A sparse file with frame headers at `offsets` is searched from `from`.

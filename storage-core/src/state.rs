@@ -37,7 +37,7 @@ pub(crate) fn after_restart(state: StorageState) -> StorageState {
 }
 
 /// Whether packets may be pushed.
-pub(crate) fn takes_packets(state: StorageState) -> bool {
+pub(crate) fn accepts_packets(state: StorageState) -> bool {
     matches!(state, StorageState::Open | StorageState::Recording)
 }
 

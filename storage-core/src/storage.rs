@@ -30,7 +30,7 @@ use crate::{
     scan::{FrameScanner, ScanError},
     state::may_move,
     status::{WriteCounts, WriteStatus},
-    tree::{BlockCache, IndexTree, ReadPlace},
+    tree::{BlockCache, IndexTree, ReadEntries},
     writer::WriterMessage,
 };
 
@@ -273,7 +273,7 @@ pub(crate) async fn publish_file(
 /// Reads index blocks and frames that are not in memory; blocks the thread.
 pub(crate) struct StorageReader<'a>(pub(crate) &'a Storage);
 
-impl ReadPlace for StorageReader<'_> {
+impl ReadEntries for StorageReader<'_> {
     fn cache(&self) -> &BlockCache {
         &self.0.cache
     }

@@ -509,8 +509,10 @@ async fn jobs_report_progress_and_can_be_cancelled() {
     far(&progress);
 
     let all = storage_core::CopySelection::default();
-    let told = cancelled();
-    let stopped = engine.transfer().copy(storage, target, &all, &told, None);
+    let cancelling = cancelled();
+    let stopped = engine
+        .transfer()
+        .copy(storage, target, &all, &cancelling, None);
     is_cancelled(stopped.await.unwrap_err());
     assert_eq!(engine.storages().get(target).unwrap().totals.packets, 0);
     let progress = Arc::new(Progress::default());
@@ -550,9 +552,9 @@ async fn runs_of_packets_are_bounded_by_their_raw_size() {
     engine.shutdown().await.unwrap();
 }
 
-/// A push whose storage is deleted meanwhile is told so, whatever of it was written.
+/// A push whose storage is deleted meanwhile is refused, whatever part of it was written.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_ends_pushes_that_are_under_way() {
+async fn a_deletion_ends_pushes_in_flight() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path(), IoChoice::Auto);
     config.commit_window = std::time::Duration::from_millis(200);

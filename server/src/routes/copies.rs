@@ -179,8 +179,9 @@ async fn fill(
     let engine = &app.engine;
     if plan.depends_on_times() {
         let selection = &plan.selection;
-        let takes = |path: &LeafPath| selection.takes_stream(&path.agent, &path.stream, path.kind);
-        plan.selection.bases = time_bases(engine, plan.source, takes).await?;
+        let includes =
+            |path: &LeafPath| selection.includes_stream(&path.agent, &path.stream, path.kind);
+        plan.selection.bases = time_bases(engine, plan.source, includes).await?;
     }
     let target = match plan.target {
         Some(target) => target,

@@ -153,7 +153,7 @@ async fn candidates_of_tree(
 ) -> Result<Found, Problem> {
     let engine = &app.engine;
     if selection.from.is_some() || selection.to.is_some() {
-        selection.bases = time_bases(engine, id, |path| selection.takes_path(path)).await?;
+        selection.bases = time_bases(engine, id, |path| selection.matches_path(path)).await?;
         let bases = selection.bases.clone();
         return Ok((engine.reading().descriptors(id, selection).await?, bases));
     }

@@ -119,7 +119,7 @@ impl From<StorageLabel> for LabelDocument {
             name: label.name,
             value_type: label.value_type,
             several: label.several,
-            told: label.is_told,
+            told: label.is_read_only,
             values: label.values.into_iter().map(json).collect(),
         }
     }

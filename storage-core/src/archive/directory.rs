@@ -59,12 +59,12 @@ impl Directory {
         let entry = usize::try_from(self.count)
             .ok()
             .and_then(|at| found.get(at));
-        let is_told = entry.is_some_and(|entry| {
+        let is_same = entry.is_some_and(|entry| {
             entry.name.as_bytes() == name
                 && (entry.method, entry.crc) == (u16_at(&head, 6), u32_at(&head, 12))
                 && (entry.stored, entry.raw, entry.offset) == (stored, raw, offset)
         });
-        let Some(entry) = entry.filter(|_| is_told) else {
+        let Some(entry) = entry.filter(|_| is_same) else {
             let name = String::from_utf8_lossy(&name);
             let what = format!(
                 "the directory describes an entry {name:?} that differs from the one found"
@@ -86,8 +86,8 @@ impl Directory {
         }
         let body: [u8; END_64_BODY_BYTES] =
             source.array().map_err(|error| damaged(source, error))?;
-        let told = [12, 20, 28, 36].map(|at| u64_at(&body, at));
-        if told != [self.count, self.count, self.length, self.begin] {
+        let stated = [12, 20, 28, 36].map(|at| u64_at(&body, at));
+        if stated != [self.count, self.count, self.length, self.begin] {
             return Err(damaged(
                 source,
                 "a ZIP64 end that does not match the directory",
@@ -127,15 +127,15 @@ impl Directory {
             return Err(damaged(source, what));
         }
         // Wider values are in the ZIP64 end, which was compared.
-        let is = |told: u32, mark: u32, value: u64| {
-            u64::from(told) == value || (told == mark && self.end_64.is_some())
+        let is = |stated: u32, mark: u32, value: u64| {
+            u64::from(stated) == value || (stated == mark && self.end_64.is_some())
         };
-        let is_told = [6, 4]
+        let is_same = [6, 4]
             .into_iter()
             .all(|at| is(u16_at(&end, at).into(), IN_END_64.into(), self.count))
             && is(u32_at(&end, 8), IN_EXTRA, self.length)
             && (self.count == 0 || is(u32_at(&end, 12), IN_EXTRA, self.begin));
-        if !is_told {
+        if !is_same {
             return Err(damaged(source, "an end that does not match the directory"));
         }
         if source.is_at_end().map_err(|error| damaged(source, error))? {

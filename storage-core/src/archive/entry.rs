@@ -128,12 +128,12 @@ impl Local {
             stored,
             raw,
         };
-        let told = if self.has_descriptor {
+        let stated = if self.has_descriptor {
             self.descriptor(source)?
         } else {
             (self.crc, self.stored, self.raw)
         };
-        if told != (crc, stored, raw) {
+        if stated != (crc, stored, raw) {
             let what = format!(
                 "the length or checksum of entry {:?} does not match its header",
                 self.name
@@ -209,9 +209,9 @@ fn copy(
     }
 }
 
-fn read_some(from: &mut impl Read, room: &mut [u8]) -> Result<usize, StorageError> {
+fn read_some(from: &mut impl Read, buffer: &mut [u8]) -> Result<usize, StorageError> {
     loop {
-        match from.read(room) {
+        match from.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(source) => {
                 return Err(StorageError::Io {
@@ -267,23 +267,23 @@ impl<'a, R: Read> Summed<'a, R> {
 }
 
 impl<R: Read> Read for Summed<'_, R> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match &mut self.body {
-            Body::Stored(taken) => taken.read(room),
-            Body::Deflated(decoder) => decoder.read(room),
+            Body::Stored(taken) => taken.read(buffer),
+            Body::Deflated(decoder) => decoder.read(buffer),
         };
         let failure = match read {
-            Ok(0) if !room.is_empty() && self.is_cut() => io::ErrorKind::UnexpectedEof.into(),
+            Ok(0) if !buffer.is_empty() && self.is_cut() => io::ErrorKind::UnexpectedEof.into(),
             Ok(count) => {
-                self.crc.update(&room[..count]);
+                self.crc.update(&buffer[..count]);
                 self.length += count as u64;
                 return Ok(count);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
             Err(error) => error,
         };
-        let told = io::Error::from(failure.kind());
+        let reported = io::Error::from(failure.kind());
         self.failure = Some((self.offset(), failure));
-        Err(told)
+        Err(reported)
     }
 }

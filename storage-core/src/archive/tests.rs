@@ -18,14 +18,14 @@ use crate::StorageError;
 
 /// Keeps what it gets, by name.
 #[derive(Default)]
-struct Kept {
+struct Extracted {
     files: BTreeMap<String, Vec<u8>>,
     lengths: BTreeMap<String, u64>,
     current: String,
     ended: usize,
 }
 
-impl ArchiveSink for Kept {
+impl ArchiveSink for Extracted {
     fn begin(&mut self, name: &str) -> Result<Option<u64>, StorageError> {
         name.clone_into(&mut self.current);
         self.files.insert(name.to_owned(), Vec::new());
@@ -46,16 +46,16 @@ impl ArchiveSink for Kept {
 
 fn read(archive: &[u8], lengths: &[(&str, u64)]) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let lengths = lengths.iter();
-    let mut kept = Kept {
+    let mut extracted = Extracted {
         lengths: lengths
             .map(|(name, length)| ((*name).to_owned(), *length))
             .collect(),
-        ..Kept::default()
+        ..Extracted::default()
     };
-    match read_archive(archive, &mut kept) {
+    match read_archive(archive, &mut extracted) {
         Ok(()) => {
-            assert_eq!(kept.ended, kept.files.len(), "every file ends");
-            Ok(kept.files)
+            assert_eq!(extracted.ended, extracted.files.len(), "every file ends");
+            Ok(extracted.files)
         }
         Err(error) => Err(format!("{}: {error}", error.code())),
     }
@@ -97,12 +97,13 @@ fn archive(entries: &[Entry]) -> Vec<u8> {
         };
         let flags = entry.flags | if entry.descriptor { 8 } else { 0 };
         let numbers = [crc.sum(), stored.len() as u32, entry.bytes.len() as u32];
-        let head = |told: [u32; 3]| {
+        let head = |stated: [u32; 3]| {
             let mut head = 20_u16.to_le_bytes().to_vec();
             head.extend(flags.to_le_bytes());
             head.extend((if entry.deflated { 8_u16 } else { 0 }).to_le_bytes());
             head.extend([0; 4]);
-            told.iter()
+            stated
+                .iter()
                 .for_each(|number| head.extend(number.to_le_bytes()));
             head.extend((entry.name.len() as u16).to_le_bytes());
             head.extend([0; 2]);
@@ -194,7 +195,7 @@ fn lengths_beyond_32_bits_go_into_zip64() {
         length,
         crc: None,
     };
-    let entries = [entry("wide", WIDE), entry("behind", 1)];
+    let entries = [entry("wide", WIDE), entry("second", 1)];
     let mut plan = ArchivePlan::default();
     let mut length = 0;
     for entry in &entries {
@@ -210,7 +211,7 @@ fn lengths_beyond_32_bits_go_into_zip64() {
         length + end.len() as u64
     );
     // Both headers of the directory, one with its lengths, one with its offset next to it.
-    let headers = 46 + "wide".len() + 20 + 46 + "behind".len() + 12;
+    let headers = 46 + "wide".len() + 20 + 46 + "second".len() + 12;
     assert_eq!(end.len(), headers + 56 + 20 + 22);
     assert_eq!(end[16..20], 0x1234_5678_u32.to_le_bytes());
     assert_eq!(end[46 + 4 + 4..46 + 4 + 12], WIDE.to_le_bytes());

@@ -86,9 +86,9 @@ impl ArchivePlan {
         header.extend_from_slice(&length.to_le_bytes());
         header.extend_from_slice(&length.to_le_bytes());
         header.extend_from_slice(&name_length(&entry.name).to_le_bytes());
-        let told = entry.crc.map_or(0, |_| entry.length);
+        let known = entry.crc.map_or(0, |_| entry.length);
         let extra = if is_wide {
-            extra_64(&[told, told])
+            extra_64(&[known, known])
         } else {
             Vec::new()
         };

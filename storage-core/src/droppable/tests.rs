@@ -141,15 +141,15 @@ fn a_stream_continues_after_dropped_packets() {
     assert_eq!(taken[0].gaps, Gaps::UpTo(StreamPosition::new(1, 2)));
     drop((all, taken));
     // Gaps that a producer makes are refused, with what is expected; repeats are known.
-    let told = world.offer(0, "a", &[(1, 5)]);
+    let accepted = world.offer(0, "a", &[(1, 5)]);
     let gap = StorageError::SequenceGap {
         epoch: 1,
         expected: 4,
         found: 5,
     };
-    assert_eq!(told.refused.unwrap().to_string(), gap.to_string());
-    let told = world.offer(0, "a", &[(1, 3), (1, 4)]);
-    let known: Vec<_> = told.packets.iter().map(|p| p.is_duplicate).collect();
+    assert_eq!(accepted.refused.unwrap().to_string(), gap.to_string());
+    let accepted = world.offer(0, "a", &[(1, 3), (1, 4)]);
+    let known: Vec<_> = accepted.packets.iter().map(|p| p.is_duplicate).collect();
     assert_eq!(known, [true, false]);
     let stale = world.offer(0, "a", &[(0, 0)]);
     assert!(matches!(

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::{PacketInfo, PendingPush, transfer::Transfer};
 use crate::{
     AgentSpec, LeafBases, NewPacket, Progress, Push, Selection, StorageError, clock::now_ns,
-    read::read_small, state::takes_packets, storage::Storage,
+    read::read_small, state::accepts_packets, storage::Storage,
 };
 
 /// Packets looked up at once.
@@ -53,13 +53,13 @@ pub struct CopySelection {
 impl CopySelection {
     /// Whether a packet that the tree does not exclude is copied.
     #[must_use]
-    pub fn takes(&self, packet: &PacketInfo) -> bool {
-        self.takes_stream(&packet.agent, &packet.stream, packet.kind)
+    pub fn includes(&self, packet: &PacketInfo) -> bool {
+        self.includes_stream(&packet.agent, &packet.stream, packet.kind)
     }
 
     /// Whether packets of a stream are copied.
     #[must_use]
-    pub fn takes_stream(&self, agent: &AgentId, stream: &StreamId, kind: Kind) -> bool {
+    pub fn includes_stream(&self, agent: &AgentId, stream: &StreamId, kind: Kind) -> bool {
         (self.agents.is_empty() || self.agents.contains(agent))
             && (self.streams.is_empty() || self.streams.contains(stream))
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
@@ -123,7 +123,7 @@ impl CopyPush {
     ///
     /// # Errors
     /// When it was refused.
-    pub async fn settle(self, listener: Option<&CopyListener>) -> Result<(), StorageError> {
+    pub async fn wait_durable(self, listener: Option<&CopyListener>) -> Result<(), StorageError> {
         let outcome = self.push.await;
         if let (Some(listener), Some(from)) = (listener, self.from) {
             for receipt in &outcome.receipts {
@@ -159,7 +159,7 @@ impl Transfer {
     /// receives each packet once it is durable.
     ///
     /// # Errors
-    /// When there is no such storage, both are the same, the target takes no packets, a packet
+    /// When there is no such storage, both are the same, the target accepts no packets, a packet
     /// cannot be read or written, or the copy was cancelled.
     pub async fn copy(
         &self,
@@ -192,7 +192,7 @@ impl Transfer {
             for packet in page.items {
                 progress.check()?;
                 let bytes = u64::from(packet.entry.raw_size);
-                if selection.takes(&packet) {
+                if selection.includes(&packet) {
                     copying.copy(packet).await?;
                 }
                 progress.add(bytes);
@@ -203,7 +203,7 @@ impl Transfer {
             }
         }
         while !copying.pending.is_empty() {
-            copying.settle().await?;
+            copying.wait_for_oldest().await?;
         }
         Ok(copying.report)
     }
@@ -226,7 +226,7 @@ impl Transfer {
                 problem: "is the source of the copy: choose another storage".to_owned(),
             });
         }
-        if !takes_packets(to.state()) {
+        if !accepts_packets(to.state()) {
             return Err(to.wrong_state("a copy", "OPEN or RECORDING"));
         }
         from.watch(progress);
@@ -238,7 +238,7 @@ impl Transfer {
     /// Begins a copy as [`Self::copy`] does, for callers that process packets on the way.
     ///
     /// # Errors
-    /// When there is no such storage, both are the same, or the target takes no packets.
+    /// When there is no such storage, both are the same, or the target accepts no packets.
     pub fn watch_copy(
         &self,
         source: StorageId,
@@ -274,7 +274,7 @@ impl Copying<'_> {
         let permit = loop {
             match self.transfer.ingest.budget.try_acquire(size) {
                 Ok(permit) => break permit,
-                Err(_) if !self.pending.is_empty() => self.settle().await?,
+                Err(_) if !self.pending.is_empty() => self.wait_for_oldest().await?,
                 Err(_) => {
                     self.progress.check()?;
                     tokio::time::sleep(ROOM_WAIT).await;
@@ -303,15 +303,15 @@ impl Copying<'_> {
         self.report.packets += 1;
         self.report.bytes += size;
         while self.pending.len() >= PENDING_MAX {
-            self.settle().await?;
+            self.wait_for_oldest().await?;
         }
         Ok(())
     }
 
     /// Waits for the oldest push.
-    async fn settle(&mut self) -> Result<(), StorageError> {
+    async fn wait_for_oldest(&mut self) -> Result<(), StorageError> {
         match self.pending.pop_front() {
-            Some(pending) => pending.settle(self.listener.as_ref()).await,
+            Some(pending) => pending.wait_durable(self.listener.as_ref()).await,
             None => Ok(()),
         }
     }

@@ -60,7 +60,7 @@ struct Work {
 /// The source of the bytes of an entry.
 enum Content {
     /// In memory: the storage file and small derived files. The checksum of the entry is known.
-    Held(Vec<u8>),
+    InMemory(Vec<u8>),
     /// In a file that is opened when its turn comes and has this CRC32C.
     Listed(u32),
     /// In an open file whose checksum is computed when its turn comes.
@@ -101,7 +101,7 @@ impl Transfer {
             let bytes = read_small(&path, max).map_err(StorageError::io("read", &path))?;
             let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
             // Its length is before it, so that a reader needs nothing else to begin.
-            let mut files = vec![held(&name, bytes)];
+            let mut files = vec![in_memory(&name, bytes)];
             let derived = derived(&opened.folder, &file.files)?;
             let listed = file.files.into_iter().map(|file| {
                 let content = Content::Listed(file.checksum);
@@ -140,14 +140,14 @@ fn planned(name: &str, length: u64) -> PlannedEntry {
 }
 
 /// An entry whose bytes are in memory.
-fn held(name: &FileName, bytes: Vec<u8>) -> (PlannedEntry, Content) {
+fn in_memory(name: &FileName, bytes: Vec<u8>) -> (PlannedEntry, Content) {
     let mut crc = Crc::new();
     crc.update(&bytes);
     let entry = PlannedEntry {
         crc: Some(crc.sum()),
         ..planned(&name.to_string(), bytes.len() as u64)
     };
-    (entry, Content::Held(bytes))
+    (entry, Content::InMemory(bytes))
 }
 
 /// The existing derived files, as far as the limits allow. The storage file does not contain their
@@ -170,7 +170,10 @@ fn derived(
         if length <= HELD_FILE_BYTES_MAX.min(bytes_left) {
             bytes_left -= length;
             let bytes = file.read(0, usize_of_u64(length));
-            found.push(held(&name, bytes.map_err(StorageError::io("read", path))?));
+            found.push(in_memory(
+                &name,
+                bytes.map_err(StorageError::io("read", path))?,
+            ));
         } else if open_left > 0 {
             open_left -= 1;
             let entry = PlannedEntry {
@@ -295,7 +298,7 @@ impl Work {
             .expect("the directory is built after all files");
         let path = self.folder.join(&entry.name);
         let (file, expected) = match content {
-            Content::Held(bytes) => {
+            Content::InMemory(bytes) => {
                 piece.extend(plan.local(&entry));
                 piece.extend(bytes);
                 piece.extend(plan.descriptor(&entry, 0));

@@ -102,14 +102,14 @@ impl Transfer {
         if self.registry.find(id).is_ok() {
             return Err(StorageError::StorageExists(id));
         }
-        let place = self.registry.folder().join(id.to_string());
+        let target = self.registry.folder().join(id.to_string());
         let rename = {
-            let place = place.clone();
+            let target = target.clone();
             // A folder of this name that is not a known storage, such as a damaged one, remains.
-            move || match std::fs::symlink_metadata(&place) {
+            move || match std::fs::symlink_metadata(&target) {
                 Ok(_) => Err(StorageError::StorageExists(id)),
-                Err(_) => operation(Operation::Rename, &place, || {
-                    std::fs::rename(&folder, &place)
+                Err(_) => operation(Operation::Rename, &target, || {
+                    std::fs::rename(&folder, &target)
                 })
                 .map_err(StorageError::io("move", folder)),
             }
@@ -117,13 +117,13 @@ impl Transfer {
         self.blocking.run(Cause::Import, rename).await?;
         let root = self.registry.folder().to_owned();
         if let Err(error) = self.io_thread.sync_folder(root.clone()).await {
-            let remove = move || std::fs::remove_dir_all(place);
+            let remove = move || std::fs::remove_dir_all(target);
             // If this fails as well, the next start finds a complete storage.
             let _ = tokio::task::spawn_blocking(remove).await;
             return Err(StorageError::io("sync", root)(error));
         }
         let catalog = Arc::clone(&self.catalog);
-        let path = place.join(FileName::Storage(id).to_string());
+        let path = target.join(FileName::Storage(id).to_string());
         self.blocking
             .run(Cause::Import, move || {
                 catalog.remember(id, &path, &bytes);
@@ -131,7 +131,7 @@ impl Transfer {
             })
             .await?;
         let key = file.idempotency_key.clone();
-        let storage = Storage::new(place, file, None, Arc::clone(&self.block_cache));
+        let storage = Storage::new(target, file, None, Arc::clone(&self.block_cache));
         let storage = Arc::new(storage);
         let info = storage.info();
         self.registry.insert(storage, key);
@@ -148,7 +148,7 @@ fn stage(
 ) -> Result<Staged, StorageError> {
     std::fs::create_dir(&folder).map_err(StorageError::io("create", &folder))?;
     let mut staging = Staging::new(transfer, folder.clone(), &progress);
-    let counted = Counted {
+    let counted = CountedReader {
         source,
         progress: &progress,
     };
@@ -180,14 +180,14 @@ async fn on_thread<T: Send + 'static>(
 }
 
 /// Counts the bytes that are read.
-struct Counted<'a, R> {
+struct CountedReader<'a, R> {
     source: R,
     progress: &'a Progress,
 }
 
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let count = self.source.read(room)?;
+impl<R: Read> Read for CountedReader<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
         self.progress.add(count as u64);
         Ok(count)
     }

@@ -14,7 +14,7 @@ use super::{registry::Registry, trees::TreeLoader};
 use crate::{
     Accepted, ByteBudget, Push, PushOutcome, StorageError,
     push::{Gaps, check_size},
-    state::takes_packets,
+    state::accepts_packets,
     storage::Storage,
     writer::{Services, WriterMessage},
 };
@@ -41,7 +41,7 @@ impl Future for PendingPush {
 }
 
 fn not_taken(storage: &Storage) -> StorageError {
-    match takes_packets(storage.state()) {
+    match accepts_packets(storage.state()) {
         _ if storage.is_deleted.load(Ordering::Relaxed) => {
             StorageError::StorageNotFound(storage.id)
         }
@@ -99,7 +99,7 @@ impl Ingest {
     }
 
     /// Accepts packets whose agent does not wait: they are written unless their space is needed
-    /// before the writer takes them. With `part`, sequences may be missing.
+    /// before the writer accepts them. With `part`, sequences may be missing.
     ///
     /// # Errors
     /// When there is no such storage or stream, the state does not allow it, or the disk is low.
@@ -115,7 +115,7 @@ impl Ingest {
             let storage = id;
             return Err(StorageError::Failed { storage, reason });
         }
-        if !takes_packets(storage.state()) {
+        if !accepts_packets(storage.state()) {
             return Err(not_taken(&storage));
         }
         let Services {
@@ -149,7 +149,7 @@ impl Ingest {
     ) -> Result<PendingPush, StorageError> {
         let storage = self.registry.find(id)?;
         let writer = storage.writer.read().clone();
-        let Some(writer) = writer.filter(|_| takes_packets(storage.state())) else {
+        let Some(writer) = writer.filter(|_| accepts_packets(storage.state())) else {
             return Err(not_taken(&storage));
         };
         let (reply, outcome) = oneshot::channel();

@@ -16,7 +16,7 @@ use crate::{
     LabelValue, StorageError,
     catalog::Catalog,
     io_thread::IoThread,
-    labels::{EXPLORED_BY, LabelTypes, invalid, is_predefined, is_told, joined, values},
+    labels::{EXPLORED_BY, LabelTypes, invalid, is_predefined, is_read_only, joined, values},
     storage::Storage,
     writer::Services,
 };
@@ -49,7 +49,7 @@ pub struct StorageLabel {
     /// Whether a storage may have several values of it.
     pub several: bool,
     /// Whether the server derives it, so that it cannot be changed.
-    pub is_told: bool,
+    pub is_read_only: bool,
     /// The values.
     pub values: Vec<LabelValue>,
 }
@@ -129,50 +129,53 @@ impl Labels {
     /// # Errors
     /// When it exceeds a limit, a suggested value is not of its type, it would change a
     /// predefined type, a storage has values that are not of the type, or it cannot be written.
-    pub async fn declare_type(&self, mut told: LabelType) -> Result<LabelTypeInfo, StorageError> {
+    pub async fn declare_type(
+        &self,
+        mut declared: LabelType,
+    ) -> Result<LabelTypeInfo, StorageError> {
         check_label_texts(
-            std::iter::once(&told.name)
-                .chain(&told.values)
+            std::iter::once(&declared.name)
+                .chain(&declared.values)
                 .map(String::as_str),
         )?;
-        if told.name.trim().is_empty() || told.name.contains([':', '=', '<', '>', '!']) {
+        if declared.name.trim().is_empty() || declared.name.contains([':', '=', '<', '>', '!']) {
             return Err(invalid("a label type needs a name without : = < > !"));
         }
-        if told.values.len() > LABEL_TYPE_COUNT_MAX {
+        if declared.values.len() > LABEL_TYPE_COUNT_MAX {
             return Err(invalid(format!(
                 "a label type may suggest at most {LABEL_TYPE_COUNT_MAX} values"
             )));
         }
-        let parsed = told.values.iter().map(|text| {
-            let value = LabelValue::parse(told.value_type, text);
+        let parsed = declared.values.iter().map(|text| {
+            let value = LabelValue::parse(declared.value_type, text);
             value.map(|value| value.text()).ok_or_else(|| {
                 invalid(format!(
                     "`{text}` cannot be suggested: it is not a value of the type"
                 ))
             })
         });
-        told.values = parsed.collect::<Result<_, _>>()?;
-        told.values.sort();
-        told.values.dedup();
-        let used = self.get_type(&told.name).ok();
+        declared.values = parsed.collect::<Result<_, _>>()?;
+        declared.values.sort();
+        declared.values.dedup();
+        let used = self.get_type(&declared.name).ok();
         if let Some(used) = &used {
             let is_other = (used.label_type.value_type, used.label_type.several)
-                != (told.value_type, told.several);
+                != (declared.value_type, declared.several);
             if used.is_predefined && is_other {
-                return Err(StorageError::LabelTypeFixed(told.name));
+                return Err(StorageError::LabelTypeFixed(declared.name));
             }
-            let has_several = self.has_several(&told.name);
-            let fits = |text: &String| LabelValue::parse(told.value_type, text).is_some();
-            if is_other && (!used.in_use.keys().all(fits) || has_several && !told.several) {
+            let has_several = self.has_several(&declared.name);
+            let fits = |text: &String| LabelValue::parse(declared.value_type, text).is_some();
+            if is_other && (!used.in_use.keys().all(fits) || has_several && !declared.several) {
                 return Err(StorageError::LabelInUse {
-                    name: told.name,
+                    name: declared.name,
                     storages: used.storages,
                 });
             }
         }
-        let name = told.name.clone();
+        let name = declared.name.clone();
         let declare = |known: &mut BTreeMap<String, LabelType>| {
-            known.insert(told.name.clone(), told);
+            known.insert(declared.name.clone(), declared);
             Ok(())
         };
         self.label_types.change(declare).await?;
@@ -200,7 +203,7 @@ impl Labels {
         removes: bool,
     ) -> Result<(), StorageError> {
         let known = self.get_type(name)?;
-        if is_told(name) || (known.is_predefined && value.is_none()) {
+        if is_read_only(name) || (known.is_predefined && value.is_none()) {
             return Err(StorageError::LabelTypeFixed(name.to_owned()));
         }
         let storages = match value {
@@ -240,9 +243,9 @@ impl Labels {
     /// When there is no such storage.
     pub fn of_storage(&self, id: StorageId) -> Result<Vec<StorageLabel>, StorageError> {
         let info = self.registry.find(id)?.info();
-        let told = derived_labels(&info).map(|(name, value)| (name.to_owned(), value.text()));
-        let told: Vec<_> = told.collect();
-        let all = told.into_iter().chain(info.labels);
+        let derived = derived_labels(&info).map(|(name, value)| (name.to_owned(), value.text()));
+        let derived: Vec<_> = derived.collect();
+        let all = derived.into_iter().chain(info.labels);
         let labels = all.map(|(name, text)| {
             let known = self.label_types.get(&name);
             let value_type = known
@@ -256,7 +259,7 @@ impl Labels {
             StorageLabel {
                 value_type,
                 several: known.is_some_and(|known| known.several),
-                is_told: is_told(&name),
+                is_read_only: is_read_only(&name),
                 values: values(&text).map(read).collect(),
                 name,
             }
@@ -274,11 +277,11 @@ impl Labels {
         &self,
         id: StorageId,
         name: &str,
-        told: &[String],
+        added: &[String],
         adds: bool,
     ) -> Result<StorageInfo, StorageError> {
-        check_label_texts(std::iter::once(name).chain(told.iter().map(String::as_str)))?;
-        if told.is_empty() {
+        check_label_texts(std::iter::once(name).chain(added.iter().map(String::as_str)))?;
+        if added.is_empty() {
             return Err(invalid(format!("`{name}` has no value")));
         }
         let types = &self.label_types;
@@ -287,7 +290,7 @@ impl Labels {
         let change = |file: &mut StorageFile| {
             let before = file.labels.get(name).filter(|_| keeps);
             let before = before.into_iter().flat_map(|text| values(text));
-            let all = before.chain(told.iter().map(String::as_str));
+            let all = before.chain(added.iter().map(String::as_str));
             let text = types.checked_values(name, all)?;
             file.labels.insert(name.to_owned(), text);
             if file.labels.len() > STORAGE_LABEL_COUNT_MAX {

@@ -9,7 +9,7 @@ use super::{Reading, StorageLeaves};
 use crate::{
     StorageError,
     storage::{Storage, StorageReader},
-    tree::{IndexPart, Leaf, ReadPlace as _, SegmentBody},
+    tree::{IndexPart, Leaf, ReadEntries as _, SegmentBody},
 };
 
 /// The packets of one leaf, as the tree contains them at the time of the call.

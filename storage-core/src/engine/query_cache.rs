@@ -99,7 +99,8 @@ impl QueryCache {
                     }
                     _ => {}
                 }
-                make_room(&prepared).map_err(StorageError::io("make room in", prepared))
+                remove_oldest(&prepared)
+                    .map_err(StorageError::io("remove old results from", prepared))
             })
             .await?;
         let path = folder.join(&name);
@@ -121,19 +122,19 @@ fn answer_in(file: Bytes, key: &str) -> Option<Bytes> {
 }
 
 /// Removes the oldest results until there is space for one more.
-fn make_room(folder: &Path) -> std::io::Result<()> {
-    let mut kept = Vec::new();
+fn remove_oldest(folder: &Path) -> std::io::Result<()> {
+    let mut results = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let written = entry
             .metadata()?
             .modified()
             .unwrap_or(SystemTime::UNIX_EPOCH);
-        kept.push((written, entry.path()));
+        results.push((written, entry.path()));
     }
-    kept.sort();
-    let beyond = (kept.len() + 1).saturating_sub(CACHED_COUNT_MAX);
-    for (_, path) in kept.into_iter().take(beyond) {
+    results.sort();
+    let beyond = (results.len() + 1).saturating_sub(CACHED_COUNT_MAX);
+    for (_, path) in results.into_iter().take(beyond) {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -159,7 +160,7 @@ mod tests {
     fn the_oldest_results_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..CACHED_COUNT_MAX + 9 {
-            make_room(folder.path()).unwrap();
+            remove_oldest(folder.path()).unwrap();
             std::fs::write(folder.path().join(number.to_string()), b"x").unwrap();
         }
         assert_eq!(

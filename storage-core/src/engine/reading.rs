@@ -311,7 +311,7 @@ fn find_packet(storage: &Storage, number: u64) -> Result<PacketInfo, StorageErro
         .tree
         .read()
         .as_ref()
-        .map(|tree| tree.look_up_number(number));
+        .map(|tree| tree.find_number(number));
     let found = resolve(
         look_ups.unwrap_or_default(),
         &StorageReader(storage),

@@ -8,8 +8,8 @@ use storage_format::{FormatError, StorageId, frame::Facts, paths::RING_FOLDER};
 use super::{blocking::Blocking, registry::Registry};
 use crate::{
     StorageError,
-    io::ring::{self, Kept, Ring, RingPacket},
-    state::takes_packets,
+    io::ring::{self, Ring, RingPacket, RingTotals},
+    state::accepts_packets,
 };
 
 /// The rings of storages.
@@ -48,11 +48,11 @@ impl Rings {
         mut ring: Ring,
         payload: Vec<u8>,
         facts: Facts,
-    ) -> Result<(Ring, Kept), StorageError> {
+    ) -> Result<(Ring, RingTotals), StorageError> {
         self.blocking
             .run(Cause::Manage, move || {
-                let given_up = ring.append(&payload, facts)?;
-                Ok((ring, given_up))
+                let removed = ring.append(&payload, facts)?;
+                Ok((ring, removed))
             })
             .await
     }
@@ -98,7 +98,7 @@ impl Rings {
     /// When the server is stopping.
     pub async fn all(&self) -> Result<Vec<StorageId>, StorageError> {
         let storages = self.registry.all().into_iter();
-        let open = storages.filter(|storage| takes_packets(storage.state()));
+        let open = storages.filter(|storage| accepts_packets(storage.state()));
         let folders = open.map(|storage| (storage.id, storage.folder.join(RING_FOLDER)));
         let storages: Vec<_> = folders.collect();
         self.blocking

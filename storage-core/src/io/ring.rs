@@ -40,12 +40,12 @@ pub struct Ring {
 #[derive(Debug, Default)]
 struct Segment {
     path: PathBuf,
-    kept: Kept,
+    totals: RingTotals,
 }
 
-/// Blocks of a ring.
+/// Counts of blocks of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kept {
+pub struct RingTotals {
     /// How many.
     pub blocks: u64,
     /// Bytes of their packets.
@@ -54,7 +54,7 @@ pub struct Kept {
     pub events: u64,
 }
 
-impl Kept {
+impl RingTotals {
     fn add(&mut self, other: Self) {
         self.blocks += other.blocks;
         self.bytes += other.bytes;
@@ -67,7 +67,7 @@ impl Kept {
 pub struct RingPacket {
     /// Its number among all written packets, including the removed ones.
     pub sequence: u64,
-    /// What is known about it.
+    /// Its facts.
     pub facts: Facts,
     /// Its bytes.
     pub payload: Bytes,
@@ -91,11 +91,15 @@ impl Ring {
     }
 
     /// Makes a packet durable; returns what was removed for it.
-    pub(crate) fn append(&mut self, payload: &[u8], facts: Facts) -> Result<Kept, StorageError> {
+    pub(crate) fn append(
+        &mut self,
+        payload: &[u8],
+        facts: Facts,
+    ) -> Result<RingTotals, StorageError> {
         let length = payload.len() as u64;
-        let room = self.bytes_max / SEGMENT_COUNT;
-        let last = self.segments.back().map(|segment| segment.kept.bytes);
-        let is_new = last.is_none_or(|bytes| bytes + length > room);
+        let segment_max = self.bytes_max / SEGMENT_COUNT;
+        let last = self.segments.back().map(|segment| segment.totals.bytes);
+        let is_new = last.is_none_or(|bytes| bytes + length > segment_max);
         if is_new {
             self.begin_segment()?;
         }
@@ -106,7 +110,7 @@ impl Ring {
         }
         .header();
         let (Some(segment), Some(file)) = (self.segments.back_mut(), &mut self.file) else {
-            return Ok(Kept::default());
+            return Ok(RingTotals::default());
         };
         let mut write = || {
             file.write_all(&header)?;
@@ -114,7 +118,7 @@ impl Ring {
             file.sync_data()
         };
         write().map_err(StorageError::io("write", &segment.path))?;
-        segment.kept.add(Kept {
+        segment.totals.add(RingTotals {
             blocks: 1,
             bytes: length,
             events: facts.events.map_or(0, u64::from),
@@ -123,7 +127,7 @@ impl Ring {
         if is_new {
             sync_folder(&self.folder)?;
         }
-        self.make_room()
+        self.remove_oldest()
     }
 
     fn begin_segment(&mut self) -> Result<(), StorageError> {
@@ -134,23 +138,23 @@ impl Ring {
         self.file = Some(file);
         self.segments.push_back(Segment {
             path,
-            kept: Kept::default(),
+            totals: RingTotals::default(),
         });
         Ok(())
     }
 
     /// Removes the oldest segments, but never the last one.
-    fn make_room(&mut self) -> Result<Kept, StorageError> {
-        let mut given_up = Kept::default();
-        let bytes = |ring: &Self| ring.segments.iter().map(|s| s.kept.bytes).sum::<u64>();
+    fn remove_oldest(&mut self) -> Result<RingTotals, StorageError> {
+        let mut removed = RingTotals::default();
+        let bytes = |ring: &Self| ring.segments.iter().map(|s| s.totals.bytes).sum::<u64>();
         while self.segments.len() > 1 && bytes(self) > self.bytes_max {
             let Some(oldest) = self.segments.pop_front() else {
                 break;
             };
             std::fs::remove_file(&oldest.path).map_err(StorageError::io("remove", &oldest.path))?;
-            given_up.add(oldest.kept);
+            removed.add(oldest.totals);
         }
-        Ok(given_up)
+        Ok(removed)
     }
 }
 
@@ -181,7 +185,7 @@ pub(crate) fn read_segment(
     let (mut packets, mut rest) = (Vec::new(), &bytes[..]);
     while !rest.is_empty() {
         let at = (bytes.len() - rest.len()) as u64;
-        let (block, behind) = match RingBlock::split(rest) {
+        let (block, following) = match RingBlock::split(rest) {
             Ok(found) => found,
             Err(mut error) => {
                 error.offset += at;
@@ -193,7 +197,7 @@ pub(crate) fn read_segment(
             facts: block.facts,
             payload: bytes.slice_ref(block.payload),
         });
-        rest = behind;
+        rest = following;
     }
     Ok((packets, None))
 }
@@ -220,7 +224,7 @@ mod tests {
         }
     }
 
-    fn kept(folder: &Path) -> (Vec<u64>, Option<FormatError>) {
+    fn stored(folder: &Path) -> (Vec<u64>, Option<FormatError>) {
         let (mut sequences, mut fault) = (Vec::new(), None);
         for segment in segments(folder).unwrap() {
             assert!(fault.is_none(), "only the last segment may be torn");
@@ -240,18 +244,18 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("ring");
         let mut ring = Ring::create(folder.clone(), 1_600).unwrap();
-        let mut given_up = Kept::default();
+        let mut removed = RingTotals::default();
         for sequence in 0..40_u8 {
             let payload = [sequence; 100];
-            given_up.add(ring.append(&payload, facts(sequence.into())).unwrap());
+            removed.add(ring.append(&payload, facts(sequence.into())).unwrap());
         }
-        let (sequences, fault) = kept(&folder);
+        let (sequences, fault) = stored(&folder);
         assert_eq!(fault, None);
-        let first = given_up.blocks;
+        let first = removed.blocks;
         assert_eq!(sequences, (first..40).collect::<Vec<_>>());
         assert!((8..=16).contains(&sequences.len()), "{sequences:?}");
-        assert_eq!(given_up.events, (0..first).sum::<u64>());
-        assert_eq!(given_up.bytes, first * 100);
+        assert_eq!(removed.events, (0..first).sum::<u64>());
+        assert_eq!(removed.bytes, first * 100);
 
         let last = segments(&folder).unwrap().pop().unwrap();
         let whole = std::fs::read(&last).unwrap();
@@ -263,7 +267,7 @@ mod tests {
             assert!(fault.is_some(), "cut by {cut}");
         }
         let ring = Ring::create(folder.clone(), 1_600).unwrap();
-        assert!(kept(&ring.folder).0.is_empty(), "the ring is recreated");
+        assert!(stored(&ring.folder).0.is_empty(), "the ring is recreated");
         remove(&folder).unwrap();
         assert!(!folder.exists() && segments(&folder).unwrap().is_empty());
     }

@@ -274,7 +274,7 @@ impl<B: BlockIo> Channel<B> {
                     self.spec.poison.set(reason);
                 }
                 self.is_refusing = true;
-                let behind = match &error {
+                let following = match &error {
                     IoThreadError::Poisoned(_) => error.clone(),
                     _ => IoThreadError::Aborted,
                 };
@@ -283,7 +283,7 @@ impl<B: BlockIo> Channel<B> {
                     .for_each(|append| refuse(append, error.clone()));
                 self.waiting
                     .drain(..)
-                    .for_each(|append| refuse(append, behind.clone()));
+                    .for_each(|append| refuse(append, following.clone()));
             }
         }
     }

@@ -88,7 +88,7 @@ impl<B: BlockIo> Dispatcher<B> {
                 };
                 let sent = channel.send(ChannelRequest::Append(append)).await;
                 // A channel ends only when this task closes it.
-                debug_assert!(sent.is_ok(), "an open channel takes requests");
+                debug_assert!(sent.is_ok(), "an open channel accepts requests");
             }
             IoThreadRequest::Resume { leaf } => {
                 if let Some(open) = self.open.get(&leaf) {

@@ -267,12 +267,12 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             Ok(frame.header.stored_size),
             "a frame header describes its payload"
         );
-        let place = FrameLocation {
+        let location = FrameLocation {
             storage: spec.storage(),
             leaf: spec.leaf(),
             offset: self.tail.length,
         };
-        let header = frame.header.encode(place);
+        let header = frame.header.encode(location);
         self.tail.extend(&header);
         self.copy(&header, request).await?;
         self.tail
@@ -283,7 +283,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         let gap = &gap[..used.next_multiple_of(ALIGNMENT) - used];
         self.tail.extend(gap);
         self.copy(gap, request).await?;
-        Ok(place.offset + HEADER_BYTES as u64)
+        Ok(location.offset + HEADER_BYTES as u64)
     }
 
     async fn copy(&mut self, mut bytes: &[u8], request: Option<&Arc<str>>) -> io::Result<()> {

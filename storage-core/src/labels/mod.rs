@@ -41,7 +41,7 @@ const PREDEFINED: [(&str, ValueType, bool); 7] = [
 ];
 
 /// Whether the server derives the value, so that users cannot change it.
-pub(crate) fn is_told(name: &str) -> bool {
+pub(crate) fn is_read_only(name: &str) -> bool {
     matches!(name, CREATION_DATE | DATA_TIME_FRAME)
 }
 
@@ -185,7 +185,7 @@ impl LabelTypes {
         if name.trim().is_empty() {
             return Err(invalid("a label needs a name"));
         }
-        if is_told(name) {
+        if is_read_only(name) {
             return Err(invalid(format!(
                 "`{name}` is set by the server and cannot be changed"
             )));

@@ -12,13 +12,13 @@ impl LeafBases {
     /// The time basis of a leaf; for an unknown leaf, the one that follows from the kind.
     #[must_use]
     pub fn of(&self, leaf: LeafId, kind: Kind) -> TimeBasis {
-        let told = self.0.get(&leaf).copied();
-        told.unwrap_or(TimeBasis::of_kind(kind))
+        let known = self.0.get(&leaf).copied();
+        known.unwrap_or(TimeBasis::of_kind(kind))
     }
 }
 
 impl FromIterator<(LeafId, TimeBasis)> for LeafBases {
-    fn from_iter<T: IntoIterator<Item = (LeafId, TimeBasis)>>(told: T) -> Self {
-        Self(Arc::new(told.into_iter().collect()))
+    fn from_iter<T: IntoIterator<Item = (LeafId, TimeBasis)>>(bases: T) -> Self {
+        Self(Arc::new(bases.into_iter().collect()))
     }
 }

@@ -61,7 +61,7 @@ impl Block {
 type Key = (u64, LeafId);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Cached {
     blocks: HashMap<Key, (u64, Arc<Block>)>,
     by_use: BTreeMap<u64, Key>,
     next_use: u64,
@@ -71,7 +71,7 @@ struct Kept {
 /// A cache of blocks.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
-    kept: Mutex<Kept>,
+    cached: Mutex<Cached>,
     bytes_max: u64,
     counters: Arc<Counters>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct BlockCache {
 impl BlockCache {
     pub(crate) fn new(bytes_max: u64, counters: Arc<Counters>) -> Self {
         Self {
-            kept: Mutex::default(),
+            cached: Mutex::default(),
             bytes_max,
             counters,
         }
@@ -87,7 +87,7 @@ impl BlockCache {
 
     /// The block of a leaf, from memory or from disk.
     pub(crate) fn get(&self, part: &IndexPart, leaf: LeafId) -> Result<Arc<Block>, StorageError> {
-        self.look_up(part, leaf, |_| None).map(|(block, _)| block)
+        self.lookup(part, leaf, |_| None).map(|(block, _)| block)
     }
 
     /// The block of a leaf, and the index of the entry that `find` finds.
@@ -97,11 +97,11 @@ impl BlockCache {
         leaf: LeafId,
         find: impl FnOnce(&Block) -> Option<usize>,
     ) -> Result<(Arc<Block>, Option<usize>), StorageError> {
-        let (block, at) = self.look_up(part, leaf, |block| Some(find(block)))?;
+        let (block, at) = self.lookup(part, leaf, |block| Some(find(block)))?;
         Ok((block, at.flatten()))
     }
 
-    fn look_up(
+    fn lookup(
         &self,
         part: &IndexPart,
         leaf: LeafId,
@@ -114,9 +114,9 @@ impl BlockCache {
             let entry = part.footer.leaf(leaf);
             entry.expect("the footer of a part contains its segments")
         };
-        let kept = self.kept(key);
-        let is_hit = kept.is_some();
-        let block = match kept {
+        let cached = self.cached_block(key);
+        let is_hit = cached.is_some();
+        let block = match cached {
             Some(block) => {
                 self.counters.index_cache_hits.add(1);
                 block
@@ -127,7 +127,7 @@ impl BlockCache {
                     part.read_block(entry())?,
                     Arc::clone(&part.bases),
                 ));
-                self.keep(key, &block);
+                self.insert(key, &block);
                 block
             }
         };
@@ -170,48 +170,48 @@ impl BlockCache {
         }
     }
 
-    fn kept(&self, key: Key) -> Option<Arc<Block>> {
-        let mut kept = self.kept.lock();
-        let kept = &mut *kept;
-        let (last_use, block) = kept.blocks.get_mut(&key)?;
-        kept.by_use.remove(last_use);
-        *last_use = kept.next_use;
-        kept.by_use.insert(kept.next_use, key);
-        kept.next_use += 1;
+    fn cached_block(&self, key: Key) -> Option<Arc<Block>> {
+        let mut cached = self.cached.lock();
+        let cached = &mut *cached;
+        let (last_use, block) = cached.blocks.get_mut(&key)?;
+        cached.by_use.remove(last_use);
+        *last_use = cached.next_use;
+        cached.by_use.insert(cached.next_use, key);
+        cached.next_use += 1;
         Some(Arc::clone(block))
     }
 
-    fn keep(&self, key: Key, block: &Arc<Block>) {
+    fn insert(&self, key: Key, block: &Arc<Block>) {
         let cost = block.cost();
         if cost > self.bytes_max {
             return;
         }
-        let mut kept = self.kept.lock();
-        let now = kept.next_use;
-        kept.next_use += 1;
-        if let Some((last_use, old)) = kept.blocks.insert(key, (now, Arc::clone(block))) {
-            kept.by_use.remove(&last_use);
-            kept.bytes -= old.cost();
+        let mut cached = self.cached.lock();
+        let now = cached.next_use;
+        cached.next_use += 1;
+        if let Some((last_use, old)) = cached.blocks.insert(key, (now, Arc::clone(block))) {
+            cached.by_use.remove(&last_use);
+            cached.bytes -= old.cost();
         }
-        kept.by_use.insert(now, key);
-        kept.bytes += cost;
-        while kept.bytes > self.bytes_max {
-            let Some((_, oldest)) = kept.by_use.pop_first() else {
+        cached.by_use.insert(now, key);
+        cached.bytes += cost;
+        while cached.bytes > self.bytes_max {
+            let Some((_, oldest)) = cached.by_use.pop_first() else {
                 break;
             };
-            if let Some((_, block)) = kept.blocks.remove(&oldest) {
-                kept.bytes -= block.cost();
+            if let Some((_, block)) = cached.blocks.remove(&oldest) {
+                cached.bytes -= block.cost();
             }
         }
         assert!(
-            kept.bytes <= self.bytes_max,
+            cached.bytes <= self.bytes_max,
             "the cache stays within its limit"
         );
         assert_eq!(
-            kept.blocks.len(),
-            kept.by_use.len(),
+            cached.blocks.len(),
+            cached.by_use.len(),
             "every cached block has one last use"
         );
-        self.counters.index_cache_bytes.set(kept.bytes);
+        self.counters.index_cache_bytes.set(cached.bytes);
     }
 }

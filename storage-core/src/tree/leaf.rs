@@ -26,7 +26,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// The order that packets after this segment must keep.
+    /// The order that packets after this segment must follow.
     fn order(&self) -> PacketOrder {
         PacketOrder {
             frame: self.covered.end,
@@ -138,7 +138,7 @@ impl Leaf {
         }
     }
 
-    /// The order that the next packet of the data file must keep.
+    /// The order that the next packet of the data file must follow.
     pub(crate) fn order(&self) -> PacketOrder {
         let last = self.segments().last();
         last.map(Segment::order).unwrap_or_default()

@@ -31,7 +31,7 @@ pub(crate) use block_cache::BlockCache;
 pub(crate) use leaf::{Leaf, PacketOrder, Segment, SegmentBody};
 pub(crate) use part::IndexPart;
 pub use search::Selection;
-pub(crate) use search::{Found, ReadPlace, merge, resolve};
+pub(crate) use search::{Found, ReadEntries, merge, resolve};
 
 use crate::io_thread::Tail;
 

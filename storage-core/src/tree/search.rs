@@ -46,7 +46,7 @@ impl Selection {
 
     /// Whether packets of a leaf with this path may match.
     #[must_use]
-    pub fn takes_path(&self, path: &LeafPath) -> bool {
+    pub fn matches_path(&self, path: &LeafPath) -> bool {
         self.agent.as_ref().is_none_or(|agent| *agent == path.agent)
             && self
                 .stream
@@ -60,7 +60,7 @@ impl Selection {
     }
 
     /// Whether a packet of a matching leaf with this time basis matches.
-    pub(crate) fn takes_entry(&self, entry: &PacketEntry, basis: TimeBasis) -> bool {
+    pub(crate) fn matches_entry(&self, entry: &PacketEntry, basis: TimeBasis) -> bool {
         let (from, to) = self.frame();
         let span = basis.known(&entry.facts).time_span;
         entry.number >= self.first_number() && overlaps(span, from, to)
@@ -77,23 +77,23 @@ pub(crate) struct Found {
 
 /// The location of entries that are not in memory.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum EntryLocation {
     /// In the block of its leaf in an index part.
     Block(Arc<IndexPart>),
     /// In the frames of a plain leaf, within these bytes of its data file.
     Frames(Range<u64>),
 }
 
-/// The result of a lookup under the lock.
+/// A result of a lookup under the lock.
 #[derive(Debug)]
-pub(crate) enum LookUp {
+pub(crate) enum Candidate {
     /// The packet itself.
     Found(Found),
     /// A location that may contain the packet.
     Maybe {
         leaf: LeafId,
         path: Arc<LeafPath>,
-        place: Place,
+        location: EntryLocation,
     },
 }
 
@@ -112,16 +112,16 @@ pub(crate) struct Run {
 #[derive(Debug)]
 enum RunBody {
     Entries(std::vec::IntoIter<PacketEntry>),
-    Place(Place),
+    Unread(EntryLocation),
     Block(Arc<IndexPart>, Arc<Block>, Range<usize>),
 }
 
 impl IndexTree {
     /// Where the packet with this number is or may be.
-    pub(crate) fn look_up_number(&self, number: u64) -> Vec<LookUp> {
+    pub(crate) fn find_number(&self, number: u64) -> Vec<Candidate> {
         let is_in =
             |segment: &Segment| (segment.numbers.first..=segment.numbers.last).contains(&number);
-        self.look_up(
+        self.find(
             |_| true,
             is_in,
             |entries| {
@@ -133,51 +133,55 @@ impl IndexTree {
     }
 
     /// Where the packet of a stream at this position is or may be.
-    pub(crate) fn look_up_position(
+    pub(crate) fn find_position(
         &self,
         agent: &AgentId,
         stream: &StreamId,
         wanted: StreamPosition,
-    ) -> Vec<LookUp> {
+    ) -> Vec<Candidate> {
         let is_of = |leaf: &Leaf| leaf.path.agent == *agent && leaf.path.stream == *stream;
         let is_in = |segment: &Segment| {
             (segment.numbers.first_position..=segment.numbers.last_position).contains(&wanted)
         };
-        self.look_up(is_of, is_in, |entries| {
+        self.find(is_of, is_in, |entries| {
             entries
                 .binary_search_by_key(&wanted, |entry| entry.position)
                 .ok()
         })
     }
 
-    fn look_up(
+    fn find(
         &self,
-        takes_leaf: impl Fn(&Leaf) -> bool,
-        takes_segment: impl Fn(&Segment) -> bool,
-        find: impl Fn(&[PacketEntry]) -> Option<usize>,
-    ) -> Vec<LookUp> {
+        matches_leaf: impl Fn(&Leaf) -> bool,
+        matches_segment: impl Fn(&Segment) -> bool,
+        find_entry: impl Fn(&[PacketEntry]) -> Option<usize>,
+    ) -> Vec<Candidate> {
         let mut found = Vec::new();
-        for leaf in self.leaves.values().filter(|leaf| takes_leaf(leaf)) {
-            for segment in leaf.segments().filter(|segment| takes_segment(segment)) {
+        for leaf in self.leaves.values().filter(|leaf| matches_leaf(leaf)) {
+            for segment in leaf.segments().filter(|segment| matches_segment(segment)) {
                 let (id, path) = (leaf.id, || Arc::new(leaf.path.clone()));
-                let maybe = |place| LookUp::Maybe {
+                let maybe = |location| Candidate::Maybe {
                     leaf: id,
                     path: path(),
-                    place,
+                    location,
                 };
                 match &segment.body {
                     SegmentBody::Memory(entries) => {
-                        let entry = find(entries).and_then(|at| entries.get(at));
+                        let entry = find_entry(entries).and_then(|at| entries.get(at));
                         found.extend(entry.map(|&entry| {
-                            LookUp::Found(Found {
+                            Candidate::Found(Found {
                                 leaf: id,
                                 path: path(),
                                 entry,
                             })
                         }));
                     }
-                    SegmentBody::Part(part) => found.push(maybe(Place::Block(Arc::clone(part)))),
-                    SegmentBody::Plain => found.push(maybe(Place::Frames(segment.covered.clone()))),
+                    SegmentBody::Part(part) => {
+                        found.push(maybe(EntryLocation::Block(Arc::clone(part))))
+                    }
+                    SegmentBody::Plain => {
+                        found.push(maybe(EntryLocation::Frames(segment.covered.clone())))
+                    }
                 }
             }
         }
@@ -203,7 +207,7 @@ impl IndexTree {
         let first = selection.first_number();
         for leaf in leaves
             .into_iter()
-            .filter(|leaf| selection.takes_path(&leaf.path))
+            .filter(|leaf| selection.matches_path(&leaf.path))
         {
             let path = Arc::new(leaf.path.clone());
             let basis = selection.bases.of(leaf.id, path.kind);
@@ -217,8 +221,12 @@ impl IndexTree {
                         let entries = wanted_entries(entries, times, selection, basis);
                         RunBody::Entries(entries.into_iter())
                     }
-                    SegmentBody::Part(part) => RunBody::Place(Place::Block(Arc::clone(part))),
-                    SegmentBody::Plain => RunBody::Place(Place::Frames(segment.covered.clone())),
+                    SegmentBody::Part(part) => {
+                        RunBody::Unread(EntryLocation::Block(Arc::clone(part)))
+                    }
+                    SegmentBody::Plain => {
+                        RunBody::Unread(EntryLocation::Frames(segment.covered.clone()))
+                    }
                 };
                 runs.push(Run {
                     leaf: leaf.id,
@@ -257,7 +265,7 @@ fn wanted_entries(
     let candidates = entries.get(start..range.end).unwrap_or_default();
     let wanted = candidates
         .iter()
-        .filter(|entry| selection.takes_entry(entry, basis));
+        .filter(|entry| selection.matches_entry(entry, basis));
     wanted.take(selection.limit).copied().collect()
 }
 
@@ -266,7 +274,7 @@ impl Run {
     fn next(
         &mut self,
         selection: &Selection,
-        read: &dyn ReadPlace,
+        read: &dyn ReadEntries,
     ) -> Result<Option<PacketEntry>, StorageError> {
         loop {
             match &mut self.body {
@@ -276,11 +284,11 @@ impl Run {
                         return Ok(None);
                     };
                     let entry = block.entry(part, at)?;
-                    if selection.takes_entry(&entry, self.basis) {
+                    if selection.matches_entry(&entry, self.basis) {
                         return Ok(Some(entry));
                     }
                 }
-                RunBody::Place(Place::Block(part)) => {
+                RunBody::Unread(EntryLocation::Block(part)) => {
                     let block = read.cache().get(part, self.leaf)?;
                     let mut range = block.times.candidates(selection.frame(), self.basis);
                     let first = selection.first_number();
@@ -289,10 +297,10 @@ impl Run {
                         .max(block.entries().first_at_or_after_number(first));
                     self.body = RunBody::Block(Arc::clone(part), block, range);
                 }
-                RunBody::Place(Place::Frames(range)) => {
+                RunBody::Unread(EntryLocation::Frames(range)) => {
                     let (mut wanted, basis) = (Vec::new(), self.basis);
                     read.frames(self.leaf, range.clone(), &mut |entry| {
-                        if selection.takes_entry(entry, basis) {
+                        if selection.matches_entry(entry, basis) {
                             wanted.push(*entry);
                         }
                         wanted.len() < selection.limit
@@ -305,7 +313,7 @@ impl Run {
 }
 
 /// Reads what is not in memory.
-pub(crate) trait ReadPlace {
+pub(crate) trait ReadEntries {
     /// The cache of blocks.
     fn cache(&self) -> &BlockCache;
     /// Visits the packets in `range` of the data file of `leaf` until the visitor returns `false`.
@@ -319,18 +327,18 @@ pub(crate) trait ReadPlace {
 
 /// Finds one packet in the results of a lookup.
 pub(crate) fn resolve(
-    look_ups: Vec<LookUp>,
-    read: &dyn ReadPlace,
+    candidates: Vec<Candidate>,
+    read: &dyn ReadEntries,
     find: impl Fn(&Block) -> Option<usize>,
     is_wanted: impl Fn(&PacketEntry) -> bool,
 ) -> Result<Option<Found>, StorageError> {
-    for look_up in look_ups {
-        match look_up {
-            LookUp::Found(found) => return Ok(Some(found)),
-            LookUp::Maybe {
+    for candidate in candidates {
+        match candidate {
+            Candidate::Found(found) => return Ok(Some(found)),
+            Candidate::Maybe {
                 leaf,
                 path,
-                place: Place::Block(part),
+                location: EntryLocation::Block(part),
             } => {
                 let (block, at) = read.cache().find(&part, leaf, &find)?;
                 if let Some(at) = at {
@@ -341,10 +349,10 @@ pub(crate) fn resolve(
                     }));
                 }
             }
-            LookUp::Maybe {
+            Candidate::Maybe {
                 leaf,
                 path,
-                place: Place::Frames(range),
+                location: EntryLocation::Frames(range),
             } => {
                 let mut found = None;
                 read.frames(leaf, range, &mut |entry| {
@@ -364,7 +372,7 @@ pub(crate) fn resolve(
 pub(crate) fn merge(
     mut runs: Vec<Run>,
     selection: &Selection,
-    read: &dyn ReadPlace,
+    read: &dyn ReadEntries,
 ) -> Result<Vec<Found>, StorageError> {
     // A run enters with the smallest number it can have, and is read only when it is next.
     let mut next: BinaryHeap<Reverse<(u64, usize)>> = runs

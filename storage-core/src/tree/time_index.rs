@@ -59,12 +59,12 @@ impl TimeIndex {
             return 0..self.begins.len();
         }
         let first = self.max_ends.partition_point(|&end| end < from);
-        let behind = if self.is_unsorted {
+        let end = if self.is_unsorted {
             self.begins.len()
         } else {
             self.begins.partition_point(|&begin| begin < to)
         };
-        first..behind.max(first)
+        first..end.max(first)
     }
 
     /// Bytes of memory.

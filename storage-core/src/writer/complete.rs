@@ -135,7 +135,7 @@ impl Writer {
             stored_bytes += u64::from(header.stored_size);
             let descriptor = Descriptor::new(leaf, offset, header.stored_size)
                 .expect("a written frame has a valid location");
-            self.settle(&packet, |packet, is_duplicate| {
+            self.report(&packet, |packet, is_duplicate| {
                 Ok(Receipt {
                     position: packet.position,
                     number: header.number,
@@ -166,7 +166,7 @@ impl Writer {
                 break;
             };
             bytes += u64::from(packet.raw_size);
-            self.settle(&packet, |_, _| Err(refusal(error, storage)));
+            self.report(&packet, |_, _| Err(refusal(error, storage)));
         }
         self.storage.counts.failed(count as u64, bytes, now_ns());
         self.services.counters.packets_failed.add(count as u64);
@@ -192,7 +192,7 @@ impl Writer {
     }
 
     /// Reports the outcome of a packet to every push that waits for it.
-    fn settle(
+    fn report(
         &mut self,
         packet: &InFlight,
         result: impl Fn(&InFlight, bool) -> Result<Receipt, StorageError>,
@@ -202,16 +202,16 @@ impl Writer {
             if is_duplicate {
                 self.count_repeat();
             }
-            self.settle_slot(group, slot, result(packet, is_duplicate));
+            self.record_outcome(group, slot, result(packet, is_duplicate));
         }
     }
 
-    fn settle_slot(&mut self, group: u64, slot: usize, result: Result<Receipt, StorageError>) {
+    fn record_outcome(&mut self, group: u64, slot: usize, result: Result<Receipt, StorageError>) {
         let Some(open) = self.groups.get_mut(&group) else {
             return;
         };
-        open.settle(slot, result);
-        if open.is_settled() {
+        open.record(slot, result);
+        if open.is_complete() {
             self.finish_group(group);
         }
     }
@@ -239,7 +239,7 @@ impl Writer {
         if result.is_ok() {
             self.count_repeat();
         }
-        self.settle_slot(group, slot, result);
+        self.record_outcome(group, slot, result);
     }
 }
 

@@ -25,8 +25,8 @@ pub(super) struct Arriving {
 pub(super) enum Reply {
     /// A caller that waits.
     To(oneshot::Sender<PushOutcome>),
-    /// Nobody waits; packets that are not written are counted.
-    Counted(InWriter),
+    /// Nobody waits: packets that are not written count as dropped.
+    Droppable(InWriter),
 }
 
 /// A push in flight.
@@ -52,7 +52,7 @@ impl Group {
     }
 
     /// Records the outcome of one packet.
-    pub(super) fn settle(&mut self, slot: usize, result: Result<Receipt, StorageError>) {
+    pub(super) fn record(&mut self, slot: usize, result: Result<Receipt, StorageError>) {
         assert!(
             slot < self.slots.len() && self.slots[slot].is_none() && self.missing > 0,
             "every packet has one outcome"
@@ -80,19 +80,19 @@ impl Group {
         }
     }
 
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.missing == 0
     }
 
     /// Sends the reply.
     pub(super) fn finish(self) {
         assert!(
-            self.is_settled(),
+            self.is_complete(),
             "a push gets its reply when every packet has an outcome"
         );
         let reply = match self.reply {
             Reply::To(reply) => reply,
-            Reply::Counted(in_writer) => {
+            Reply::Droppable(in_writer) => {
                 in_writer.ended(self.slots.iter().map(Option::is_some));
                 return;
             }

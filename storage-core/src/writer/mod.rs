@@ -194,7 +194,7 @@ impl Writer {
                 () = lane.wake.notified(), if ending.is_none() => {}
                 message = inbox.recv(), if ending.is_none() => {
                     match self.on_message(message).await {
-                        ControlFlow::Continue(asked) => ending = asked,
+                        ControlFlow::Continue(requested) => ending = requested,
                         ControlFlow::Break(()) => break,
                     }
                 }

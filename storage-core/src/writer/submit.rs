@@ -20,7 +20,7 @@ use crate::{
     io_thread::{ChannelSpec, Tail},
     push::{Gaps, check_size},
     serializer::{Numbered, serialize},
-    state::takes_packets,
+    state::accepts_packets,
     storage::StorageReader,
     tree::resolve,
 };
@@ -66,7 +66,7 @@ impl Writer {
             gaps,
             // Its request has a reply already.
             request: None,
-            reply: Reply::Counted(in_writer),
+            reply: Reply::Droppable(in_writer),
         };
         self.submit(arriving).await;
     }
@@ -135,9 +135,9 @@ impl Writer {
                 }
             }
         }
-        let is_settled = group.is_settled();
+        let is_complete = group.is_complete();
         self.groups.insert(group_id, group);
-        if is_settled {
+        if is_complete {
             self.finish_group(group_id);
         }
         if !new.is_empty() {
@@ -157,8 +157,9 @@ impl Writer {
         }
         let state = self.storage.state();
         // Packets that were accepted before a finalization began are part of the storage.
-        let was_accepted = matches!(reply, Reply::Counted(_)) && state == StorageState::Finalizing;
-        if !takes_packets(state) && !was_accepted {
+        let was_accepted =
+            matches!(reply, Reply::Droppable(_)) && state == StorageState::Finalizing;
+        if !accepts_packets(state) && !was_accepted {
             return Err(self.storage.wrong_state("a push", "OPEN or RECORDING"));
         }
         self.services.space.check()?;
@@ -260,7 +261,7 @@ impl Writer {
         let (agent, id) = (stream.agent.clone(), stream.spec.id.clone());
         let find = move || {
             let look_ups = match &*storage.tree.read() {
-                Some(tree) => tree.look_up_position(&agent, &id, position),
+                Some(tree) => tree.find_position(&agent, &id, position),
                 None => return Err(StorageError::Stopping),
             };
             resolve(
