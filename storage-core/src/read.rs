@@ -2,6 +2,8 @@
 //!
 //! Every read uses [`ReadFile`], which records it in the I/O trace.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{
     fs::File,
     io::{self, IoSliceMut},
@@ -88,7 +90,8 @@ fn fill_and_report(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Op
     if cached == buffer.len() {
         return Ok(Some(true));
     }
-    file.read_exact_at(&mut buffer[cached..], offset + cached as u64)?;
+    let rest = offset.saturating_add(cached as u64);
+    file.read_exact_at(&mut buffer[cached..], rest)?;
     Ok(Some(false))
 }
 

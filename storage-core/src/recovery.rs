@@ -3,6 +3,8 @@
 //! Recovery only reads. The I/O thread truncates a torn tail when it finishes the data file;
 //! recovery determines where the intact frames end.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -114,7 +116,10 @@ pub(crate) fn recover(
 fn scan_all(jobs: &[LeafScan]) -> Vec<(&LeafScan, Result<LeafFound, StorageError>)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // More than cores: most of the time a thread waits for the disk.
-    let threads = (4 * cores).min(SCAN_THREAD_COUNT_MAX).min(jobs.len());
+    let threads = cores
+        .saturating_mul(4)
+        .min(SCAN_THREAD_COUNT_MAX)
+        .min(jobs.len());
     let next = AtomicUsize::new(0);
     let traced = io_trace::current();
     let scan = || {

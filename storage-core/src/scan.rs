@@ -1,5 +1,7 @@
 //! Scans the frames of a data file: for recovery, for verification, and for plain leaves.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{io, ops::Range, path::Path};
 
 use rustix::{
@@ -99,12 +101,12 @@ impl FrameScanner {
         let bytes = self.bytes(start, HEADER_BYTES).map_err(ScanError::Io)?;
         let header = FrameHeader::decode(bytes, location).map_err(ScanError::Frame)?;
         tail.extend(bytes);
-        let payload = start + HEADER_BYTES as u64;
-        let end = start + header.frame_bytes();
+        let payload = start.saturating_add(HEADER_BYTES as u64);
+        let end = start.saturating_add(header.frame_bytes());
         if end > self.end {
             let kind = FormatErrorKind::Truncated {
                 needed: header.frame_bytes(),
-                available: self.end - start,
+                available: self.end.saturating_sub(start),
             };
             let error = FormatError {
                 what: "frame",
@@ -114,7 +116,7 @@ impl FrameScanner {
             return Err(ScanError::Frame(error));
         }
         if checks_payload {
-            let payload_end = payload + u64::from(header.stored_size);
+            let payload_end = payload.saturating_add(u64::from(header.stored_size));
             let checksum = self
                 .read_range(payload..payload_end, &mut tail)
                 .map_err(ScanError::Io)?;
@@ -147,7 +149,7 @@ impl FrameScanner {
         let mut at = range.start;
         let mut checksum = 0;
         while at < range.end {
-            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let left = usize::try_from(range.end.saturating_sub(at)).unwrap_or(usize::MAX);
             let bytes = self.bytes(at, left.min(WINDOW_BYTES))?;
             let length = bytes.len();
             let part = crc32c(bytes);
@@ -157,7 +159,7 @@ impl FrameScanner {
                 Ok(length) if at > range.start => crc32c_combine(checksum, part, length),
                 _ => part,
             };
-            at += length as u64;
+            at = at.saturating_add(length as u64);
         }
         Ok(checksum)
     }
@@ -166,14 +168,16 @@ impl FrameScanner {
     fn bytes(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
         let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = length.min(left);
-        let window_end = self.window_start + self.window.len() as u64;
-        if offset < self.window_start || offset + length as u64 > window_end {
+        let window_end = self.window_start.saturating_add(self.window.len() as u64);
+        let end = offset.saturating_add(length as u64);
+        if offset < self.window_start || end > window_end {
             self.window.resize(WINDOW_BYTES.min(left), 0);
             self.file.fill(&mut self.window, offset)?;
             self.window_start = offset;
         }
-        let at = usize::try_from(offset - self.window_start).map_err(io::Error::other)?;
-        Ok(&self.window[at..at + length])
+        let at = offset.saturating_sub(self.window_start);
+        let at = usize::try_from(at).map_err(io::Error::other)?;
+        Ok(&self.window[at..][..length])
     }
 
     /// Offset of the first intact frame header at or after `from`; distinguishes a torn tail from
@@ -183,10 +187,13 @@ impl FrameScanner {
     /// zeros are skipped word by word.
     pub(crate) fn find_frame(&mut self, from: u64) -> io::Result<Option<u64>> {
         const STEP: usize = storage_format::frame::ALIGNMENT;
-        let mut at = from.next_multiple_of(STEP as u64);
-        while at + HEADER_BYTES as u64 <= self.end {
+        const STEP_LENGTH: u64 = STEP as u64;
+        let Some(mut at) = from.checked_next_multiple_of(STEP_LENGTH) else {
+            return Ok(None);
+        };
+        while at.saturating_add(HEADER_BYTES as u64) <= self.end {
             match self.next_data(at)? {
-                Some(data) => at = at.max(data / STEP as u64 * STEP as u64),
+                Some(data) => at = at.max(data.saturating_sub(data % STEP_LENGTH)),
                 None => return Ok(None),
             }
             let (storage, leaf) = (self.storage, self.leaf);
@@ -195,10 +202,11 @@ impl FrameScanner {
                 if word == [0; STEP] {
                     continue;
                 }
-                let Some(header) = bytes.get(start..start + HEADER_BYTES) else {
+                let header = bytes.get(start..).and_then(|rest| rest.get(..HEADER_BYTES));
+                let Some(header) = header else {
                     break;
                 };
-                let offset = at + start as u64;
+                let offset = at.saturating_add(start as u64);
                 let location = FrameLocation {
                     storage,
                     leaf,
@@ -209,8 +217,9 @@ impl FrameScanner {
                 }
             }
             // The last words of a window are searched again as the first of the next.
-            let read = bytes.len();
-            at += (read.saturating_sub(HEADER_BYTES) / STEP * STEP).max(STEP) as u64;
+            let searched = bytes.len().saturating_sub(HEADER_BYTES);
+            let searched = searched.saturating_sub(searched % STEP).max(STEP);
+            at = at.saturating_add(searched as u64);
         }
         Ok(None)
     }

@@ -1,5 +1,7 @@
 //! The directory and the end of an archive: they must agree with the entries before them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::io::Read;
 
 use super::{
@@ -39,7 +41,7 @@ impl Directory {
         source: &mut Source<R>,
         found: &[Found],
     ) -> Result<(), StorageError> {
-        let begin = source.offset() - 4;
+        let begin = source.record_offset();
         if self.count == 0 {
             self.begin = begin;
         }
@@ -72,14 +74,14 @@ impl Directory {
             return Err(damaged(source, what));
         };
         check_mode(&entry.name, head[1], u32_at(&head, 34) >> 16)?;
-        self.count += 1;
-        self.length = source.offset() - self.begin;
+        self.count = self.count.saturating_add(1);
+        self.length = source.offset().saturating_sub(self.begin);
         Ok(())
     }
 
     /// Reads the ZIP64 end after its signature.
     pub(super) fn end_64<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), StorageError> {
-        let begin = source.offset() - 4;
+        let begin = source.record_offset();
         let length: [u8; 8] = source.array().map_err(|error| damaged(source, error))?;
         if u64_at(&length, 0) != END_64_BODY_BYTES as u64 || self.end_64.is_some() {
             return Err(damaged(source, "an unsupported ZIP64 end"));

@@ -1,5 +1,7 @@
 //! Reads one entry of an archive as its bytes arrive.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::io::{self, BufReader, Read, Take};
 
 use flate2::{Crc, bufread::DeflateDecoder, bufread::GzDecoder};
@@ -49,7 +51,7 @@ pub(super) struct Found {
 impl Local {
     /// Reads a local header after its signature.
     pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Self, StorageError> {
-        let offset = source.offset() - 4;
+        let offset = source.record_offset();
         let head: [u8; LOCAL_BYTES] = source.array().map_err(|error| damaged(source, error))?;
         let (flags, method) = (u16_at(&head, 2), u16_at(&head, 4));
         let (name_length, extra_length) = (u16_at(&head, 22), u16_at(&head, 24));
@@ -119,7 +121,7 @@ impl Local {
             return Err(read_failure(at, error));
         }
         handed?;
-        let stored = source.offset() - begin;
+        let stored = source.offset().saturating_sub(begin);
         let found = Found {
             offset: self.offset,
             name: self.name.as_str().into(),
@@ -174,7 +176,7 @@ fn hand_on(
     while begin < GZIP_MAGIC.len() {
         match read_some(body, &mut piece[begin..GZIP_MAGIC.len()])? {
             0 => break,
-            count => begin += count,
+            count => begin = begin.saturating_add(count),
         }
     }
     if piece[..begin] != GZIP_MAGIC {
@@ -276,7 +278,7 @@ impl<R: Read> Read for Summed<'_, R> {
             Ok(0) if !buffer.is_empty() && self.is_cut() => io::ErrorKind::UnexpectedEof.into(),
             Ok(count) => {
                 self.crc.update(&buffer[..count]);
-                self.length += count as u64;
+                self.length = self.length.saturating_add(count as u64);
                 return Ok(count);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),

@@ -1,5 +1,7 @@
 //! The records of a ZIP archive; all integers are little-endian.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 /// Signature of a local header.
 pub(super) const LOCAL: u32 = 0x0403_4b50;
 /// Signature of a data descriptor; optional.
@@ -43,19 +45,19 @@ pub(super) const DEFLATED: u16 = 8;
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let mut raw = [0; 2];
-    raw.copy_from_slice(&bytes[at..at + 2]);
+    raw.copy_from_slice(&bytes[at..][..2]);
     u16::from_le_bytes(raw)
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut raw = [0; 4];
-    raw.copy_from_slice(&bytes[at..at + 4]);
+    raw.copy_from_slice(&bytes[at..][..4]);
     u32::from_le_bytes(raw)
 }
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut raw = [0; 8];
-    raw.copy_from_slice(&bytes[at..at + 8]);
+    raw.copy_from_slice(&bytes[at..][..8]);
     u64::from_le_bytes(raw)
 }
 
@@ -68,20 +70,20 @@ pub(super) fn widen<const N: usize>(extra: &[u8], short: [u32; N]) -> Option<([u
     // Some writers pad the extra fields with up to three zero bytes.
     while rest.len() >= 4 {
         let (id, length) = (u16_at(rest, 0), usize::from(u16_at(rest, 2)));
-        let body = rest.get(4..4 + length)?;
+        let (body, next) = rest.get(4..)?.split_at_checked(length)?;
         if id == EXTRA_64 && field.replace(body).is_some() {
             return None;
         }
-        rest = &rest[4 + length..];
+        rest = next;
     }
     let mut values = [0; N];
-    let mut at = 0;
+    let mut wide = field.unwrap_or_default();
     for (value, short) in values.iter_mut().zip(short) {
         *value = u64::from(short);
         if short == IN_EXTRA {
-            let wide = field.and_then(|field| field.get(at..at + 8))?;
-            *value = u64_at(wide, 0);
-            at += 8;
+            let (first, next) = wide.split_at_checked(8)?;
+            *value = u64_at(first, 0);
+            wide = next;
         }
     }
     Some((values, field.is_some()))

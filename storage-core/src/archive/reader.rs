@@ -1,5 +1,7 @@
 //! Reads an archive from its first byte to its last.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{collections::HashSet, io::Read};
 
 use super::{
@@ -31,11 +33,11 @@ pub(crate) fn read_archive(
     let mut names = HashSet::new();
     let mut folder = None;
     let mut directory = Directory::default();
-    let mut is_behind_entries = false;
+    let mut is_after_entries = false;
     loop {
         let signature = source.array().map_err(|error| damaged(source, error))?;
         match u32::from_le_bytes(signature) {
-            LOCAL if !is_behind_entries => {
+            LOCAL if !is_after_entries => {
                 if found.len() >= ENTRY_COUNT_MAX {
                     let what = format!("more than {ENTRY_COUNT_MAX} entries");
                     return Err(damaged(source, what));
@@ -55,11 +57,11 @@ pub(crate) fn read_archive(
                 });
             }
             CENTRAL if !found.is_empty() => {
-                is_behind_entries = true;
+                is_after_entries = true;
                 directory.header(source, &found)?;
             }
-            END_64 if is_behind_entries => directory.end_64(source)?,
-            LOCATOR_64 if is_behind_entries => directory.locator_64(source)?,
+            END_64 if is_after_entries => directory.end_64(source)?,
+            LOCATOR_64 if is_after_entries => directory.locator_64(source)?,
             END => return directory.end(source, &found),
             _ if source.offset() == 4 => {
                 return Err(damaged(source, "this is not a ZIP archive"));

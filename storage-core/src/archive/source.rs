@@ -1,9 +1,13 @@
 //! The bytes of an archive, counted as they are read.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Size of the signature of a record in bytes.
+const SIGNATURE_BYTES: u64 = 4;
 
 /// A stream with the number of bytes read.
 pub(super) struct Source<R> {
@@ -22,6 +26,11 @@ impl<R: Read> Source<R> {
     /// Bytes read so far.
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Offset of the record whose signature was just read.
+    pub(super) fn record_offset(&self) -> u64 {
+        self.offset.saturating_sub(SIGNATURE_BYTES)
     }
 
     /// Exactly `N` bytes.
@@ -51,9 +60,9 @@ impl<R: Read> Source<R> {
 }
 
 impl<R: Read> Read for Source<R> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(room)?;
-        self.offset += count as u64;
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.offset = self.offset.saturating_add(count as u64);
         Ok(count)
     }
 }
@@ -65,6 +74,6 @@ impl<R: Read> BufRead for Source<R> {
 
     fn consume(&mut self, count: usize) {
         self.inner.consume(count);
-        self.offset += count as u64;
+        self.offset = self.offset.saturating_add(count as u64);
     }
 }

@@ -1,5 +1,7 @@
 //! Writes archives: every length is known before the first byte.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::{
     CENTRAL, DESCRIPTOR, END, END_64, END_BYTES, EXTRA_64, FLAG_DESCRIPTOR, IN_END_64, IN_EXTRA,
     LOCAL, LOCAL_BYTES, LOCATOR_64, LOCATOR_64_BYTES, STORED,
@@ -63,13 +65,14 @@ impl ArchivePlan {
             plan.local(entry);
             plan.descriptor(entry, 0);
         }
-        plan.offset + plan.end().len() as u64
+        let offset = plan.offset;
+        offset.saturating_add(plan.end().len() as u64)
     }
 
     /// The local header before the bytes of an entry.
     pub(crate) fn local(&mut self, entry: &PlannedEntry) -> Vec<u8> {
         let is_wide = is_wide(entry.length);
-        let mut header = Vec::with_capacity(LOCAL_BYTES + 4 + entry.name.len() + 20);
+        let mut header = Vec::with_capacity((LOCAL_BYTES + 24).saturating_add(entry.name.len()));
         header.extend_from_slice(&LOCAL.to_le_bytes());
         header.extend_from_slice(&VERSION.to_le_bytes());
         header.extend_from_slice(&entry.flags().to_le_bytes());
@@ -96,7 +99,7 @@ impl ArchivePlan {
         header.extend_from_slice(entry.name.as_bytes());
         header.extend_from_slice(&extra);
         self.central(entry);
-        self.offset += header.len() as u64;
+        self.advance(header.len() as u64);
         header
     }
 
@@ -104,7 +107,7 @@ impl ArchivePlan {
     /// was known before.
     pub(crate) fn descriptor(&mut self, entry: &PlannedEntry, crc: u32) -> Vec<u8> {
         if entry.crc.is_some() {
-            self.offset += entry.length;
+            self.advance(entry.length);
             return Vec::new();
         }
         let mut descriptor = DESCRIPTOR.to_le_bytes().to_vec();
@@ -117,10 +120,16 @@ impl ArchivePlan {
             }
         }
         // The directory header was built with the local one, before the checksum was known.
-        let checksum = self.last_header + 16..self.last_header + 20;
-        self.directory[checksum].copy_from_slice(&crc.to_le_bytes());
-        self.offset += entry.length + descriptor.len() as u64;
+        self.directory[self.last_header..][16..20].copy_from_slice(&crc.to_le_bytes());
+        self.advance(entry.length);
+        self.advance(descriptor.len() as u64);
         descriptor
+    }
+
+    /// Lengths come from a storage file: an impossible one must not wrap, and reading that file
+    /// reports it.
+    fn advance(&mut self, bytes: u64) {
+        self.offset = self.offset.saturating_add(bytes);
     }
 
     fn central(&mut self, entry: &PlannedEntry) {
@@ -156,7 +165,7 @@ impl ArchivePlan {
         to.extend_from_slice(&short(self.offset).to_le_bytes());
         to.extend_from_slice(entry.name.as_bytes());
         to.extend_from_slice(&extra);
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
     }
 
     /// The directory and the end, which complete the archive.
@@ -165,7 +174,7 @@ impl ArchivePlan {
         let mut end = self.directory;
         let length = end.len() as u64;
         if is_wide(begin) || is_wide(length) || count >= u64::from(IN_END_64) {
-            let at = begin + length;
+            let at = begin.saturating_add(length);
             end.extend_from_slice(&END_64.to_le_bytes());
             end.extend_from_slice(&(END_64_BYTES - 12).to_le_bytes());
             end.extend_from_slice(&MADE_BY.to_le_bytes());

@@ -13,6 +13,8 @@
 //! the tail unchanged. Any other failure, and every failed sync, poisons the storage: a sync is
 //! never retried, because the kernel may report success although the data is lost.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{collections::VecDeque, future::Future, pin::Pin, rc::Rc, sync::Arc};
 
 use io_trace::{Cause, Requests, Scope};
@@ -197,7 +199,7 @@ impl<B: BlockIo> Channel<B> {
         let mut bytes = 0;
         let mut batch = Vec::new();
         while let Some(append) = self.waiting.front() {
-            bytes += append.bytes();
+            bytes = append.bytes().saturating_add(bytes);
             if !batch.is_empty() && bytes > BATCH_BYTES {
                 break;
             }
@@ -290,7 +292,7 @@ impl<B: BlockIo> Channel<B> {
 
     /// When the next sync may start; `None` means now.
     fn sync_delay(&self) -> Option<Instant> {
-        let due = self.last_sync? + self.config.commit_window;
+        let due = self.last_sync?.checked_add(self.config.commit_window)?;
         (due > Instant::now()).then_some(due)
     }
 

@@ -1,5 +1,7 @@
 //! Copies frames into aligned buffers and writes each buffer as soon as it is full.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{future::Future, io, pin::Pin, rc::Rc, sync::Arc};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -20,6 +22,9 @@ use crate::{
 
 /// First preallocated extent; each next one is as long as the file at that time.
 const PREALLOCATION_BYTES_MIN: u64 = 1 << 20;
+
+/// Size of a block, as lengths of files are counted.
+const BLOCK_LENGTH: u64 = BLOCK_BYTES as u64;
 
 /// An open file and the state of its end.
 pub(super) struct OpenFile<F> {
@@ -44,24 +49,22 @@ pub(super) async fn write_fully<B: BlockIo>(
     assert!(length <= buffer.len(), "a write is inside of its buffer");
     let mut done = 0;
     while done < length {
-        let (result, returned) = io
-            .write_at(file, buffer, done..length, offset + done as u64)
-            .await;
+        let left = length.saturating_sub(done);
+        let start = offset.saturating_add(done as u64);
+        let (result, returned) = io.write_at(file, buffer, done..length, start).await;
         buffer = returned;
         match result {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             // A direct write continues at a block; bytes that the kernel wrote past it are written
             // again.
             Ok(written) => {
-                assert!(
-                    written <= length - done,
-                    "no more is written than was requested"
-                );
-                done += if written == length - done {
+                assert!(written <= left, "no more is written than was requested");
+                let complete = if written == left {
                     written
                 } else {
                     block_floor(written)
-                }
+                };
+                done = done.saturating_add(complete);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -71,7 +74,7 @@ pub(super) async fn write_fully<B: BlockIo>(
 }
 
 fn block_floor(length: usize) -> usize {
-    length / BLOCK_BYTES * BLOCK_BYTES
+    length.saturating_sub(length % BLOCK_BYTES)
 }
 
 /// What a write needs besides the state of the file.
@@ -118,8 +121,9 @@ impl<B: BlockIo> Writer<B> {
             .open(&path, OpenHow::OpenData)
             .await
             .map_err(fault)?;
-        let start = tail.length / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        let length = usize_of_u64(tail.length - start);
+        let in_last_block = tail.length % BLOCK_LENGTH;
+        let start = tail.length.saturating_sub(in_last_block);
+        let length = usize_of_u64(in_last_block);
         let read = crate::traced::on_thread(io_trace::current(), move || {
             crate::read::read_at(&path, start, length)
         });
@@ -148,7 +152,9 @@ impl<B: BlockIo> Writer<B> {
         batch: &[Append],
     ) -> Result<Vec<Appended>, IoThreadError> {
         let bytes: u64 = batch.iter().map(Append::bytes).sum();
-        self.allocate(state, state.tail.length + bytes).await?;
+        let end = state.tail.length.checked_add(bytes);
+        let end = end.ok_or_else(|| failure(&self.spec, "write", &Errno::FBIG.into()))?;
+        self.allocate(state, end).await?;
         let mut staging = Staging::new(self, state);
         let result = staging.stage(batch).await;
         let (tail, last_block, drained) = staging.finish().await;
@@ -161,8 +167,7 @@ impl<B: BlockIo> Writer<B> {
             state.is_named = true;
         }
         assert_eq!(
-            tail.length - state.tail.length,
-            bytes,
+            tail.length, end,
             "the tail moves past the frames of the batch"
         );
         state.tail = tail;
@@ -181,10 +186,14 @@ impl<B: BlockIo> Writer<B> {
             return Ok(());
         }
         let extent = state.allocated.clamp(PREALLOCATION_BYTES_MIN.min(max), max);
-        let target = (end + extent).next_multiple_of(BLOCK_BYTES as u64);
+        let target = end.checked_add(extent);
+        let target = target.and_then(|end| end.checked_next_multiple_of(BLOCK_BYTES as u64));
+        // A file cannot grow this far: the write reports it.
+        let Some(target) = target else { return Ok(()) };
         let start = state.allocated;
         assert!(target > start, "an extent is after the allocated space");
-        match self.io.allocate(&state.file, start, target - start).await {
+        let length = target.saturating_sub(start);
+        match self.io.allocate(&state.file, start, length).await {
             Ok(()) => state.allocated = target,
             // Without preallocation the write itself reports a full disk.
             Err(_) => state.can_allocate = false,
@@ -217,13 +226,19 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             state.last_block.len() < BLOCK_BYTES,
             "the last block is partly filled"
         );
+        let in_last_block = state.last_block.len() as u64;
+        assert_eq!(
+            state.tail.length % BLOCK_LENGTH,
+            in_last_block,
+            "the last block begins at a multiple of blocks and ends at the tail"
+        );
         Self {
             writer,
             file: Rc::clone(&state.file),
             tail: state.tail,
             buffer: None,
             filled: 0,
-            offset: state.tail.length - state.last_block.len() as u64,
+            offset: state.tail.length.saturating_sub(in_last_block),
             last_block: state.last_block.clone(),
             requests: Requests::default(),
             writes: FuturesUnordered::new(),
@@ -278,12 +293,12 @@ impl<'a, B: BlockIo> Staging<'a, B> {
         self.tail
             .extend_summed(&frame.payload, frame.header.stored_checksum);
         self.copy(&frame.payload, request).await?;
-        let used = HEADER_BYTES + frame.payload.len();
+        let used = HEADER_BYTES.saturating_add(frame.payload.len());
         let gap = [0; ALIGNMENT];
-        let gap = &gap[..used.next_multiple_of(ALIGNMENT) - used];
+        let gap = &gap[..used.next_multiple_of(ALIGNMENT).saturating_sub(used)];
         self.tail.extend(gap);
         self.copy(gap, request).await?;
-        Ok(location.offset + HEADER_BYTES as u64)
+        Ok(location.offset.saturating_add(HEADER_BYTES as u64))
     }
 
     async fn copy(&mut self, mut bytes: &[u8], request: Option<&Arc<str>>) -> io::Result<()> {
@@ -294,10 +309,10 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             let Some(buffer) = &mut self.buffer else {
                 continue;
             };
-            let length = bytes.len().min(BUFFER_BYTES - self.filled);
+            let length = bytes.len().min(BUFFER_BYTES.saturating_sub(self.filled));
             let (now, later) = bytes.split_at(length);
-            buffer[self.filled..self.filled + length].copy_from_slice(now);
-            self.filled += length;
+            buffer[self.filled..][..length].copy_from_slice(now);
+            self.filled = self.filled.saturating_add(length);
             if let Some(request) = request {
                 self.requests.add(request);
             }
@@ -333,7 +348,7 @@ impl<'a, B: BlockIo> Staging<'a, B> {
                 && offset.is_multiple_of(BLOCK_BYTES as u64),
             "direct writes are whole blocks"
         );
-        self.offset += length as u64;
+        self.offset = offset.saturating_add(length as u64);
         self.filled = 0;
         let (io, file) = (Rc::clone(&self.writer.io), Rc::clone(&self.file));
         let counters = Arc::clone(&self.writer.counters);

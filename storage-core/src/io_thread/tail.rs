@@ -1,5 +1,7 @@
 //! The tail of a data file.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use storage_format::checksum::{crc32c_append, crc32c_combine};
 
 /// The durable end of a data file.
@@ -18,7 +20,7 @@ impl Tail {
     /// Moves the tail past `bytes`.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.checksum = crc32c_append(self.checksum, bytes);
-        self.length += bytes.len() as u64;
+        self.length = self.length.saturating_add(bytes.len() as u64);
     }
 
     /// Moves the tail past `bytes`, whose CRC32C is known.
@@ -26,7 +28,7 @@ impl Tail {
         match u32::try_from(bytes.len()) {
             Ok(length) if bytes.len() >= COMBINE_BYTES_MIN => {
                 self.checksum = crc32c_combine(self.checksum, checksum, length);
-                self.length += u64::from(length);
+                self.length = self.length.saturating_add(u64::from(length));
             }
             _ => self.extend(bytes),
         }

@@ -1,5 +1,7 @@
 //! A leaf of the index tree, and the segments of its packets.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{ops::Range, sync::Arc};
 
 use storage_format::{
@@ -229,7 +231,7 @@ impl Leaf {
         let Some(sealed) = self.sealed.take() else {
             return (0, 0);
         };
-        let bytes = sealed.covered.end - sealed.covered.start;
+        let bytes = sealed.covered.end.saturating_sub(sealed.covered.start);
         let newer = self.live.take();
         let mut segment = Arc::unwrap_or_clone(sealed);
         let mut times = TimeIndex::default();

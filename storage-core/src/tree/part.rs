@@ -1,5 +1,7 @@
 //! An index part on disk.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -80,14 +82,14 @@ impl IndexPart {
                 kind,
             }));
         }
-        let bytes = read(length - TRAILER_BYTES as u64, TRAILER_BYTES)?;
+        let bytes = read(length.saturating_sub(TRAILER_BYTES as u64), TRAILER_BYTES)?;
         let trailer = Trailer::decode(&bytes, length, storage).map_err(damaged)?;
         let bytes = read(trailer.footer_offset, trailer.footer_length as usize)?;
         let footer = Footer::decode(&bytes, &trailer).map_err(damaged)?;
         let at = footer.bases.clone();
         let bytes = read(
             at.start,
-            usize::try_from(at.end - at.start).unwrap_or(usize::MAX),
+            usize::try_from(at.end.saturating_sub(at.start)).unwrap_or(usize::MAX),
         )?;
         let bases = TimeBases::decode(&bytes, at.start).map_err(damaged)?;
         Ok(Self::written(path.to_owned(), header, footer, bases))
@@ -96,7 +98,7 @@ impl IndexPart {
     /// Reads and checks the block of a leaf.
     pub(crate) fn read_block(&self, entry: &LeafEntry) -> Result<Vec<u8>, StorageError> {
         let range = entry.block_range();
-        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
         let bytes = crate::read::read_at(&self.path, range.start, length)
             .map_err(StorageError::io("read", &self.path))?;
         entry
