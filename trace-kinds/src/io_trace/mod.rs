@@ -26,7 +26,8 @@ pub use encoder::{Anchor, Begin, Encoded, Encoder, End};
 pub(crate) use events::DIMENSIONS;
 pub use events::IoTraceDecoder;
 pub use reader::{IoTraceRecord, Item, each_item};
-pub use schema::{PREAMBLE_BYTES, is_io_trace, metadata, packet_bytes, preamble, tsdl};
+pub(crate) use schema::is_io_trace;
+pub use schema::{PREAMBLE_BYTES, metadata, packet_bytes, preamble, tsdl};
 pub use text::put_io_trace_line;
 
 #[cfg(test)]

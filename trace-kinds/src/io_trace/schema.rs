@@ -139,7 +139,7 @@ pub fn tsdl() -> String {
 }
 
 /// Whether `bytes` start like a packet of an I/O trace.
-pub fn is_io_trace(bytes: &[u8]) -> bool {
+pub(crate) fn is_io_trace(bytes: &[u8]) -> bool {
     bytes.starts_with(&preamble()[..20])
 }
 

@@ -25,7 +25,7 @@ const MAGIC: &[u8] = b"feedcafedeadbeef";
 
 /// Whether a file that starts with `first` can be a trace that RocksDB wrote, of any kind: the
 /// record type and the magic text match as far as `first` contains them.
-pub fn is_trace(first: &[u8]) -> bool {
+pub(crate) fn is_trace(first: &[u8]) -> bool {
     let is_begin = first
         .get(RECORD_TYPE_AT)
         .is_none_or(|&record_type| record_type == record_type::BEGIN);

@@ -36,9 +36,7 @@ pub use envelope::{ENVELOPE_BYTES, Envelope, Envelopes, PAYLOAD_BYTES_MAX};
 pub use error::RocksdbError;
 pub use events::RocksdbDecoder;
 pub use file_class::file_class;
-pub use header::{
-    CONTINUATION_BYTES, Continuation, HEADER_BYTES, TraceHeader, TraceKind, is_trace,
-};
+pub use header::{CONTINUATION_BYTES, Continuation, HEADER_BYTES, TraceHeader, TraceKind};
 pub(crate) use header::{has_magic, kind_of_prefix};
 pub use io::{IoRecord, IoTrace};
 pub use numbering::{BlockNumbers, Fingerprints, NumberedStrings};

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use query_language::{FieldPath, FieldTable, Value};
 
 use super::envelope::put_envelope;
+use super::header::is_trace;
 use super::*;
 use crate::{DecodeError, Decoder};
 
