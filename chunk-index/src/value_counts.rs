@@ -1,4 +1,7 @@
 //! The distinct values of one dimension of one chunk, with their counts.
+//!
+//! The hash table uses open addressing. With `hashbrown::HashTable`, counting takes 5.7 % more
+//! instructions and adding an event at least 8 % more time (`examples/builder_cost.rs`).
 
 use query_language::Value;
 
