@@ -106,7 +106,9 @@ impl Catalog {
         });
         let value = value.ok()??;
         let (found, bytes) = value.split_at_checked(STAMP_BYTES)?;
-        (found == stamp.0).then(|| StorageFile::decode(bytes).ok())?
+        let file = (found == stamp.0).then(|| StorageFile::decode(bytes).ok())??;
+        // A damaged catalog may return the entry of another storage.
+        (file.id == id).then_some(file)
     }
 
     /// Stores the storage file that was just published at `path`.

@@ -250,6 +250,10 @@ impl LeafScan {
             return Ok(found);
         }
         let mut scanner = self.scanner(found.tail)?;
+        if let Some(error) = self.missing_bytes(&scanner) {
+            found.damage = Some(error);
+            return Ok(found);
+        }
         let mut order = self.order;
         loop {
             found.tail = scanner.tail();
@@ -282,6 +286,20 @@ impl LeafScan {
             what: "frame",
             offset: tail.length,
             kind: FormatErrorKind::Order { name },
+        })
+    }
+
+    /// The error for a data file that ends before the bytes that index parts cover, which were
+    /// durable.
+    fn missing_bytes(&self, scanner: &FrameScanner) -> Option<StorageError> {
+        let (needed, available) = (self.covered.length, scanner.end());
+        let kind = FormatErrorKind::Truncated { needed, available };
+        (available < needed).then(|| {
+            StorageError::damaged(&self.path)(FormatError {
+                what: "data file",
+                offset: available,
+                kind,
+            })
         })
     }
 

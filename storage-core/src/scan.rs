@@ -86,6 +86,11 @@ impl FrameScanner {
         self.tail
     }
 
+    /// Where the scan ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
     /// The next frame; with `checks_payload`, its payload is read and checked.
     pub(crate) fn next(&mut self, checks_payload: bool) -> Result<Option<Scanned>, ScanError> {
         let start = self.tail.length;

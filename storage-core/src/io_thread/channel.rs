@@ -54,6 +54,9 @@ pub(super) struct Channel<B: BlockIo> {
     spec: Arc<ChannelSpec>,
     known: Option<Tail>,
     durable: Option<Tail>,
+    /// The end of the frames that were written, and of those that the last sync covers.
+    written_end: u64,
+    sync_end: u64,
     waiting: VecDeque<Append>,
     written: Vec<Written>,
     last_sync: Option<Instant>,
@@ -82,6 +85,8 @@ impl<B: BlockIo> Channel<B> {
             spec,
             known,
             durable: known,
+            written_end: known.map_or(0, |tail| tail.length),
+            sync_end: 0,
             waiting: VecDeque::new(),
             written: Vec::new(),
             last_sync: None,
@@ -110,7 +115,7 @@ impl<B: BlockIo> Channel<B> {
             let sync_at = match (&sync, self.written.is_empty(), &file) {
                 (None, false, Some(open)) => match self.sync_delay() {
                     None => {
-                        syncing = std::mem::take(&mut self.written);
+                        syncing = self.take_written();
                         self.last_sync = Some(Instant::now());
                         let requests = syncing.iter().filter_map(|w| w.request.as_ref()).collect();
                         sync = Some(self.for_requests(requests, self.start_sync(open)));
@@ -262,6 +267,17 @@ impl<B: BlockIo> Channel<B> {
                     appended.len(),
                     "every append of a batch has an outcome"
                 );
+                for Appended { offsets, tail } in &appended {
+                    assert!(
+                        offsets
+                            .first()
+                            .is_none_or(|&first| first > self.written_end)
+                            && offsets.last().is_none_or(|&last| last < tail.length)
+                            && tail.length >= self.written_end,
+                        "frames are written after the frames before them"
+                    );
+                    self.written_end = tail.length;
+                }
                 let pairs = batch.into_iter().zip(appended);
                 let written = pairs.map(|(append, appended)| Written {
                     appended,
@@ -296,6 +312,18 @@ impl<B: BlockIo> Channel<B> {
         (due > Instant::now()).then_some(due)
     }
 
+    /// The written frames, which a sync that starts now makes durable.
+    fn take_written(&mut self) -> Vec<Written> {
+        let written = std::mem::take(&mut self.written);
+        self.sync_end = self.written_end;
+        assert_eq!(
+            written.last().map(|last| last.appended.tail.length),
+            Some(self.sync_end),
+            "a sync covers every frame that was written before it"
+        );
+        written
+    }
+
     fn start_sync(&self, file: &Rc<B::File>) -> Pending<Result<(), IoThreadError>> {
         let (io, file) = (Rc::clone(&self.io), Rc::clone(file));
         let (counters, spec) = (Arc::clone(&self.counters), Arc::clone(&self.spec));
@@ -322,6 +350,10 @@ impl<B: BlockIo> Channel<B> {
                         self.durable
                             .is_none_or(|durable| durable.length <= appended.tail.length),
                         "the durable tail of a file only grows"
+                    );
+                    assert!(
+                        appended.tail.length <= self.sync_end,
+                        "a sync acknowledges only frames that were written before it"
                     );
                     self.durable = Some(appended.tail);
                     let _ = reply.send(Ok(appended));

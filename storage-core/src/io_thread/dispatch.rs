@@ -159,6 +159,11 @@ impl<B: BlockIo> Dispatcher<B> {
                 "the number of open data files is bounded"
             );
             let known = self.closed.remove(&leaf).or(spec.recovered);
+            let reached = |tail: Option<Tail>| tail.map_or(0, |tail| tail.length);
+            assert!(
+                reached(known) >= reached(spec.recovered),
+                "a data file is opened at or after the last packet of the index tree"
+            );
             let (requests, inbox) = mpsc::channel(CHANNEL_REQUEST_COUNT_MAX);
             let channel = Channel::new(
                 Rc::clone(&self.io),

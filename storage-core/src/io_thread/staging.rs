@@ -70,6 +70,7 @@ pub(super) async fn write_fully<B: BlockIo>(
             Err(error) => return Err(error),
         }
     }
+    assert_eq!(done, length, "a write is complete before it counts");
     Ok(())
 }
 

@@ -157,12 +157,12 @@ impl IndexTree {
         }
     }
 
-    /// Removes the announcement of packets that were not written.
-    pub(crate) fn withdraw(&mut self, leaf: LeafId, packets: usize) {
+    /// Removes the announcement of packets that became durable or were refused.
+    pub(crate) fn remove_announced(&mut self, leaf: LeafId, packets: usize) {
         if let Some(leaf) = self.leaves.get_mut(&leaf) {
             assert!(
                 leaf.in_flight >= packets,
-                "only announced packets are withdrawn"
+                "every packet with an outcome was announced before"
             );
             leaf.in_flight -= packets;
         }
@@ -189,7 +189,6 @@ impl IndexTree {
             inserted == 0 || leaf.order().ends_at(tail.length),
             "the packets of a leaf cover its data file up to the tail"
         );
-        leaf.in_flight = leaf.in_flight.saturating_sub(inserted);
         leaf.tail = tail;
         if leaf.leaf_type == LeafType::Array {
             self.live_packets += inserted;
@@ -235,6 +234,19 @@ impl IndexTree {
 
     /// Replaces the sealed segments by the part that contains them.
     pub(crate) fn part_written(&mut self, part: &Arc<IndexPart>) {
+        for entry in &part.footer.leaves {
+            let leaf = self.leaves.get(&entry.leaf);
+            assert!(
+                leaf.is_some_and(|leaf| entry.covered.end <= leaf.tail.length),
+                "an index part covers only durable bytes"
+            );
+            let sealed = leaf.and_then(|leaf| leaf.sealed.as_ref());
+            assert!(
+                sealed.is_some_and(|sealed| sealed.covered == entry.covered
+                    && sealed.covered_checksum == entry.covered_checksum),
+                "a written index part covers the sealed segments"
+            );
+        }
         for leaf in self.leaves.values_mut() {
             leaf.sealed = None;
         }

@@ -109,6 +109,7 @@ impl Writer {
         );
         let pairs = || headers.iter().zip(&appended.offsets);
         if let Some(tree) = &mut *self.storage.tree.write() {
+            tree.remove_announced(leaf, headers.len());
             tree.insert(
                 leaf,
                 pairs().map(|(header, &at)| PacketEntry::of_frame(header, at)),
@@ -155,7 +156,7 @@ impl Writer {
 
     async fn fail_job(&mut self, at: usize, leaf: LeafId, count: usize, error: &IoThreadError) {
         if let Some(tree) = &mut *self.storage.tree.write() {
-            tree.withdraw(leaf, count);
+            tree.remove_announced(leaf, count);
         }
         let storage = self.storage.id;
         let mut bytes = 0;

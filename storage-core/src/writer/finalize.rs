@@ -49,7 +49,14 @@ impl Writer {
             "a storage file lists a file once"
         );
         let totals = match &*self.storage.tree.read() {
-            Some(tree) => tree.totals(),
+            Some(tree) => {
+                assert_eq!(
+                    tree.live_packets(),
+                    0,
+                    "index parts contain every packet before a storage is published"
+                );
+                tree.totals()
+            }
             None => return Err(StorageError::Stopping),
         };
         let finalized = now_ns();
@@ -82,11 +89,16 @@ impl Writer {
         };
         let mut files = Vec::with_capacity(specs.len());
         for spec in specs {
-            let leaf = spec.leaf();
+            let (leaf, indexed) = (spec.leaf(), spec.recovered);
             let tail = match self.services.io_thread.finish(spec).await {
                 Ok(tail) => tail,
                 Err(error) => return Err(self.finish_refused(leaf, error).await),
             };
+            assert_eq!(
+                Some(tail),
+                indexed,
+                "a finalized data file ends with the last packet of the index tree"
+            );
             files.push(FileEntry {
                 name: FileName::Data(leaf).to_string(),
                 role: FileRole::Data,
