@@ -617,7 +617,7 @@ fn append_stale_frame(storage: StorageId, leaf: &LeafInfo, number: u64, position
     file.write_all_at(&bytes, leaf.length).unwrap();
 }
 
-/// A stale frame fails its storage only: the engine starts, and other storages take packets.
+/// A stale frame fails its storage only: the engine starts, and other storages accept packets.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_out_of_order_fails_its_storage_only() {
     let check = async |number, position, field: &str| {
@@ -635,8 +635,8 @@ async fn a_frame_out_of_order_fails_its_storage_only() {
         let status = engine.storages().status(damaged).unwrap();
         assert_eq!(status.state, StorageState::Failed);
         let failure = status.failure.unwrap();
-        let told = format!("byte {}: `{field}` does not follow", leaves[0].length);
-        assert!(failure.contains(&told), "{failure}");
+        let reason = format!("byte {}: `{field}` does not follow", leaves[0].length);
+        assert!(failure.contains(&reason), "{failure}");
         let refused = push(&engine, damaged, "array", vec![packet(0, 5)]).await;
         assert_eq!(refused.refused.unwrap().code(), "storage_failed");
         let page = engine.reading().read_packet(damaged, 4).await.unwrap();
@@ -646,4 +646,28 @@ async fn a_frame_out_of_order_fails_its_storage_only() {
     };
     check(4, StreamPosition::new(0, 5), "number").await;
     check(9, StreamPosition::new(0, 4), "position").await;
+}
+
+/// The index parts cover more than the data file contains: acknowledged bytes are lost, and nothing
+/// may be written after them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_file_shorter_than_its_index_fails_its_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Blocking).await;
+    let storage = prepare(&engine, &[("array", LeafType::Array)]).await;
+    push_all(&engine, storage, "array", 0..5).await;
+    let leaves = engine.reading().leaves(storage).await.unwrap().leaves;
+    engine.shutdown().await.unwrap();
+    let file = std::fs::File::options().write(true).open(&leaves[0].data);
+    file.unwrap().set_len(leaves[0].length - 1).unwrap();
+
+    let engine = open(folder.path(), IoChoice::Blocking).await;
+    let status = engine.storages().status(storage).unwrap();
+    assert_eq!(status.state, StorageState::Failed);
+    let failure = status.failure.unwrap();
+    let byte = format!("byte {}", leaves[0].length - 1);
+    assert!(failure.contains(&byte), "{failure}");
+    let first = engine.reading().read_packet(storage, 0).await.unwrap();
+    assert_eq!(first, payload(0), "the other packets are still served");
+    engine.shutdown().await.unwrap();
 }
