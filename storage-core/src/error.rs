@@ -117,7 +117,7 @@ pub enum StorageError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A limit of the server is reached; deleting something makes room.
+    /// A limit of the server is reached; deleting something frees space.
     #[error("the server has {max} {what}, which is the limit: delete some, or raise the limit")]
     LimitReached {
         /// The things that are limited.

@@ -176,7 +176,7 @@ async fn check_intact(engine: &Engine, storage: StorageId, packets: u64) {
 
 const BOTH: [(&str, LeafType); 2] = [("array", LeafType::Array), ("plain", LeafType::Plain)];
 
-async fn whole_life(io: IoChoice) {
+async fn life_cycle(io: IoChoice) {
     let folder = tempfile::tempdir().unwrap();
     let engine = open(folder.path(), io).await;
     let storage = prepare(&engine, &BOTH).await;
@@ -211,12 +211,12 @@ async fn whole_life(io: IoChoice) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storage_lives_from_creation_to_finalization_over_io_uring() {
-    whole_life(IoChoice::Auto).await;
+    life_cycle(IoChoice::Auto).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storage_lives_from_creation_to_finalization_over_blocking_calls() {
-    whole_life(IoChoice::Blocking).await;
+    life_cycle(IoChoice::Blocking).await;
 }
 
 /// What a killed server leaves: the folder as it is, without a shutdown.
@@ -444,7 +444,7 @@ fn storages_left(folder: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_storage_leaves_nothing_and_its_writer_lets_go() {
+async fn a_deleted_storage_leaves_nothing_and_its_writer_stops() {
     let folder = tempfile::tempdir().unwrap();
     let engine = open(folder.path(), IoChoice::Auto).await;
     let storage = prepare(&engine, &BOTH).await;
@@ -582,7 +582,7 @@ async fn a_deletion_ends_pushes_in_flight() {
     }
     assert_eq!(storages_left(folder.path()), 0);
     assert_eq!(engine.counters().in_flight_bytes.get(), 0);
-    // What comes after it is not held up.
+    // Later pushes are not delayed.
     let next = prepare(&engine, &BOTH).await;
     push_all(&engine, next, "array", 0..5).await;
     engine.shutdown().await.unwrap();

@@ -1,4 +1,4 @@
-//! Archives of our own and of others, whole, damaged and hostile.
+//! Archives of this server and of other tools: intact, damaged and hostile.
 
 use std::{collections::BTreeMap, io::Write};
 

@@ -40,15 +40,15 @@ impl World {
         }
     }
 
-    fn push(&self, stream: &str, places: &[(u64, u64)]) -> Push {
-        let packets = places.iter().map(|(epoch, sequence)| {
+    fn push(&self, stream: &str, positions: &[(u64, u64)]) -> Push {
+        let packets = positions.iter().map(|(epoch, sequence)| {
             NewPacket::new(
                 StreamPosition::new(*epoch, *sequence),
                 vec![1; PACKET].into(),
                 Facts::default(),
             )
         });
-        let bytes = (places.len() * PACKET) as u64;
+        let bytes = (positions.len() * PACKET) as u64;
         Push {
             agent: "agent".parse().unwrap(),
             stream: stream.parse().unwrap(),
@@ -57,8 +57,8 @@ impl World {
         }
     }
 
-    fn offer(&self, at: usize, stream: &str, places: &[(u64, u64)]) -> Accepted {
-        let push = self.push(stream, places);
+    fn offer(&self, at: usize, stream: &str, positions: &[(u64, u64)]) -> Accepted {
+        let push = self.push(stream, positions);
         self.droppable
             .offer(
                 (storage(at), &self.signals[at]),
@@ -77,14 +77,14 @@ impl World {
             .collect()
     }
 
-    /// Takes what the writer of a storage may take.
+    /// The pushes that the writer of a storage may accept.
     fn take(&self, at: usize) -> Vec<Handed> {
         std::iter::from_fn(|| self.droppable.take(storage(at), false)).collect()
     }
 }
 
 #[test]
-fn the_oldest_give_way_to_everybody_and_are_counted_by_stream() {
+fn the_oldest_packets_are_dropped_first_and_counted_by_stream() {
     let world = World::new();
     for sequence in 0..6 {
         world.offer(0, "a", &[(1, sequence)]);
@@ -93,14 +93,14 @@ fn the_oldest_give_way_to_everybody_and_are_counted_by_stream() {
     // Four more packets fit next to the twelve.
     let mut waiting = world.budget.try_acquire(4 * PACKET as u64).unwrap();
     assert_eq!((world.dropped(0), world.dropped(1)), (vec![], vec![]));
-    // Whose agent waits has the room of the oldest, whatever storage they are for.
+    // A push whose agent waits gets the space of the oldest packets, of whatever storage.
     let more = world.budget.try_acquire(3 * PACKET as u64).unwrap();
     assert_eq!(world.dropped(0), [("a".to_owned(), 2)]);
     assert_eq!(world.dropped(1), [("b".to_owned(), 1)]);
-    // So has one that may be dropped itself.
+    // So does a droppable push.
     world.offer(0, "a", &[(1, 6)]);
     assert_eq!(world.dropped(1), [("b".to_owned(), 2)]);
-    // What cannot be had by dropping drops nothing.
+    // A request for more than can be dropped drops nothing.
     assert!(world.budget.try_acquire(10 * PACKET as u64).is_err());
     assert_eq!(world.counters.packets_dropped.get(), 4);
     assert_eq!(world.counters.dropped_bytes.get(), 4 * PACKET as u64);
@@ -109,13 +109,13 @@ fn the_oldest_give_way_to_everybody_and_are_counted_by_stream() {
 }
 
 #[test]
-fn writers_leave_room_for_agents_that_wait() {
+fn writers_leave_space_for_agents_that_wait() {
     let world = World::new();
     for sequence in 0..8 {
         world.offer(0, "a", &[(1, sequence)]);
         world.offer(1, "b", &[(1, sequence)]);
     }
-    // An eighth each, and no more until that is durable.
+    // Each writer gets an eighth, and more only when that is durable.
     let mut first = world.take(0);
     let second = world.take(1);
     assert_eq!((first.len(), second.len()), (2, 2));
@@ -123,7 +123,7 @@ fn writers_leave_room_for_agents_that_wait() {
     let rest = world.budget.try_acquire(12 * PACKET as u64);
     assert!(rest.is_ok(), "the other packets give way");
     assert_eq!(world.dropped(0), [("a".to_owned(), 6)]);
-    // What the disk refuses is counted too.
+    // Packets that the disk refuses count as dropped too.
     first.remove(0).in_writer.ended([false].into_iter());
     assert_eq!(world.dropped(0), [("a".to_owned(), 7)]);
 }
@@ -133,14 +133,14 @@ fn a_stream_continues_after_dropped_packets() {
     let world = World::new();
     world.offer(0, "a", &[(1, 0), (1, 1)]);
     world.offer(0, "a", &[(1, 2), (1, 3)]);
-    // The two oldest are dropped: the writer learns where the gap ends, and only that.
+    // The two oldest are dropped: the writer gets the end of the gap, and nothing else.
     let all = world.budget.try_acquire(14 * PACKET as u64).unwrap();
     assert_eq!(world.dropped(0), [("a".to_owned(), 2)]);
     let taken = world.take(0);
     assert_eq!(taken[0].push.packets[0].position.sequence, 2);
     assert_eq!(taken[0].gaps, Gaps::UpTo(StreamPosition::new(1, 2)));
     drop((all, taken));
-    // Gaps that a producer makes are refused, with what is expected; repeats are known.
+    // A gap made by a producer is refused with the expected position; a repeat is a duplicate.
     let accepted = world.offer(0, "a", &[(1, 5)]);
     let gap = StorageError::SequenceGap {
         epoch: 1,

@@ -333,8 +333,8 @@ impl Current {
     fn read_into(&mut self, piece: &mut Vec<u8>) -> Result<bool, StorageError> {
         let begin = piece.len();
         let left = self.entry.length - self.offset;
-        let room = (PIECE_BYTES - begin) as u64;
-        piece.resize(begin + usize_of_u64(left.min(room)), 0);
+        let space = (PIECE_BYTES - begin) as u64;
+        piece.resize(begin + usize_of_u64(left.min(space)), 0);
         let read = self.file.fill(&mut piece[begin..], self.offset);
         read.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(self.offset.max(1)),

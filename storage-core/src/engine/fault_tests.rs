@@ -318,7 +318,7 @@ async fn a_finalization_without_space_can_be_done_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_power_cut_takes_nothing_that_was_acknowledged() {
+async fn a_power_cut_loses_nothing_that_was_acknowledged() {
     for seed in 0..40 {
         // No index part is written, so that the folder can be copied file by file.
         let mut world = World::with_tree_of(usize::MAX).await;

@@ -123,9 +123,9 @@ impl TreeLoader {
         }
         let names: Vec<_> = tree.parts().iter().map(|part| part.path.clone()).collect();
         let change = |file: &mut StorageFile| {
-            let is_kept = |name: &str| names.iter().any(|path| path.ends_with(name));
+            let is_listed = |name: &str| names.iter().any(|path| path.ends_with(name));
             file.files
-                .retain(|file| file.role != FileRole::Index || is_kept(&file.name));
+                .retain(|file| file.role != FileRole::Index || is_listed(&file.name));
             file.files.extend(written.map(|(name, bytes)| FileEntry {
                 name,
                 role: FileRole::Index,

@@ -148,9 +148,9 @@ impl LabelTypes {
                 max: LABEL_TYPE_COUNT_MAX,
             });
         }
-        let is_kept = |of: &&LabelType| !is_predefined(&of.name) || !of.values.is_empty();
+        let is_stored = |of: &&LabelType| !is_predefined(&of.name) || !of.values.is_empty();
         let file = LabelFile {
-            types: known.values().filter(is_kept).cloned().collect(),
+            types: known.values().filter(is_stored).cloned().collect(),
         };
         let path = self.folder.join(LABEL_FILE);
         let bytes = file.encode().map_err(StorageError::damaged(&path))?;
