@@ -225,7 +225,7 @@ impl ChunkBuilder {
         let mut labels = [Label::MISSING; 2];
         let mut ids = vec![None; if shape.is_some() { self.ids.len() } else { 0 }];
         // A value without a number cannot be counted later.
-        let mut kept = true;
+        let mut all_numbered = true;
         for (at, (dimension, id)) in self.dimensions.iter_mut().zip(&self.ids).enumerate() {
             let value = event.field(*id);
             let number = value.and_then(|value| dimension.count(value, self.entries_max));
@@ -239,7 +239,7 @@ impl ChunkBuilder {
                 *label = Label::new(value, number);
             }
             if self.shaped[at] {
-                kept &= number.is_some();
+                all_numbered &= number.is_some();
                 if let Some(place) = ids.get_mut(at) {
                     *place = number;
                 }
@@ -248,7 +248,7 @@ impl ChunkBuilder {
         let group = self.groups.place(labels[NAME], labels[CAT]);
         if let Some(number) = shape.map(|number| number as usize)
             && number < SHAPES_MAX
-            && kept
+            && all_numbered
         {
             if number >= self.shapes.len() {
                 self.shapes.resize(number + 1, None);
@@ -313,7 +313,7 @@ impl ChunkBuilder {
                 .iter_mut()
                 .enumerate()
                 .map(|(at, dimension)| {
-                    let distinct = distinct.as_mut().filter(|kept| kept.dimension() == at);
+                    let distinct = distinct.as_mut().filter(|values| values.dimension() == at);
                     dimension.finish(config, distinct)
                 })
                 .collect(),

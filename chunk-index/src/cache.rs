@@ -28,7 +28,7 @@ struct State {
 struct Entry {
     filters: FilterBlock,
     bytes: usize,
-    asked: bool,
+    was_requested: bool,
 }
 
 /// Counters of a cache.
@@ -57,7 +57,7 @@ impl FilterCache {
     pub fn get(&self, sidecar: u64, block: &Block) -> Option<FilterBlock> {
         let mut state = self.state();
         let found = state.entries.get_mut(&key(sidecar, block)).map(|entry| {
-            entry.asked = true;
+            entry.was_requested = true;
             entry.filters.clone()
         });
         match found {
@@ -88,13 +88,12 @@ impl FilterCache {
         }
         state.counts.bytes += bytes;
         state.clock.push_back(key);
-        let asked = false;
         state.entries.insert(
             key,
             Entry {
                 filters,
                 bytes,
-                asked,
+                was_requested: false,
             },
         );
         true
@@ -116,8 +115,8 @@ impl State {
     fn evict(&mut self) {
         while let Some(key) = self.clock.pop_front() {
             match self.entries.get_mut(&key) {
-                Some(entry) if entry.asked => {
-                    entry.asked = false;
+                Some(entry) if entry.was_requested => {
+                    entry.was_requested = false;
                     self.clock.push_back(key);
                 }
                 Some(entry) => {
@@ -160,7 +159,7 @@ mod tests {
             assert!(cache.put(1, &block(number), filters()));
             assert!(
                 cache.get(1, &block(0)).is_some(),
-                "block 0 is asked for and stays"
+                "block 0 is requested and stays"
             );
             assert!(cache.counts().bytes <= 3 * one);
         }

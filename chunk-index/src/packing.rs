@@ -13,8 +13,8 @@ thread_local! {
 
 /// Compresses at a level.
 pub(crate) fn compress(raw: &[u8], level: i32) -> Vec<u8> {
-    COMPRESSOR.with_borrow_mut(|kept| {
-        let (_, mut compressor) = match kept.take().filter(|(of, _)| *of == level) {
+    COMPRESSOR.with_borrow_mut(|cached| {
+        let (_, mut compressor) = match cached.take().filter(|(of, _)| *of == level) {
             Some(same) => same,
             None => {
                 let new = Compressor::new(level).expect("the level is one of zstd's");
@@ -22,20 +22,20 @@ pub(crate) fn compress(raw: &[u8], level: i32) -> Vec<u8> {
             }
         };
         let packed = compressor.compress(raw);
-        *kept = Some((level, compressor));
+        *cached = Some((level, compressor));
         packed.expect("compressing memory into memory that grows does not fail")
     })
 }
 
-/// Decompresses to at most `room` bytes.
-pub(crate) fn decompress(stored: &[u8], room: usize) -> io::Result<Vec<u8>> {
-    DECOMPRESSOR.with_borrow_mut(|kept| {
-        let mut decompressor = match kept.take() {
-            Some(kept) => kept,
+/// Decompresses to at most `raw_bytes_max` bytes.
+pub(crate) fn decompress(stored: &[u8], raw_bytes_max: usize) -> io::Result<Vec<u8>> {
+    DECOMPRESSOR.with_borrow_mut(|cached| {
+        let mut decompressor = match cached.take() {
+            Some(same) => same,
             None => Decompressor::new()?,
         };
-        let raw = decompressor.decompress(stored, room);
-        *kept = Some(decompressor);
+        let raw = decompressor.decompress(stored, raw_bytes_max);
+        *cached = Some(decompressor);
         raw
     })
 }

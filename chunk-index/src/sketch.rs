@@ -148,7 +148,7 @@ impl Sketch {
             .fold(self.low, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The value below which the share `quantile` (0 to 1) of all values lies, accurate to
+    /// The value with the share `quantile` (0 to 1) of all values below it, accurate to
     /// [`RELATIVE_ERROR`]; values of zero and less count as zero. `None` without values.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let count = self.count();

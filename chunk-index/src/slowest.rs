@@ -162,8 +162,8 @@ mod tests {
             let slowest = builder.finish();
             prop_assert!(slowest.records.len() <= RECORDS_MAX);
             prop_assert!(slowest.records.is_sorted_by_key(|record| record.raw_offset));
-            let kept = |place: u64| slowest.records.iter().any(|r| r.raw_offset == place);
-            let rest = (0..).zip(&lengths).filter(|(place, _)| !kept(*place));
+            let is_recorded = |place: u64| slowest.records.iter().any(|r| r.raw_offset == place);
+            let rest = (0..).zip(&lengths).filter(|(place, _)| !is_recorded(*place));
             prop_assert_eq!(slowest.floor, rest.map(|(_, (length, _))| *length).max());
             for record in &slowest.records {
                 let (length, _) = lengths[record.raw_offset as usize];

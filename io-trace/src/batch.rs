@@ -116,7 +116,9 @@ impl Batch {
     /// The number of a file; stores it unless it is a recent one.
     fn file(&mut self, file: &FileName) -> usize {
         let recent = self.files.len().saturating_sub(RECENT_FILES);
-        let found = self.files[recent..].iter().rposition(|kept| kept.is(file));
+        let found = self.files[recent..]
+            .iter()
+            .rposition(|known| known.is(file));
         if let Some(place) = found {
             return recent + place;
         }
@@ -264,10 +266,10 @@ impl Reader<'_> {
     fn request(&mut self) -> Option<()> {
         let shared = usize::try_from(self.number()?).ok()?;
         let length = usize::try_from(self.number()?).ok()?;
-        let (rest, behind) = self.bytes.split_at_checked(length)?;
-        self.bytes = behind;
+        let (text, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
         self.last.request.truncate(shared);
-        self.last.request.push_str(std::str::from_utf8(rest).ok()?);
+        self.last.request.push_str(std::str::from_utf8(text).ok()?);
         Some(())
     }
 
@@ -286,8 +288,8 @@ impl Reader<'_> {
     }
 
     fn byte(&mut self) -> Option<u8> {
-        let (&byte, behind) = self.bytes.split_first()?;
-        self.bytes = behind;
+        let (&byte, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
         Some(byte)
     }
 
@@ -304,8 +306,8 @@ impl Reader<'_> {
     }
 
     fn changed(&mut self, from: u64) -> Option<u64> {
-        let told = self.number()?;
-        let change = (told >> 1).cast_signed() ^ -(told & 1).cast_signed();
+        let zigzag = self.number()?;
+        let change = (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed();
         Some(from.wrapping_add(change.cast_unsigned()))
     }
 }

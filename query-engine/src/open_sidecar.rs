@@ -93,8 +93,11 @@ impl OpenSidecar {
             .transpose()
     }
 
-    /// The values of a field in the whole file, where they are kept.
-    pub(crate) fn lexicon(&self, field: &FieldPath) -> Result<Option<FileDictionary>, ReadError> {
+    /// The file dictionary of a field, if there is one.
+    pub(crate) fn file_dictionary(
+        &self,
+        field: &FieldPath,
+    ) -> Result<Option<FileDictionary>, ReadError> {
         let dimensions = self.index().dimensions();
         let Some(dimension) = dimensions.iter().position(|known| known == field) else {
             return Ok(None);

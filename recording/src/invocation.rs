@@ -229,11 +229,11 @@ impl Assembler {
                 || now.saturating_sub(trace.first) >= age_ns_max
         };
         let order = std::mem::take(&mut self.order);
-        let (due, kept): (VecDeque<_>, VecDeque<_>) = order
+        let (due, waiting): (VecDeque<_>, VecDeque<_>) = order
             .into_iter()
             .filter(|key| self.traces.contains_key(key))
             .partition(|key| self.traces.get(key).is_some_and(is_due));
-        self.order = kept;
+        self.order = waiting;
         for key in due {
             self.complete(key, each);
         }

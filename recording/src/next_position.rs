@@ -18,7 +18,7 @@ pub(crate) struct NextPosition {
     /// `None` before the first packet since the server started.
     pub(crate) next: Option<StreamPosition>,
     /// The next positions in storages that had packets of the stream before the server started, as
-    /// long as these may come again. `None` before the storages were asked.
+    /// long as these may come again. `None` before the storages were queried.
     pub(crate) before_start: Option<Vec<(StorageId, StreamPosition)>>,
 }
 
@@ -32,7 +32,7 @@ impl NextPosition {
         Ok(arrival == Arrival::Duplicate)
     }
 
-    /// Whether the storages have to be asked what they had before the server started.
+    /// Whether the storages have to be queried for their positions before the server started.
     pub(crate) fn is_unknown(&self) -> bool {
         self.next.is_none() && self.before_start.is_none()
     }

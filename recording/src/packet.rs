@@ -99,8 +99,8 @@ impl Derived {
     pub fn stream(self, stream: &StreamId) -> StreamId {
         const LENGTH_MAX: usize = 128;
         let ending = self.ending();
-        let kept = stream.as_str().len().min(LENGTH_MAX - ending.len());
-        format!("{}{ending}", &stream.as_str()[..kept])
+        let length = stream.as_str().len().min(LENGTH_MAX - ending.len());
+        format!("{}{ending}", &stream.as_str()[..length])
             .parse()
             .expect("a prefix of an id and letters are an id")
     }

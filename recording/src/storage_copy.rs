@@ -72,7 +72,7 @@ struct Copying<'a> {
     /// Streams that the server knows.
     declared: HashSet<(AgentId, StreamId)>,
     pending: VecDeque<CopyPush>,
-    /// When the copy began; the clock of its chain stands still.
+    /// When the copy began; the clock of its chain does not advance.
     began: i64,
     report: CopyReport,
     listener: Option<CopyListener>,
@@ -80,7 +80,7 @@ struct Copying<'a> {
 
 impl Recorder {
     /// Copies packets of a storage through a chain into another storage. The clock of the chain
-    /// stands still: the spans of a trace are assembled regardless of the time between their
+    /// does not advance: the spans of a trace are assembled regardless of the time between their
     /// packets, as far as memory allows. What was written before a failure stays in the target. The
     /// `listener` is called for each packet that is a packet of the source, or a part of one, once
     /// it is durable.

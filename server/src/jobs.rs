@@ -1,8 +1,8 @@
 //! Long-running work that can be monitored and cancelled: verification, export, import, copy.
 //!
-//! A job lives as long as its [`JobHandle`], which is held by whoever does the work. Dropping the
-//! handle without an outcome, as happens when a client disconnects, cancels the work. The latest
-//! outcomes are retained for later requests.
+//! A job lives as long as its [`JobHandle`], which belongs to the code that does the work. Dropping
+//! the handle without an outcome, as happens when a client disconnects, cancels the work. The
+//! latest outcomes are retained for later requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

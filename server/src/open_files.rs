@@ -12,7 +12,7 @@ use storage_format::StorageId;
 
 use crate::range::Resource;
 
-/// Maximum number of files kept open; beyond it, the one opened first is closed.
+/// Maximum number of open files; beyond it, the one opened first is closed.
 const OPEN_FILES_MAX: usize = 256;
 
 /// The open files.

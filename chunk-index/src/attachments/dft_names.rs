@@ -27,7 +27,7 @@ const DIGITS: u8 = 1;
 const TEXT: u8 = 2;
 const ENTRY: u8 = 3;
 
-/// A hash and the text that it stands for.
+/// A hash and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DftName<'a> {
     /// Kind of the hash, below [`HASH_KINDS`].

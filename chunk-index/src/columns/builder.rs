@@ -97,8 +97,8 @@ impl ColumnsBuilder {
             }));
         }
         for (dimension, numbers) in self.numbers.iter_mut().enumerate() {
-            let kept = rows <= ROWS_MAX && !numbers.contains(&LOST);
-            columns.push(kept.then(|| {
+            let is_complete = rows <= ROWS_MAX && !numbers.contains(&LOST);
+            columns.push(is_complete.then(|| {
                 let mut out = Vec::new();
                 values::encode(of_dimension(dimension), numbers, &mut out);
                 out

@@ -310,8 +310,8 @@ impl Leaf {
     /// The entries of the values of which one must occur, ascending; searched once per index.
     fn places_in(&self, file_dictionary: &Arc<FileDictionary>) -> Arc<[u32]> {
         // The entries are replaced as a whole, so they are valid even if a thread panicked.
-        let mut kept = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, places)) = &*kept
+        let mut cached = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, places)) = &*cached
             && Arc::ptr_eq(known, file_dictionary)
         {
             return Arc::clone(places);
@@ -325,7 +325,7 @@ impl Leaf {
         places.sort_unstable();
         places.dedup();
         let places: Arc<[u32]> = places.into();
-        *kept = Some((Arc::clone(file_dictionary), Arc::clone(&places)));
+        *cached = Some((Arc::clone(file_dictionary), Arc::clone(&places)));
         places
     }
 }

@@ -30,7 +30,7 @@ impl Verdict {
     };
 
     /// The verdict on the events of two parts together.
-    pub(crate) fn beside(self, other: Verdict) -> Verdict {
+    pub(crate) fn union(self, other: Verdict) -> Verdict {
         Verdict {
             may: self.may || other.may,
             all: self.all && other.all,

@@ -131,7 +131,7 @@ impl Pruner {
             _ => numbers.contains(&(block.number as usize)),
         };
         let index = sidecar.index();
-        let asked = |block: &Block| match tier {
+        let is_needed = |block: &Block| match tier {
             Tier::Statistics => self.leaves.iter().any(Leaf::asks_statistics),
             _ => {
                 let dimension = index.dimensions.get(block.dimension as usize);
@@ -149,7 +149,7 @@ impl Pruner {
                 kinds.contains(&block.kind)
                     && numbered(block)
                     && !sidecar.is_loaded(block)
-                    && asked(block)
+                    && is_needed(block)
             })
             .copied()
             .collect()
@@ -167,7 +167,7 @@ impl Pruner {
         self.parts(statistics, &dimensions)
             .map(|(_, verdict)| verdict)
             .fold(None, |sum: Option<Verdict>, verdict| {
-                Some(sum.map_or(verdict, |sum| sum.beside(verdict)))
+                Some(sum.map_or(verdict, |sum| sum.union(verdict)))
             })
             .unwrap_or(Verdict::UNKNOWN)
     }

@@ -117,8 +117,9 @@ fn with_file_dictionary(config: &IndexConfig, chunks: &[Vec<Event>], field: &str
         .collect();
     let file_dictionary = FileDictionary::new(members.into_iter().rev()).unwrap();
     let members = builder.take_distinct();
-    let used = members
-        .is_some_and(|kept| kept.build_filters(Some(&file_dictionary), config, &mut summaries));
+    let used = members.is_some_and(|members| {
+        members.build_filters(Some(&file_dictionary), config, &mut summaries)
+    });
     let mut index = Index::new(config);
     for summary in summaries {
         index.push(Chunk::default(), summary);
@@ -232,10 +233,10 @@ fn check_index(filter: &Filter, index: &Index, chunks: &[Vec<Event>]) {
             assert_eq!(claimed, count, "chunk {chunk} for {filter}");
         }
         if let Some(records) = pruner.slowest(index, chunk) {
-            let kept = records
+            let slowest = records
                 .iter()
                 .map(|record| &events[record.raw_offset as usize]);
-            let found = kept.filter(|event| program.matches(&row(event))).count() as u64;
+            let found = slowest.filter(|event| program.matches(&row(event))).count() as u64;
             assert_eq!(
                 found, count,
                 "slowest of chunk {chunk} for {filter}: {records:?}"

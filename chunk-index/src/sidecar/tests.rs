@@ -227,7 +227,7 @@ fn the_end_of_a_sidecar_locates_all_blocks() {
         Ok(Opened::More(again)) if again == more
     ));
     let Ok(Opened::Sidecar(mut sidecar)) = Sidecar::open(tail(more), length) else {
-        panic!("all that was asked for");
+        panic!("all requested bytes are given");
     };
     assert_eq!(sidecar.index().chunks(), sample().chunks());
     assert_eq!(sidecar.index().dimensions(), sample().dimensions());

@@ -77,7 +77,7 @@ fn text_is_cut_at_line_ends() {
     check_lines("\n\n\n\n\n\n\n\n\n", &["\n\n\n\n\n\n\n\n", "\n"]);
 }
 
-/// What comes when `text` is there: of a file that grows, and when it is asked for at a pause.
+/// Checks the pieces of `text`: while the file grows, and at a pause.
 fn check_growing(text: &str, growing: &[&str], pause: &[&str]) {
     let folder = folder();
     let path = file(&folder, text.as_bytes());

@@ -39,7 +39,7 @@ fn index(index: &Index) -> Value {
         "fields": fields.iter().map(FieldPath::as_str).collect::<Vec<_>>(),
         "chunks": chunks,
         "checkpoints": checkpoints,
-        "lexicons": lexicons(index, &fields),
+        "lexicons": dictionaries(index, &fields),
         "attachments": attachments.collect::<Vec<_>>(),
     })
 }
@@ -127,13 +127,13 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
     })
 }
 
-/// Number of values of each lexicon, by its field.
-fn lexicons(index: &Index, fields: &[FieldPath]) -> Map<String, Value> {
-    let lexicons = fields.iter().filter_map(|path| {
-        let lexicon = index.file_dictionary(path)?;
-        Some((path.as_str().to_owned(), json!(lexicon.len())))
+/// Number of values of each file dictionary, by its field.
+fn dictionaries(index: &Index, fields: &[FieldPath]) -> Map<String, Value> {
+    let dictionaries = fields.iter().filter_map(|path| {
+        let dictionary = index.file_dictionary(path)?;
+        Some((path.as_str().to_owned(), json!(dictionary.len())))
     });
-    lexicons.collect()
+    dictionaries.collect()
 }
 
 fn columns(columns: &Columns) -> Value {

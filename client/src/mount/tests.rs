@@ -150,13 +150,9 @@ impl Setting {
     }
 }
 
-fn report(fetched: u64, kept: u64, left_out: u64) -> (u64, u64, u64) {
-    (fetched, kept, left_out)
-}
-
 async fn check(setting: &Setting, extent: Extent, expected: (u64, u64, u64)) -> MountReport {
     let done = setting.mount(extent).await.unwrap();
-    let counts = report(done.fetched_files, done.kept_files, done.left_out_files);
+    let counts = (done.fetched_files, done.kept_files, done.left_out_files);
     assert_eq!(counts, expected);
     done
 }

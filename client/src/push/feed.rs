@@ -100,7 +100,7 @@ impl Feed {
         }))
     }
 
-    /// Cuts a growing file from a known point, until it is told to stop or the file is replaced.
+    /// Cuts a growing file from a known point, until it is stopped or the file is replaced.
     pub(super) fn follow(
         self,
         mut reporter: ProvenanceReporter,

@@ -101,11 +101,11 @@ impl Journal {
         };
         let points = text.split_inclusive('\n').filter_map(parse);
         let points = points.filter(|point| point.sequence <= next);
-        let kept: Vec<CutPoint> = std::iter::once(START).chain(points).collect();
-        let last = *kept.last().expect("the start is always there");
+        let points_to_next: Vec<CutPoint> = std::iter::once(START).chain(points).collect();
+        let last = *points_to_next.last().expect("the start is always there");
         let mut reported = text.split_inclusive('\n').filter_map(parse_reported);
         let reported = reported.rfind(|reported| reported.sequence <= next);
-        let points = kept.iter().skip(1).map(line);
+        let points = points_to_next.iter().skip(1).map(line);
         let lines: String = std::iter::once(format!("inode {inode}\n"))
             .chain(points)
             .chain(reported.as_ref().map(reported_line))
@@ -115,7 +115,10 @@ impl Journal {
         let mut journal = Self {
             path,
             file,
-            unreported: unreported(&kept, reported.map_or(0, |reported| reported.sequence)),
+            unreported: unreported(
+                &points_to_next,
+                reported.map_or(0, |reported| reported.sequence),
+            ),
             reported,
         };
         journal.append(&lines)?;

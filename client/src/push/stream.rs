@@ -209,10 +209,10 @@ impl StreamPush {
             };
             for storage in storages {
                 let (agent, stream) = (&target.agent, &target.stream);
-                let kept = self
+                let reported = self
                     .client
                     .report_provenance(*storage, agent, stream, &origin);
-                kept.await?;
+                reported.await?;
             }
         }
         Ok(())

@@ -83,7 +83,7 @@ fn expected(ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn ranges_come_back_as_they_were_asked_for() {
+async fn ranges_are_returned_in_the_requested_order() {
     let server = TestServer::start(|request: &Request| Some(serve(request, "\"e\""))).await;
     let (file, transferred) = remote(&server);
     let few = [0..10, 10..20, 5000..5000, 6000..6001];

@@ -17,7 +17,7 @@ use crate::result_file::{ResultFile, bucket_file};
 /// An unused position.
 const VACANT: u32 = u32::MAX;
 
-/// The shortest line that is kept.
+/// Minimum length of the line.
 const LINE_MIN: usize = 1 << 12;
 
 /// The array of positions.

@@ -135,7 +135,7 @@ fn scopes_nest_and_travel_with_tasks() {
     assert!(current().is_none());
     at(&file, Operation::Read, 2);
     let (records, _) = drained(&tracer);
-    let told: Vec<_> = records
+    let recorded: Vec<_> = records
         .iter()
         .map(|record| (record.cause, record.request))
         .collect();
@@ -144,7 +144,7 @@ fn scopes_nest_and_travel_with_tasks() {
         (Cause::Query, Some("r-1")),
         (Cause::Unknown, None),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub struct DftFile {
     pub(super) gzip: bool,
     pub(super) unit: TimeUnit,
     pub(super) names: Names,
-    /// Limits of the texts behind its hashes; `None` if unknown.
+    /// Limits of the texts of its hashes; `None` if unknown.
     pub(super) texts: Option<TextLimits>,
     pub(super) sidecar: Option<OpenSidecar>,
     /// Opened at the first use.

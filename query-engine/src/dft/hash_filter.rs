@@ -1,8 +1,8 @@
-//! Rewrites a filter for one file: texts become the hashes that stand for them in this file.
+//! Rewrites a filter for one file: texts become the hashes that represent them in this file.
 //!
 //! - A hash that is compared with text (`fhash == "/p/x"`) is also compared with every hash of that
 //!   text, so both spellings find the same events.
-//! - A text field (`fname`) is the text in the event, or the text that its hash stands for. An
+//! - A text field (`fname`) is the text in the event, or the text of its hash. An
 //!   index only contains what is in events, so the filter for pruning becomes: the text in the
 //!   event passes, or there is none and the hash is one of those whose text passes. This is true of
 //!   exactly the same events, which pruning below `not` relies on.
@@ -25,7 +25,7 @@ pub(crate) enum NeededNames {
     None,
     /// The hashes of these texts, each of its kind.
     HashesOf(HashSet<(HashKind, Box<[u8]>)>),
-    /// What any hash stands for.
+    /// The texts of all hashes.
     All,
 }
 

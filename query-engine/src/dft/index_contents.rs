@@ -21,12 +21,12 @@ impl OpenSidecar {
         Ok(bytes.and_then(|bytes| DftFacts::decode(&bytes).ok()))
     }
 
-    /// What the hashes of the file stand for; `None` if it is damaged.
+    /// The texts of the hashes in the file; `None` if they are damaged.
     pub(super) fn packed_names(&self) -> Result<Option<PackedNames>, ReadError> {
         let Some(packed) = self.undamaged_attachment(DftNames::NAME)? else {
             return Ok(None);
         };
-        match self.lexicon(&FieldPath::new(DICTIONARY_FIELD)) {
+        match self.file_dictionary(&FieldPath::new(DICTIONARY_FIELD)) {
             Ok(dictionary) => Ok(Some(PackedNames { packed, dictionary })),
             Err(error) if error.is_of_index() => Ok(None),
             Err(error) => Err(error),

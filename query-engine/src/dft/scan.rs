@@ -126,7 +126,7 @@ pub(super) fn read_ranges(
     Ok(())
 }
 
-/// The texts behind the hashes of a file without an index.
+/// The texts of the hashes of a file without an index.
 pub(super) fn names_of(file: Text<'_>) -> Result<HashNames, ReadError> {
     struct Declared(HashNames);
     impl DftVisitor for Declared {

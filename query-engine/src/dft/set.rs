@@ -31,7 +31,7 @@ impl DftSet {
         })
     }
 
-    /// Opens the files of a query as sources, with the texts behind hashes if the query or its rows
+    /// Opens the files of a query as sources, with the texts of hashes if the query or its rows
     /// need them.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl DftSet {
         &self.files
     }
 
-    /// Loads the texts behind hashes, if the query or its rows need them: from the sidecars, and by
+    /// Loads the texts of hashes, if the query or its rows need them: from the sidecars, and by
     /// reading the files that have none.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl DftSet {
         Ok(())
     }
 
-    /// Whether a file may declare that a hash of this kind stands for `text`. A file without an
+    /// Whether a file may declare a hash of this kind for `text`. A file without an
     /// index may declare anything.
     fn may_declare(&self, kind: HashKind, text: &[u8]) -> bool {
         let mut limits = self.files.iter().map(|file| file.texts.as_ref());

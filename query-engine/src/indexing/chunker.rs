@@ -27,7 +27,7 @@ pub(crate) struct Chunked {
     pub(crate) names: Option<HashNames>,
 }
 
-/// DFTracer packets also declare the texts behind hashes.
+/// DFTracer packets also declare the texts of hashes.
 enum Packets {
     Dft(PacketDecoder),
     Other(Box<dyn Decoder>),

@@ -339,7 +339,7 @@ pub(super) struct Pass {
     checkpoints: Vec<Checkpoint>,
     identity: Identity,
     unit: TimeUnit,
-    /// The values of which filters are to be made.
+    /// The values to build filters of.
     members: Option<DistinctValues>,
     names: HashNames,
     pub(super) decoded: Decoded,
@@ -348,16 +348,16 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Makes the filters of chunks; with a lexicon, gives it where they tell places in it.
-    pub(super) fn settle(
+    /// Builds the filters of the chunks; returns the dictionary if they refer to its entries.
+    pub(super) fn build_filters(
         &mut self,
         config: &IndexConfig,
-        lexicon: Option<FileDictionary>,
+        dictionary: Option<FileDictionary>,
     ) -> Option<FileDictionary> {
         let members = self.members.take()?;
         let summaries = self.chunks.iter_mut().map(|(_, summary)| summary);
-        if members.build_filters(lexicon.as_ref(), config, summaries) {
-            lexicon
+        if members.build_filters(dictionary.as_ref(), config, summaries) {
+            dictionary
         } else {
             None
         }
@@ -367,10 +367,10 @@ impl Pass {
     pub(super) fn into_built(mut self, config: &IndexConfig) -> Built {
         let mut index = Index::new(config);
         index.set_identity(self.identity);
-        let lexicon = self.settle(config, dictionary_of(&self.names));
-        let has_lexicon = lexicon.is_some();
-        if let Some(lexicon) = lexicon {
-            index.set_file_dictionary(&FieldPath::new(DICTIONARY_FIELD), lexicon);
+        let dictionary = self.build_filters(config, dictionary_of(&self.names));
+        let has_dictionary = dictionary.is_some();
+        if let Some(dictionary) = dictionary {
+            index.set_file_dictionary(&FieldPath::new(DICTIONARY_FIELD), dictionary);
         }
         for (chunk, summary) in self.chunks {
             index.push(chunk, summary);
@@ -383,7 +383,7 @@ impl Pass {
             text_limits: TextLimits::of(&self.names).0,
         };
         index.attach(DftFacts::NAME, facts.encode());
-        index.attach(DftNames::NAME, encode_names(&self.names, has_lexicon));
+        index.attach(DftNames::NAME, encode_names(&self.names, has_dictionary));
         Built {
             index,
             decoded: self.decoded,

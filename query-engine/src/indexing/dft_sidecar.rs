@@ -94,7 +94,7 @@ fn extended(
         scratch,
     )?;
     // The stored names do not refer to a dictionary for these dimensions.
-    pass.settle(&config, None);
+    pass.build_filters(&config, None);
     let range = |chunk: &chunk_index::Chunk| (chunk.raw_offset, chunk.raw_length);
     let same = pass
         .chunks

@@ -18,7 +18,7 @@ use crate::{
     write_rows,
 };
 
-/// A packet of a CTF stream: its begin, and events with a time behind it, a class and a number.
+/// A packet of a CTF stream: its begin, and events with a time after it, a class and a number.
 type CtfPacket = (u8, Vec<(u8, bool, u8)>);
 
 const METADATA: &str = "/* CTF 1.8 */
@@ -43,9 +43,9 @@ fn ctf_packet(stream: u64, (begin, events): &CtfPacket) -> Vec<u8> {
     let mut bytes: Vec<u8> = head.into_iter().flat_map(u64::to_le_bytes).collect();
     let mut events = events.clone();
     events.sort_unstable();
-    for (behind, is_second, number) in events {
+    for (delay, is_second, number) in events {
         bytes.push(u8::from(is_second));
-        bytes.extend((begin + u64::from(behind)).to_le_bytes());
+        bytes.extend((begin + u64::from(delay)).to_le_bytes());
         bytes.push(number);
     }
     bytes
@@ -120,7 +120,7 @@ fn options(chunk_bytes: u64, fields: &[&str]) -> IndexOptions {
     }
 }
 
-/// Indexes what is behind the paths; what was done, file by file.
+/// Indexes the files at the paths; returns what was done, file by file.
 fn index(paths: &[PathBuf], options: &IndexOptions) -> Vec<Update> {
     let files = paths.iter().flat_map(|path| index_files(path).unwrap());
     files
@@ -406,7 +406,7 @@ fn stale_foreign_and_damaged_indexes_are_reported_and_not_used() {
         let sound = fs::read(&sidecar).unwrap();
         let queries = ["n == 5", "name == 'second'", "level == 1 or len == 3"];
         let expected = queries.map(|query| ask_count(&paths, query, false).0);
-        let mut told = 0;
+        let mut reported = 0;
         for at in (0..sound.len()).step_by(sound.len() / 23) {
             let mut damaged = sound.clone();
             damaged[at] ^= 0x10;
@@ -419,11 +419,11 @@ fn stale_foreign_and_damaged_indexes_are_reported_and_not_used() {
                     "byte {at} of {}: {query}",
                     sidecar.display()
                 );
-                told += report.damaged.len();
+                reported += report.damaged.len();
             }
-            told += unused();
+            reported += unused();
         }
-        assert!(told > 0, "{}", sidecar.display());
+        assert!(reported > 0, "{}", sidecar.display());
         fs::write(&sidecar, sound).unwrap();
     }
 }
@@ -508,13 +508,13 @@ fn concatenated_packets_are_read_as_one_trace() {
 fn columns_are_refused_for_files_of_packets() {
     let folder = tempfile::tempdir().unwrap();
     let paths = sample(&folder);
-    let asked = IndexOptions {
+    let options = IndexOptions {
         columns: true,
         ..IndexOptions::default()
     };
     let files = index_files(&paths[1]).unwrap();
     let refused = files[0]
-        .update(&asked, &mut Scratch::default())
+        .update(&options, &mut Scratch::default())
         .unwrap_err()
         .to_string();
     assert!(refused.contains("DFTracer files only"), "{refused}");

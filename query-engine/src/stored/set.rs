@@ -1,4 +1,4 @@
-//! The leaves of one query, and what they share: units of times and texts behind hashes.
+//! The leaves of one query, and what they share: units of times and texts of hashes.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -138,7 +138,7 @@ impl StorageSet {
         })
     }
 
-    /// The leaves as sources, with the texts behind hashes if the query or its rows need them.
+    /// The leaves as sources, with the texts of hashes if the query or its rows need them.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl StorageSet {
         request.bind(units.reduce(BareUnit::and).unwrap_or(BareUnit::NANOS))
     }
 
-    /// Loads the texts behind hashes: from the indexes, and by reading what these do not cover.
+    /// Loads the texts of hashes: from the indexes, and by reading what these do not cover.
     fn resolve(&mut self, filter: Option<&Filter>, columns: &[FieldPath]) -> Result<(), ReadError> {
         let text = |path: &FieldPath| HASH_FIELDS.iter().any(|field| field.text == path.as_str());
         if !filter.is_some_and(needs_names) && !columns.iter().any(text) {
@@ -354,7 +354,7 @@ impl OpenLeaf {
         sidecar.map_or(0, |sidecar| sidecar.index().identity().length)
     }
 
-    /// The texts behind hashes that the packets of the leaf declare.
+    /// The texts of hashes that the packets of the leaf declare.
     fn names(&self) -> Result<HashNames, ReadError> {
         let (mut names, mut from) = (HashNames::default(), 0);
         if let Some(sidecar) = &self.sidecar

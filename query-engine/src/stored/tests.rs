@@ -19,7 +19,7 @@ use crate::{ChunkSource, LeafIndexOptions, Limits, Report, Request, count, group
 
 mod times;
 
-/// Bytes in memory that count what was asked for.
+/// Bytes in memory that count the requests.
 #[derive(Default)]
 struct Memory {
     bytes: Vec<u8>,

@@ -385,11 +385,11 @@ fn packets_of_other_kinds_pass_the_chain() {
     let saver = r#""processors":[{"type":"saver"}]"#;
     let written = |json: &str| run(&mut chain(json), std::slice::from_ref(&packet));
     // A bare number is in the unit of the trace: microseconds.
-    let kept = written(&format!(
+    let passed = written(&format!(
         r#"[{{"type":"query","query":"dur == 7",{saver}}}]"#
     ));
     assert_eq!(
-        (kept[0].payload.clone(), kept[0].position),
+        (passed[0].payload.clone(), passed[0].position),
         (packet.payload.clone(), Some(StreamPosition::new(3, 5)))
     );
     assert!(
@@ -434,7 +434,7 @@ fn groups_are_written_by_period_and_for_lack_of_memory() {
         out.extend(chain.finish());
     }
     let groups = events(&out, Some(Derived::Aggregate));
-    let told: Vec<_> = (groups.iter())
+    let starts: Vec<_> = (groups.iter())
         .map(|row| {
             (
                 row["name"].as_str(),
@@ -443,7 +443,7 @@ fn groups_are_written_by_period_and_for_lack_of_memory() {
         })
         .collect();
     assert_eq!(
-        told,
+        starts,
         [("a", 0), ("a", 0), ("b", 0), ("a", SECOND), ("c", 0)]
     );
 }

@@ -84,7 +84,7 @@ impl GuardedStream {
         match stand_in {
             None => return Pin::new(&mut self.inner).poll_write_vectored(cx, slices),
             Some(0) => {}
-            // The head of a response is held back for the file bytes that follow, so that they are
+            // The head of a response waits for the file bytes that follow, so that they are
             // sent together.
             Some(count) => {
                 return self.poll_call(cx, |this| {

@@ -141,10 +141,10 @@ const CATALOG: &[Entry] = catalog! {
         "the limit counts decoded bytes",
         "split it into several requests, or raise ingest.request_bytes_max";
     413 "packet_too_large" "the packet is too large",
-        "a packet is held in memory as a whole",
+        "every packet must fit in memory",
         "split it into smaller packets, or raise ingest.packet_bytes_max";
     413 "too_many_packets" "the body has too many packets",
-        "the receipt of every packet is held in memory",
+        "the receipts of all packets must fit in memory",
         "split it into several requests, or raise ingest.batch_packets_max";
     415 "encoding_unsupported" "the content encoding is not supported",
         "the server decodes gzip or zstd, and one encoding at most",

@@ -131,7 +131,7 @@ impl Pusher {
         }
         let (mut facts, _) = self.reader(target, kind).await?;
         let facts = facts.of(position, &payload);
-        let (permit, _held) = reservation.into_permit();
+        let (permit, _more_permits) = reservation.into_permit();
         let push = Push {
             agent: target.agent.clone(),
             stream: target.stream.clone(),

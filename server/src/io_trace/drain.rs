@@ -1,4 +1,4 @@
-//! Drains the tracer into packets, held in memory until the engine is open.
+//! Drains the tracer into packets, which stay in memory until the engine is open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) struct Drainer {
     /// Records of that storage, which were skipped.
     skipped: u64,
     drained: Drained,
-    /// The last drained records, kept to reuse their memory.
+    /// The last drained records, whose memory is reused.
     records: Records,
 }
 
@@ -167,7 +167,7 @@ impl EarlyTrace {
 
     /// Stops the task and returns what it drained, to be continued by the collector.
     pub(super) async fn stop(self) -> Option<(Begin, Mode, Drainer, Vec<Encoded>)> {
-        // The task ends only when it is told to.
+        // The task ends only on this signal.
         let _ = self.stop.send(());
         let (drainer, packets) = self.draining.await.ok()?;
         Some((self.begin, self.mode, drainer, packets))

@@ -57,8 +57,8 @@ impl From<LabelTypeInfo> for LabelTypeDocument {
             .into_iter()
             .map(|(value, storages)| (value, (storages, false)))
             .collect();
-        for kept in info.label_type.values {
-            values.entry(kept).or_default().1 = true;
+        for value in info.label_type.values {
+            values.entry(value).or_default().1 = true;
         }
         let values = values.into_iter();
         Self {
@@ -304,8 +304,9 @@ pub(super) async fn declare_type(
     let values = match request.values {
         Some(values) => value_texts(Value::Array(values))?,
         None => {
-            let kept = known.into_iter().flat_map(|known| known.values);
-            kept.filter(|text| LabelValue::parse(value_type, text).is_some())
+            let existing = known.into_iter().flat_map(|known| known.values);
+            existing
+                .filter(|text| LabelValue::parse(value_type, text).is_some())
                 .collect()
         }
     };

@@ -233,7 +233,7 @@ async fn answer(
 }
 
 /// Buffers a complete result for HTTP/1.0, which has no chunked encoding: without a length, a
-/// truncated response cannot be told from a complete one.
+/// truncated response looks like a complete one.
 async fn buffered(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem> {
     let mut body = BytesMut::from(&answered.first[..]);
     loop {

@@ -122,7 +122,7 @@ fn is_inside(procedure: &Procedure, mut node: NodeId, outer: NodeId) -> bool {
     false
 }
 
-/// Context fields that a common field stands for, in the order of preference.
+/// Context fields that provide a common field, in the order of preference.
 fn alias(path: &str) -> &'static [&'static str] {
     match path {
         "pid" => &["vpid", "pid"],

@@ -29,7 +29,7 @@ pub struct Begin {
     pub anchor: Anchor,
     /// `stop_at_limit` or `ring`.
     pub mode: String,
-    /// Limit on the bytes of packets that are kept.
+    /// Limit on the bytes of stored packets.
     pub bytes_max: u64,
     /// One in so many blocks is recorded.
     pub blocks_one_in: u32,

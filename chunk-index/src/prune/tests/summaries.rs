@@ -101,7 +101,7 @@ fn slow_events_are_found_without_reading_the_others() {
     assert_eq!(
         found("name == 'sync'"),
         Some(16),
-        "of a group that is kept whole"
+        "all records of the group are stored"
     );
     assert_eq!(found("name == 'sync' or dur < 1us"), None);
     assert_eq!(found("not dur <= 9s"), Some(16));

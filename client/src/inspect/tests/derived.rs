@@ -1,4 +1,4 @@
-//! Chunk indexes, columns, provenance and kept answers as documents.
+//! Chunk indexes, columns, provenance and cached results as documents.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ fn a_chunk_index_shows_what_each_chunk_holds() {
 }
 
 #[test]
-fn columns_show_where_each_lies() {
+fn columns_show_their_offsets() {
     let (_folder, path) = indexed();
     let bytes = std::fs::read(columns_path(&path)).unwrap();
     let (shown, _) = show(&bytes).unwrap();
@@ -110,7 +110,7 @@ fn provenance_and_answers_are_shown() {
 }
 
 #[test]
-fn damage_anywhere_is_told() {
+fn damage_anywhere_is_reported() {
     let (_folder, path) = indexed();
     let mut files = vec![cached_file::encode("count", b"7")];
     for path in [sidecar_path(&path), columns_path(&path)] {

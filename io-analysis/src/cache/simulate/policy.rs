@@ -20,8 +20,8 @@ pub(super) struct SimAccess<'a> {
 /// The bytes that RocksDB charges for the handle of an entry whose key has `length` bytes: the
 /// usable size of an allocation of 71 bytes plus the key (release 7.8 with glibc; 88 for 16 bytes).
 fn handle_charge(length: usize) -> u64 {
-    let asked = 71 + length as u64;
-    (asked + 8).next_multiple_of(16) - 8
+    let requested = 71 + length as u64;
+    (requested + 8).next_multiple_of(16) - 8
 }
 
 /// Maximum number of Gets whose state is stored, in order of first access. The accesses of a Get

@@ -137,10 +137,10 @@ fn a_damaged_dictionary_is_reported_and_does_not_change_the_result() {
         panic!("the whole file is at hand");
     };
     let mut blocks = sidecar.blocks().iter();
-    let lexicon = blocks
+    let dictionary = blocks
         .find(|block| block.kind == BlockKind::FileDictionary)
         .unwrap();
-    bytes[usize::try_from(lexicon.offset).unwrap() + 50] ^= 1;
+    bytes[usize::try_from(dictionary.offset).unwrap() + 50] ^= 1;
     std::fs::write(sidecar_path(&path), bytes).unwrap();
     let paths = [path];
     for (query, expected) in [

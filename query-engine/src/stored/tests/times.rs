@@ -1,5 +1,4 @@
-//! Ruling packets out by what the index of their storage says of their times never changes an
-//! answer.
+//! Ruling out packets by the times in the index of their storage never changes an answer.
 
 use query_language::FieldTable;
 use storage_format::StreamPosition;
@@ -12,12 +11,12 @@ use trace_kinds::{Event, StreamContext, decoder_for};
 use super::*;
 use crate::stored::times::basis;
 
-/// What a storage's index says of packets.
-struct Told(Vec<PacketEntry>);
+/// The facts that a storage's index has about packets.
+struct IndexedPackets(Vec<PacketEntry>);
 
-impl PacketTimes for Told {
+impl PacketTimes for IndexedPackets {
     fn each(&self, from: u64, each: &mut dyn FnMut(&PacketEntry)) -> io::Result<()> {
-        // Also those in front, as the block has them that `from` lies in.
+        // Also earlier packets, because the block that contains `from` has them.
         let near = from.saturating_sub(200);
         let wanted = self.0.iter().filter(|entry| entry.offset > near);
         wanted.for_each(each);
@@ -165,14 +164,14 @@ fn facts(kind: Kind, packet: &[u8], trace: &AgentTrace) -> Facts {
     facts
 }
 
-/// What is told of each packet: nothing at all, nothing of its times, what was read of it with
-/// something else (where that makes a difference), or everything.
-fn told(kind: Kind, sent: &[Vec<u8>], ends: &[u64], how: &[u8]) -> Told {
+/// The facts about each packet in the index: no entry, an entry without times, facts decoded with
+/// another time basis (where that makes a difference), or all facts.
+fn indexed(kind: Kind, sent: &[Vec<u8>], ends: &[u64], how: &[u8]) -> IndexedPackets {
     let (trace, before) = (trace_of(kind, 7), trace_of(kind, 8));
     let stale = |packet: &[u8]| {
         let facts = facts(kind, packet, &before);
         match kind {
-            // What one says of an event per millisecond that there is one per microsecond.
+            // Facts decoded with milliseconds instead of microseconds.
             Kind::Dft => Facts {
                 time_span: facts
                     .time_span
@@ -190,27 +189,28 @@ fn told(kind: Kind, sent: &[Vec<u8>], ends: &[u64], how: &[u8]) -> Told {
     };
     let starts = std::iter::once(&512).chain(ends);
     let packets = (0_u64..).zip(sent).zip(starts).zip(how);
-    let told = packets.filter(|(_, how)| **how != 0);
-    Told(
-        told.map(|(((number, packet), start), how)| PacketEntry {
-            number,
-            offset: start + HEADER_BYTES as u64,
-            stored_size: u32::try_from(packet.len()).unwrap(),
-            raw_size: u32::try_from(packet.len()).unwrap(),
-            position: StreamPosition::new(1, number),
-            facts: match how {
-                1 => Facts::default(),
-                2 => stale(packet),
-                _ => facts(kind, packet, &trace),
-            },
-            raw_checksum: crc32c(packet),
-            codec: Codec::None,
-        })
-        .collect(),
+    let indexed = packets.filter(|(_, how)| **how != 0);
+    IndexedPackets(
+        indexed
+            .map(|(((number, packet), start), how)| PacketEntry {
+                number,
+                offset: start + HEADER_BYTES as u64,
+                stored_size: u32::try_from(packet.len()).unwrap(),
+                raw_size: u32::try_from(packet.len()).unwrap(),
+                position: StreamPosition::new(1, number),
+                facts: match how {
+                    1 => Facts::default(),
+                    2 => stale(packet),
+                    _ => facts(kind, packet, &trace),
+                },
+                raw_checksum: crc32c(packet),
+                codec: Codec::None,
+            })
+            .collect(),
     )
 }
 
-/// A leaf of these packets, with and without what is told of them.
+/// A leaf of these packets, without and with the facts in the index.
 fn leaves(sent: &[Vec<u8>], how: &[u8], kind: Kind, runs: usize) -> [StoredLeaf; 2] {
     let (mut leaf, bytes, ends) = leaf_of(1, sent, Codec::None);
     leaf.path.kind = kind;
@@ -226,7 +226,7 @@ fn leaves(sent: &[Vec<u8>], how: &[u8], kind: Kind, runs: usize) -> [StoredLeaf;
         trace: Arc::new(trace_of(kind, 7)),
         ..stored(&leaf, &data, None)
     };
-    let times: Arc<dyn PacketTimes> = Arc::new(told(kind, sent, &ends, how));
+    let times: Arc<dyn PacketTimes> = Arc::new(indexed(kind, sent, &ends, how));
     let timed = StoredLeaf {
         times: Some(times),
         ..plain.clone()
@@ -329,10 +329,10 @@ fn a_window_reads_only_the_packets_in_it() {
         );
         assert_eq!(report.counters.decoded.events, 6);
         assert!(report.counters.fetched_bytes < unpruned.counters.fetched_bytes / 2);
-        let told =
+        let expected_line =
             "runs of packets without a chunk index: 8, ruled out by the times of their packets: 6";
         assert!(
-            report.lines().iter().any(|line| line == told),
+            report.lines().iter().any(|line| line == expected_line),
             "{:?}",
             report.lines()
         );

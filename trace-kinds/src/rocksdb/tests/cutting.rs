@@ -44,13 +44,13 @@ fn without_ranges(packets: Vec<Packet>) -> Vec<Packet> {
 fn check_ranges(pushed: &[u8], packets: &[Packet]) {
     let mut cutter = Cutter::new(1 << 20);
     cutter.push(pushed).unwrap();
-    let behind = cutter.continuation().unwrap();
+    let continuation = cutter.continuation().unwrap();
     for packet in packets {
         let index = |offset| usize::try_from(offset).unwrap();
         let place = index(packet.input_range.start)..index(packet.input_range.end);
         let mut made = Vec::new();
         if packet.input_range.start > 0 {
-            behind.at(packet.offset).put(&mut made);
+            continuation.at(packet.offset).put(&mut made);
         }
         assert_eq!([&made, &pushed[place]].concat(), packet.bytes);
     }
