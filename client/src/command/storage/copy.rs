@@ -28,10 +28,13 @@ pub(super) struct Copy {
     /// Copy only packets of this kind; may be repeated
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
-    /// Copy only packets that may contain events at or after this time (RFC 3339)
+    /// Copy only packets that may contain events at or after TIME
+    ///
+    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, nanoseconds since 1970, or seconds since
+    /// 1970 with a fraction.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Copy only packets that may contain events before this time (RFC 3339)
+    /// Copy only packets that may contain events before TIME
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     /// Copy only matching events
