@@ -83,14 +83,28 @@ impl Registry {
         }
     }
 
-    /// Reads the file of recordings and adds them all to the list.
+    /// Reads the file of recordings and adds them all to the list. A damaged file is set aside: it
+    /// must not keep the server from starting.
     pub(crate) async fn load(&self) -> Result<Vec<Arc<Recording>>, RecordingError> {
-        let Some(text) = self.engine.documents().read(RECORDINGS_FILE).await? else {
+        let documents = self.engine.documents();
+        let Some(text) = documents.read(RECORDINGS_FILE).await? else {
             return Ok(Vec::new());
         };
         let invalid = |problem: String| ConfigError::new(RECORDINGS_FILE, problem);
-        let file: RecordingsFile =
-            serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+        let file: RecordingsFile = match serde_json::from_slice(&text) {
+            Ok(file) => file,
+            Err(error) => {
+                let path = documents.set_aside(RECORDINGS_FILE).await?;
+                tracing::error!(
+                    %error,
+                    path = %path.display(),
+                    "the list of recordings is damaged and was set aside; the server starts \
+                     without recordings: repair the file and restart with it under its name, or \
+                     start the recordings again; their storages can be finalized"
+                );
+                return Ok(Vec::new());
+            }
+        };
         if file.version != RECORDINGS_VERSION {
             let problem = format!(
                 "has version {}, this server reads version {RECORDINGS_VERSION}",

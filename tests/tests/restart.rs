@@ -117,3 +117,22 @@ fn one_idempotency_key_creates_one_storage() {
         "the key is remembered across a kill"
     );
 }
+
+#[test]
+fn a_damaged_list_of_recordings_does_not_stop_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let id = server.api().create_storage("open");
+    server.kill();
+    let list = server.data().join("recordings.json");
+    fs::write(&list, b"{\"version\": 1, \"recordings\": [").unwrap();
+    server.restart();
+    assert_eq!(server.api().state(&id), "OPEN");
+    assert!(server.log().contains("was set aside"), "{}", server.log());
+    let names: Vec<String> = fs::read_dir(server.data())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("recordings.json.damaged-"))
+        .collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}

@@ -3,11 +3,14 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use io_trace::Cause;
+use io_trace::{Cause, Operation};
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 
 use super::blocking::Blocking;
-use crate::{StorageError, io_thread::IoThread, read::read_small, writer::Services};
+use crate::{
+    StorageError, clock::now_ns, io_thread::IoThread, read::read_small, traced::operation,
+    writer::Services,
+};
 
 /// Named documents in the data folder: each is replaced completely or not at all.
 #[derive(Debug, Clone)]
@@ -41,6 +44,23 @@ impl Documents {
                 }
             })
             .await
+    }
+
+    /// Moves a document that cannot be decoded out of the way, and returns where it is now.
+    ///
+    /// # Errors
+    /// When the file cannot be renamed.
+    pub async fn set_aside(&self, name: &'static str) -> Result<PathBuf, StorageError> {
+        let from = self.folder.join(name);
+        let to = self.folder.join(format!("{name}.damaged-{}", now_ns()));
+        let aside = to.clone();
+        self.blocking
+            .run(Cause::Manage, move || {
+                operation(Operation::Rename, &to, || std::fs::rename(&from, &to))
+                    .map_err(StorageError::io("rename", from))
+            })
+            .await?;
+        Ok(aside)
     }
 
     /// Replaces a document, durably.
