@@ -82,8 +82,16 @@ pub struct PushOutcome {
     pub refused: Option<StorageError>,
 }
 
-/// Refuses a packet that is empty or too large.
-pub(crate) fn check_size(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
+/// Refuses a packet that is empty or too large, or whose position has no next one: a stream could
+/// not tell its repeat from the packet after it.
+pub(crate) fn check_packet(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
+    let position = packet.position;
+    if position.epoch == u64::MAX || position.sequence == u64::MAX {
+        return Err(StorageError::Invalid {
+            what: "position of the packet",
+            problem: format!("is {position}; both must be less than {}", u64::MAX),
+        });
+    }
     let size = packet.payload.len() as u64;
     let max = u64::from(max);
     match size {

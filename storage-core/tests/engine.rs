@@ -311,6 +311,25 @@ async fn a_repeat_gets_the_first_receipt_and_a_gap_the_expected_sequence() {
     engine.shutdown().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_position_without_a_next_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    let storage = prepare(&engine, &BOTH).await;
+    for (epoch, sequence) in [(u64::MAX, 0), (0, u64::MAX), (u64::MAX, u64::MAX)] {
+        let mut last = packet(0, 0);
+        last.position = StreamPosition::new(epoch, sequence);
+        let refused = push(&engine, storage, BOTH[0].0, vec![last]).await;
+        assert!(
+            matches!(refused.refused, Some(StorageError::Invalid { .. })),
+            "{refused:?}"
+        );
+    }
+    let taken = push(&engine, storage, BOTH[0].0, vec![packet(u64::MAX - 1, 0)]).await;
+    assert_eq!(taken.receipts.len(), 1, "{taken:?}");
+    engine.shutdown().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_of_the_index_are_combined_with_the_live_tree() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::{registry::Registry, trees::TreeLoader};
 use crate::{
     Accepted, ByteBudget, Push, PushOutcome, StorageError,
-    push::{Gaps, check_size},
+    push::{Gaps, check_packet},
     state::accepts_packets,
     storage::Storage,
     writer::{Services, WriterMessage},
@@ -128,7 +128,7 @@ impl Ingest {
         space.check()?;
         agents.stream(&push.agent, &push.stream)?;
         for packet in &push.packets {
-            check_size(packet, config.packet_bytes_max)?;
+            check_packet(packet, config.packet_bytes_max)?;
         }
         let durable = match &*storage.tree.read() {
             Some(tree) => tree.next_position(&push.agent, &push.stream),

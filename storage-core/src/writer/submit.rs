@@ -18,7 +18,7 @@ use crate::{
     clock::{now_ns, random_u64},
     droppable::Handed,
     io_thread::{ChannelSpec, Tail},
-    push::{Gaps, check_size},
+    push::{Gaps, check_packet},
     serializer::{Numbered, serialize},
     state::accepts_packets,
     storage::StorageReader,
@@ -180,7 +180,7 @@ impl Writer {
     }
 
     fn judge(&mut self, at: usize, packet: &NewPacket, gaps: Gaps) -> Verdict {
-        if let Err(error) = check_size(packet, self.services.config.packet_bytes_max) {
+        if let Err(error) = check_packet(packet, self.services.config.packet_bytes_max) {
             return Verdict::Refused(error);
         }
         let position = packet.position;
