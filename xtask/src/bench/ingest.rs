@@ -232,6 +232,11 @@ impl Party {
 
     /// One load into a new storage, which is then deleted.
     pub(super) fn load(&self, body: Body, pace: Pace) -> Outcome<LoadReport> {
+        Ok(self.measure(body, pace)?.0)
+    }
+
+    /// One load as [`Self::load`], and the CPU seconds of the server per GiB.
+    pub(super) fn measure(&self, body: Body, pace: Pace) -> Outcome<(LoadReport, f64)> {
         let mut api = self.server.api();
         let storage = api.create_storage("bench");
         let cpu_before = cpu_of(self.server.pid())?;
@@ -248,16 +253,17 @@ impl Party {
         let cpu = cpu_of(self.server.pid())?.saturating_sub(cpu_before);
         #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
         let gib = report.bytes as f64 / GIB;
+        let cpu_per_gib = cpu.as_secs_f64() / gib;
         eprintln!(
             "  {} MiB/s, {} packets/s, server {:.2} CPU-s/GiB",
             number(report.bytes_per_second() / MIB),
             number(report.packets_per_second()),
-            cpu.as_secs_f64() / gib,
+            cpu_per_gib,
         );
         let mut api = self.server.api();
         api.finalize(&storage);
         api.done("DELETE", &format!("/storages/{storage}"), None);
-        Ok(report)
+        Ok((report, cpu_per_gib))
     }
 }
 

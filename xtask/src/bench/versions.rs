@@ -3,6 +3,7 @@
 //! Build the older version elsewhere (`git worktree`), with the same profile, and give the folder
 //! of its programs with `--before`.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use super::ingest::{self, LoadOptions};
@@ -26,6 +27,16 @@ struct Version {
     name: &'static str,
     server: PathBuf,
     client: PathBuf,
+}
+
+impl Version {
+    /// No figures yet.
+    fn figures(&self) -> Figures {
+        Figures {
+            name: self.name.to_owned(),
+            runs: Vec::new(),
+        }
+    }
 }
 
 /// `--before FOLDER [--runs 7 --seconds 3 --only ingest|range|ctf|index]`.
@@ -73,27 +84,62 @@ pub(super) fn run_bench(options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Durable pushes: single packets, packets in batches, small packets.
+/// Durable pushes: single packets, packets in batches, small packets; the rate, and the CPU time of
+/// the server.
 fn pushes(options: &Options, versions: &[Version; 2]) -> Outcome<Vec<Verdict>> {
-    let load = LoadOptions::parse(options)?;
-    let folder = fresh_folder("bench/versions-ingest")?;
-    let start =
-        |side: &Version| ingest::Party::start(&side.server, &folder.join(side.name), "", load);
-    let parties = [start(&versions[0]), start(&versions[1])];
     let mut verdicts = Vec::new();
     for (what, body) in [
         ("64 KiB packets, 1 a request", Body::One(64 << 10)),
         ("64 KiB packets, 16 a request", Body::Many(64 << 10, 16)),
         ("1 KiB packets, 256 a request", Body::Many(1 << 10, 256)),
     ] {
-        let sides = versions.iter().zip(&parties).map(|(version, party)| Side {
-            name: version.name,
-            run: Box::new(move || Ok(party.load(body, Pace::Full)?.bytes_per_second() / MIB)),
-        });
-        let figures = alternate(options.runs()?, &mut sides.collect::<Vec<_>>())?;
-        verdicts.push(faster_is_more(what, "MiB/s", &figures));
+        let (rates, costs) = pushes_of(options, versions, body)?;
+        verdicts.push(faster_is_more(what, "MiB/s", &rates));
+        verdicts.push(less_is_better(what, "CPU s/GiB", &costs));
     }
     Ok(verdicts)
+}
+
+/// Half of the runs with the older server started first and half with the newer: where a server's
+/// files are on the disk differs by more than the versions do.
+fn pushes_of(
+    options: &Options,
+    versions: &[Version; 2],
+    body: Body,
+) -> Outcome<(Vec<Figures>, Vec<Figures>)> {
+    let load = LoadOptions::parse(options)?;
+    let mut rates: Vec<Figures> = versions.iter().map(|version| version.figures()).collect();
+    let mut costs = rates.clone();
+    for order in [[0, 1], [1, 0]] {
+        let folder = fresh_folder("bench/versions-ingest")?;
+        let mut parties = order.map(|side| {
+            let version = &versions[side];
+            let folder = folder.join(version.name);
+            let party = ingest::Party::start(&version.server, &folder, "", load);
+            (side, party)
+        });
+        parties.sort_by_key(|(side, _)| *side);
+        let costs_of = [const { RefCell::new(Vec::new()) }; 2];
+        let sides = parties
+            .iter()
+            .zip(&costs_of)
+            .map(|((side, party), costs)| Side {
+                name: versions[*side].name,
+                run: Box::new(move || {
+                    let (report, cpu_per_gib) = party.measure(body, Pace::Full)?;
+                    costs.borrow_mut().push(cpu_per_gib);
+                    Ok(report.bytes_per_second() / MIB)
+                }),
+            });
+        let runs = options.runs()?.div_ceil(2);
+        let figures = alternate(runs, &mut sides.collect::<Vec<_>>())?;
+        for (side, figures) in figures.into_iter().enumerate() {
+            rates[side].runs.extend(figures.runs);
+            // The first run warms the server and does not count.
+            costs[side].runs.extend(&costs_of[side].borrow()[1..]);
+        }
+    }
+    Ok((rates, costs))
 }
 
 /// Ranges of a finalized file, single and multiple.
@@ -145,7 +191,7 @@ fn decoding(options: &Options, versions: &[Version; 2]) -> Outcome<Verdict> {
     let folder = ctf::recorded(&trace)?;
     let run = |version: &Version| cpu_seconds(&version.client, &["decode".as_ref(), &folder]);
     let figures = alternate(options.runs()?, &mut timed(versions, &run))?;
-    Ok(less_is_better("decode of a CTF trace", &figures))
+    Ok(less_is_better("decode of a CTF trace", "CPU s", &figures))
 }
 
 /// CPU time of indexing DFTracer files.
@@ -157,7 +203,7 @@ fn indexing(options: &Options, versions: &[Version; 2]) -> Outcome<Verdict> {
         cpu_seconds(&version.client, &arguments)
     };
     let figures = alternate(options.runs()?, &mut timed(versions, &run))?;
-    Ok(less_is_better("index of DFTracer files", &figures))
+    Ok(less_is_better("index of DFTracer files", "CPU s", &figures))
 }
 
 fn timed<'a>(
@@ -191,9 +237,9 @@ fn faster_is_more(what: &str, unit: &str, figures: &[Figures]) -> Verdict {
     )
 }
 
-fn less_is_better(what: &str, figures: &[Figures]) -> Verdict {
+fn less_is_better(what: &str, unit: &str, figures: &[Figures]) -> Verdict {
     println!("{what}");
-    print!("{}", Table::of_figures("CPU s", figures));
+    print!("{}", Table::of_figures(unit, figures));
     let ratio = figures[0].ratio(&figures[1]);
     let target = Target::AtMost(1.0 / RATIO_MIN);
     Verdict::new(format!("CPU of {what}, after / before"), target, ratio)
