@@ -149,6 +149,15 @@ impl Server {
         Api::new(self.connect())
     }
 
+    /// The peak resident memory so far, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).expect("the server is running");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        peak.expect("the kernel tells the peak") << 10
+    }
+
     /// The log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

@@ -29,6 +29,7 @@ mod io_trace_crash;
 mod io_trace_reading;
 mod labels;
 mod many_agents;
+mod memory_bombs;
 mod model;
 mod mounted;
 mod packet_times;

@@ -76,13 +76,8 @@ fn a_hundred_agents_record_into_three_storages() {
     });
     // The server has closed the connection that was idle meanwhile.
     let mut api = server.api();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(peak << 10 <= MEMORY_MAX, "{peak} KiB");
+    let peak = server.peak_bytes();
+    assert!(peak <= MEMORY_MAX, "{} MiB", peak >> 20);
     for (at, (id, storage)) in recordings.iter().enumerate() {
         stop(&mut api, id);
         let found = packets(&mut api, storage);

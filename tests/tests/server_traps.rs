@@ -41,14 +41,6 @@ fn write_large(path: &Path, bytes: usize) -> u64 {
     line
 }
 
-/// The peak resident memory of a process so far, in bytes.
-fn peak(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak = peak.unwrap().trim().trim_end_matches(" kB");
-    peak.parse::<u64>().unwrap() << 10
-}
-
 #[test]
 fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +84,7 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
         let answer = rows_of(&little, body);
         assert!(answer.starts_with("HTTP/1.1 200") && fewer < lines);
     }
-    let before = peak(&server);
+    let before = server.peak_bytes();
     let decoded_before = metric("tracehold_query_events_decoded_total");
 
     // There are far more rows than the buffers in between can hold. A client that reads only the
@@ -130,7 +122,7 @@ fn row_14_rows_leave_before_all_is_read_and_memory_does_not_grow_with_the_trace(
     assert_eq!(grouped.matches("\"count\":").count(), 5, "{grouped}");
     let decoded = metric("tracehold_query_events_decoded_total") - decoded_before;
     assert!(decoded >= 3.0 * lines as f64, "{decoded}: it was not read");
-    let growth = peak(&server).saturating_sub(before);
+    let growth = server.peak_bytes().saturating_sub(before);
     // A server that loaded a trace would need four times the size of its text, as the other one
     // did; rows of one stretch that wait for each other are part of this.
     let more = (TEXT_BYTES - FEWER_BYTES) as u64;

@@ -1,7 +1,7 @@
 //! OTLP/HTTP requests: validated, split by agent, and passed to the recordings.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -150,34 +150,34 @@ impl TraceRequests {
         if body.is_empty() {
             return Ok(Default::default());
         }
-        let mut ratio = JSON_RATIO_USUAL;
-        loop {
-            let copies = match encoding {
-                OtlpEncoding::Json => ratio + 1,
-                OtlpEncoding::Protobuf => 1,
-            };
-            let length = body.len() as u64;
-            // If that exceeds the limit, the request gets all of the limit.
-            let rest = self.limits.in_flight_bytes_max.saturating_sub(2 * length);
-            let more = rest.min(length * copies as u64);
-            reservation.grow(more)?;
+        let length = body.len() as u64;
+        // What a request may take in memory besides its body and the packets made of it.
+        let max = self.limits.in_flight_bytes_max.saturating_sub(2 * length);
+        let ratios = match encoding {
+            OtlpEncoding::Json => [JSON_RATIO_USUAL, JSON_MEMORY_RATIO].as_slice(),
+            OtlpEncoding::Protobuf => &[0],
+        };
+        let mut reserved = 0;
+        for ratio in ratios {
+            let needed = max.min(length.saturating_mul(*ratio as u64 + 1));
+            reservation.grow(needed - reserved)?;
+            reserved = needed;
+            // One length is for the copy; lists get the rest, and no more than was reserved.
+            let lists = usize::try_from(reserved.saturating_sub(length)).unwrap_or(usize::MAX);
             let body = body.clone();
             let read = match body.len() {
-                0..LONG_BYTES => read(encoding, body, ratio)?,
+                0..LONG_BYTES => read(encoding, body, lists)?,
                 _ => {
-                    let reading = tokio::task::spawn_blocking(move || read(encoding, body, ratio));
+                    let reading = tokio::task::spawn_blocking(move || read(encoding, body, lists));
                     reading.await.map_err(|_| StorageError::Stopping)??
                 }
             };
-            match read {
-                Some(read) => return Ok(read),
-                None if ratio < JSON_MEMORY_RATIO => ratio = JSON_MEMORY_RATIO,
-                None => {
-                    let problem = "almost all elements of its lists are empty";
-                    return Err(IngestError::Request(problem.to_owned()).into());
-                }
+            if let Some(read) = read {
+                return Ok(read);
             }
         }
+        let (what, max) = ("request in memory", reserved);
+        Err(IngestError::TooLarge { what, max }.into())
     }
 
     async fn record_part(
@@ -237,12 +237,12 @@ impl TraceRequests {
     }
 }
 
-/// Validates a request and splits it by agent; `None` when JSON needs more than `ratio` times its
-/// length in memory.
+/// Validates a request and splits it by agent; `None` when the lists of JSON need more than
+/// `memory` bytes.
 fn read(
     encoding: OtlpEncoding,
     body: Bytes,
-    ratio: usize,
+    memory: usize,
 ) -> Result<Option<(Vec<Part>, ExportOutcome)>, IngestError> {
     let body = match encoding {
         OtlpEncoding::Protobuf => body,
@@ -264,7 +264,7 @@ fn read(
     let invalid = |error: DecodeError| IngestError::Request(error.to_string());
     let request = match encoding {
         OtlpEncoding::Protobuf => Cow::Borrowed(&body[..]),
-        OtlpEncoding::Json => match to_protobuf_within(&body, ratio).map_err(invalid)? {
+        OtlpEncoding::Json => match to_protobuf_within(&body, memory).map_err(invalid)? {
             Some(request) => Cow::Owned(request),
             None => return Ok(None),
         },
@@ -302,12 +302,14 @@ fn read(
 /// The resources of each agent, in order of the agents' first occurrence.
 fn by_agent(resources: Vec<ResourcePart>) -> Vec<(AgentSpec, Vec<ResourcePart>)> {
     let mut agents: Vec<(AgentSpec, Vec<ResourcePart>)> = Vec::new();
+    let mut indexes: HashMap<AgentId, usize> = HashMap::new();
     for resource in resources {
         let agent = agent_of(&resource.identity);
-        match agents.iter_mut().find(|(known, _)| known.id == agent.id) {
-            Some((_, resources)) => resources.push(resource),
-            None => agents.push((agent, vec![resource])),
-        }
+        let index = *indexes.entry(agent.id.clone()).or_insert_with(|| {
+            agents.push((agent, Vec::new()));
+            agents.len() - 1
+        });
+        agents[index].1.push(resource);
     }
     agents
 }
@@ -355,7 +357,8 @@ mod tests {
         encoding: OtlpEncoding,
         body: Bytes,
     ) -> Result<(Vec<Part>, ExportOutcome), IngestError> {
-        let read = super::read(encoding, body, JSON_RATIO_USUAL)?;
+        let memory = body.len() * JSON_RATIO_USUAL;
+        let read = super::read(encoding, body, memory)?;
         Ok(read.expect("it takes no more than usual"))
     }
 
@@ -450,7 +453,8 @@ mod tests {
         let empty = vec!["{}"; 100_000].join(",");
         let spans = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{empty}]}}]}}]}}"#);
         for ratio in [JSON_RATIO_USUAL, JSON_MEMORY_RATIO] {
-            let read = super::read(OtlpEncoding::Json, spans.clone().into(), ratio).unwrap();
+            let memory = spans.len() * ratio;
+            let read = super::read(OtlpEncoding::Json, spans.clone().into(), memory).unwrap();
             assert!(read.is_none(), "{ratio}");
         }
     }

@@ -7,8 +7,12 @@ use super::emitter::{Emitter, each_resource_attribute};
 use super::field::request::RESOURCE_SPANS;
 use super::span::Span;
 use super::visitor::{Visitor, walk_resource};
-use super::wire::{Part, Wire};
+use super::wire::{FORMAT, Part, Wire};
 use crate::DecodeError;
+
+/// Maximum number of `ResourceSpans` in a request. One takes two bytes on the wire and over a
+/// hundred in memory, and exporters send one for each service.
+pub const RESOURCE_COUNT_MAX: usize = 16_384;
 
 /// One `ResourceSpans` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +61,7 @@ impl Identity {
 ///
 /// # Errors
 ///
-/// When anything in it is damaged.
+/// When anything in it is damaged, or it has more than [`RESOURCE_COUNT_MAX`] resources.
 pub fn check(request: &[u8]) -> Result<Vec<ResourcePart>, DecodeError> {
     let mut parts = Vec::new();
     let mut fields = Part::whole(request).fields();
@@ -67,6 +71,13 @@ pub fn check(request: &[u8]) -> Result<Vec<ResourcePart>, DecodeError> {
             return Ok(parts);
         };
         if let (RESOURCE_SPANS, Wire::Bytes(resource_spans)) = (number, value) {
+            if parts.len() == RESOURCE_COUNT_MAX {
+                return Err(DecodeError::Damaged {
+                    format: FORMAT,
+                    offset: begin as u64,
+                    reason: format!("it has more than {RESOURCE_COUNT_MAX} resources"),
+                });
+            }
             let mut checker = Checker::default();
             // The checker never breaks.
             let _flow = walk_resource(resource_spans, &mut checker)?;

@@ -440,3 +440,14 @@ proptest! {
         }).unwrap();
     }
 }
+
+#[test]
+fn resources_are_limited_in_number() {
+    let resources = |count: usize| b"\n\0".repeat(count);
+    assert_eq!(
+        check(&resources(RESOURCE_COUNT_MAX)).unwrap().len(),
+        RESOURCE_COUNT_MAX
+    );
+    let error = check(&resources(RESOURCE_COUNT_MAX + 1)).unwrap_err();
+    assert!(error.to_string().contains("16384 resources"), "{error}");
+}

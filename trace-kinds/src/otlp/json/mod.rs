@@ -39,7 +39,8 @@ const MEMORY_MIN: usize = 64 << 10;
 /// When it is not JSON, a value has the wrong type, or the lists take more than
 /// [`JSON_MEMORY_RATIO`] times its length in memory.
 pub fn to_protobuf(json: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    let read = to_protobuf_within(json, JSON_MEMORY_RATIO)?;
+    let memory = json.len().saturating_mul(JSON_MEMORY_RATIO);
+    let read = to_protobuf_within(json, memory)?;
     read.ok_or_else(|| DecodeError::Damaged {
         format: FORMAT,
         offset: 0,
@@ -50,13 +51,13 @@ pub fn to_protobuf(json: &[u8]) -> Result<Vec<u8>, DecodeError> {
     })
 }
 
-/// The request in protobuf; `None` if its lists take more than `ratio` times its length in memory.
+/// The request in protobuf; `None` if its lists take more than `memory` bytes.
 ///
 /// # Errors
 ///
 /// When it is not JSON, or a value has the wrong type.
-pub fn to_protobuf_within(json: &[u8], ratio: usize) -> Result<Option<Vec<u8>>, DecodeError> {
-    let memory = json.len().saturating_mul(ratio).saturating_add(MEMORY_MIN);
+pub fn to_protobuf_within(json: &[u8], memory: usize) -> Result<Option<Vec<u8>>, DecodeError> {
+    let memory = memory.saturating_add(MEMORY_MIN);
     let Some(read) = with_limit(memory, || serde_json::from_slice(json)) else {
         return Ok(None);
     };
