@@ -28,6 +28,7 @@ mod origin;
 pub mod otlp;
 pub mod protobuf;
 mod recognize;
+mod record_fields;
 pub mod rocksdb;
 
 pub use error::DecodeError;

@@ -12,61 +12,62 @@ use std::ops::ControlFlow;
 use query_language::{FieldId, FieldSource, FieldTable, Value};
 
 use super::{IoTraceRecord, Item, each_item};
+use crate::record_fields::select_fields;
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IoField {
-    Name,
-    Cat,
-    Ts,
-    Dur,
-    Tid,
-    Cause,
-    Path,
-    FileName,
-    Storage,
-    Errno,
-    Offset,
-    Len,
-    Done,
-    CacheHit,
-    RequestId,
-    Requests,
-    BlockType,
-    BlockSize,
-    NotInserted,
-    Leaf,
-    Entries,
-    Immutable,
-    Found,
-}
+/// Reads the value of one field.
+type ReadField = for<'e> fn(&'e IoTraceEvent<'_>) -> Option<Value<'e>>;
 
 /// All fields, in the order of `each_field`.
-const FIELDS: [(&str, IoField); 23] = [
-    ("name", IoField::Name),
-    ("cat", IoField::Cat),
-    ("ts", IoField::Ts),
-    ("dur", IoField::Dur),
-    ("tid", IoField::Tid),
-    ("args.cause", IoField::Cause),
-    ("args.path", IoField::Path),
-    ("args.file_name", IoField::FileName),
-    ("args.storage", IoField::Storage),
-    ("args.errno", IoField::Errno),
-    ("args.offset", IoField::Offset),
-    ("args.len", IoField::Len),
-    ("args.done", IoField::Done),
-    ("args.is_cache_hit", IoField::CacheHit),
-    ("args.request_id", IoField::RequestId),
-    ("args.requests", IoField::Requests),
-    ("args.block_type", IoField::BlockType),
-    ("args.block_size", IoField::BlockSize),
-    ("args.not_inserted", IoField::NotInserted),
-    ("args.leaf", IoField::Leaf),
-    ("args.entries", IoField::Entries),
-    ("args.immutable", IoField::Immutable),
-    ("args.found", IoField::Found),
+const FIELDS: [(&str, ReadField); 23] = [
+    ("name", |event| text(event.record.operation.name())),
+    ("cat", |event| text(event.record.class.name())),
+    ("ts", |event| Some(Value::Int(event.record.start))),
+    ("dur", |event| uint(event.record.latency)),
+    ("tid", |event| uint(event.record.thread)),
+    ("args.cause", |event| text(event.record.cause.name())),
+    ("args.path", |event| Some(Value::Str(event.record.path))),
+    ("args.file_name", |event| {
+        Some(Value::Str(event.record.file_name()))
+    }),
+    ("args.storage", |event| {
+        event.record.storage().map(Value::Str)
+    }),
+    ("args.errno", |event| uint(event.record.errno)),
+    ("args.offset", |event| event.record.offset.map(Value::Uint)),
+    ("args.len", |event| uint(event.record.asked)),
+    ("args.done", |event| uint(event.record.done)),
+    ("args.is_cache_hit", |event| {
+        event.record.cache_hit.map(Value::Bool)
+    }),
+    ("args.request_id", |event| {
+        event.record.request.map(Value::Str)
+    }),
+    ("args.requests", |event| uint(event.record.requests)),
+    ("args.block_type", |event| {
+        text(event.record.block?.block_type.name())
+    }),
+    ("args.block_size", |event| uint(event.record.block?.size)),
+    ("args.not_inserted", |event| {
+        Some(Value::Bool(event.record.block?.not_inserted))
+    }),
+    ("args.leaf", |event| uint(event.record.block?.leaf)),
+    ("args.entries", |event| uint(event.record.block?.entries)),
+    ("args.immutable", |event| {
+        Some(Value::Bool(event.record.block?.immutable))
+    }),
+    ("args.found", |event| {
+        event.record.block?.found.map(Value::Bool)
+    }),
 ];
+
+fn text<'e>(text: &'static str) -> Option<Value<'e>> {
+    Some(Value::Str(text.as_bytes()))
+}
+
+fn uint<'e>(value: impl Into<u64>) -> Option<Value<'e>> {
+    Some(Value::Uint(value.into()))
+}
 
 /// Fields that are indexed by default, besides `name` and `cat`.
 pub(crate) const DIMENSIONS: [&str; 4] = ["cause", "file_name", "storage", "errno"];
@@ -74,23 +75,15 @@ pub(crate) const DIMENSIONS: [&str; 4] = ["cause", "file_name", "storage", "errn
 /// Decodes packets of the kind `io-trace`.
 #[derive(Debug)]
 pub struct IoTraceDecoder {
-    /// The field of the record for each field of the table, by index.
-    requested: Vec<Option<IoField>>,
+    /// How each field of the table is read, by index.
+    requested: Vec<Option<ReadField>>,
 }
 
 impl IoTraceDecoder {
     /// A decoder for the fields of `table`.
     pub fn new(table: &FieldTable) -> Self {
-        let of_record = |path: &str| {
-            let found = FIELDS.iter().find(|(name, _)| *name == path);
-            found.map(|(_, field)| *field)
-        };
         Self {
-            requested: table
-                .paths()
-                .iter()
-                .map(|path| of_record(path.as_str()))
-                .collect(),
+            requested: select_fields(table, &FIELDS),
         }
     }
 }
@@ -117,45 +110,13 @@ impl Decoder for IoTraceDecoder {
 
 struct IoTraceEvent<'r> {
     record: &'r IoTraceRecord<'r>,
-    requested: &'r [Option<IoField>],
-}
-
-impl IoTraceEvent<'_> {
-    fn value(&self, field: IoField) -> Option<Value<'_>> {
-        let record = self.record;
-        let text = |text: &'static str| Some(Value::Str(text.as_bytes()));
-        match field {
-            IoField::Name => text(record.operation.name()),
-            IoField::Cat => text(record.class.name()),
-            IoField::Ts => Some(Value::Int(record.start)),
-            IoField::Dur => Some(Value::Uint(record.latency)),
-            IoField::Tid => Some(Value::Uint(record.thread.into())),
-            IoField::Cause => text(record.cause.name()),
-            IoField::Path => Some(Value::Str(record.path)),
-            IoField::FileName => Some(Value::Str(record.file_name())),
-            IoField::Storage => record.storage().map(Value::Str),
-            IoField::Errno => Some(Value::Uint(record.errno.into())),
-            IoField::Offset => record.offset.map(Value::Uint),
-            IoField::Len => Some(Value::Uint(record.asked)),
-            IoField::Done => Some(Value::Uint(record.done)),
-            IoField::CacheHit => record.cache_hit.map(Value::Bool),
-            IoField::RequestId => record.request.map(Value::Str),
-            IoField::Requests => Some(Value::Uint(record.requests.into())),
-            IoField::BlockType => text(record.block?.block_type.name()),
-            IoField::BlockSize => Some(Value::Uint(record.block?.size)),
-            IoField::NotInserted => Some(Value::Bool(record.block?.not_inserted)),
-            IoField::Leaf => Some(Value::Uint(record.block?.leaf)),
-            IoField::Entries => Some(Value::Uint(record.block?.entries)),
-            IoField::Immutable => Some(Value::Bool(record.block?.immutable)),
-            IoField::Found => record.block?.found.map(Value::Bool),
-        }
-    }
+    requested: &'r [Option<ReadField>],
 }
 
 impl FieldSource for IoTraceEvent<'_> {
     #[inline]
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
-        self.value((*self.requested.get(id.index())?)?)
+        self.requested.get(id.index())?.as_ref()?(self)
     }
 }
 
@@ -165,8 +126,8 @@ impl Event for IoTraceEvent<'_> {
     }
 
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
-        for (path, field) in FIELDS {
-            if let Some(value) = self.value(field) {
+        for (path, read) in FIELDS {
+            if let Some(value) = read(self) {
                 visit(path, value);
             }
         }

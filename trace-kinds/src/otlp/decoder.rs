@@ -36,34 +36,30 @@ pub fn kind_name(code: u64) -> Option<&'static str> {
     KINDS.get(usize::try_from(code).ok()?).copied()
 }
 
-/// A field that every span has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SpanField {
-    Name,
-    Cat,
-    Ts,
-    Dur,
-    TraceId,
-    SpanId,
-    ParentSpanId,
-    Status,
-    StatusMessage,
-    Events,
-    Links,
-}
+/// Reads the value of one field of a span.
+type ReadSpan = for<'a> fn(&Span<'a>) -> Result<FieldValue<'a>, DecodeError>;
 
-const SPAN_FIELDS: [(&str, SpanField); 11] = [
-    ("name", SpanField::Name),
-    ("cat", SpanField::Cat),
-    ("ts", SpanField::Ts),
-    ("dur", SpanField::Dur),
-    ("args.trace_id", SpanField::TraceId),
-    ("args.span_id", SpanField::SpanId),
-    ("args.parent_span_id", SpanField::ParentSpanId),
-    ("args.status", SpanField::Status),
-    ("args.status_message", SpanField::StatusMessage),
-    ("args.events", SpanField::Events),
-    ("args.links", SpanField::Links),
+/// The fields that every span has.
+const SPAN_FIELDS: [(&str, ReadSpan); 11] = [
+    ("name", |span| Ok(FieldValue::Text(span.name))),
+    ("cat", |span| Ok(named(&KINDS, span.kind))),
+    ("ts", |span| {
+        Ok(span.ts().map_or(FieldValue::Missing, FieldValue::Int))
+    }),
+    ("dur", |span| {
+        Ok(span.dur().map_or(FieldValue::Missing, FieldValue::Uint))
+    }),
+    ("args.trace_id", |span| Ok(FieldValue::id(span.trace_id))),
+    ("args.span_id", |span| Ok(FieldValue::id(span.span_id))),
+    ("args.parent_span_id", |span| {
+        Ok(FieldValue::id(span.parent_span_id))
+    }),
+    ("args.status", |span| Ok(named(&STATUSES, span.status))),
+    ("args.status_message", |span| {
+        Ok(FieldValue::text(span.status_message))
+    }),
+    ("args.events", |span| Ok(FieldValue::Uint(span.counts()?.0))),
+    ("args.links", |span| Ok(FieldValue::Uint(span.counts()?.1))),
 ];
 
 /// Attributes that are top-level fields of an event.
@@ -76,7 +72,7 @@ const EXCEPTION: &[u8] = b"exception.";
 #[derive(Debug, Clone, Default)]
 struct Layout {
     count: usize,
-    span_fields: Vec<(usize, SpanField)>,
+    span_fields: Vec<(usize, ReadSpan)>,
     /// Fields and the paths of span attributes.
     attributes: Vec<(usize, Box<[u8]>)>,
     /// Fields and the paths of resource and scope attributes.
@@ -96,8 +92,8 @@ impl Layout {
         for (id, path) in table.iter() {
             let at = id.index();
             let text = path.as_str();
-            if let Some((_, field)) = SPAN_FIELDS.iter().find(|(name, _)| *name == text) {
-                layout.span_fields.push((at, *field));
+            if let Some((_, read)) = SPAN_FIELDS.iter().find(|(name, _)| *name == text) {
+                layout.span_fields.push((at, *read));
             }
             match text {
                 "pid" => layout.context.push((at, PID.into())),
@@ -231,8 +227,8 @@ impl<'a> Visitor<'a> for Reader<'_, 'a> {
         } else {
             self.values.clone_from(&self.of_scope);
         }
-        for (at, field) in &layout.span_fields {
-            self.values[*at] = value_of(&span, *field)?;
+        for (at, read) in &layout.span_fields {
+            self.values[*at] = read(&span)?;
         }
         if !layout.attributes.is_empty() && span.has_details {
             let values = &mut self.values;
@@ -278,22 +274,6 @@ fn fill_context<'a>(
             };
             values[*at] = value;
         }
-    })
-}
-
-fn value_of<'a>(span: &Span<'a>, field: SpanField) -> Result<FieldValue<'a>, DecodeError> {
-    Ok(match field {
-        SpanField::Name => FieldValue::Text(span.name),
-        SpanField::Cat => named(&KINDS, span.kind),
-        SpanField::Ts => span.ts().map_or(FieldValue::Missing, FieldValue::Int),
-        SpanField::Dur => span.dur().map_or(FieldValue::Missing, FieldValue::Uint),
-        SpanField::TraceId => FieldValue::id(span.trace_id),
-        SpanField::SpanId => FieldValue::id(span.span_id),
-        SpanField::ParentSpanId => FieldValue::id(span.parent_span_id),
-        SpanField::Status => named(&STATUSES, span.status),
-        SpanField::StatusMessage => FieldValue::text(span.status_message),
-        SpanField::Events => FieldValue::Uint(span.counts()?.0),
-        SpanField::Links => FieldValue::Uint(span.counts()?.1),
     })
 }
 
@@ -383,14 +363,14 @@ impl OtlpEvent<'_, '_> {
     /// Visits fields of the span, except those whose name an attribute has.
     fn visit_span_fields(
         &self,
-        fields: &[(&str, SpanField)],
+        fields: &[(&str, ReadSpan)],
         attributes: &[&[u8]],
         visit: &mut Visit<'_>,
     ) {
-        for (name, field) in fields {
+        for (name, read) in fields {
             let key = name.strip_prefix("args.").unwrap_or_default();
             if !attributes.contains(&key.as_bytes())
-                && let Ok(found) = value_of(&self.span, *field)
+                && let Ok(found) = read(&self.span)
                 && let Some(value) = found.value()
             {
                 visit(name, value);

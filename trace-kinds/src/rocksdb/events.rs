@@ -16,100 +16,84 @@ use query_language::{FieldId, FieldSource, FieldTable, Value};
 use super::{
     BlockCacheTrace, BlockRecord, BlockType, IoRecord, IoTrace, RocksdbError, TraceKind, file_class,
 };
+use crate::record_fields::select_fields;
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
-/// A field of an IO record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IoField {
-    Name,
-    Cat,
-    Ts,
-    Dur,
-    End,
-    Status,
-    FileName,
-    FileSize,
-    Len,
-    Offset,
-    RequestId,
-}
+/// Reads the value of one field of an IO record.
+type ReadIo = for<'e> fn(&'e IoEvent<'_, '_>) -> Option<Value<'e>>;
 
 /// All fields of an IO record, in the order of `each_field`.
-const IO_FIELDS: [(&str, IoField); 11] = [
-    ("name", IoField::Name),
-    ("cat", IoField::Cat),
-    ("ts", IoField::Ts),
-    ("dur", IoField::Dur),
-    ("args.end", IoField::End),
-    ("args.io_status", IoField::Status),
-    ("args.file_name", IoField::FileName),
-    ("args.file_size", IoField::FileSize),
-    ("args.len", IoField::Len),
-    ("args.offset", IoField::Offset),
-    ("args.request_id", IoField::RequestId),
+const IO_FIELDS: [(&str, ReadIo); 11] = [
+    ("name", |event| text(event.record.operation)),
+    ("cat", |event| {
+        text(file_class(event.record.file_name).as_bytes())
+    }),
+    ("ts", |event| Some(Value::Int(event.start_ns))),
+    ("dur", |event| uint(event.record.latency)),
+    ("args.end", |event| uint(event.record.end)),
+    ("args.io_status", |event| text(event.record.status)),
+    ("args.file_name", |event| text(event.record.file_name)),
+    ("args.file_size", |event| {
+        event.record.file_size.map(Value::Uint)
+    }),
+    ("args.len", |event| event.record.len.map(Value::Uint)),
+    ("args.offset", |event| event.record.offset.map(Value::Uint)),
+    ("args.request_id", |event| {
+        event.record.request_id.map(Value::Str)
+    }),
 ];
 
-/// A field of a block cache record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BlockField {
-    Name,
-    Cat,
-    Ts,
-    Key,
-    Size,
-    FamilyId,
-    FamilyName,
-    Level,
-    Sst,
-    Hit,
-    NoInsert,
-    GetId,
-    Snapshot,
-    ReferencedKey,
-    UserKey,
-    ReferencedSize,
-    KeysInBlock,
-    KeyExists,
-}
+/// Reads the value of one field of a block cache record.
+type ReadBlock = for<'e> fn(&'e BlockEvent<'_, '_>) -> Option<Value<'e>>;
 
 /// All fields of a block cache record, in the order of `each_field`.
-const BLOCK_FIELDS: [(&str, BlockField); 18] = [
-    ("name", BlockField::Name),
-    ("cat", BlockField::Cat),
-    ("ts", BlockField::Ts),
-    ("args.block_key", BlockField::Key),
-    ("args.block_size", BlockField::Size),
-    ("args.cf_id", BlockField::FamilyId),
-    ("args.cf_name", BlockField::FamilyName),
-    ("args.level", BlockField::Level),
-    ("args.sst_fd_number", BlockField::Sst),
-    ("args.is_cache_hit", BlockField::Hit),
-    ("args.no_insert", BlockField::NoInsert),
-    ("args.get_id", BlockField::GetId),
-    (
-        "args.get_from_user_specified_snapshot",
-        BlockField::Snapshot,
-    ),
-    ("args.referenced_key", BlockField::ReferencedKey),
-    ("args.user_key", BlockField::UserKey),
-    ("args.referenced_data_size", BlockField::ReferencedSize),
-    ("args.num_keys_in_block", BlockField::KeysInBlock),
-    ("args.referenced_key_exist_in_block", BlockField::KeyExists),
+const BLOCK_FIELDS: [(&str, ReadBlock); 18] = [
+    ("name", |event| {
+        text(event.record.block_type.name().as_bytes())
+    }),
+    ("cat", |event| text(event.record.caller.name().as_bytes())),
+    ("ts", |event| event.ts().map(Value::Int)),
+    ("args.block_key", |event| {
+        hexadecimal(&event.block_key, event.record.block_key)
+    }),
+    ("args.block_size", |event| uint(event.record.block_size)),
+    ("args.cf_id", |event| uint(event.record.cf_id)),
+    ("args.cf_name", |event| text(event.record.cf_name)),
+    ("args.level", |event| uint(event.record.level)),
+    ("args.sst_fd_number", |event| uint(event.record.sst_number)),
+    ("args.is_cache_hit", |event| {
+        boolean(event.record.is_cache_hit)
+    }),
+    ("args.no_insert", |event| boolean(event.record.no_insert)),
+    ("args.get_id", |event| uint(event.get()?.get_id)),
+    ("args.get_from_user_specified_snapshot", |event| {
+        boolean(event.get()?.from_snapshot)
+    }),
+    ("args.referenced_key", |event| {
+        hexadecimal(&event.referenced_key, event.get()?.referenced_key)
+    }),
+    ("args.user_key", |event| text(event.get()?.user_key())),
+    ("args.referenced_data_size", |event| {
+        uint(event.get_of_data()?.referenced_data_size)
+    }),
+    ("args.num_keys_in_block", |event| {
+        uint(event.get_of_data()?.num_keys_in_block)
+    }),
+    ("args.referenced_key_exist_in_block", |event| {
+        boolean(event.get_of_data()?.referenced_key_exists)
+    }),
 ];
 
-/// The field of the record for each field of the table, by index.
-fn requested<F: Copy>(table: &FieldTable, fields: &[(&str, F)]) -> Vec<Option<F>> {
-    let of_record = |path: &str| {
-        fields
-            .iter()
-            .find(|(name, _)| *name == path)
-            .map(|(_, field)| *field)
-    };
-    table
-        .paths()
-        .iter()
-        .map(|path| of_record(path.as_str()))
-        .collect()
+fn text(text: &[u8]) -> Option<Value<'_>> {
+    Some(Value::Str(text))
+}
+
+fn uint<'e>(value: impl Into<u64>) -> Option<Value<'e>> {
+    Some(Value::Uint(value.into()))
+}
+
+fn boolean<'e>(value: bool) -> Option<Value<'e>> {
+    Some(Value::Bool(value))
 }
 
 /// Decodes packets of the kinds `rocksdb-io` and `rocksdb-block-cache`.
@@ -120,16 +104,16 @@ pub struct RocksdbDecoder {
 
 #[derive(Debug)]
 enum Fields {
-    Io(Vec<Option<IoField>>),
-    Block(Vec<Option<BlockField>>),
+    Io(Vec<Option<ReadIo>>),
+    Block(Vec<Option<ReadBlock>>),
 }
 
 impl RocksdbDecoder {
     /// A decoder for the fields of `table`.
     pub fn new(kind: TraceKind, table: &FieldTable) -> Self {
         let fields = match kind {
-            TraceKind::Io => Fields::Io(requested(table, &IO_FIELDS)),
-            TraceKind::BlockCache => Fields::Block(requested(table, &BLOCK_FIELDS)),
+            TraceKind::Io => Fields::Io(select_fields(table, &IO_FIELDS)),
+            TraceKind::BlockCache => Fields::Block(select_fields(table, &BLOCK_FIELDS)),
         };
         Self { fields }
     }
@@ -219,33 +203,13 @@ fn in_packet(error: RocksdbError, packet: &[u8], format: &'static str) -> Decode
 struct IoEvent<'r, 'd> {
     record: &'r IoRecord<'r>,
     start_ns: i64,
-    fields: &'d [Option<IoField>],
-}
-
-impl IoEvent<'_, '_> {
-    #[inline]
-    fn value(&self, field: IoField) -> Option<Value<'_>> {
-        let record = self.record;
-        match field {
-            IoField::Name => Some(Value::Str(record.operation)),
-            IoField::Cat => Some(Value::Str(file_class(record.file_name).as_bytes())),
-            IoField::Ts => Some(Value::Int(self.start_ns)),
-            IoField::Dur => Some(Value::Uint(record.latency)),
-            IoField::End => Some(Value::Uint(record.end)),
-            IoField::Status => Some(Value::Str(record.status)),
-            IoField::FileName => Some(Value::Str(record.file_name)),
-            IoField::FileSize => record.file_size.map(Value::Uint),
-            IoField::Len => record.len.map(Value::Uint),
-            IoField::Offset => record.offset.map(Value::Uint),
-            IoField::RequestId => record.request_id.map(Value::Str),
-        }
-    }
+    fields: &'d [Option<ReadIo>],
 }
 
 impl FieldSource for IoEvent<'_, '_> {
     #[inline]
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
-        self.value((*self.fields.get(id.index())?)?)
+        self.fields.get(id.index())?.as_ref()?(self)
     }
 }
 
@@ -255,8 +219,8 @@ impl Event for IoEvent<'_, '_> {
     }
 
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
-        for (path, field) in IO_FIELDS {
-            if let Some(value) = self.value(field) {
+        for (path, read) in IO_FIELDS {
+            if let Some(value) = read(self) {
                 visit(path, value);
             }
         }
@@ -266,46 +230,26 @@ impl Event for IoEvent<'_, '_> {
 /// A block cache record as an event.
 struct BlockEvent<'r, 'd> {
     record: &'r BlockRecord<'r>,
-    fields: &'d [Option<BlockField>],
+    fields: &'d [Option<ReadBlock>],
     block_key: OnceCell<String>,
     referenced_key: OnceCell<String>,
 }
 
-impl BlockEvent<'_, '_> {
-    #[inline]
-    fn value(&self, field: BlockField) -> Option<Value<'_>> {
-        let record = self.record;
-        let of_get = record.caller.is_get();
-        let on_data = of_get && record.block_type == BlockType::DATA;
-        let uint = |value| Some(Value::Uint(value));
-        match field {
-            BlockField::Name => Some(Value::Str(record.block_type.name().as_bytes())),
-            BlockField::Cat => Some(Value::Str(record.caller.name().as_bytes())),
-            BlockField::Ts => self.ts().map(Value::Int),
-            BlockField::Key => Some(hexadecimal(&self.block_key, record.block_key)),
-            BlockField::Size => uint(record.block_size),
-            BlockField::FamilyId => uint(record.cf_id),
-            BlockField::FamilyName => Some(Value::Str(record.cf_name)),
-            BlockField::Level => uint(u64::from(record.level)),
-            BlockField::Sst => uint(record.sst_number),
-            BlockField::Hit => Some(Value::Bool(record.is_cache_hit)),
-            BlockField::NoInsert => Some(Value::Bool(record.no_insert)),
-            BlockField::GetId if of_get => uint(record.get_id),
-            BlockField::Snapshot if of_get => Some(Value::Bool(record.from_snapshot)),
-            BlockField::ReferencedKey if of_get => {
-                Some(hexadecimal(&self.referenced_key, record.referenced_key))
-            }
-            BlockField::UserKey if of_get => Some(Value::Str(record.user_key())),
-            BlockField::ReferencedSize if on_data => uint(record.referenced_data_size),
-            BlockField::KeysInBlock if on_data => uint(record.num_keys_in_block),
-            BlockField::KeyExists if on_data => Some(Value::Bool(record.referenced_key_exists)),
-            _ => None,
-        }
+impl<'r> BlockEvent<'r, '_> {
+    /// The record, if the caller is a Get or MultiGet.
+    fn get(&self) -> Option<&'r BlockRecord<'r>> {
+        self.record.caller.is_get().then_some(self.record)
+    }
+
+    /// The record, if a Get or MultiGet accessed a data block.
+    fn get_of_data(&self) -> Option<&'r BlockRecord<'r>> {
+        self.get()
+            .filter(|record| record.block_type == BlockType::DATA)
     }
 }
 
 /// `bytes` in hexadecimal, written on first use.
-fn hexadecimal<'c>(cell: &'c OnceCell<String>, bytes: &[u8]) -> Value<'c> {
+fn hexadecimal<'c>(cell: &'c OnceCell<String>, bytes: &[u8]) -> Option<Value<'c>> {
     let text = cell.get_or_init(|| {
         bytes
             .iter()
@@ -314,13 +258,13 @@ fn hexadecimal<'c>(cell: &'c OnceCell<String>, bytes: &[u8]) -> Value<'c> {
                 text
             })
     });
-    Value::Str(text.as_bytes())
+    Some(Value::Str(text.as_bytes()))
 }
 
 impl FieldSource for BlockEvent<'_, '_> {
     #[inline]
     fn field(&self, id: FieldId) -> Option<Value<'_>> {
-        self.value((*self.fields.get(id.index())?)?)
+        self.fields.get(id.index())?.as_ref()?(self)
     }
 }
 
@@ -331,8 +275,8 @@ impl Event for BlockEvent<'_, '_> {
     }
 
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
-        for (path, field) in BLOCK_FIELDS {
-            if let Some(value) = self.value(field) {
+        for (path, read) in BLOCK_FIELDS {
+            if let Some(value) = read(self) {
                 visit(path, value);
             }
         }
