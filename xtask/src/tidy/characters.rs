@@ -37,17 +37,12 @@ pub(super) fn findings(texts: &[Text]) -> Vec<Finding> {
 }
 
 fn text_findings(text: &Text) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (number, line) in text.content.split('\n').enumerate() {
-        if let Some(c) = line.chars().find(|&c| is_invisible(c)) {
-            let what = format!(
-                "invisible character U+{:04X}: write it as an escape",
-                u32::from(c)
-            );
-            findings.push(Finding::new(&text.path, number + 1, what));
-        }
-    }
-    findings
+    text.line_findings(|line| {
+        let invisible = u32::from(line.chars().find(|&c| is_invisible(c))?);
+        Some(format!(
+            "invisible character U+{invisible:04X}: write it as an escape"
+        ))
+    })
 }
 
 fn is_invisible(c: char) -> bool {
@@ -64,17 +59,10 @@ fn is_invisible(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::check_lines;
 
     fn check(path: &str, content: &str, expected: &[usize]) {
-        let text = Text {
-            path: path.to_owned(),
-            content: content.to_owned(),
-        };
-        let lines: Vec<usize> = findings(&[text])
-            .iter()
-            .map(|finding| finding.line)
-            .collect();
-        assert_eq!(lines, expected, "of {content:?}");
+        check_lines(findings, path, content, expected);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use super::Finding;
 use crate::failure::{Failure, Outcome};
-use crate::process::{command, output};
 
 /// The list, in the root of the repository.
 const SUMS: &str = "golden.sums";
@@ -78,14 +77,7 @@ fn recorded(root: &Path) -> Outcome<Sums> {
 }
 
 fn present(root: &Path) -> Outcome<Sums> {
-    let list = [
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ];
-    let list = output(&mut command("git", &list))?;
+    let list = super::listing()?;
     let mut sums = Sums::new();
     for path in list.split_terminator('\0').filter(|path| is_golden(path)) {
         let full = root.join(path);

@@ -68,15 +68,11 @@ mod tests {
     use super::*;
 
     fn check(content: &str, expected: &[&str]) {
-        let text = Text {
-            path: DOCUMENT.to_owned(),
-            content: content.to_owned(),
-        };
         let sources = [
             Source::new("xtask/src/tidy/floors.rs", ""),
             Source::new("a/src/b.rs", "#[test]\nfn nothing_is_lost() {}"),
         ];
-        let found: Vec<String> = findings(&[text], &sources)
+        let found: Vec<String> = findings(&[Text::new(DOCUMENT, content)], &sources)
             .iter()
             .map(ToString::to_string)
             .collect();

@@ -17,18 +17,17 @@ pub(super) fn findings(texts: &[Text]) -> Vec<Finding> {
 }
 
 fn manifest_findings(manifest: &Text) -> Vec<Finding> {
-    let mut findings = Vec::new();
     let mut in_dependencies = false;
-    for (number, line) in manifest.content.lines().enumerate() {
+    manifest.line_findings(|line| {
         let line = line.split('#').next().unwrap_or_default().trim();
         if let Some(table) = line.strip_prefix('[') {
             in_dependencies = table.trim_end_matches(']').ends_with("dependencies");
         } else if in_dependencies && !line.is_empty() && !inherits(line) {
             let what = "say `name.workspace = true`; versions are chosen in the root Cargo.toml";
-            findings.push(Finding::new(&manifest.path, number + 1, what));
+            return Some(what.to_owned());
         }
-    }
-    findings
+        None
+    })
 }
 
 fn inherits(line: &str) -> bool {
@@ -41,17 +40,10 @@ fn inherits(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::check_lines;
 
     fn check(path: &str, content: &str, expected: &[usize]) {
-        let text = Text {
-            path: path.to_owned(),
-            content: content.to_owned(),
-        };
-        let lines: Vec<usize> = findings(&[text])
-            .iter()
-            .map(|finding| finding.line)
-            .collect();
-        assert_eq!(lines, expected, "of {content:?}");
+        check_lines(findings, path, content, expected);
     }
 
     #[test]

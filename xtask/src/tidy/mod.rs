@@ -115,8 +115,8 @@ fn findings(root: &Path) -> Outcome<Vec<Finding>> {
     .concat())
 }
 
-/// Every text file that is tracked by git or could be added.
-fn texts(root: &Path) -> Outcome<Vec<Text>> {
+/// The paths of all files that are tracked by git or could be added, each followed by a NUL.
+fn listing() -> Outcome<String> {
     let list = [
         "ls-files",
         "-z",
@@ -124,7 +124,12 @@ fn texts(root: &Path) -> Outcome<Vec<Text>> {
         "--others",
         "--exclude-standard",
     ];
-    let list = output(&mut command("git", &list))?;
+    output(&mut command("git", &list))
+}
+
+/// Every text file that is tracked by git or could be added.
+fn texts(root: &Path) -> Outcome<Vec<Text>> {
+    let list = listing()?;
     let mut texts = Vec::new();
     for path in list.split_terminator('\0') {
         let full = root.join(path);
@@ -134,11 +139,16 @@ fn texts(root: &Path) -> Outcome<Vec<Text>> {
         }
         let bytes = std::fs::read(&full).map_err(|source| Failure::File { path: full, source })?;
         if let Ok(content) = String::from_utf8(bytes) {
-            texts.push(Text {
-                path: path.to_owned(),
-                content,
-            });
+            texts.push(Text::new(path, content));
         }
     }
     Ok(texts)
+}
+
+/// Checks which lines of a text a rule reports.
+#[cfg(test)]
+fn check_lines(rule: fn(&[Text]) -> Vec<Finding>, path: &str, content: &str, expected: &[usize]) {
+    let found = rule(&[Text::new(path, content)]);
+    let lines: Vec<usize> = found.iter().map(|finding| finding.line).collect();
+    assert_eq!(lines, expected, "of {content:?}: {found:?}");
 }

@@ -83,15 +83,11 @@ mod tests {
     use super::*;
 
     fn check(path: &str, content: &str, expected: &[&str]) {
-        let text = |path: &str, content: &str| Text {
-            path: path.to_owned(),
-            content: content.to_owned(),
-        };
         let texts = [
-            text("server/src/gate.rs", ""),
-            text("docs/http.md", ""),
-            text("docs/decisions/0001-a.md", ""),
-            text(path, content),
+            Text::new("server/src/gate.rs", ""),
+            Text::new("docs/http.md", ""),
+            Text::new("docs/decisions/0001-a.md", ""),
+            Text::new(path, content),
         ];
         let found: Vec<String> = findings(&texts)
             .into_iter()

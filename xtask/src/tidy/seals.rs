@@ -52,13 +52,10 @@ fn seal_findings(sources: &[Source], name: &str, place: &str) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::source::sources;
 
     fn check(files: &[(&str, &str)], expected: &[&str]) {
-        let sources: Vec<Source> = files
-            .iter()
-            .map(|(path, content)| Source::new(path, content))
-            .collect();
-        let found: Vec<String> = findings(&sources)
+        let found: Vec<String> = findings(&sources(files))
             .into_iter()
             .map(|finding| finding.to_string())
             .collect();

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use super::Finding;
+
 /// A text file of the repository.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
@@ -13,6 +15,25 @@ pub(crate) struct Text {
     pub path: String,
     /// The content.
     pub content: String,
+}
+
+impl Text {
+    pub(crate) fn new(path: &str, content: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            content: content.into(),
+        }
+    }
+
+    /// One finding for each line of which `check` says what is wrong.
+    pub(crate) fn line_findings(
+        &self,
+        mut check: impl FnMut(&str) -> Option<String>,
+    ) -> Vec<Finding> {
+        let lines = self.content.split('\n').zip(1..);
+        let finding = |(line, number)| Some(Finding::new(&self.path, number, check(line)?));
+        lines.filter_map(finding).collect()
+    }
 }
 
 /// A Rust file.
@@ -295,6 +316,15 @@ fn block_comment_end(chars: &[char], mut at: usize) -> usize {
         }
     }
     chars.len()
+}
+
+/// Rust files with this path and content.
+#[cfg(test)]
+pub(crate) fn sources(files: &[(&str, &str)]) -> Vec<Source> {
+    let files = files.iter();
+    files
+        .map(|(path, content)| Source::new(path, content))
+        .collect()
 }
 
 #[cfg(test)]

@@ -33,34 +33,22 @@ pub(super) fn findings(texts: &[Text]) -> Vec<Finding> {
 }
 
 fn text_findings(text: &Text) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (number, line) in text.content.lines().enumerate() {
+    text.line_findings(|line| {
         let lower = line.to_lowercase();
-        for (start, end, why) in WORDS {
-            let word = [*start, *end].concat();
-            if lower.contains(&word) {
-                let what = format!("{word:?} is not allowed here: {why}");
-                findings.push(Finding::new(&text.path, number + 1, what));
-            }
-        }
-    }
-    findings
+        let words = WORDS.iter();
+        let mut words = words.map(|(start, end, why)| ([*start, *end].concat(), why));
+        let (word, why) = words.find(|(word, _)| lower.contains(word))?;
+        Some(format!("{word:?} is not allowed here: {why}"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::check_lines;
 
     fn check(path: &str, content: &str, expected: &[usize]) {
-        let text = Text {
-            path: path.to_owned(),
-            content: content.to_owned(),
-        };
-        let lines: Vec<usize> = findings(&[text])
-            .iter()
-            .map(|finding| finding.line)
-            .collect();
-        assert_eq!(lines, expected, "of {content:?}");
+        check_lines(findings, path, content, expected);
     }
 
     #[test]
