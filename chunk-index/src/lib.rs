@@ -45,12 +45,13 @@
 //! absent. This crate reads no files and knows no trace formats.
 
 #![cfg_attr(
-    not(test),
-    deny(
+    test,
+    allow(
+        clippy::cast_lossless,
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,
         clippy::cast_sign_loss,
-        clippy::cast_lossless
+        reason = "the numbers of tests are small"
     )
 )]
 

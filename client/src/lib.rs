@@ -14,12 +14,13 @@
 //! Only [`command`] prints.
 
 #![cfg_attr(
-    not(test),
-    deny(
+    test,
+    allow(
         clippy::cast_lossless,
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
+        clippy::cast_sign_loss,
+        reason = "the numbers of tests are small"
     )
 )]
 

@@ -9,13 +9,6 @@
 //! | traces | [`write_events`] | the events of a window of time, as text or JSON |
 //! | a trace | [`losses`] | events and packets that the producer discarded |
 
-#![deny(
-    clippy::cast_lossless,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss
-)]
-
 mod error;
 mod folder;
 mod losses;

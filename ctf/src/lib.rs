@@ -61,13 +61,6 @@
 //! the part that was skipped. Metadata is parsed strictly or, by [`parse_metadata_with`], as
 //! leniently as Babeltrace does; unknown entries then cause a [`MetadataWarning`].
 
-#![deny(
-    clippy::cast_lossless,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss
-)]
-
 pub mod class;
 mod ctf2;
 mod decoding;

@@ -46,7 +46,8 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut bytes = input.to_vec();
     if let Some((header, payload)) = bytes.split_at_mut_checked(ring_block::HEADER_BYTES) {
-        header[12..16].copy_from_slice(&(payload.len() as u32 / 2).to_le_bytes());
+        header[12..16]
+            .copy_from_slice(&(u32::try_from(payload.len()).unwrap_or(u32::MAX) / 2).to_le_bytes());
         header[56..60].copy_from_slice(&crc32c(&payload[..payload.len() / 2]).to_le_bytes());
         let sum = crc32c(&header[..60]);
         header[60..].copy_from_slice(&sum.to_le_bytes());

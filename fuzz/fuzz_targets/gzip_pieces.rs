@@ -26,11 +26,15 @@ impl TextSink for Collected {
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
         self.text.extend_from_slice(text);
         if self.text.len() > TEXT_BYTES_MAX {
-ControlFlow::Break(())
-} else {
-ControlFlow::Continue(())
-}
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
+}
+
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).expect("the file is in memory")
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -46,12 +50,12 @@ fuzz_target!(|input: &[u8]| {
         .expect("memory can be read");
     let mut text = TextBuffer::new();
     for piece in Piece::all(&collected.entries, scanned.file_len, scanned.text_len) {
-        let start = piece.entry.byte_offset() as usize;
-        let Some(bytes) = file.get(start..piece.end.byte_offset() as usize) else {
+        let start = index(piece.entry.byte_offset());
+        let Some(bytes) = file.get(start..index(piece.end.byte_offset())) else {
             continue;
         };
         if Inflater::default().piece(&piece, bytes, &mut text).is_ok() {
-            let start = piece.entry.text_offset as usize;
+            let start = index(piece.entry.text_offset);
             assert!(collected.text[start..].starts_with(text.text()));
         }
     }

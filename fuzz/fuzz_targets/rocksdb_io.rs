@@ -37,9 +37,9 @@ fuzz_target!(|input: &[u8]| {
     }
     let packets: Vec<_> = std::iter::from_fn(|| cutter.flush()).collect();
     // A file without continuation headers is restored exactly from its packets.
-    if packets.first().is_some_and(|first| first.offset == 38) {
-        if let Ok(file) = join(packets.iter().map(|packet| &packet.bytes[..])) {
-            assert!(file.len() <= input.len());
-        }
+    if packets.first().is_some_and(|first| first.offset == 38)
+        && let Ok(file) = join(packets.iter().map(|packet| &packet.bytes[..]))
+    {
+        assert!(file.len() <= input.len());
     }
 });

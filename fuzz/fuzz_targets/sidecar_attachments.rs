@@ -2,8 +2,8 @@
 //! must be the same after encoding and decoding it again.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use chunk_index::fuzzing::{Attachment, attachment};
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((selector, bytes)) = input.split_first() else {

@@ -9,12 +9,13 @@
 //! A [`Scope`] around an operation says why it is done, and for which request.
 
 #![cfg_attr(
-    not(test),
-    deny(
+    test,
+    allow(
+        clippy::cast_lossless,
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,
         clippy::cast_sign_loss,
-        clippy::cast_lossless
+        reason = "the numbers of tests are small"
     )
 )]
 

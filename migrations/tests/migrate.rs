@@ -1,4 +1,8 @@
 //! Data folders of every version are migrated to the current one and keep their content.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of tests are small"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, path::Path, process::Command, sync::Arc};

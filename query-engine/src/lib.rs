@@ -19,13 +19,6 @@
 //! *Invariant:* the result is that of a full scan. An index only excludes chunks that cannot
 //! contain a match, and a sidecar that is damaged or does not belong to its file is not used.
 
-#![deny(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    clippy::cast_lossless
-)]
-
 mod aggregate;
 mod dft;
 mod engine;

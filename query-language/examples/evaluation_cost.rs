@@ -30,14 +30,15 @@ fn main() {
         let mut table = FieldTable::new();
         let program = Program::compile(&filter, &mut table);
         let events: Vec<Vec<Option<Value<'_>>>> = (0..EVENTS)
-            .map(|n| {
+            .zip(0_i64..)
+            .map(|(n, number)| {
                 let fields = table.paths().iter().map(|path| match path.as_str() {
                     "name" => Some(Value::Str([&b"read"[..], b"lseek64", b"open64"][n % 3])),
                     "cat" => Some(Value::Str(b"POSIX")),
                     "args.fhash" => Some(Value::Str(b"6fc4a5a5dc1cf0b1")),
                     "pid" => Some(Value::Uint(1_028_567)),
-                    "ts" => Some(Value::Int(1_795_225_981_000_000_000 + n as i64 * 100_000)),
-                    "dur" => Some(Value::Int((n as i64 * 7_919) % 2_000_000)),
+                    "ts" => Some(Value::Int(1_795_225_981_000_000_000 + number * 100_000)),
+                    "dur" => Some(Value::Int((number * 7_919) % 2_000_000)),
                     _ => None,
                 });
                 fields.collect()

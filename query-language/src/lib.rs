@@ -42,12 +42,13 @@
 //! *Invariant:* this crate knows no trace format, no index and no file.
 
 #![cfg_attr(
-    not(test),
-    deny(
+    test,
+    allow(
+        clippy::cast_lossless,
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,
         clippy::cast_sign_loss,
-        clippy::cast_lossless
+        reason = "the numbers of tests are small"
     )
 )]
 

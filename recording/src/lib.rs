@@ -26,12 +26,13 @@
 //! streams, so that they are decoded, indexed and queried like all others.
 
 #![cfg_attr(
-    not(test),
-    deny(
+    test,
+    allow(
+        clippy::cast_lossless,
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,
         clippy::cast_sign_loss,
-        clippy::cast_lossless
+        reason = "the numbers of tests are small"
     )
 )]
 

@@ -8,13 +8,6 @@
 //! | the rows of a result in order, with header and footer | [`RowSink`] |
 //! | groups of events with their totals | [`GroupRow`], [`write_groups`] |
 
-#![deny(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    clippy::cast_lossless
-)]
-
 mod cells;
 mod columns;
 mod csv;

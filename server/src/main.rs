@@ -1,13 +1,6 @@
 //! `traceholdd`: reads its configuration, serves requests, and exits with 0 if everything was
 //! committed.
 
-#![deny(
-    clippy::cast_lossless,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss
-)]
-
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,9 @@
 //! The engine as its users see it: packets in, packets out, also after a crash.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "the numbers of tests are small"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};

@@ -1,4 +1,8 @@
 //! What the I/O thread and the caches record in the I/O trace over the life of a storage.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of tests are small"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, sync::Arc};

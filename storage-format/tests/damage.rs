@@ -1,4 +1,8 @@
 //! Bytes that are not what they should be: refused with a place, never a panic, never believed.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of tests are small"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::Path;

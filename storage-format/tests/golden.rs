@@ -2,6 +2,10 @@
 //!
 //! What is missing there is written by this test, once, for the current version; what is there
 //! must be produced again bit for bit and read back as it was.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of tests are small"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, path::Path};

@@ -7,12 +7,6 @@
 //! A fault of the harness or of the server under test is a panic, and the server's log is printed:
 //! a failed test does not recover.
 
-#![deny(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    clippy::cast_lossless
-)]
 mod agent;
 mod api;
 mod corpora;

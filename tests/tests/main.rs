@@ -1,12 +1,6 @@
 //! The end-to-end suite: the real programs on real input, and on every kind of failure.
 //!
 //! One binary, one module per promise. What the modules share is in the library (`tests/src`).
-#![deny(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    clippy::cast_lossless
-)]
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails at the first unexpected result"

@@ -9,14 +9,6 @@
 //! *Invariant:* whether a record is an event never depends on the requested fields, so every way
 //! to execute a query counts the same events.
 
-#![deny(
-    clippy::cast_lossless,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    clippy::match_bool
-)]
-
 pub mod ctf;
 pub mod dft;
 mod error;

@@ -2,12 +2,6 @@
 //!
 //! Every job is plain Rust over child processes, so that it runs the same on a developer's machine
 //! and in CI. A job prints what it does and exits with status 1 when it finds a fault.
-#![deny(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    clippy::cast_lossless
-)]
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
