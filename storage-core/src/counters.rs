@@ -133,6 +133,10 @@ counters! {
     disk_free_bytes: Counter,
     /// 1 while ingest is stopped because the disk is low.
     disk_low: Counter,
+    /// Storages that have failed, at the last call of `Engine::failures`.
+    failed_storages: Counter,
+    /// 1 when the I/O thread has ended unexpectedly, at the last call of `Engine::failures`.
+    io_thread_failed: Counter,
     /// Bytes of index blocks in the cache.
     index_cache_bytes: Counter,
     /// Lookups of index blocks that hit the cache.

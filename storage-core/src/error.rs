@@ -151,9 +151,17 @@ pub enum StorageError {
     /// An earlier packet of the same stream was refused.
     #[error("an earlier packet of the same stream was refused, so this one was not written")]
     EarlierRefused,
-    /// The disk failed; the storage is read-only.
+    /// The storage has failed and is read-only.
     #[error("storage {storage} is read-only: {reason}")]
     Failed {
+        /// The storage.
+        storage: StorageId,
+        /// What failed.
+        reason: String,
+    },
+    /// The storage failed while the packet was in flight.
+    #[error("storage {storage} failed before the packet was durable: {reason}")]
+    NotWritten {
         /// The storage.
         storage: StorageId,
         /// What failed.
@@ -288,6 +296,7 @@ impl StorageError {
             Self::DiskFull { .. } => "disk_full",
             Self::EarlierRefused => "earlier_packet_refused",
             Self::Failed { .. } => "storage_failed",
+            Self::NotWritten { .. } => "write_failed",
             Self::Stopping => "stopping",
             Self::Damaged { .. } | Self::DamagedPacket { .. } => "damaged",
             Self::StorageExists(_) => "storage_exists",

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -14,7 +15,7 @@ use storage_format::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{codec, counters::Counters, io_thread::Frame};
+use crate::{codec, counters::Counters, io_thread::Frame, panic::panic_message};
 
 /// Jobs that may wait for each serializer.
 const WAITING_JOBS_PER_SERIALIZER: usize = 8;
@@ -31,10 +32,13 @@ pub(crate) struct Numbered {
     pub(crate) raw_checksum: u32,
 }
 
+/// The frames of a job, or why there are none.
+pub(crate) type SerializedFrames = Result<Vec<Frame>, String>;
+
 struct Job {
     packets: Vec<Numbered>,
     codec: Codec,
-    reply: oneshot::Sender<Vec<Frame>>,
+    reply: oneshot::Sender<SerializedFrames>,
 }
 
 /// A bounded pool of serializer threads.
@@ -65,7 +69,7 @@ impl SerializerPool {
         &self,
         packets: Vec<Numbered>,
         codec: Codec,
-    ) -> oneshot::Receiver<Vec<Frame>> {
+    ) -> oneshot::Receiver<SerializedFrames> {
         let (reply, frames) = oneshot::channel();
         self.counters.serializer_jobs.add(1);
         let sent = self
@@ -96,10 +100,17 @@ fn serve(inbox: &Mutex<mpsc::Receiver<Job>>, level: i32, counters: &Counters) {
         else {
             return;
         };
-        let frames = packets
-            .into_iter()
-            .map(|packet| serialize(packet, codec, level))
-            .collect();
+        let serialize_all = || -> Vec<Frame> {
+            let packets = packets.into_iter();
+            packets
+                .map(|packet| serialize(packet, codec, level))
+                .collect()
+        };
+        let frames = catch_unwind(AssertUnwindSafe(serialize_all));
+        let frames = frames.map_err(|panic| {
+            let message = panic_message(&*panic);
+            format!("a serializer stopped unexpectedly: {message}")
+        });
         counters.serializer_jobs.sub(1);
         // A writer that has ended needs no frames.
         let _ = reply.send(frames);
@@ -133,4 +144,36 @@ pub(crate) fn serialize(packet: Numbered, codec: Codec, level: i32) -> Frame {
         raw_checksum,
     };
     Frame { header, payload }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(raw: &'static [u8]) -> Numbered {
+        Numbered {
+            number: 0,
+            position: StreamPosition::default(),
+            arrival: 0,
+            facts: Facts::default(),
+            raw: Bytes::from_static(raw),
+            raw_checksum: crc32c(raw),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_job_and_no_other() {
+        let pool = SerializerPool::start(1, 1, Arc::default()).unwrap();
+        for _ in 0..2 {
+            let empty = pool.submit(vec![numbered(b"")], Codec::Zstd).await;
+            let reason = empty.await.unwrap().unwrap_err();
+            assert!(
+                reason.contains("a stored payload is not longer"),
+                "{reason}"
+            );
+            let valid = pool.submit(vec![numbered(b"packet")], Codec::Zstd).await;
+            assert_eq!(valid.await.unwrap().unwrap().len(), 1);
+        }
+        assert_eq!(pool.counters.serializer_jobs.get(), 0);
+    }
 }

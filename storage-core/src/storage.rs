@@ -149,6 +149,12 @@ impl Storage {
     pub(crate) fn info(&self) -> StorageFile {
         let mut file = self.file.read().clone();
         if file.state != StorageState::Finalized
+            && let Some(reason) = self.poison.reason()
+        {
+            file.state = StorageState::Failed;
+            file.failure.get_or_insert(reason);
+        }
+        if file.state != StorageState::Finalized
             && let Some(tree) = &*self.tree.read()
         {
             file.totals = tree.totals();
@@ -156,16 +162,38 @@ impl Storage {
         file
     }
 
+    /// The state; FAILED from the moment of a failure, before the storage file says so.
     pub(crate) fn state(&self) -> StorageState {
-        self.file.read().state
+        match self.file.read().state {
+            StorageState::Finalized => StorageState::Finalized,
+            _ if self.poison.is_set() => StorageState::Failed,
+            state => state,
+        }
+    }
+
+    /// The error of a request whose reply was lost: the storage failed, or the server is stopping.
+    /// A panic drops replies before its message is known, so this waits while the writer ends.
+    pub(crate) async fn lost_reply(&self) -> StorageError {
+        while self.is_ending_unexpectedly() {
+            tokio::task::yield_now().await;
+        }
+        match self.poison.reason() {
+            Some(reason) => StorageError::NotWritten {
+                storage: self.id,
+                reason,
+            },
+            None => StorageError::Stopping,
+        }
+    }
+
+    /// Whether a writer that dropped a reply has not recorded yet why.
+    pub(crate) fn is_ending_unexpectedly(&self) -> bool {
+        !self.poison.is_set() && self.writer.read().is_some()
     }
 
     /// The error for an action that the state does not allow.
     pub(crate) fn wrong_state(&self, action: &'static str, needed: &'static str) -> StorageError {
-        let (state, failure) = {
-            let file = self.file.read();
-            (file.state, file.failure.clone())
-        };
+        let StorageFile { state, failure, .. } = self.info();
         match failure {
             Some(reason) if state == StorageState::Failed => StorageError::Failed {
                 storage: self.id,

@@ -123,7 +123,7 @@ const CATALOG: &[Entry] = catalog! {
         "an import keeps the id of the storage, and ids are unique",
         "to replace the storage, delete it first";
     409 "storage_failed" "the storage is read-only",
-        "a disk operation failed; a failed sync is never retried",
+        "it failed while it was written, or its files are damaged; detail has the reason",
         "read what was acknowledged, and create another storage for new packets";
     409 "storage_not_open" "the storage is not open",
         "a new storage is CREATED and accepts packets after it is opened",
@@ -161,6 +161,9 @@ const CATALOG: &[Entry] = catalog! {
     500 "damaged" "stored bytes are damaged",
         "a checksum or the layout does not match",
         "POST /api/v1/storages/{id}/verify lists everything that is damaged";
+    500 "write_failed" "the storage failed",
+        "it failed while the request was in flight; detail has the reason",
+        "packets without a receipt may be lost; push them to another storage";
     503 "stopping" "the server is shutting down",
         "it received a request to stop",
         "push the same packets again when it is back";

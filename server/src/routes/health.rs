@@ -13,37 +13,63 @@ use super::refusals::ServiceUnavailable;
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
+/// Failed storages that `/readyz` lists.
+const LISTED_FAILURES_MAX: usize = 20;
+
 /// Health of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
-    /// `live` or `ready`.
+    /// `live`.
     status: &'static str,
     /// Ingest is stopped because the disk is low; reads continue.
     disk_low: bool,
 }
 
-fn health(app: &AppState, status: &'static str) -> Json<Health> {
-    Json(Health {
-        status,
-        disk_low: app.engine.counters().disk_low.get() != 0,
-    })
+/// Whether the server accepts requests, and what does not work.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Readiness {
+    /// `ready`, or `degraded` while a storage is FAILED.
+    status: &'static str,
+    /// Ingest is stopped because the disk is low; reads continue.
+    disk_low: bool,
+    /// Number of FAILED storages.
+    failed_storages: u64,
+    /// The first of them.
+    failures: Vec<FailedStorage>,
+}
+
+/// A FAILED storage.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FailedStorage {
+    /// Its id.
+    storage: String,
+    /// Why it failed.
+    reason: String,
+}
+
+fn is_disk_low(app: &AppState) -> bool {
+    app.engine.counters().disk_low.get() != 0
 }
 
 /// Returns 200 while the process responds.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = Health)))]
 pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
-    health(&app, "live")
+    Json(Health {
+        status: "live",
+        disk_low: is_disk_low(&app),
+    })
 }
 
-/// Returns 200 while the server accepts requests, and 503 during shutdown.
+/// Returns 200 while the server accepts requests, and 503 during shutdown and when nothing can be
+/// written.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
-        (status = 200, body = Health),
+        (status = 200, body = Readiness),
         ServiceUnavailable,
     ),
 )]
-pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Health>, Problem> {
+pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Readiness>, Problem> {
     if app.is_draining() {
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -54,7 +80,30 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Heal
         .remedy("retry when it is back")
         .retry_after(1));
     }
-    Ok(health(&app, "ready"))
+    let failures = app.engine.failures(LISTED_FAILURES_MAX);
+    if let Some(reason) = failures.io_thread {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "io_thread_failed",
+            "the server cannot write",
+        )
+        .detail(reason)
+        .cause("the thread that writes all data files has ended; reads continue")
+        .remedy("restart the server; what was acknowledged is durable"));
+    }
+    let is_degraded = failures.storage_count > 0;
+    let listed = failures.storages.into_iter();
+    Ok(Json(Readiness {
+        status: if is_degraded { "degraded" } else { "ready" },
+        disk_low: is_disk_low(&app),
+        failed_storages: failures.storage_count,
+        failures: listed
+            .map(|(id, reason)| FailedStorage {
+                storage: id.to_string(),
+                reason,
+            })
+            .collect(),
+    }))
 }
 
 /// Returns all metrics for Prometheus.
@@ -64,6 +113,8 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Heal
 )]
 pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     let mut text = app.metrics.render();
+    // Updates the gauges of what has failed.
+    let _ = app.engine.failures(0);
     crate::metrics::render_engine(app.engine.counters(), &mut text);
     crate::metrics::render_recorder(&app.recorder, &mut text);
     crate::metrics::render_io_trace(&app.io_trace.status(), &mut text);

@@ -12,7 +12,7 @@ use storage_format::{
 
 use crate::{
     AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Push, PushOutcome, Selection,
-    io::faulty::{Fault, FaultPlan, Operation},
+    io::faulty::{Fault, FaultPlan, Operation, PANIC_MESSAGE},
 };
 
 struct World {
@@ -96,6 +96,22 @@ impl World {
     }
 
     async fn push(&mut self, stream: &'static str, count: u64) -> PushOutcome {
+        let outcome = match self.submit(stream, count).await {
+            Ok(pending) => pending.await,
+            Err(error) => PushOutcome {
+                receipts: Vec::new(),
+                refused: Some(error),
+            },
+        };
+        *self.acknowledged.entry(stream).or_default() += outcome.receipts.len() as u64;
+        outcome
+    }
+
+    async fn submit(
+        &self,
+        stream: &'static str,
+        count: u64,
+    ) -> Result<crate::PendingPush, crate::StorageError> {
         let first = self.acknowledged.get(stream).copied().unwrap_or(0);
         let packets = (first..first + count).map(|sequence| {
             NewPacket::new(
@@ -110,15 +126,7 @@ impl World {
             packets: packets.collect(),
             permit: self.engine.budget().try_acquire(1).unwrap(),
         };
-        let outcome = match self.engine.ingest().submit(self.storage, push).await {
-            Ok(pending) => pending.await,
-            Err(error) => PushOutcome {
-                receipts: Vec::new(),
-                refused: Some(error),
-            },
-        };
-        *self.acknowledged.entry(stream).or_default() += outcome.receipts.len() as u64;
-        outcome
+        self.engine.ingest().submit(self.storage, push).await
     }
 
     async fn push_some(&mut self, rounds: u64) {
@@ -214,6 +222,99 @@ async fn a_failed_sync_makes_the_storage_read_only() {
     for nth in 0..6 {
         a_disk_error_is_final(Operation::Sync, nth).await;
     }
+}
+
+/// Two pushes while a task panics: what has no receipt is refused with the message of the panic.
+async fn a_panic_fails_the_storage(operation: Operation, nth: usize) {
+    let mut world = World::new().await;
+    world.push_some(2).await;
+    world.plan.inject(operation, nth..nth + 1, Fault::Panic);
+    let mut refused = 0;
+    for _ in 0..4 {
+        let pending = [world.submit("one", 2).await, world.submit("two", 1).await];
+        for (pending, stream) in pending.into_iter().zip(STREAMS) {
+            let error = match pending {
+                Ok(pending) => {
+                    let outcome = pending.await;
+                    *world.acknowledged.entry(stream).or_default() += outcome.receipts.len() as u64;
+                    outcome.refused
+                }
+                Err(error) => Some(error),
+            };
+            let Some(error) = error else { continue };
+            let codes: &[_] = match refused {
+                0 => &["write_failed"],
+                _ => &["write_failed", "storage_failed"],
+            };
+            refused += 1;
+            assert!(codes.contains(&error.code()), "{operation:?}: {error}");
+            assert!(error.to_string().contains(PANIC_MESSAGE), "{error}");
+            // At once: the reply is not earlier than the state.
+            assert_eq!(world.state(), StorageState::Failed, "{operation:?}");
+        }
+    }
+    assert!(refused > 0, "{operation:?} panicked");
+    let status = world.engine.storages().status(world.storage).unwrap();
+    assert!(status.failure.unwrap().contains(PANIC_MESSAGE));
+    assert_eq!((status.queued_packets, status.queued_bytes), (0, 0));
+    let failures = world.engine.failures(1);
+    assert_eq!(failures.storage_count, 1);
+    assert_eq!(failures.storages[0].0, world.storage);
+    assert_eq!(world.engine.counters().failed_storages.get(), 1);
+    let finalized = world.engine.storages().finalize(world.storage).await;
+    assert_eq!(finalized.unwrap_err().code(), "storage_failed");
+    world.check(&world.engine).await;
+    let is_dead = operation == Operation::Dispatch;
+    assert_eq!(failures.io_thread.is_some(), is_dead, "{failures:?}");
+    world.plan.heal();
+    assert_eq!(world.engine.shutdown().await.is_err(), is_dead);
+    let engine = Engine::open(config(world.folder.path())).await.unwrap();
+    world.check(&engine).await;
+    // A dead I/O thread cannot write the storage file; the disk is as good as before.
+    let after = engine.storages().get(world.storage).unwrap().state;
+    let expected = if is_dead {
+        StorageState::Open
+    } else {
+        StorageState::Failed
+    };
+    assert_eq!(after, expected, "{operation:?}");
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_writer_fails_the_storage() {
+    for nth in 0..3 {
+        a_panic_fails_the_storage(Operation::Submit, nth).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_task_of_a_data_file_fails_the_storage() {
+    for operation in [Operation::Write, Operation::Sync] {
+        a_panic_fails_the_storage(operation, 0).await;
+        a_panic_fails_the_storage(operation, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_io_thread_fails_the_storage() {
+    for nth in 0..3 {
+        a_panic_fails_the_storage(Operation::Dispatch, nth).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_writer_fails_the_storage() {
+    let mut world = World::new().await;
+    world.push_some(2).await;
+    let pending = world.submit("one", 1).await.unwrap();
+    world.engine.abort_tasks().await;
+    if let Some(error) = pending.await.refused {
+        assert_eq!(error.code(), "write_failed", "{error}");
+    }
+    assert_eq!(world.state(), StorageState::Failed);
+    let refused = world.push("one", 1).await.refused.unwrap();
+    assert_eq!(refused.code(), "storage_failed", "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,29 +24,48 @@ use crate::{
 pub struct PendingPush {
     outcome: oneshot::Receiver<PushOutcome>,
     storage: Arc<Storage>,
+    /// Whether the writer ended without an outcome.
+    is_lost: bool,
 }
 
 impl Future for PendingPush {
     type Output = PushOutcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<PushOutcome> {
-        Pin::new(&mut self.outcome).poll(context).map(|outcome| {
-            // The writer ended before it accepted the push.
-            outcome.unwrap_or_else(|_| PushOutcome {
-                receipts: Vec::new(),
-                refused: Some(not_taken(&self.storage)),
-            })
+        if !self.is_lost {
+            match Pin::new(&mut self.outcome).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(outcome)) => return Poll::Ready(outcome),
+                Poll::Ready(Err(_)) => self.is_lost = true,
+            }
+        }
+        // The writer ended before it accepted the push. After a panic, the reason is recorded a
+        // moment after the outcome is dropped.
+        if self.storage.is_ending_unexpectedly() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let refused = match self.storage.poison.reason() {
+            Some(reason) => StorageError::NotWritten {
+                storage: self.storage.id,
+                reason,
+            },
+            None => not_taken(&self.storage),
+        };
+        Poll::Ready(PushOutcome {
+            receipts: Vec::new(),
+            refused: Some(refused),
         })
     }
 }
 
 fn not_taken(storage: &Storage) -> StorageError {
-    match accepts_packets(storage.state()) {
-        _ if storage.is_deleted.load(Ordering::Relaxed) => {
-            StorageError::StorageNotFound(storage.id)
-        }
-        true => StorageError::Stopping,
-        false => storage.wrong_state("a push", "OPEN or RECORDING"),
+    if storage.is_deleted.load(Ordering::Relaxed) {
+        StorageError::StorageNotFound(storage.id)
+    } else if accepts_packets(storage.state()) {
+        StorageError::Stopping
+    } else {
+        storage.wrong_state("a push", "OPEN or RECORDING")
     }
 }
 
@@ -160,7 +179,11 @@ impl Ingest {
             reply,
         };
         match writer.send(submit).await {
-            Ok(()) => Ok(PendingPush { outcome, storage }),
+            Ok(()) => Ok(PendingPush {
+                outcome,
+                storage,
+                is_lost: false,
+            }),
             Err(_) => Err(not_taken(&storage)),
         }
     }

@@ -20,6 +20,7 @@ mod copy;
 mod derived;
 mod documents;
 mod export;
+mod failures;
 #[cfg(test)]
 mod fault_tests;
 mod file_info;
@@ -52,6 +53,7 @@ pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, Cop
 pub use derived::DerivedFiles;
 pub use documents::Documents;
 pub use export::Export;
+pub use failures::Failures;
 pub use file_info::FileInfo;
 pub use import::check_archive;
 pub use ingest::{Ingest, PendingPush};

@@ -30,7 +30,7 @@ use crate::{
     agents::Agents,
     catalog::Catalog,
     droppable::Droppable,
-    io_thread::{IoThread, IoThreadConfig, IoThreadRequest},
+    io_thread::{IoThread, IoThreadConfig},
     labels::LabelTypes,
     recovery::{Recovered, recover},
     serializer::SerializerPool,
@@ -97,6 +97,7 @@ impl Engine {
             engine.adopt(on_disk).await?;
         }
         engine.watch_space();
+        engine.watch_io_thread();
         Ok(engine)
     }
 
@@ -236,6 +237,30 @@ impl Engine {
         });
     }
 
+    /// Fails every storage that is being written when the I/O thread ends unexpectedly.
+    fn watch_io_thread(&self) {
+        let io_thread = self.inner.services.io_thread.clone();
+        let registry = Arc::clone(&self.inner.storages.registry);
+        self.inner.tasks.spawn(async move {
+            let reason = io_thread.failed().await;
+            tracing::error!(
+                reason,
+                "nothing can be written; restart the server to write again"
+            );
+            for storage in registry.all() {
+                if storage.writer.read().is_some() {
+                    storage.poison.set(&reason);
+                }
+            }
+        });
+    }
+
+    /// Ends all tasks in the middle of their work.
+    #[cfg(test)]
+    pub(super) async fn abort_tasks(&self) {
+        self.inner.tasks.shutdown().await;
+    }
+
     /// Drains every writer, saves every tree, closes every file.
     ///
     /// # Errors
@@ -256,12 +281,8 @@ impl Engine {
             // A writer that ended meanwhile has drained, too.
             let _ = done.await;
         }
-        let _ = self
-            .inner
-            .services
-            .io_thread
-            .send(IoThreadRequest::Stop)
-            .await;
+        let io_thread = &self.inner.services.io_thread;
+        io_thread.stop().await;
         let thread = self.inner.io_thread_join.lock().take();
         let catalog = Arc::clone(&self.inner.services.catalog);
         let ended = tokio::task::spawn_blocking(move || {
@@ -272,9 +293,13 @@ impl Engine {
         self.inner.tasks.shutdown().await;
         let ended = ended.await;
         drop(self.inner.lock.lock().take());
-        match ended {
-            Ok(true) => Ok(()),
-            _ => Err(StorageError::Stopping),
+        match (ended, io_thread.failure()) {
+            (Ok(true), None) => Ok(()),
+            (_, failure) => Err(StorageError::Io {
+                operation: "finish writing to",
+                path: self.inner.services.config.data_dir.clone(),
+                source: std::io::Error::other(failure.unwrap_or_default()),
+            }),
         }
     }
 }

@@ -237,15 +237,18 @@ impl Storages {
         if was_created {
             self.tasks.start_writer(&storage, &self.services);
         }
-        let writer = storage
-            .writer
-            .read()
-            .clone()
-            .ok_or(StorageError::Stopping)?;
+        let writer = storage.writer.read().clone();
         let (reply, done) = oneshot::channel();
-        let sent = writer.send(WriterMessage::Finalize { reply }).await;
-        sent.map_err(|_| StorageError::Stopping)?;
-        done.await.map_err(|_| StorageError::Stopping)?
+        if let Some(writer) = writer {
+            // A writer that has ended drops the request and with it the reply.
+            let _ = writer.send(WriterMessage::Finalize { reply }).await;
+        } else {
+            drop(reply);
+        }
+        match done.await {
+            Ok(finalized) => finalized,
+            Err(_) => Err(storage.lost_reply().await),
+        }
     }
 
     /// Changes name, description or labels.

@@ -24,6 +24,10 @@ pub(crate) enum Operation {
     SetLength,
     SyncFolder,
     Rename,
+    /// A request to the dispatcher of the I/O thread.
+    Dispatch,
+    /// A push that reaches the writer.
+    Submit,
 }
 
 /// What happens instead of success.
@@ -33,7 +37,12 @@ pub(crate) enum Fault {
     Fail(Errno),
     /// A write accepts only this many bytes.
     Short(usize),
+    /// The task that does it panics.
+    Panic,
 }
+
+/// The message of a panic that a [`FaultPlan`] causes.
+pub(crate) const PANIC_MESSAGE: &str = "a fault of the test";
 
 #[derive(Debug, Default)]
 struct State {
@@ -125,8 +134,14 @@ impl FaultPlan {
     fn check(&self, operation: Operation) -> io::Result<()> {
         match self.next(operation) {
             Some(Fault::Fail(errno)) => Err(errno.into()),
+            Some(Fault::Panic) => panic!("{PANIC_MESSAGE}"),
             _ => Ok(()),
         }
+    }
+
+    /// Panics when the plan says so.
+    pub(crate) fn panic_at(&self, operation: Operation) {
+        let _ = self.check(operation);
     }
 }
 
@@ -175,6 +190,7 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     ) -> (io::Result<usize>, B::Buffer) {
         let range = match self.plan.next(Operation::Write) {
             Some(Fault::Fail(errno)) => return (Err(errno.into()), buffer),
+            Some(Fault::Panic) => panic!("{PANIC_MESSAGE}"),
             Some(Fault::Short(bytes)) => range.start..range.end.min(range.start + bytes),
             None => range,
         };

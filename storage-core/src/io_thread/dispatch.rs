@@ -1,7 +1,8 @@
 //! Dispatches requests to channels, and limits the number of open files.
 
-use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
+use std::{collections::HashMap, panic::AssertUnwindSafe, rc::Rc, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use io_trace::{Cause, Scope};
 use storage_format::LeafId;
 use tokio::{
@@ -16,7 +17,7 @@ use super::{
     publish::publish,
     request::{Append, ChannelRequest, Ended},
 };
-use crate::{counters::Counters, io::BlockIo};
+use crate::{counters::Counters, io::BlockIo, panic::panic_message};
 
 /// Requests that may be queued for one channel.
 const CHANNEL_REQUEST_COUNT_MAX: usize = 256;
@@ -73,6 +74,10 @@ pub(super) async fn run<B: BlockIo>(
 
 impl<B: BlockIo> Dispatcher<B> {
     async fn serve(&mut self, request: IoThreadRequest) {
+        #[cfg(test)]
+        if let Some(plan) = &self.config.faults {
+            plan.panic_at(crate::io::faulty::Operation::Dispatch);
+        }
         match request {
             IoThreadRequest::Append {
                 spec,
@@ -86,9 +91,9 @@ impl<B: BlockIo> Dispatcher<B> {
                     request,
                     reply,
                 };
-                let sent = channel.send(ChannelRequest::Append(append)).await;
-                // A channel ends only when this task closes it.
-                debug_assert!(sent.is_ok(), "an open channel accepts requests");
+                // A channel ends early only by a panic, which poisons its storage; the reply is
+                // dropped with the request then.
+                let _ = channel.send(ChannelRequest::Append(append)).await;
             }
             IoThreadRequest::Resume { leaf } => {
                 if let Some(open) = self.open.get(&leaf) {
@@ -173,7 +178,18 @@ impl<B: BlockIo> Dispatcher<B> {
                 known,
             );
             let ingest = Scope::within(&self.config.tracer, Cause::Ingest);
-            self.spawn(Some(ingest), channel.run(inbox));
+            let failing = Arc::clone(spec);
+            let serve = AssertUnwindSafe(channel.run(inbox)).catch_unwind();
+            self.spawn(Some(ingest), async move {
+                if let Err(panic) = serve.await {
+                    let message = panic_message(&*panic);
+                    let reason = format!(
+                        "the task that writes data file {} stopped unexpectedly: {message}",
+                        failing.leaf()
+                    );
+                    failing.poison.set(&reason);
+                }
+            });
             self.open.insert(
                 leaf,
                 Open {
@@ -229,6 +245,9 @@ impl<B: BlockIo> Dispatcher<B> {
         }
         if let Some(ended) = self.close(leaf, true).await {
             ended.result?;
+        }
+        if let Some(reason) = spec.poison.reason() {
+            return Err(IoThreadError::Poisoned(reason));
         }
         self.closed
             .get(&leaf)

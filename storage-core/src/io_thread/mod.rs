@@ -11,12 +11,21 @@ mod request;
 mod staging;
 mod tail;
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use io_trace::{Scope, Tracer, current};
 use storage_format::{LeafId, StorageId, data_file::DataFileHeader, frame::FrameHeader};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 pub(crate) use tail::Tail;
 
@@ -27,6 +36,7 @@ use crate::{
         BlockIo, BlockingIo, TracedIo,
         uring::{self, UringIo},
     },
+    panic::panic_message,
     poison::Poison,
 };
 
@@ -148,10 +158,26 @@ pub(crate) enum IoThreadRequest {
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, IoThreadError>>;
 
+/// How the I/O thread ended.
+#[derive(Debug, Default)]
+struct ThreadEnd {
+    /// Set when it is asked to stop.
+    is_stopping: AtomicBool,
+    /// Set when it panicked.
+    failure: Poison,
+    /// Wakes the task that waits for a failure.
+    failed: Notify,
+}
+
+/// How often, and in which steps, a lost reply waits for the panic that lost it to be recorded.
+const LOST_REPLY_CHECKS: usize = 100;
+const LOST_REPLY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// A handle to the I/O thread.
 #[derive(Debug, Clone)]
 pub(crate) struct IoThread {
     requests: mpsc::Sender<IoThreadRequest>,
+    end: Arc<ThreadEnd>,
     /// Name of the implementation in use.
     pub(crate) io_name: &'static str,
 }
@@ -165,19 +191,80 @@ impl IoThread {
     ) -> io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (requests, inbox) = mpsc::channel(REQUEST_COUNT_MAX);
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let end = Arc::<ThreadEnd>::default();
+        let thread_end = Arc::clone(&end);
+        let run = move || {
+            let ran = catch_unwind(AssertUnwindSafe(|| run(&config, counters, inbox, &ready)));
+            if let Err(panic) = ran {
+                let message = panic_message(&*panic);
+                let reason = format!("the I/O thread stopped unexpectedly: {message}");
+                thread_end.failure.set(&reason);
+                thread_end.failed.notify_one();
+            }
+        };
         let thread = std::thread::Builder::new()
             .name("io-thread".into())
-            .spawn(move || run(&config, counters, inbox, &ready))?;
+            .spawn(run)?;
         let io_name = is_ready.recv().map_err(io::Error::other)??;
-        Ok((Self { requests, io_name }, thread))
+        Ok((
+            Self {
+                requests,
+                end,
+                io_name,
+            },
+            thread,
+        ))
+    }
+
+    /// Asks the I/O thread to finish every channel and stop.
+    pub(crate) async fn stop(&self) {
+        self.end.is_stopping.store(true, Ordering::Relaxed);
+        // A thread that has ended has stopped.
+        let _ = self.requests.send(IoThreadRequest::Stop).await;
+    }
+
+    /// Why the I/O thread ended, if it ended unexpectedly.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.end.failure.reason()
+    }
+
+    /// Waits until the I/O thread ends unexpectedly; one task may wait.
+    pub(crate) async fn failed(&self) -> String {
+        loop {
+            if let Some(reason) = self.failure() {
+                return reason;
+            }
+            self.end.failed.notified().await;
+        }
+    }
+
+    /// Why there is no reply to a request. A panic drops the replies before its message is known,
+    /// so this waits a moment for the message.
+    pub(crate) async fn lost_reply(&self, poison: &Poison) -> IoThreadError {
+        if self.end.is_stopping.load(Ordering::Relaxed) {
+            return IoThreadError::Stopped;
+        }
+        for _ in 0..LOST_REPLY_CHECKS {
+            if let Some(reason) = poison.reason().or_else(|| self.failure()) {
+                return IoThreadError::Poisoned(reason);
+            }
+            tokio::time::sleep(LOST_REPLY_CHECK_INTERVAL).await;
+        }
+        IoThreadError::Poisoned("the I/O thread dropped a request without a reply".into())
+    }
+
+    /// The error of a request without a data file that got no reply.
+    async fn lost_request(&self) -> io::Error {
+        let poison = Poison::default();
+        io::Error::other(self.lost_reply(&poison).await)
     }
 
     /// Sends a request; waits while the queue is full.
     pub(crate) async fn send(&self, request: IoThreadRequest) -> Result<(), IoThreadError> {
-        self.requests
-            .send(request)
-            .await
-            .map_err(|_| IoThreadError::Stopped)
+        match self.requests.send(request).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.lost_reply(&Poison::default()).await),
+        }
     }
 
     /// Publishes a small file durably.
@@ -196,7 +283,10 @@ impl IoThread {
             reply,
         };
         self.send(request).await.map_err(io::Error::other)?;
-        done.await.map_err(io::Error::other)?
+        match done.await {
+            Ok(result) => result,
+            Err(_) => Err(self.lost_request().await),
+        }
     }
 
     /// Makes the names in a folder durable.
@@ -208,14 +298,21 @@ impl IoThread {
             reply,
         };
         self.send(request).await.map_err(io::Error::other)?;
-        done.await.map_err(io::Error::other)?
+        match done.await {
+            Ok(result) => result,
+            Err(_) => Err(self.lost_request().await),
+        }
     }
 
     /// Finishes a channel and returns its tail.
     pub(crate) async fn finish(&self, spec: Arc<ChannelSpec>) -> Result<Tail, IoThreadError> {
         let (reply, done) = oneshot::channel();
+        let poison = Arc::clone(&spec.poison);
         self.send(IoThreadRequest::Finish { spec, reply }).await?;
-        done.await.map_err(|_| IoThreadError::Stopped)?
+        match done.await {
+            Ok(result) => result,
+            Err(_) => Err(self.lost_reply(&poison).await),
+        }
     }
 }
 

@@ -14,18 +14,24 @@ use tokio::sync::oneshot;
 
 impl Writer {
     /// Sends frames to the I/O thread; frames after a refused packet are refused here.
-    pub(super) async fn on_serialized(&mut self, (stream, leaf, frames, request): Serialized) {
+    pub(super) async fn on_serialized(&mut self, serialized: Serialized) {
+        let Serialized {
+            stream,
+            leaf,
+            count,
+            frames,
+            request,
+        } = serialized;
         let id = self.new_id();
-        let Some(frames) = frames else {
-            // The serializers have ended, so the server is stopping.
-            return self
-                .fail_job(stream, leaf, 0, &IoThreadError::Stopped)
-                .await;
+        let frames = match frames {
+            Ok(frames) => frames,
+            Err(reason) => return self.fail_serialized(stream, leaf, count, reason).await,
         };
+        assert_eq!(frames.len(), count, "every packet becomes one frame");
         let headers: Vec<_> = frames.iter().map(|frame| frame.header).collect();
         if self.streams.get(stream).is_failing {
             return self
-                .fail_job(stream, leaf, headers.len(), &IoThreadError::Aborted)
+                .fail_job(stream, leaf, count, &IoThreadError::Aborted)
                 .await;
         }
         let Some(open) = self.leaves.get_mut(&leaf) else {
@@ -36,17 +42,18 @@ impl Writer {
             id,
             stream,
             leaf,
+            count,
             headers,
             result: None,
         });
         let (reply, appended) = oneshot::channel();
         if std::mem::take(&mut open.needs_resume) {
-            let sent = self
+            // An I/O thread that has ended refuses the append below.
+            let _ = self
                 .services
                 .io_thread
                 .send(IoThreadRequest::Resume { leaf })
                 .await;
-            debug_assert!(sent.is_ok(), "the I/O thread outlives the writers");
         }
         // When the I/O thread has ended, the reply is dropped with the request, which is the
         // answer.
@@ -60,10 +67,36 @@ impl Writer {
                 reply,
             })
             .await;
+        let (io_thread, storage) = (self.services.io_thread.clone(), self.storage.clone());
         self.appending.push(Box::pin(async move {
-            let result = appended.await.unwrap_or(Err(IoThreadError::Stopped));
+            let result = match appended.await {
+                Ok(result) => result,
+                Err(_) => Err(io_thread.lost_reply(&storage.poison).await),
+            };
             (leaf, id, result)
         }));
+    }
+
+    /// Refuses the packets of a job that the serializers failed. Frames of the same stream that
+    /// are with the I/O thread finish first, because outcomes come in order.
+    async fn fail_serialized(&mut self, stream: usize, leaf: LeafId, count: usize, reason: String) {
+        self.storage.poison.set(&reason);
+        let error = IoThreadError::Poisoned(reason);
+        let in_order = |open: &super::WriterLeaf| open.jobs.is_empty();
+        if self.leaves.get(&leaf).is_none_or(in_order) {
+            return self.fail_job(stream, leaf, count, &error).await;
+        }
+        let id = self.new_id();
+        if let Some(open) = self.leaves.get_mut(&leaf) {
+            open.jobs.push_back(Job {
+                id,
+                stream,
+                leaf,
+                count,
+                headers: Vec::new(),
+                result: Some(Err(error)),
+            });
+        }
     }
 
     /// Records the outcome of a job, and completes the jobs of its leaf in order.
@@ -87,8 +120,7 @@ impl Writer {
                 }
                 Some(Err(error)) => {
                     open.needs_resume = true;
-                    self.fail_job(job.stream, job.leaf, job.headers.len(), &error)
-                        .await;
+                    self.fail_job(job.stream, job.leaf, job.count, &error).await;
                 }
                 None => return,
             }
@@ -159,18 +191,16 @@ impl Writer {
             tree.remove_announced(leaf, count);
         }
         let storage = self.storage.id;
-        let mut bytes = 0;
-        for _ in 0..count {
-            let stream = self.streams.get(at);
-            stream.is_failing = true;
-            let Some(packet) = stream.in_flight.pop_front() else {
-                break;
-            };
-            bytes += u64::from(packet.raw_size);
-            self.report(&packet, |_, _| Err(refusal(error, storage)));
-        }
+        let stream = self.streams.get(at);
+        stream.is_failing = true;
+        let count = count.min(stream.in_flight.len());
+        let packets: Vec<_> = stream.in_flight.drain(..count).collect();
+        let bytes = packets.iter().map(|p| u64::from(p.raw_size)).sum();
         self.storage.counts.failed(count as u64, bytes, now_ns());
         self.services.counters.packets_failed.add(count as u64);
+        for packet in packets {
+            self.report(&packet, |_, _| Err(refusal(error, storage)));
+        }
         if let IoThreadError::Poisoned(reason) = error {
             self.fail_storage(reason).await;
         }
@@ -261,7 +291,7 @@ fn refusal(error: &IoThreadError, storage: storage_format::StorageId) -> Storage
     match error {
         IoThreadError::Full { path } => StorageError::DiskFull { path: path.clone() },
         IoThreadError::Aborted => StorageError::EarlierRefused,
-        IoThreadError::Poisoned(reason) => StorageError::Failed {
+        IoThreadError::Poisoned(reason) => StorageError::NotWritten {
             storage,
             reason: reason.clone(),
         },

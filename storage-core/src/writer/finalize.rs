@@ -115,7 +115,7 @@ impl Writer {
             IoThreadError::Full { .. } => StorageError::DiskFull { path },
             IoThreadError::Poisoned(reason) => {
                 self.fail_storage(&reason).await;
-                StorageError::Failed {
+                StorageError::NotWritten {
                     storage: self.storage.id,
                     reason,
                 }

@@ -80,6 +80,18 @@ impl Group {
         }
     }
 
+    /// Refuses every packet without an outcome after a panic, and sends the reply. What a panic
+    /// left is not asserted.
+    pub(super) fn abandon(mut self, error: StorageError) {
+        let first = self.slots.iter().position(Option::is_none);
+        let first = first.unwrap_or(self.slots.len());
+        if self.refused.as_ref().is_none_or(|(slot, _)| first < *slot) {
+            self.refused = Some((first, error));
+        }
+        self.missing = 0;
+        self.finish();
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.missing == 0
     }

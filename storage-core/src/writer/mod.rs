@@ -18,12 +18,13 @@ mod submit;
 use std::{
     collections::{HashMap, VecDeque},
     ops::ControlFlow,
+    panic::AssertUnwindSafe,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use futures_util::{
-    Future,
+    Future, FutureExt,
     stream::{FuturesOrdered, FuturesUnordered, StreamExt},
 };
 use io_trace::{Cause, Scope, Tracer};
@@ -48,12 +49,14 @@ use crate::{
     StorageError,
     agents::Agents,
     catalog::Catalog,
+    clock::now_ns,
     config::EngineConfig,
     counters::Counters,
     droppable::Droppable,
-    io_thread::{Appended, ChannelSpec, Frame, IoThread, IoThreadError, IoThreadRequest},
+    io_thread::{Appended, ChannelSpec, IoThread, IoThreadError, IoThreadRequest},
     labels::LabelTypes,
-    serializer::SerializerPool,
+    panic::panic_message,
+    serializer::{SerializedFrames, SerializerPool},
     space::Space,
     storage::Storage,
     tree::Found,
@@ -87,12 +90,24 @@ struct Job {
     id: u64,
     stream: usize,
     leaf: LeafId,
+    /// Number of packets.
+    count: usize,
+    /// The header of each packet; none when the serializers failed.
     headers: Vec<FrameHeader>,
     result: Option<Result<Appended, IoThreadError>>,
 }
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-type Serialized = (usize, LeafId, Option<Vec<Frame>>, Option<Arc<str>>);
+
+/// Packets of one stream for one leaf that left the serializers.
+struct Serialized {
+    stream: usize,
+    leaf: LeafId,
+    count: usize,
+    frames: SerializedFrames,
+    request: Option<Arc<str>>,
+}
+
 type Appending = (LeafId, u64, Result<Appended, IoThreadError>);
 type FoundRepeat = (u64, usize, Result<Option<Found>, StorageError>);
 
@@ -119,6 +134,22 @@ pub(crate) struct Writer {
     flushing: Option<Boxed<Flushed>>,
     flush_not_before: Option<Instant>,
     has_failed: bool,
+}
+
+/// The writer of a storage as others see it, until it ends.
+struct Registration {
+    storage: Arc<Storage>,
+    /// Whether the writer ended by itself.
+    has_ended: bool,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.storage.poison.set("the writer task was cancelled");
+        }
+        *self.storage.writer.write() = None;
+    }
 }
 
 impl Writer {
@@ -155,28 +186,34 @@ impl Writer {
     }
 
     async fn run(mut self, mut inbox: mpsc::Receiver<WriterMessage>) {
+        // Dropped before the writer and its replies, so that nobody who waits for a reply finds a
+        // storage that still seems to be written.
+        let mut registration = Registration {
+            storage: Arc::clone(&self.storage),
+            has_ended: false,
+        };
         let mut ending: Option<Ending> = None;
+        let served = AssertUnwindSafe(self.serve(&mut inbox, &mut ending));
+        if let Err(panic) = served.catch_unwind().await {
+            let message = panic_message(&*panic);
+            let reason = format!("the writer task stopped unexpectedly: {message}");
+            self.abandon(&reason, ending).await;
+        }
+        self.services.droppable.close(&self.storage.lane);
+        registration.has_ended = true;
+    }
+
+    /// Serves messages until the writer is told to end.
+    async fn serve(
+        &mut self,
+        inbox: &mut mpsc::Receiver<WriterMessage>,
+        ending: &mut Option<Ending>,
+    ) {
         let lane = Arc::clone(&self.storage.lane);
         loop {
             if ending.is_some() && self.is_drained() {
-                match ending.take() {
-                    Some(Ending::Finalize(reply)) => {
-                        let scope = Scope::within(&self.services.tracer, Cause::Finalize);
-                        let result = scope.around(self.finalize()).await;
-                        let is_done = result.is_ok();
-                        // The caller may have gone away; the outcome is on disk.
-                        let _ = reply.send(result);
-                        if is_done {
-                            break;
-                        }
-                        self.services.droppable.open(&lane);
-                    }
-                    Some(Ending::Stop(reply)) => {
-                        self.save_tree().await;
-                        let _ = reply.send(());
-                        break;
-                    }
-                    None => {}
+                if self.end(ending).await.is_break() {
+                    return;
                 }
                 continue;
             }
@@ -194,8 +231,8 @@ impl Writer {
                 () = lane.wake.notified(), if ending.is_none() => {}
                 message = inbox.recv(), if ending.is_none() => {
                     match self.on_message(message).await {
-                        ControlFlow::Continue(requested) => ending = requested,
-                        ControlFlow::Break(()) => break,
+                        ControlFlow::Continue(requested) => *ending = requested,
+                        ControlFlow::Break(()) => return,
                     }
                 }
             }
@@ -204,8 +241,58 @@ impl Writer {
             }
             self.flush_when_due();
         }
-        self.services.droppable.close(&lane);
-        *self.storage.writer.write() = None;
+    }
+
+    /// Finalizes the storage or saves its tree, once nothing is in flight; breaks when the writer
+    /// ends. The reply stays in `ending` until there is an outcome, where a panic cannot drop it.
+    async fn end(&mut self, ending: &mut Option<Ending>) -> ControlFlow<()> {
+        assert!(self.is_drained(), "a writer ends with nothing in flight");
+        if let Some(Ending::Finalize(_)) = ending {
+            let scope = Scope::within(&self.services.tracer, Cause::Finalize);
+            let result = scope.around(self.finalize()).await;
+            let is_done = result.is_ok();
+            if let Some(Ending::Finalize(reply)) = ending.take() {
+                // The caller may have gone away; the outcome is on disk.
+                let _ = reply.send(result);
+            }
+            if is_done {
+                return ControlFlow::Break(());
+            }
+            self.services.droppable.open(&self.storage.lane);
+            return ControlFlow::Continue(());
+        }
+        self.save_tree().await;
+        if let Some(Ending::Stop(reply)) = ending.take() {
+            let _ = reply.send(());
+        }
+        ControlFlow::Break(())
+    }
+
+    /// Fails the storage after a panic: everything in flight is refused with the reason.
+    async fn abandon(&mut self, reason: &str, ending: Option<Ending>) {
+        let storage = Arc::clone(&self.storage);
+        storage.poison.set(reason);
+        self.services.droppable.close(&storage.lane);
+        let not_written = || StorageError::NotWritten {
+            storage: storage.id,
+            reason: reason.to_owned(),
+        };
+        let counts = &storage.counts;
+        let packets = counts.queued_packets.load(Ordering::Relaxed);
+        let bytes = counts.queued_bytes.load(Ordering::Relaxed);
+        counts.failed(packets, bytes, now_ns());
+        self.services.counters.packets_failed.add(packets);
+        for (_, group) in std::mem::take(&mut self.groups) {
+            group.abandon(not_written());
+        }
+        for arriving in self.streams.take_waiting() {
+            submit::refuse_all(arriving, not_written());
+        }
+        if let Some(Ending::Finalize(reply)) = ending {
+            let _ = reply.send(Err(not_written()));
+        }
+        self.take_droppable(true).await;
+        self.fail_storage(reason).await;
     }
 
     /// Executes a message, or returns the ending that it requests; breaks when the writer has
@@ -296,7 +383,7 @@ impl Writer {
         self.has_failed = true;
         tracing::error!(
             storage = %self.storage.id, reason,
-            "the disk failed; the storage is read-only now"
+            "the storage has failed and is read-only; what was acknowledged can be read"
         );
         self.storage.poison.set(reason);
         self.storage.note_failure(reason);

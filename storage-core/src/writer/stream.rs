@@ -83,6 +83,14 @@ impl Streams {
         at
     }
 
+    /// Takes the pushes that wait, of all streams.
+    pub(super) fn take_waiting(&mut self) -> Vec<Arriving> {
+        let streams = self.all.iter_mut();
+        streams
+            .flat_map(|stream| stream.waiting.drain(..))
+            .collect()
+    }
+
     pub(super) fn get(&mut self, at: usize) -> &mut Stream {
         &mut self.all[at]
     }

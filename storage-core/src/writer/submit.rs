@@ -73,6 +73,14 @@ impl Writer {
 
     /// Accepts a push, or refuses it.
     async fn submit(&mut self, arriving: Arriving) {
+        #[cfg(test)]
+        if let Some(plan) = &self.services.config.faults {
+            plan.panic_at(crate::io::faulty::Operation::Submit);
+        }
+        if let Some(reason) = self.storage.poison.reason() {
+            // A failure between two pushes is found here.
+            self.fail_storage(&reason).await;
+        }
         let (at, arrival) = match self.stream_for(&arriving) {
             Ok(at) => (at, now_ns()),
             Err(error) => return refuse_all(arriving, error),
@@ -319,10 +327,25 @@ impl Writer {
                 .into_iter()
                 .map(|packet| serialize(packet, codec, 0))
                 .collect();
-            Box::pin(std::future::ready((at, leaf, Some(frames), request)))
+            Box::pin(std::future::ready(Serialized {
+                stream: at,
+                leaf,
+                count,
+                frames: Ok(frames),
+                request,
+            }))
         } else {
             let frames = self.services.serializers.submit(new, codec).await;
-            Box::pin(async move { (at, leaf, frames.await.ok(), request) })
+            Box::pin(async move {
+                let frames = frames.await;
+                Serialized {
+                    stream: at,
+                    leaf,
+                    count,
+                    frames: frames.unwrap_or_else(|_| Err("the serializers have ended".into())),
+                    request,
+                }
+            })
         };
         self.serializing.push_back(frames);
     }
@@ -398,7 +421,7 @@ pub(super) fn channel_spec(
     }
 }
 
-fn refuse_all(Arriving { push, reply, .. }: Arriving, error: StorageError) {
+pub(super) fn refuse_all(Arriving { push, reply, .. }: Arriving, error: StorageError) {
     let mut group = Group::new(push.packets.len(), reply, push.permit);
     group.refuse_from(0, error);
     group.finish();

@@ -1,0 +1,48 @@
+//! What has failed, for health checks and metrics.
+
+use storage_format::{StorageId, storage_file::StorageState};
+
+use super::Engine;
+
+/// What has failed in an engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failures {
+    /// Failed storages with their reasons, sorted by id; not more than requested.
+    pub storages: Vec<(StorageId, String)>,
+    /// Number of all failed storages.
+    pub storage_count: u64,
+    /// Why the I/O thread ended, when it ended unexpectedly: nothing can be written until the
+    /// server restarts.
+    pub io_thread: Option<String>,
+}
+
+impl Engine {
+    /// What has failed, with the reasons of at most `max` storages; updates the gauges of the
+    /// counters.
+    #[must_use]
+    pub fn failures(&self, max: usize) -> Failures {
+        let storages = self.inner.storages.registry.all();
+        let mut failed: Vec<_> = storages
+            .iter()
+            .filter(|storage| storage.state() == StorageState::Failed)
+            .collect();
+        let storage_count = failed.len() as u64;
+        failed.sort_by_key(|storage| storage.id);
+        failed.truncate(max);
+        let io_thread = self.inner.services.io_thread.failure();
+        let counters = self.counters();
+        counters.failed_storages.set(storage_count);
+        counters
+            .io_thread_failed
+            .set(u64::from(io_thread.is_some()));
+        let reason = |storage: &crate::storage::Storage| {
+            let failure = storage.info().failure;
+            failure.unwrap_or_else(|| "the reason is not known".into())
+        };
+        Failures {
+            storages: failed.iter().map(|&s| (s.id, reason(s))).collect(),
+            storage_count,
+            io_thread,
+        }
+    }
+}
