@@ -236,6 +236,11 @@ impl BytePermit {
         self.budget.permit(bytes)
     }
 
+    /// Adds the bytes of another permit of the same budget.
+    pub fn merge(&mut self, mut other: BytePermit) {
+        self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));
+    }
+
     /// Size of the permit in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {

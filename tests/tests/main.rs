@@ -35,6 +35,7 @@ mod recording;
 mod restart;
 mod server_traps;
 mod shutdown;
+mod slow_senders;
 mod traps;
 mod truncated_responses;
 mod write_status;

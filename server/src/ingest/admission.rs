@@ -10,9 +10,7 @@ pub(super) const ADMISSION_WAIT: Duration = Duration::from_secs(5);
 /// Memory for one packet or group of packets; dropping it returns the memory.
 pub(super) struct Reservation {
     budget: ByteBudget,
-    first: BytePermit,
-    /// Additional permits, acquired while a body of unknown length grew.
-    more: Vec<BytePermit>,
+    permit: BytePermit,
 }
 
 impl Reservation {
@@ -37,35 +35,38 @@ impl Reservation {
         Ok(Self::of(budget, first))
     }
 
-    fn of(budget: &ByteBudget, first: BytePermit) -> Self {
+    fn of(budget: &ByteBudget, permit: BytePermit) -> Self {
         Self {
             budget: budget.clone(),
-            first,
-            more: Vec::new(),
+            permit,
         }
     }
 
     /// Reserves `bytes` in addition.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
         let more = self.budget.try_grow(bytes);
-        self.more
-            .push(more.inspect_err(|_| self.budget.count_refusal())?);
+        self.permit
+            .merge(more.inspect_err(|_| self.budget.count_refusal())?);
         Ok(())
     }
 
     /// Bytes that `split` can still return.
     pub(super) fn left(&self) -> u64 {
-        self.first.bytes()
+        self.permit.bytes()
     }
 
     /// Splits off `bytes` for a group of packets that is passed to the engine.
     pub(super) fn split(&mut self, bytes: u64) -> BytePermit {
-        self.first.split(bytes)
+        self.permit.split(bytes)
     }
 
-    /// The permit to pass to the engine with a single packet, and the additional permits to hold
-    /// until the packet is answered.
-    pub(super) fn into_permit(self) -> (BytePermit, Vec<BytePermit>) {
-        (self.first, self.more)
+    /// The permit for everything that is reserved.
+    pub(super) fn into_permit(self) -> BytePermit {
+        self.permit
+    }
+
+    /// The permit of a packet of `bytes`; what was reserved beyond is returned.
+    pub(super) fn into_packet_permit(mut self, bytes: usize) -> BytePermit {
+        self.permit.split(bytes as u64)
     }
 }

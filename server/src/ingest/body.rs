@@ -3,14 +3,26 @@
 use axum::body::Body;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
+use tokio::time::{Duration, Instant, timeout_at};
 
 use super::admission::Reservation;
 use super::encoding::{ContentEncoding, Decoder};
 use super::error::IngestError;
 use crate::problem::Problem;
+use crate::request_body::BodyError;
 
 /// Minimum growth of the buffer for a packet of unknown length, in bytes.
 const GROWTH_BYTES_MIN: usize = 64 << 10;
+/// Bytes that are reserved because a length was declared: who declares much and sends nothing must
+/// not keep others out.
+const DECLARED_BYTES_MAX: u64 = 256 << 10;
+/// From this many bytes on a packet must keep arriving at [`HELD_BYTES_PER_SECOND_MIN`]: it takes
+/// memory that others wait for.
+const HELD_BYTES: usize = 1 << 20;
+/// Minimum average rate of a packet that takes more than [`HELD_BYTES`], after [`HELD_GRACE`].
+const HELD_BYTES_PER_SECOND_MIN: usize = 512 << 10;
+/// Time in which no rate is required.
+const HELD_GRACE: Duration = Duration::from_secs(10);
 
 /// Reads and decodes a request body.
 pub(super) struct BodyReader {
@@ -64,10 +76,11 @@ impl BodyReader {
     }
 
     /// Bytes to reserve before anything is read: the length of the decoded body if it is known,
-    /// otherwise that of the encoded body up to a limit. The reservation grows with the body.
+    /// otherwise that of the encoded body, each up to a limit. The reservation grows with the body.
     pub(super) fn reserved_bytes(&self) -> u64 {
         let sent = || body_length(&self.body).unwrap_or(0);
         self.known_length()
+            .map(|length| length.min(DECLARED_BYTES_MAX))
             .unwrap_or_else(|| sent().clamp(1, GROWTH_BYTES_MIN as u64))
     }
 
@@ -113,8 +126,26 @@ impl BodyReader {
         }
     }
 
+    /// The next piece of a packet of which `held` bytes have arrived, within the time that they
+    /// allow.
+    async fn next_in_time(
+        &mut self,
+        held: usize,
+        started: Instant,
+    ) -> Result<Option<Bytes>, IngestError> {
+        if held < HELD_BYTES {
+            return self.next().await;
+        }
+        let earned = Duration::from_secs((held / HELD_BYTES_PER_SECOND_MIN) as u64);
+        let next = timeout_at(started + HELD_GRACE + earned, self.next());
+        next.await.unwrap_or_else(|_| {
+            let received = held as u64;
+            Err(IngestError::Body(BodyError::TooSlow { received }))
+        })
+    }
+
     /// Reads the complete body into one buffer. The reservation starts at `reserved_bytes` and
-    /// grows with a body whose length is unknown.
+    /// grows as the body arrives.
     pub(super) async fn read_all(
         mut self,
         reservation: &mut Reservation,
@@ -133,18 +164,27 @@ impl BodyReader {
                 .into()),
             };
         }
+        let started = Instant::now();
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
         let mut complete =
             BytesMut::with_capacity(usize::try_from(reservation.left()).unwrap_or(0));
         let mut piece = Some(first);
         while let Some(bytes) = piece {
             let lacking = (complete.len() + bytes.len()).saturating_sub(complete.capacity());
             if lacking > 0 {
-                let growth = lacking.max(complete.capacity()).max(GROWTH_BYTES_MIN);
+                let wanted = complete.capacity().max(GROWTH_BYTES_MIN);
+                let remaining = known.saturating_sub(complete.capacity());
+                let limited = if known > 0 {
+                    wanted.min(remaining)
+                } else {
+                    wanted
+                };
+                let growth = lacking.max(limited);
                 reservation.grow(growth as u64)?;
                 complete.reserve(complete.capacity() - complete.len() + growth);
             }
             complete.extend_from_slice(&bytes);
-            piece = self.next().await?;
+            piece = self.next_in_time(complete.len(), started).await?;
         }
         Ok(complete.freeze())
     }

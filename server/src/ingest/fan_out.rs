@@ -181,7 +181,7 @@ impl FanOut<'_> {
             arrival,
             context: Arc::clone(&self.context),
         };
-        let (permit, _more_permits) = reservation.into_permit();
+        let permit = reservation.into_packet_permit(packet.payload.len());
         let recorded = self.recorder.push(packet, permit, self.waits).await?;
         self.waiting.push_back(Waiting { position, recorded });
         if self.waiting.len() > WAITING_MAX {

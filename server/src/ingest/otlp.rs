@@ -126,7 +126,7 @@ impl TraceRequests {
                 .await?;
         let body = body_reader.read_all(&mut reservation).await?;
         let (parts, outcome) = self.read(encoding, body, &mut reservation).await?;
-        let (mut permit, _more_permits) = reservation.into_permit();
+        let mut permit = reservation.into_permit();
         let count = parts.len() as u64;
         for part in parts {
             let bytes = part.payload.len() as u64;

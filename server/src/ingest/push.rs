@@ -131,7 +131,7 @@ impl Pusher {
         }
         let (mut facts, _) = self.reader(target, kind).await?;
         let facts = facts.of(position, &payload);
-        let (permit, _more_permits) = reservation.into_permit();
+        let permit = reservation.into_packet_permit(payload.len());
         let push = Push {
             agent: target.agent.clone(),
             stream: target.stream.clone(),
