@@ -429,6 +429,20 @@ fn an_export_reports_progress_and_can_be_cancelled() {
     );
     assert!(shown["bytes_done"].as_u64() < total.as_u64(), "{shown}");
     assert_eq!(json!(export(&mut api, &storage).len()), total);
+    // The second export was read to its end.
+    let done = loop {
+        let jobs = api.done("GET", "/jobs", None);
+        let job = jobs["items"].as_array().unwrap().last().unwrap().clone();
+        if job["state"] != "RUNNING" {
+            break job;
+        }
+        assert!(begin.elapsed() < PATIENCE, "the export does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(
+        (&done["kind"], &done["state"], &done["bytes_done"]),
+        (&json!("export"), &json!("DONE"), &total)
+    );
 }
 
 #[test]

@@ -126,6 +126,11 @@ impl http_body::Body for ExportBody {
         };
         let (export, piece) = ready!(reading.as_mut().poll(context));
         match piece {
+            Some(Ok(piece)) if export.left() == 0 => {
+                // The response has its length: nothing polls for the end of the body.
+                self.end(Ok(()));
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
             Some(Ok(piece)) => {
                 self.export = Exporting::Idle(export);
                 Poll::Ready(Some(Ok(Frame::data(piece))))
