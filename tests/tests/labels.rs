@@ -79,9 +79,25 @@ fn storages_are_found_by_typed_labels() {
         ("label=plain:y", &[]),
         ("label=creation_date>2020-01-01", &["good", "poor", "none"]),
         ("label=creation_date<2020-01-01", &[]),
-        ("label=nobody", &[]),
     ] {
         assert_eq!(listed(&mut api, filter), expected, "{filter}");
+    }
+    for filter in [
+        "rating>=abc",
+        "rating:good",
+        "creation_date>soon",
+        "data_time_frame:soon",
+        "nobody",
+        "nobody:x",
+    ] {
+        let path = format!("/storages?label={}", filter.replace('>', "%3E"));
+        let refused = api.refused("GET", &path, None);
+        assert_eq!(
+            (refused.status, refused.code.as_str()),
+            (400, "query_malformed")
+        );
+        let detail = refused.document["detail"].as_str().unwrap();
+        assert!(detail.contains(filter), "{detail}");
     }
     for body in [
         json!({ "labels": { "rating": "good" } }),

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use storage_core::{LabelTypeInfo, LabelValue, StorageError, StorageLabel};
+use storage_core::{LabelFilter, LabelTypeInfo, LabelValue, StorageError, StorageLabel};
 use storage_format::StorageId;
 use storage_format::label_file::{LabelType, VALUE_SEPARATOR, ValueType};
 use utoipa::{IntoParams, ToSchema};
@@ -458,6 +458,43 @@ pub(super) async fn remove(
         .remove(id, &name, value.as_deref())
         .await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// A filter by label. A type that does not exist, and a value that is not of the type, are refused,
+/// because no storage would ever match.
+pub(super) fn label_filter(app: &AppState, text: &str) -> Result<LabelFilter, Problem> {
+    let filter = LabelFilter::parse(text);
+    let known = app.engine.labels().get_type(&filter.name).map_err(|_| {
+        malformed(format!(
+            "label: {text:?}: there is no label type {:?}, and no storage has such a label",
+            filter.name
+        ))
+        .remedy("GET /api/v1/label-types lists the types")
+    })?;
+    let value_type = match known.label_type.value_type {
+        // A time frame is compared with an instant.
+        ValueType::TimeFrame => ValueType::Date,
+        other => other,
+    };
+    match &filter.value {
+        Some((_, value)) if LabelValue::parse(value_type, value).is_none() => Err(malformed(
+            format!("label: {text:?}: {value:?} is not {}", expected(value_type)),
+        )),
+        _ => Ok(filter),
+    }
+}
+
+/// What a value of this type looks like.
+fn expected(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::Boolean => "true or false",
+        ValueType::Number => "a number such as 4 or 2.5",
+        ValueType::Date => {
+            "a date or time such as 2026-11-21, 2026-11-21 01:00 or 2026-11-21T01:00:00Z"
+        }
+        ValueType::String => "a text",
+        ValueType::TimeFrame => "two times such as 2026-11-21T01:00:00Z/2026-11-21T02:00:00Z",
+    }
 }
 
 /// The parameters of a query string of which one may be repeated: its values, and the other

@@ -10,16 +10,14 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use storage_core::{
-    Created, LabelFilter, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus,
-};
+use storage_core::{Created, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus};
 use storage_format::storage_file::StorageState;
 use storage_format::{FORMAT_VERSION, StorageId};
 use utoipa::{IntoParams, ToSchema};
 
 use super::instant::rfc3339;
 use super::json::{read_json, with_location};
-use super::labels::{repeated, to_json, to_texts};
+use super::labels::{label_filter, repeated, to_json, to_texts};
 use super::page::{Page, limit_of, malformed};
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound};
 use crate::app_state::AppState;
@@ -191,7 +189,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 /// Lists storages, oldest first.
 #[utoipa::path(
     get, path = "/storages", tag = "storages", params(StoragesQuery),
-    responses((status = 200, body = Page<StorageDocument>)),
+    responses((status = 200, body = Page<StorageDocument>), BadRequest),
 )]
 pub(super) async fn list(
     State(app): State<Arc<AppState>>,
@@ -216,8 +214,8 @@ pub(super) async fn list(
             .label
             .iter()
             .flatten()
-            .map(|text| LabelFilter::parse(text))
-            .collect(),
+            .map(|text| label_filter(&app, text))
+            .collect::<Result<_, _>>()?,
     };
     let storages = app.engine.storages().list(&filter);
     let rest = storages
