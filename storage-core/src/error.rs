@@ -117,6 +117,9 @@ pub enum StorageError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The idempotency key belongs to another request.
+    #[error("another request with this Idempotency-Key created storage {0}")]
+    IdempotencyKeyReused(StorageId),
     /// A limit of the server is reached; deleting something frees space.
     #[error("the server has {max} {what}, which is the limit: delete some, or raise the limit")]
     LimitReached {
@@ -290,6 +293,7 @@ impl StorageError {
             Self::PacketEmpty => "packet_empty",
             Self::PacketTooLarge { .. } => "packet_too_large",
             Self::Invalid { .. } => "invalid_value",
+            Self::IdempotencyKeyReused(_) => "idempotency_key_reused",
             Self::LimitReached { .. } => "limit_reached",
             Self::Busy { .. } => "busy",
             Self::DiskLow { .. } => "disk_low",

@@ -71,10 +71,10 @@ pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySn
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
-    Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo, Ingest, LabelTypeInfo,
-    Labels, LeafInfo, LeafPackets, NewStorage, PacketInfo, Page, PendingPush, QueryCache, Reading,
-    Rings, ServedFile, StorageFilter, StorageInfo, StorageLabel, StorageLeaves, StoragePatch,
-    Storages, Transfer, check_archive,
+    Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo, IdempotencyKey, Ingest,
+    LabelTypeInfo, Labels, LeafInfo, LeafPackets, NewStorage, PacketInfo, Page, PendingPush,
+    QueryCache, Reading, Rings, ServedFile, StorageFilter, StorageInfo, StorageLabel,
+    StorageLeaves, StoragePatch, Storages, Transfer, check_archive,
 };
 pub use error::StorageError;
 pub use io::ring::{Ring, RingPacket, RingTotals};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{Agent, Server, Settings, payload};
+use harness::{Agent, Problem, Server, Settings, payload};
 use serde_json::json;
 
 const STORAGES: u64 = 60;
@@ -98,12 +98,16 @@ fn names_labels_and_agents_survive_a_kill() {
 fn one_idempotency_key_creates_one_storage() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &Settings::default());
-    let create = |server: &Server| {
+    let send = |server: &Server, key: &str, body: &[u8]| {
         let request = harness::Request::new("POST", "/api/v1/storages")
             .header("content-type", "application/json")
-            .header("idempotency-key", "0190a0e4-0000-7000-8000-000000000001")
-            .body(br#"{"name":"once"}"#);
-        let response = server.api().send(&request).unwrap();
+            .header("idempotency-key", key)
+            .body(body);
+        server.api().send(&request).unwrap()
+    };
+    let key = "0190a0e4-0000-7000-8000-000000000001";
+    let create = |server: &Server| {
+        let response = send(server, key, br#"{"name":"once"}"#);
         assert!(matches!(response.status, 200 | 201), "{}", response.brief());
         response.json()["id"].as_str().unwrap().to_owned()
     };
@@ -116,6 +120,22 @@ fn one_idempotency_key_creates_one_storage() {
         first,
         "the key is remembered across a kill"
     );
+    // Another spelling of the same request is a repeat; another request is not.
+    let spelled = send(&server, key, br#"{ "open": false, "name": "once" }"#);
+    assert_eq!(spelled.status, 200, "{}", spelled.brief());
+    for body in [
+        &br#"{"name":"other"}"#[..],
+        br#"{"name":"once","open":true}"#,
+    ] {
+        let refused = Problem::of(&send(&server, key, body));
+        let found = (refused.status, refused.code.as_str());
+        assert_eq!(found, (422, "idempotency_key_reused"));
+    }
+    let empty = Problem::of(&send(&server, "", br#"{"name":"once"}"#));
+    let found = (empty.status, empty.code.as_str());
+    assert_eq!(found, (400, "idempotency_key_malformed"));
+    let stored = server.api().done("GET", "/storages", None);
+    assert_eq!(stored["items"].as_array().unwrap().len(), 1);
 }
 
 #[test]

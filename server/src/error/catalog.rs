@@ -155,6 +155,9 @@ const CATALOG: &[Entry] = catalog! {
     422 "archive_refused" "the archive is refused",
         "an archive contains exactly the files of one finalized storage",
         "send an archive that GET /api/v1/storages/{id}/export returned";
+    422 "idempotency_key_reused" "the Idempotency-Key belongs to another request",
+        "a key names one request, so that a repeat of it creates nothing new",
+        "use a new key for another request";
     429 "busy" "the server is busy",
         "packets arrive faster than the disk writes them",
         "push the same packets again after Retry-After";

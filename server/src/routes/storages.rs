@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use storage_core::{Created, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus};
+use storage_core::{
+    Created, IdempotencyKey, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus,
+};
 use storage_format::storage_file::StorageState;
 use storage_format::{FORMAT_VERSION, StorageId};
 use utoipa::{IntoParams, ToSchema};
@@ -19,12 +21,12 @@ use super::instant::rfc3339;
 use super::json::{read_json, with_location};
 use super::labels::{label_filter, repeated, to_json, to_texts};
 use super::page::{Page, limit_of, malformed};
-use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound};
+use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
 /// A storage to create.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct StorageCreation {
     /// Display name; need not be unique.
@@ -132,13 +134,13 @@ pub(super) struct StoragesQuery {
     post, path = "/storages", tag = "storages",
     params((
         "Idempotency-Key" = Option<String>, Header,
-        description = "Requests with the same key return the same storage",
+        description = "Repeats of a request with the same key return the same storage",
     )),
     request_body = StorageCreation,
     responses(
         (status = 201, body = StorageDocument, description = "Created"),
         (status = 200, body = StorageDocument, description = "Created earlier, with the same key"),
-        BadRequest, InsufficientStorage,
+        BadRequest, UnprocessableEntity, InsufficientStorage,
     ),
 )]
 pub(super) async fn create(
@@ -148,6 +150,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let request: StorageCreation = read_json(&app, &headers, body).await?;
+    let key = key.map(|key| IdempotencyKey::new(key, &canonical(&request)));
     let new = NewStorage {
         name: request.name,
         description: request.description,
@@ -170,12 +173,17 @@ pub(super) async fn create(
     Ok(with_location(response, location))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+/// The request in one spelling, to compare repeats.
+fn canonical(request: &StorageCreation) -> Vec<u8> {
+    serde_json::to_vec(request).expect("a request that was read as JSON can be written as JSON")
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };
     match value.to_str() {
-        Ok(key) if (1..=255).contains(&key.len()) => Ok(Some(key.to_owned())),
+        Ok(key) if (1..=255).contains(&key.len()) => Ok(Some(key)),
         _ => Err(Problem::new(
             StatusCode::BAD_REQUEST,
             "idempotency_key_malformed",

@@ -13,7 +13,7 @@ use storage_format::{paths::FileName, storage_file::StorageFile};
 use tokio::sync::oneshot;
 
 use self::staging::Staging;
-use super::{StorageInfo, folders::STAGING_PREFIX, transfer::Transfer};
+use super::{IdempotencyKey, StorageInfo, folders::STAGING_PREFIX, transfer::Transfer};
 use crate::{
     Progress, StorageError,
     archive::{ArchiveSink, read_archive},
@@ -130,7 +130,7 @@ impl Transfer {
                 Ok(())
             })
             .await?;
-        let key = file.idempotency_key.clone();
+        let key = file.idempotency_key.as_deref().map(IdempotencyKey::of_text);
         let storage = Storage::new(target, file, None, Arc::clone(&self.block_cache));
         let storage = Arc::new(storage);
         let info = storage.info();

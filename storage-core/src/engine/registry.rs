@@ -9,6 +9,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use storage_format::StorageId;
 
+use super::idempotency::IdempotencyKey;
 use crate::{StorageError, storage::Storage};
 
 /// The storages that are served.
@@ -17,7 +18,7 @@ pub(super) struct Registry {
     folder: PathBuf,
     count_max: usize,
     storages: RwLock<HashMap<StorageId, Arc<Storage>>>,
-    by_idempotency_key: Mutex<HashMap<String, StorageId>>,
+    by_idempotency_key: Mutex<HashMap<String, (StorageId, IdempotencyKey)>>,
     /// One creation at a time, so that a repeated key finds the first storage.
     pub(super) creating: tokio::sync::Mutex<()>,
 }
@@ -47,10 +48,10 @@ impl Registry {
             .ok_or(StorageError::StorageNotFound(id))
     }
 
-    /// The storage that was created with this idempotency key.
-    pub(super) fn find_created(&self, key: &str) -> Option<Arc<Storage>> {
-        let id = self.by_idempotency_key.lock().get(key).copied();
-        self.find(id?).ok()
+    /// The storage that was created with this idempotency key, and the key of that request.
+    pub(super) fn find_created(&self, key: &str) -> Option<(Arc<Storage>, IdempotencyKey)> {
+        let (id, first) = self.by_idempotency_key.lock().get(key).cloned()?;
+        Some((self.find(id).ok()?, first))
     }
 
     /// All storages, in no particular order.
@@ -70,12 +71,13 @@ impl Registry {
     }
 
     /// Adds a storage; the idempotency key keeps naming the storage that had it first.
-    pub(super) fn insert(&self, storage: Arc<Storage>, idempotency_key: Option<String>) {
+    pub(super) fn insert(&self, storage: Arc<Storage>, idempotency_key: Option<IdempotencyKey>) {
         let id = storage.id;
         let previous = self.storages.write().insert(id, storage);
         assert!(previous.is_none(), "an id names one storage");
         if let Some(key) = idempotency_key {
-            self.by_idempotency_key.lock().entry(key).or_insert(id);
+            let mut known = self.by_idempotency_key.lock();
+            known.entry(key.name().to_owned()).or_insert((id, key));
         }
     }
 
@@ -89,6 +91,6 @@ impl Registry {
     pub(super) fn forget_key(&self, id: StorageId) {
         self.by_idempotency_key
             .lock()
-            .retain(|_, storage| *storage != id);
+            .retain(|_, (storage, _)| *storage != id);
     }
 }

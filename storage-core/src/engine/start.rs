@@ -17,8 +17,8 @@ use storage_format::{
 use tokio::sync::oneshot;
 
 use super::{
-    DerivedFiles, Documents, Engine, Ingest, Inner, Labels, QueryCache, Reading, Rings, Storages,
-    Transfer,
+    DerivedFiles, Documents, Engine, IdempotencyKey, Ingest, Inner, Labels, QueryCache, Reading,
+    Rings, Storages, Transfer,
     blocking::Blocking,
     folders::{DELETED_PREFIX, STAGING_PREFIX, remove_leftovers},
     registry::Registry,
@@ -201,7 +201,7 @@ impl Engine {
             publish_file(&folder, &file, io_thread, catalog).await?;
         }
         let (id, state) = (file.id, file.state);
-        let key = file.idempotency_key.clone();
+        let key = file.idempotency_key.as_deref().map(IdempotencyKey::of_text);
         if let Some(failure) = &file.failure {
             tracing::error!(storage = %id, failure, "the storage has failed and is read-only");
         }

@@ -8,19 +8,13 @@ use std::{
 use io_trace::{Cause, Operation};
 use storage_format::{
     StorageId,
-    limits::LABEL_BYTES_MAX,
     storage_file::{StorageFile, StorageState, Totals},
 };
 use tokio::sync::oneshot;
 
 use super::{
-    StorageFilter, StorageInfo,
-    blocking::Blocking,
-    folders::DELETED_PREFIX,
-    label_values::has_label,
-    registry::Registry,
-    tasks::Tasks,
-    texts::{check_length, check_texts},
+    IdempotencyKey, StorageFilter, StorageInfo, blocking::Blocking, folders::DELETED_PREFIX,
+    label_values::has_label, registry::Registry, tasks::Tasks, texts::check_texts,
 };
 use crate::{
     StorageError,
@@ -41,8 +35,8 @@ pub struct NewStorage {
     pub description: String,
     /// Labels: key and value.
     pub labels: BTreeMap<String, String>,
-    /// A second creation with the same key returns the first storage.
-    pub idempotency_key: Option<String>,
+    /// A second creation with the same key and request returns the first storage.
+    pub idempotency_key: Option<IdempotencyKey>,
 }
 
 /// Whether a creation created a storage.
@@ -111,15 +105,19 @@ impl Storages {
     /// Creates a storage in state CREATED.
     ///
     /// # Errors
-    /// When a value exceeds its limit, the server has too many storages, or it cannot be written.
+    /// When a value exceeds its limit, another request had the same idempotency key, the server has
+    /// too many storages, or it cannot be written.
     pub async fn create(&self, new: NewStorage) -> Result<(StorageInfo, Created), StorageError> {
         check_texts(Some(&new.name), Some(&new.description), Some(&new.labels))?;
         let labels = self.services.labels.checked(new.labels)?;
         let new = NewStorage { labels, ..new };
         let _creating = self.registry.creating.lock().await;
         if let Some(key) = &new.idempotency_key {
-            check_length("idempotency key", key, LABEL_BYTES_MAX)?;
-            if let Some(storage) = self.registry.find_created(key) {
+            key.check()?;
+            if let Some((storage, first)) = self.registry.find_created(key.name()) {
+                if !key.matches(&first) {
+                    return Err(StorageError::IdempotencyKeyReused(storage.id));
+                }
                 return Ok((storage.info(), Created::Before));
             }
         }
@@ -149,7 +147,7 @@ impl Storages {
             opened: None,
             finalized: None,
             server_version: config.server_version.clone(),
-            idempotency_key: new.idempotency_key.clone(),
+            idempotency_key: new.idempotency_key.as_ref().map(IdempotencyKey::text),
             failure: None,
             totals: Totals::default(),
             files: Vec::new(),
