@@ -16,6 +16,7 @@ mod labels;
 mod otlp;
 mod packets;
 mod page;
+mod parameters;
 mod provenance;
 mod query;
 mod recordings;
@@ -26,6 +27,7 @@ mod verify;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use http::StatusCode;
 use tower_http::compression::{CompressionLayer, predicate::SizeAbove};
@@ -156,8 +158,10 @@ pub(crate) fn openapi_json() -> String {
 
 /// The router for requests.
 pub(crate) fn router(app: Arc<AppState>) -> Router {
-    let (router, _) = paths();
+    let (router, description) = paths();
+    let known = Arc::new(parameters::known(&description));
     router
+        .route_layer(from_fn_with_state(known, parameters::refuse_unknown))
         .fallback(|| async { StatusCode::NOT_FOUND.into_response() })
         .with_state(app)
 }

@@ -67,6 +67,18 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/storage/{id}/{file}"),
 ];
 
+/// Values for the parameters in a path: valid ids that do not exist.
+fn filled(path: &str) -> String {
+    path.replace("{id}", "01932c5e-0000-7000-8000-000000000000")
+        .replace("{number}", "0")
+        .replace("{agent}", "a")
+        .replace("{stream}", "s")
+        .replace("{file}", "f")
+        .replace("{name}", "n")
+        .replace("{value}", "v")
+        .replace("{job}", "01932c5e-0000-7000-8000-000000000000")
+}
+
 fn described() -> BTreeSet<(String, String)> {
     let description: Value = serde_json::from_str(&openapi_json()).unwrap();
     let paths = description["paths"].as_object().unwrap();
@@ -143,19 +155,9 @@ async fn every_described_path_answers() {
     let folder = tempfile::tempdir().unwrap();
     let (router, engine) = served(folder.path()).await;
     for (method, path) in described() {
-        // A valid id that does not exist: the handler itself must report that.
-        let filled = path
-            .replace("{id}", "01932c5e-0000-7000-8000-000000000000")
-            .replace("{number}", "0")
-            .replace("{agent}", "a")
-            .replace("{stream}", "s")
-            .replace("{file}", "f")
-            .replace("{name}", "n")
-            .replace("{value}", "v")
-            .replace("{job}", "01932c5e-0000-7000-8000-000000000000");
         let request = Request::builder()
             .method(Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap())
-            .uri(&filled)
+            .uri(filled(&path))
             .body(Body::empty())
             .unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
@@ -171,6 +173,27 @@ async fn every_described_path_answers() {
             response.status().is_success() || by_handler,
             "{method} {path}"
         );
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn unknown_query_parameters_are_refused_by_every_route() {
+    let folder = tempfile::tempdir().unwrap();
+    let (router, engine) = served(folder.path()).await;
+    let api = described()
+        .into_iter()
+        .filter(|(_, path)| path.starts_with("/api/v1/"));
+    for (method, path) in api {
+        let request = Request::builder()
+            .method(Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap())
+            .uri(format!("{}?unknown=1", filled(&path)))
+            .body(Body::empty())
+            .unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let problem = response.extensions().get::<crate::problem::Problem>();
+        let code = problem.map(|problem| problem.code());
+        assert_eq!(code, Some("query_malformed"), "{method} {path}");
     }
     engine.shutdown().await.unwrap();
 }
