@@ -107,6 +107,13 @@ async fn serve_until_stopped(
         stage_seen.clone(),
     ));
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
+    if !address.ip().to_canonical().is_loopback() {
+        tracing::warn!(
+            %address,
+            "the server has no authentication: everyone who reaches this address can read and \
+             delete everything"
+        );
+    }
     ready(address);
     serve(listener, Arc::clone(&gate), &http, stage_seen).await;
     gate.finish_changes().await;

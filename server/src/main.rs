@@ -2,11 +2,11 @@
 //! committed.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use server::{Config, Overrides, run, start_logging};
 
 /// Every request allocates and frees buffers of packet size. The allocator of the C library returns
@@ -24,17 +24,36 @@ const EXIT_FAILED: u8 = 4;
 #[command(name = "traceholdd", version)]
 struct Flags {
     /// Configuration file (TOML); config/default.toml documents all settings.
-    #[arg(long, value_name = "FILE", env = "TRACEHOLD_CONFIG")]
+    #[arg(long, value_name = "FILE", global = true, env = "TRACEHOLD_CONFIG")]
     config: Option<PathBuf>,
     /// Address to listen on; port 0 selects a free port.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", global = true)]
     listen: Option<SocketAddr>,
     /// Folder of all data.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
+    /// Accept an address that other machines can reach: the server has no authentication yet, so
+    /// everyone who reaches it can read and delete everything.
+    #[arg(long, global = true)]
+    insecure: bool,
     /// Print the effective settings and exit.
     #[arg(long)]
     print_config: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check the configuration without starting the server.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check the settings of file, environment and flags; the exit code is 2 if one is invalid.
+    Check,
 }
 
 fn main() -> ExitCode {
@@ -43,11 +62,16 @@ fn main() -> ExitCode {
         file: flags.config,
         listen: flags.listen,
         data_dir: flags.data_dir,
+        insecure: flags.insecure,
     };
     let config = match Config::load(&overrides, std::env::vars()) {
         Ok(config) => config,
         Err(error) => return fail(&error, EXIT_USAGE),
     };
+    if let Some(Command::Config(ConfigCommand::Check)) = flags.command {
+        print("the configuration is valid\n");
+        return ExitCode::SUCCESS;
+    }
     if flags.print_config {
         print(&config.to_toml());
         return ExitCode::SUCCESS;
@@ -63,9 +87,9 @@ fn main() -> ExitCode {
 
 /// The ready line, which programs wait for, and the next steps for people.
 fn greeting(address: SocketAddr) -> String {
-    let server = match address.port() {
-        7117 => String::new(),
-        _ => format!(" --server http://{address}"),
+    let server = match reachable(address) {
+        address if address == SocketAddr::from((Ipv4Addr::LOCALHOST, 7117)) => String::new(),
+        address => format!(" --server http://{address}"),
     };
     format!(
         "listening on http://{address}\n\
@@ -74,6 +98,16 @@ fn greeting(address: SocketAddr) -> String {
          tracehold push{server} --storage first PATH-OF-A-TRACE\n  \
          tracehold storage finalize{server} first\n"
     )
+}
+
+/// The address as a client on this machine uses it.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// Writes to standard output. A closed standard output is not a reason to exit.

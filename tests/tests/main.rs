@@ -9,6 +9,7 @@
 mod ambiguous_requests;
 mod archived_indexes;
 mod archives;
+mod configuration;
 mod copies;
 mod crashes;
 mod ctf_export;

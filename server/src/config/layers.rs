@@ -7,6 +7,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
+use super::limits::out_of_range;
 use super::settings::{Config, InvalidSetting};
 
 /// The documented defaults.
@@ -24,6 +25,8 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     /// `--data-dir`
     pub data_dir: Option<PathBuf>,
+    /// `--insecure`
+    pub insecure: bool,
 }
 
 /// An invalid configuration: location, problem and remedy.
@@ -67,11 +70,11 @@ pub enum ConfigError {
     #[error("setting {key} {what}; {remedy}")]
     Invalid {
         /// `section.key`
-        key: &'static str,
+        key: String,
         /// What is invalid.
         what: String,
         /// What to do.
-        remedy: &'static str,
+        remedy: String,
     },
 }
 
@@ -110,12 +113,17 @@ impl Config {
         if let Some(data_dir) = &overrides.data_dir {
             config.storage.data_dir.clone_from(data_dir);
         }
+        config.http.insecure |= overrides.insecure;
         match config.invalid() {
             None => Ok(config),
-            Some(InvalidSetting { key, what, remedy }) => {
-                Err(ConfigError::Invalid { key, what, remedy })
-            }
+            Some(invalid) => Err(invalid.into()),
         }
+    }
+}
+
+impl From<InvalidSetting> for ConfigError {
+    fn from(InvalidSetting { key, what, remedy }: InvalidSetting) -> Self {
+        Self::Invalid { key, what, remedy }
     }
 }
 
@@ -144,8 +152,13 @@ fn table_of(text: &str, file: &str) -> Result<Table, ConfigError> {
             remedy: "config/default.toml documents all keys",
         }
     };
+    let table: Table = toml::from_str(text).map_err(|error| malformed(&error))?;
+    // Before the types: an integer that its type cannot hold is out of range, too.
+    if let Some(invalid) = out_of_range(&table) {
+        return Err(invalid.into());
+    }
     toml::from_str::<Config>(text).map_err(|error| malformed(&error))?;
-    toml::from_str::<Table>(text).map_err(|error| malformed(&error))
+    Ok(table)
 }
 
 fn merge(under: &mut Table, over: Table) {
@@ -193,6 +206,13 @@ fn set_from_env(
     let mut probe = Table::new();
     probe.insert(key.to_owned(), value);
     let layer = Table::from_iter([(section.to_owned(), Value::Table(probe))]);
+    if let Some(InvalidSetting { key, what, remedy }) = out_of_range(&layer) {
+        return Err(ConfigError::Environment {
+            name: name.to_owned(),
+            what: format!("setting {key} {what}"),
+            remedy,
+        });
+    }
     Config::deserialize(Value::Table(layer.clone())).map_err(|error| ConfigError::Environment {
         name: name.to_owned(),
         what: error.message().to_owned(),

@@ -5,6 +5,8 @@
 
 mod engine;
 mod layers;
+mod limits;
+mod log_filter;
 mod query;
 mod settings;
 #[cfg(test)]

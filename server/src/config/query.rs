@@ -41,14 +41,3 @@ impl Default for QueryConfig {
         }
     }
 }
-
-impl QueryConfig {
-    /// The settings that must not be 0.
-    pub(super) fn positive(&self) -> [(&'static str, u64); 3] {
-        [
-            ("query.concurrent_max", u64::from(self.concurrent_max)),
-            ("query.chunk_bytes", self.chunk_bytes),
-            ("query.row_group_bytes_max", self.row_group_bytes_max),
-        ]
-    }
-}

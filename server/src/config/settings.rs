@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use storage_format::limits::PACKET_BYTES_MAX;
 
+use super::log_filter::is_log_filter;
 use super::query::QueryConfig;
 
 /// All settings.
@@ -41,6 +41,8 @@ pub struct Config {
 pub struct HttpConfig {
     /// Address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
+    /// Whether addresses other than loopback are accepted, although nobody is authenticated.
+    pub insecure: bool,
     /// Maximum number of connections.
     pub connections_max: u32,
     /// Time limit for the head of a request.
@@ -67,6 +69,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7117)),
+            insecure: false,
             connections_max: 1024,
             header_read_seconds: 10,
             header_bytes_max: 64 << 10,
@@ -327,9 +330,9 @@ pub struct BenchConfig {
 /// A setting with an invalid value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidSetting {
-    pub(super) key: &'static str,
+    pub(super) key: String,
     pub(super) what: String,
-    pub(super) remedy: &'static str,
+    pub(super) remedy: String,
 }
 
 impl Config {
@@ -338,80 +341,56 @@ impl Config {
         toml::to_string_pretty(self).expect("settings can be written as TOML")
     }
 
-    /// The first setting that is invalid, by itself or in combination with another.
+    /// The first setting that is invalid, by itself or in combination with another. Ranges of
+    /// numbers are checked by layer.
     pub(super) fn invalid(&self) -> Option<InvalidSetting> {
-        let zero = "set it to at least 1";
-        let positive: [(&'static str, u64); 13] = [
-            ("http.connections_max", u64::from(self.http.connections_max)),
-            ("http.header_read_seconds", self.http.header_read_seconds),
-            (
-                "http.header_count_max",
-                u64::from(self.http.header_count_max),
-            ),
-            ("http.body_idle_seconds", self.http.body_idle_seconds),
-            (
-                "http.body_bytes_per_second_min",
-                self.http.body_bytes_per_second_min,
-            ),
-            ("http.write_stall_seconds", self.http.write_stall_seconds),
-            ("http.json_bytes_max", self.http.json_bytes_max),
-            ("http.metadata_bytes_max", self.http.metadata_bytes_max),
-            ("ingest.packet_bytes_max", self.ingest.packet_bytes_max),
-            (
-                "ingest.batch_packets_max",
-                u64::from(self.ingest.batch_packets_max),
-            ),
-            ("ingest.request_bytes_max", self.ingest.request_bytes_max),
-            (
-                "ingest.zstd_window_bytes_max",
-                self.ingest.zstd_window_bytes_max,
-            ),
-            ("range.buffer_bytes_max", self.range.buffer_bytes_max),
-        ];
-        let mut positive = positive.into_iter().chain(self.query.positive());
-        if let Some((key, _)) = positive.find(|(_, value)| *value == 0) {
-            return Some(InvalidSetting {
-                key,
-                what: "is 0".to_owned(),
-                remedy: zero,
-            });
-        }
-        if self.http.header_bytes_max < 8192 {
-            return Some(InvalidSetting {
-                key: "http.header_bytes_max",
-                what: format!(
-                    "is {}, too small for common clients",
-                    self.http.header_bytes_max
+        let invalid = |key: &str, what: String, remedy: &str| {
+            Some(InvalidSetting {
+                key: key.to_owned(),
+                what,
+                remedy: remedy.to_owned(),
+            })
+        };
+        let (http, ingest, storage) = (&self.http, &self.ingest, &self.storage);
+        if !http.insecure && !http.listen.ip().to_canonical().is_loopback() {
+            return invalid(
+                "http.listen",
+                format!(
+                    "is {}, which other machines can reach, and the server has no authentication \
+                     yet",
+                    http.listen
                 ),
-                remedy: "set it to at least 8192",
-            });
+                "listen on 127.0.0.1 or [::1] behind a proxy that authenticates, or accept every \
+                 client with --insecure or http.insecure = true",
+            );
         }
-        if self.ingest.packet_bytes_max > u64::from(PACKET_BYTES_MAX) {
-            return Some(InvalidSetting {
-                key: "ingest.packet_bytes_max",
-                what: "exceeds the maximum packet size of the storage format".to_owned(),
-                remedy: "set it to at most 268435456",
-            });
+        if ingest.in_flight_bytes_max < ingest.packet_bytes_max {
+            return invalid(
+                "ingest.in_flight_bytes_max",
+                format!(
+                    "is {}, less than ingest.packet_bytes_max ({}): the largest packet is never \
+                     admitted",
+                    ingest.in_flight_bytes_max, ingest.packet_bytes_max
+                ),
+                "raise it, or lower ingest.packet_bytes_max",
+            );
         }
-        if self.ingest.in_flight_bytes_max < self.ingest.packet_bytes_max {
-            return Some(InvalidSetting {
-                key: "ingest.in_flight_bytes_max",
-                what: "is less than ingest.packet_bytes_max: the largest packet is never admitted"
-                    .to_owned(),
-                remedy: "raise it, or lower ingest.packet_bytes_max",
-            });
+        if storage.disk_resume_free_percent < storage.disk_stop_free_percent {
+            return invalid(
+                "storage.disk_resume_free_percent",
+                format!(
+                    "is {}, less than storage.disk_stop_free_percent ({}): ingest cannot resume",
+                    storage.disk_resume_free_percent, storage.disk_stop_free_percent
+                ),
+                "raise it, or lower storage.disk_stop_free_percent",
+            );
         }
-        let StorageConfig {
-            disk_stop_free_percent,
-            disk_resume_free_percent,
-            ..
-        } = self.storage;
-        if disk_resume_free_percent < disk_stop_free_percent || disk_resume_free_percent > 100 {
-            return Some(InvalidSetting {
-                key: "storage.disk_resume_free_percent",
-                what: "is less than storage.disk_stop_free_percent or greater than 100".to_owned(),
-                remedy: "set it to a value between these, so that ingest can resume",
-            });
+        if !is_log_filter(&self.log.level) {
+            return invalid(
+                "log.level",
+                format!("is {:?}, which is not a level or filter", self.log.level),
+                "use off, error, warn, info, debug, trace, or a list such as info,server=debug",
+            );
         }
         None
     }

@@ -116,6 +116,35 @@ fn invalid_settings_are_refused_with_location_and_remedy() {
         &[("TRACEHOLD_HTTP_CONNECTIONS_MAX", "0")],
         &["http.connections_max", "is 0"],
     );
+    for (level, file) in [
+        ("inof", "[log]\nlevel = \"inof\"\n"),
+        ("", "[log]\nlevel = \"\"\n"),
+    ] {
+        let level = format!("{level:?}");
+        check(Some(file), &[], &["log.level", &level, "info", "debug"]);
+    }
+    check(
+        None,
+        &[("TRACEHOLD_RUNTIME_THREADS", "100000")],
+        &[
+            "TRACEHOLD_RUNTIME_THREADS",
+            "runtime.threads is 100000",
+            "from 0 to 1024",
+        ],
+    );
+    check(
+        Some("[storage]\nzstd_level = 9999999999\n"),
+        &[],
+        &["storage.zstd_level is 9999999999", "from -7 to 22"],
+    );
+    check(
+        Some("[storage]\ndisk_resume_free_percent = 1\n"),
+        &[],
+        &[
+            "disk_resume_free_percent is 1",
+            "disk_stop_free_percent (5)",
+        ],
+    );
     check(
         Some("[ingest]\nin_flight_bytes_max = 5\n"),
         &[],
@@ -131,4 +160,33 @@ fn invalid_settings_are_refused_with_location_and_remedy() {
         error.contains("no/such.toml") && error.contains("--config"),
         "{error}"
     );
+}
+
+#[test]
+fn only_an_insecure_server_listens_beyond_loopback() {
+    let load = |address: &str, flag: bool, setting: &str| {
+        let flags = Overrides {
+            listen: Some(address.parse().unwrap()),
+            insecure: flag,
+            ..Overrides::default()
+        };
+        let env = [("TRACEHOLD_HTTP_INSECURE".to_owned(), setting.to_owned())];
+        Config::load(&flags, env)
+    };
+    for address in [
+        "127.0.0.1:0",
+        "127.9.9.9:0",
+        "[::1]:0",
+        "[::ffff:127.0.0.1]:0",
+    ] {
+        assert!(load(address, false, "false").is_ok(), "{address}");
+    }
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
+        let refused = load(address, false, "false").unwrap_err().to_string();
+        for part in ["http.listen", address, "authentication", "--insecure"] {
+            assert!(refused.contains(part), "{refused:?} lacks {part:?}");
+        }
+        assert!(load(address, true, "false").is_ok(), "{address}");
+        assert!(load(address, false, "true").is_ok(), "{address}");
+    }
 }

@@ -1,0 +1,128 @@
+//! The range of every number among the settings.
+
+use toml::{Table, Value};
+
+use super::settings::InvalidSetting;
+
+const MIB: i64 = 1 << 20;
+const GIB: i64 = 1 << 30;
+const TIB: i64 = 1 << 40;
+/// More than any disk, less than what overflows in sums.
+const PIB: i64 = 1 << 50;
+/// More than any machine has cores.
+const THREADS_MAX: i64 = 1024;
+const DAY_SECONDS: i64 = 86_400;
+const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
+
+/// Section, key, least and greatest value.
+const LIMITS: [(&str, &str, i64, i64); 45] = [
+    ("http", "connections_max", 1, 1_000_000),
+    ("http", "header_read_seconds", 1, DAY_SECONDS),
+    // Common clients send more than a few KiB.
+    ("http", "header_bytes_max", 8192, 16 * MIB),
+    ("http", "header_count_max", 1, 10_000),
+    ("http", "body_idle_seconds", 1, DAY_SECONDS),
+    ("http", "body_bytes_per_second_min", 1, GIB),
+    ("http", "write_stall_seconds", 1, DAY_SECONDS),
+    ("http", "json_bytes_max", 1, GIB),
+    ("http", "metadata_bytes_max", 1, GIB),
+    ("http", "drain_seconds", 0, DAY_SECONDS),
+    // The maximum packet size of the storage format.
+    ("ingest", "packet_bytes_max", 1, 256 * MIB),
+    ("ingest", "request_bytes_max", 1, TIB),
+    ("ingest", "in_flight_bytes_max", 1, TIB),
+    ("ingest", "batch_packets_max", 1, 16 << 20),
+    // The range of zstd.
+    ("ingest", "zstd_window_bytes_max", 1024, 2 * GIB),
+    ("recording", "buffer_bytes_max", 0, TIB),
+    ("recording", "recordings_max", 0, 10_000),
+    ("recording", "waiting_bytes_max", 0, TIB),
+    ("recording", "waiting_milliseconds", 0, DAY_SECONDS * 1000),
+    ("range", "buffer_bytes_max", 1, TIB),
+    ("query", "concurrent_max", 1, THREADS_MAX),
+    ("query", "threads", 0, THREADS_MAX),
+    ("query", "waiting_bytes_max", 0, TIB),
+    ("query", "row_group_bytes_max", 1, TIB),
+    ("query", "whole_answer_bytes_max", 0, TIB),
+    ("query", "filter_cache_bytes_max", 0, TIB),
+    ("query", "chunk_bytes", 1, TIB),
+    ("query", "index_growth_bytes_min", 0, PIB),
+    ("storage", "serializers", 0, THREADS_MAX),
+    // The range of zstd without its levels that only lose.
+    ("storage", "zstd_level", -7, 22),
+    ("storage", "commit_window_microseconds", 0, 60_000_000),
+    ("storage", "open_files_max", 1, 1_000_000),
+    ("storage", "preallocation_bytes_max", 0, TIB),
+    ("storage", "live_index_packets_max", 1, GIB),
+    ("storage", "uncovered_bytes_max", 1, PIB),
+    ("storage", "time_bucket_seconds", 0, YEAR_SECONDS),
+    ("storage", "index_cache_bytes_max", 0, TIB),
+    ("storage", "storages_max", 1, 16 << 20),
+    ("storage", "disk_stop_free_bytes", 0, PIB),
+    ("storage", "disk_stop_free_percent", 0, 100),
+    ("storage", "disk_resume_free_percent", 0, 100),
+    ("io_trace", "bytes_max", 1, PIB),
+    ("io_trace", "ring_bytes_max", 1, PIB),
+    ("io_trace", "thread_records_max", 1, MIB),
+    ("runtime", "threads", 0, THREADS_MAX),
+];
+
+/// The first number of a layer of settings that is out of range.
+pub(super) fn out_of_range(layer: &Table) -> Option<InvalidSetting> {
+    LIMITS.iter().find_map(|(section, key, min, max)| {
+        let value = layer.get(*section)?.get(key)?;
+        let Value::Integer(value) = value else {
+            return None;
+        };
+        (!(min..=max).contains(&value)).then(|| InvalidSetting {
+            key: format!("{section}.{key}"),
+            what: format!("is {value}"),
+            remedy: format!("set it to a number from {min} to {max}"),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::{Table, Value};
+
+    use super::{LIMITS, out_of_range};
+    use crate::config::layers::default_toml;
+
+    #[test]
+    fn every_number_has_a_range_with_its_default() {
+        let defaults: Table = toml::from_str(default_toml()).unwrap();
+        let mut numbers: Vec<(String, String)> = Vec::new();
+        for (section, keys) in &defaults {
+            for (key, value) in keys.as_table().unwrap() {
+                if value.is_integer() {
+                    numbers.push((section.clone(), key.clone()));
+                }
+            }
+        }
+        let mut limited: Vec<(String, String)> = LIMITS
+            .iter()
+            .map(|(section, key, ..)| ((*section).to_owned(), (*key).to_owned()))
+            .collect();
+        numbers.sort();
+        limited.sort();
+        assert_eq!(limited, numbers);
+        assert_eq!(out_of_range(&defaults), None);
+    }
+
+    #[test]
+    fn numbers_beyond_both_ends_are_refused() {
+        for (section, key, min, max) in LIMITS {
+            let check = |value: i64| {
+                let keys = Table::from_iter([(key.to_owned(), Value::Integer(value))]);
+                let layer = Table::from_iter([(section.to_owned(), Value::Table(keys))]);
+                out_of_range(&layer).map(|invalid| (invalid.key, invalid.what))
+            };
+            assert_eq!((check(min), check(max)), (None, None), "{section}.{key}");
+            for value in [min - 1, max + 1] {
+                let refused = (format!("{section}.{key}"), format!("is {value}"));
+                assert_eq!(check(value), Some(refused));
+            }
+        }
+    }
+}
