@@ -36,12 +36,6 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "one match over the shapes of fields",
     },
     Exception {
-        path: "server/src/config/settings.rs",
-        function: "invalid",
-        lines: 80,
-        reason: "one line a setting that can be out of range",
-    },
-    Exception {
         path: "server/src/metrics/server.rs",
         function: "default",
         lines: 85,
