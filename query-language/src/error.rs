@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use crate::time::TimeError;
+use crate::time::TimeErrorKind;
 
 /// Longest accepted query in bytes.
 pub const QUERY_BYTES_MAX: usize = 1 << 20;
@@ -46,7 +46,7 @@ pub enum QueryErrorKind {
     UnknownUnit(String),
     /// A date or a time of day that does not exist.
     #[error("{0}")]
-    BadTime(TimeError),
+    BadTime(TimeErrorKind),
     /// A regular expression that does not compile.
     #[error("invalid regular expression: {0}")]
     BadPattern(String),

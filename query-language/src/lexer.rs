@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use crate::Number;
 use crate::error::{QueryError, QueryErrorKind};
 use crate::syntax::{CompareOp, Literal};
-use crate::{Number, time};
+use crate::time::{self, TimeErrorKind};
 
 /// A token and its bytes in the text.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,15 +153,34 @@ impl<'a> Lexer<'a> {
         Ok(self.token(kind, start))
     }
 
+    fn date_time(&mut self) -> Result<Token, QueryError> {
+        let start = self.at;
+        let (time, length) = time::date_time_prefix(self.rest()).map_err(|error| {
+            let span = start + error.span().start..start + error.span().end;
+            self.error(span, QueryErrorKind::BadTime(error.kind().clone()))
+        })?;
+        self.at += length;
+        let token = self.token(TokenKind::Literal(Literal::Time(time)), start);
+        let end = self.at;
+        let rest =
+            self.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '.' | '+'));
+        if !rest.is_empty() && keyword(rest).is_none() {
+            let kind = QueryErrorKind::BadTime(TimeErrorKind::TRAILING);
+            return Err(self.error(end..self.at, kind));
+        }
+        self.at = end;
+        Ok(token)
+    }
+
     fn number(&mut self) -> Result<Token, QueryError> {
         let start = self.at;
         if time::begins_date(self.rest()) {
-            let date = self.take_while(|c| {
-                c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | '+' | 'T' | 't' | 'Z' | 'z')
-            });
-            let time = time::parse_date_time(date)
-                .map_err(|error| self.error(start..self.at, QueryErrorKind::BadTime(error)))?;
-            return Ok(self.token(TokenKind::Literal(Literal::Time(time)), start));
+            return self.date_time();
+        }
+        if time::begins_clock(self.rest()) {
+            self.take_while(|c| c.is_ascii_digit() || matches!(c, ':' | '.'));
+            let kind = QueryErrorKind::BadTime(TimeErrorKind::NoDate);
+            return Err(self.error(start..self.at, kind));
         }
         let number = time::number_prefix(self.rest());
         self.at += number.len();
@@ -172,6 +192,13 @@ impl<'a> Lexer<'a> {
             return Ok(self.token(TokenKind::Literal(Literal::Duration(nanos)), start));
         }
         let end = self.at;
+        if self.rest().starts_with('.') {
+            let expected = QueryErrorKind::Expected {
+                expected: "a digit before and after the decimal point",
+                found: "`.`".to_owned(),
+            };
+            return Err(self.error(end..end + 1, expected));
+        }
         let letters = self.take_while(|c| c.is_alphanumeric() || c == '_');
         if !letters.is_empty() && keyword(letters).is_none() {
             let unit = letters.to_owned();

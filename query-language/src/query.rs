@@ -3,6 +3,7 @@
 use crate::error::{QueryError, QueryErrorKind};
 use crate::parser::parse;
 use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
+use crate::time::{IntegerUnit, begins_date, parse_instant};
 use crate::{FieldPath, Number};
 
 /// A valid query.
@@ -100,10 +101,10 @@ fn bind_literal(
     Ok(match literal {
         Literal::Bool(value) => Scalar::Bool(*value),
         // A date in quotes compared with `ts` can only mean the date.
-        Literal::Str(text) if field.is_time() && crate::time::begins_date(text) => {
-            match crate::time::parse_date_time(text) {
-                Ok(nanos) => Scalar::Number(Number::Int(nanos)),
-                Err(error) => return Err(QueryErrorKind::BadTime(error)),
+        Literal::Str(text) if field.is_time() && begins_date(text) => {
+            match parse_instant(text, IntegerUnit::Nanoseconds) {
+                Ok(nanos) => Scalar::Number(Number::Int(nanos.into())),
+                Err(error) => return Err(QueryErrorKind::BadTime(error.kind().clone())),
             }
         }
         Literal::Str(text) => Scalar::Str(text.as_bytes().into()),
@@ -116,7 +117,7 @@ fn bind_literal(
         },
         Literal::Number(number) => Scalar::Number(*number),
         Literal::Duration(nanos) if field.is_duration() => Scalar::Number(Number::Int(*nanos)),
-        Literal::Time(nanos) if field.is_time() => Scalar::Number(Number::Int(*nanos)),
+        Literal::Time(nanos) if field.is_time() => Scalar::Number(Number::Int((*nanos).into())),
         Literal::Duration(_) if field.is_time() => {
             return Err(wrong("a duration", "a date such as 2026-11-21T01:00:00Z"));
         }

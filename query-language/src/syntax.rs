@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
-use crate::time::wide_rfc3339;
+use crate::time::rfc3339;
 use crate::{FieldPath, Number};
 
 /// An expression over the fields of one event.
@@ -158,7 +158,7 @@ pub enum Literal {
     /// A duration such as `1.5ms`, in nanoseconds.
     Duration(i128),
     /// A date, in nanoseconds since the epoch.
-    Time(i128),
+    Time(i64),
 }
 
 /// A value in the unit of its field.
@@ -319,10 +319,7 @@ impl fmt::Display for Literal {
             Literal::Number(number) => number.fmt(f),
             Literal::Bool(value) => value.fmt(f),
             Literal::Duration(nanos) => write!(f, "{nanos}ns"),
-            Literal::Time(nanos) => match wide_rfc3339(*nanos) {
-                Some(time) => f.write_str(&time),
-                None => write!(f, "{nanos}"),
-            },
+            Literal::Time(nanos) => f.write_str(&rfc3339(*nanos)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Durations: numbers with units.
 
-use super::TimeError;
+use super::{TimeError, TimeErrorKind, trimmed};
 
 /// Nanoseconds in each unit. `m` is a minute, as `min`.
 const UNITS: [(&str, i128); 10] = [
@@ -25,14 +25,18 @@ const FRACTION_LIMIT: i128 = 10_i128.pow(23);
 /// Nanoseconds of a duration: `10ms`, `1.5us`, `1h30m`, `-2s`. Spaces around it are ignored.
 ///
 /// # Errors
-/// Says what is expected, with an example.
+/// Gives the column, the reason, and what is expected.
 pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
-    let text = text.trim();
-    if duration_length(text) != Some(text.len()) {
-        return Err(TimeError::NotADuration);
+    let span = trimmed(text);
+    let duration = &text[span.clone()];
+    let length = duration_length(duration).unwrap_or(0);
+    if length == 0 || length < duration.len() {
+        let rest = span.start + length..span.end;
+        return Err(TimeError::new(text, rest, TimeErrorKind::NotADuration));
     }
-    let nanos = wide_duration(text).ok_or(TimeError::DurationOutOfRange)?;
-    i64::try_from(nanos).map_err(|_| TimeError::DurationOutOfRange)
+    wide_duration(duration)
+        .and_then(|nanos| i64::try_from(nanos).ok())
+        .ok_or_else(|| TimeError::new(text, span, TimeErrorKind::DurationOutOfRange))
 }
 
 /// The number at the start of `text`: sign, digits, fraction, exponent.
@@ -46,7 +50,7 @@ pub(crate) fn number_prefix(text: &str) -> &str {
     };
     let mut length = usize::from(text.starts_with('-'));
     length += digits(length);
-    if bytes.get(length) == Some(&b'.') {
+    if bytes.get(length) == Some(&b'.') && digits(length + 1) > 0 {
         length += 1 + digits(length + 1);
     }
     if matches!(bytes.get(length), Some(b'e' | b'E')) {

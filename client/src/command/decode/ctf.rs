@@ -9,7 +9,7 @@ use ctf_folder::{
     EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, TraceStream,
     WriteError, WriteOptions, find_traces, losses, write_events,
 };
-use query_language::time::{Time, TimeError};
+use query_language::time::{Time, TimeErrorKind};
 
 use super::format::Format;
 use crate::command::{CommandError, Context};
@@ -36,7 +36,7 @@ impl Options {
             let instant = time.map(|time| match (time, begin) {
                 (Time::Instant(instant), _) => Ok(instant),
                 (time @ Time::TimeOfDay(_), Some(begin)) => time.on_day_of(begin),
-                (Time::TimeOfDay(_), None) => Err(TimeError::NoDate),
+                (Time::TimeOfDay(_), None) => Err(TimeErrorKind::NoDate),
             });
             let instant = instant.transpose();
             instant.map_err(|error| CommandError::usage(format!("--{option}: {error}")))
