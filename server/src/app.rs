@@ -15,6 +15,7 @@ use crate::app_state::AppState;
 use crate::chunk_indexes;
 use crate::config::Config;
 use crate::connection::{Stage, serve};
+use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
 use crate::metrics::Metrics;
@@ -74,6 +75,7 @@ async fn serve_until_stopped(
     config: Config,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), AppError> {
+    file_limit::raise_limit();
     let (stage, stage_seen) = watch::channel(Stage::Running);
     let signals = tokio::spawn(forward_signals(stage)?);
     let engine = config.engine();

@@ -26,6 +26,7 @@ mod config;
 mod connection;
 mod derived_files;
 mod error;
+mod file_limit;
 mod gate;
 mod ingest;
 mod io_trace;

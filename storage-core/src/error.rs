@@ -1,10 +1,42 @@
 //! Errors of the engine: requests that it refuses, and failures of the disk.
 
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
+use rustix::io::Errno;
 use storage_format::{
-    AgentId, FormatError, Kind, OutOfOrder, StorageId, StreamId, storage_file::StorageState,
+    AgentId, FormatError, Kind, OutOfOrder, StorageId, StreamId, StreamPosition,
+    storage_file::StorageState,
 };
+
+/// Errors after which the same operation may succeed: the operating system ran out of file
+/// descriptors or memory, or was interrupted. They say nothing about the disk.
+const TRANSIENT: [Errno; 5] = [
+    Errno::MFILE,
+    Errno::NFILE,
+    Errno::NOMEM,
+    Errno::AGAIN,
+    Errno::INTR,
+];
+
+/// Whether the same operation may succeed later.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| TRANSIENT.contains(&errno))
+}
+
+/// Size and checksum of the bytes of a packet, which identify them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketSummary {
+    /// Its bytes.
+    pub size: u32,
+    /// CRC32C of the bytes.
+    pub checksum: u32,
+}
+
+impl fmt::Display for PacketSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes with CRC32C {:08x}", self.size, self.checksum)
+    }
+}
 
 /// A refusal or a failure. A request that gets one has changed nothing.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +130,26 @@ pub enum StorageError {
         /// The expected sequence.
         expected: u64,
     },
+    /// Other bytes are stored or in flight at the position of the packet.
+    #[error(
+        "sequence {sequence} of epoch {epoch} has other bytes: {stored} arrived first, not {found}"
+    )]
+    PacketConflict {
+        /// The epoch.
+        epoch: u64,
+        /// The sequence of the packet.
+        sequence: u64,
+        /// What arrived first.
+        stored: PacketSummary,
+        /// What was pushed now.
+        found: PacketSummary,
+    },
+    /// A position that no packet can have.
+    #[error("the packet is at {position}; both must be less than {max}", max = u64::MAX)]
+    PositionInvalid {
+        /// The position.
+        position: StreamPosition,
+    },
     /// A packet without bytes.
     #[error("the packet is empty: a packet has at least one byte")]
     PacketEmpty,
@@ -150,6 +202,16 @@ pub enum StorageError {
     DiskFull {
         /// The file that could not be written.
         path: PathBuf,
+    },
+    /// The operating system refused an operation for want of a resource; nothing is damaged.
+    #[error("{operation} {path}: {source}; try again later")]
+    Exhausted {
+        /// The operation.
+        operation: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
     },
     /// An earlier packet of the same stream was refused.
     #[error("an earlier packet of the same stream was refused, so this one was not written")]
@@ -290,6 +352,8 @@ impl StorageError {
             Self::SequenceGap { .. } => "sequence_gap",
             Self::EpochStale { .. } => "epoch_stale",
             Self::PacketLeftOut { .. } => "packet_left_out",
+            Self::PacketConflict { .. } => "packet_conflict",
+            Self::PositionInvalid { .. } => "position_invalid",
             Self::PacketEmpty => "packet_empty",
             Self::PacketTooLarge { .. } => "packet_too_large",
             Self::Invalid { .. } => "invalid_value",
@@ -298,6 +362,7 @@ impl StorageError {
             Self::Busy { .. } => "busy",
             Self::DiskLow { .. } => "disk_low",
             Self::DiskFull { .. } => "disk_full",
+            Self::Exhausted { .. } => "resources_exhausted",
             Self::EarlierRefused => "earlier_packet_refused",
             Self::Failed { .. } => "storage_failed",
             Self::NotWritten { .. } => "write_failed",
@@ -322,14 +387,20 @@ impl StorageError {
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| {
-            let full = rustix::io::Errno::NOSPC.raw_os_error();
-            match source.raw_os_error() {
-                Some(errno) if errno == full => Self::DiskFull { path },
-                _ => Self::Io {
+            if Errno::from_io_error(&source) == Some(Errno::NOSPC) {
+                Self::DiskFull { path }
+            } else if is_transient(&source) {
+                Self::Exhausted {
                     operation,
                     path,
                     source,
-                },
+                }
+            } else {
+                Self::Io {
+                    operation,
+                    path,
+                    source,
+                }
             }
         }
     }

@@ -76,7 +76,7 @@ pub use engine::{
     QueryCache, Reading, Rings, ServedFile, StorageFilter, StorageInfo, StorageLabel,
     StorageLeaves, StoragePatch, Storages, Transfer, check_archive,
 };
-pub use error::StorageError;
+pub use error::{PacketSummary, StorageError};
 pub use io::ring::{Ring, RingPacket, RingTotals};
 pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use progress::Progress;

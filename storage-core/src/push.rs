@@ -1,6 +1,6 @@
 //! Pushed packets, and the reply to a push.
 
-use crate::{BytePermit, StorageError};
+use crate::{BytePermit, PacketSummary, StorageError};
 use bytes::Bytes;
 use storage_format::{
     AgentId, Descriptor, StreamId, StreamPosition, checksum::crc32c, frame::Facts,
@@ -20,6 +20,14 @@ pub struct NewPacket {
 }
 
 impl NewPacket {
+    /// Size and checksum; the size of a packet that was not checked may be truncated.
+    pub(crate) fn summary(&self) -> PacketSummary {
+        PacketSummary {
+            size: u32::try_from(self.payload.len()).unwrap_or(u32::MAX),
+            checksum: self.checksum,
+        }
+    }
+
     /// A packet whose checksum is computed here.
     #[must_use]
     pub fn new(position: StreamPosition, payload: Bytes, facts: Facts) -> Self {
@@ -60,6 +68,17 @@ pub(crate) enum Gaps {
     RepeatsOnly,
 }
 
+impl Gaps {
+    /// Whether a repeat has the same bytes as the first packet at its position. A recording may
+    /// have stored a part of a packet, and what it stores of a repeat can differ.
+    pub(crate) fn has_same_bytes(self) -> bool {
+        match self {
+            Self::Refused | Self::UpTo(_) => true,
+            Self::Taken | Self::RepeatsOnly => false,
+        }
+    }
+}
+
 /// Confirms that a packet is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
@@ -87,10 +106,7 @@ pub struct PushOutcome {
 pub(crate) fn check_packet(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
     let position = packet.position;
     if position.epoch == u64::MAX || position.sequence == u64::MAX {
-        return Err(StorageError::Invalid {
-            what: "position of the packet",
-            problem: format!("is {position}; both must be less than {}", u64::MAX),
-        });
+        return Err(StorageError::PositionInvalid { position });
     }
     let size = packet.payload.len() as u64;
     let max = u64::from(max);

@@ -50,6 +50,8 @@ pub(crate) struct Storage {
     pub(crate) lane: Arc<LaneSignal>,
     /// One change of the storage file at a time.
     changing: tokio::sync::Mutex<()>,
+    /// One finalization at a time; the writer holds it until it has replied.
+    pub(crate) finalizing: Arc<tokio::sync::Mutex<()>>,
     /// It is being deleted; requests that still use it get the error that it does not exist.
     pub(crate) is_deleted: AtomicBool,
     /// One load of the tree at a time.
@@ -123,6 +125,7 @@ impl Storage {
             writer: RwLock::new(None),
             lane: Arc::default(),
             changing: tokio::sync::Mutex::default(),
+            finalizing: Arc::default(),
             is_deleted: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
             cache,

@@ -326,12 +326,62 @@ async fn a_position_without_a_next_one_is_refused() {
         last.position = StreamPosition::new(epoch, sequence);
         let refused = push(&engine, storage, BOTH[0].0, vec![last]).await;
         assert!(
-            matches!(refused.refused, Some(StorageError::Invalid { .. })),
+            matches!(refused.refused, Some(StorageError::PositionInvalid { .. })),
             "{refused:?}"
         );
     }
     let taken = push(&engine, storage, BOTH[0].0, vec![packet(u64::MAX - 1, 0)]).await;
     assert_eq!(taken.receipts.len(), 1, "{taken:?}");
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_bytes_at_a_known_position_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    let storage = prepare(&engine, &BOTH).await;
+    let other = |sequence| {
+        let mut other = packet(0, sequence);
+        other.payload = Bytes::from_static(b"other bytes");
+        NewPacket::new(other.position, other.payload, other.facts)
+    };
+    let check = |outcome: PushOutcome, receipts: usize| {
+        assert_eq!(outcome.receipts.len(), receipts, "{outcome:?}");
+        let refused = outcome.refused.expect("other bytes are refused");
+        assert_eq!(refused.code(), "packet_conflict", "{refused}");
+    };
+    for (stream, _) in BOTH {
+        // The first packets are in flight, and later durable.
+        let pushed = vec![packet(0, 0), packet(0, 1), other(0)];
+        check(push(&engine, storage, stream, pushed).await, 2);
+        check(push(&engine, storage, stream, vec![other(1)]).await, 0);
+        let pushed = vec![packet(0, 1), other(0), packet(0, 2)];
+        check(push(&engine, storage, stream, pushed).await, 1);
+        let repeats = (0..2).map(|sequence| packet(0, sequence)).collect();
+        let repeated = push(&engine, storage, stream, repeats).await;
+        assert!(repeated.refused.is_none(), "{repeated:?}");
+        assert!(repeated.receipts.iter().all(|receipt| receipt.is_duplicate));
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finalizing_is_repeatable() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..60).await;
+    let storages = engine.storages();
+    let (first, second, third) = tokio::join!(
+        storages.finalize(storage),
+        storages.finalize(storage),
+        storages.finalize(storage)
+    );
+    let first = first.unwrap();
+    assert_eq!(first.state, StorageState::Finalized);
+    for repeated in [second, third, storages.finalize(storage).await] {
+        assert_eq!(repeated.unwrap(), first);
+    }
     engine.shutdown().await.unwrap();
 }
 

@@ -302,6 +302,32 @@ fn states_that_do_not_allow_the_request() {
 }
 
 #[test]
+fn invalid_positions() {
+    let setting = Setting::new();
+    let other = setting.push("0", b"other bytes at the position of a stored packet");
+    let problem = setting.check("other bytes", &[409], &other);
+    assert_eq!(problem.document["code"], "packet_conflict");
+    let last = u64::MAX.to_string();
+    let problem = setting.check("the last sequence", &[422], &setting.push(&last, b"x"));
+    assert_eq!(problem.document["code"], "position_invalid");
+}
+
+#[test]
+fn a_repeated_finalization_succeeds() {
+    let setting = Setting::new();
+    let finalize = || setting.server.api().finalize(&setting.storage);
+    let first = std::thread::scope(|scope| {
+        let finalizing: Vec<_> = (0..3).map(|_| scope.spawn(finalize)).collect();
+        let all = finalizing.into_iter().map(|thread| thread.join().unwrap());
+        let all: Vec<_> = all.collect();
+        assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
+        all[0].clone()
+    });
+    assert_eq!(first["state"], "FINALIZED");
+    assert_eq!(finalize(), first);
+}
+
+#[test]
 fn undeclared_streams() {
     let setting = Setting::new();
     let unknown = Agent::new(&setting.storage, "host", "unknown");

@@ -112,6 +112,10 @@ const CATALOG: &[Entry] = catalog! {
     409 "limit_reached" "a limit of the server is reached",
         "every item takes memory for as long as it exists",
         "delete items that are no longer needed, or raise the limit";
+    409 "packet_conflict" "the position has other bytes",
+        "a position identifies one packet of a stream for ever; two producers use the stream, or one \
+         started again with an epoch that it used before",
+        "HEAD on this path returns the current epoch; begin a greater one with sequence 0";
     409 "packet_left_out" "the packet was skipped",
         "it was dropped because its agent did not wait for the disk, or no recording accepted it; \
          later packets of the stream are stored, and the order of a stream never changes",
@@ -158,6 +162,9 @@ const CATALOG: &[Entry] = catalog! {
     422 "idempotency_key_reused" "the Idempotency-Key belongs to another request",
         "a key names one request, so that a repeat of it creates nothing new",
         "use a new key for another request";
+    422 "position_invalid" "the position is invalid",
+        "a stream could not tell a repeat of the packet from the packet after it",
+        "begin a new epoch, and count sequences from 0";
     429 "busy" "the server is busy",
         "packets arrive faster than the disk writes them",
         "push the same packets again after Retry-After";
@@ -167,6 +174,10 @@ const CATALOG: &[Entry] = catalog! {
     500 "write_failed" "the storage failed",
         "it failed while the request was in flight; detail has the reason",
         "packets without a receipt may be lost; push them to another storage";
+    503 "resources_exhausted" "the server ran out of a resource",
+        "the operating system refused file descriptors or memory, or interrupted the operation",
+        "send the request again after Retry-After; when it persists, raise the limit of open files \
+         (LimitNOFILE) or add memory";
     503 "stopping" "the server is shutting down",
         "it received a request to stop",
         "push the same packets again when it is back";

@@ -36,9 +36,9 @@ impl From<StorageError> for Problem {
                 .member("expected_sequence", expected)
                 .member("expected_epoch", epoch),
             StorageError::EpochStale { current, .. } => problem.member("current_epoch", current),
-            StorageError::Busy { .. } | StorageError::EarlierRefused => {
-                problem.retry_after(RETRY_SECONDS)
-            }
+            StorageError::Busy { .. }
+            | StorageError::EarlierRefused
+            | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
             StorageError::DiskLow { .. } | StorageError::DiskFull { .. } => {
                 problem.retry_after(RETRY_DISK_SECONDS)
             }

@@ -11,7 +11,7 @@ use storage_format::StorageId;
 
 use super::refusals::{
     BadRequest, Conflict, InsufficientStorage, NotFound, PayloadTooLarge, RangeNotSatisfiable,
-    TooManyRequests, UnsupportedMediaType,
+    ServiceUnavailable, TooManyRequests, UnprocessableEntity, UnsupportedMediaType,
 };
 use crate::app_state::AppState;
 use crate::ingest::Target;
@@ -41,7 +41,9 @@ const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
         (status = 200, body = ReceiptsDocument, description = "All packets are durable"),
         (status = 202, body = ReceiptsDocument, description = "Accepted, not durable yet"),
         BadRequest, NotFound, Conflict,
-        PayloadTooLarge, UnsupportedMediaType, TooManyRequests, InsufficientStorage,
+        PayloadTooLarge, UnsupportedMediaType, UnprocessableEntity,
+        TooManyRequests, ServiceUnavailable,
+        InsufficientStorage,
     ),
 )]
 pub(super) async fn push(

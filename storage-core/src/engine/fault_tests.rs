@@ -365,6 +365,53 @@ async fn a_full_disk_refuses_and_then_resumes_without_a_gap() {
     }
 }
 
+/// A lack of file descriptors or memory refuses pushes for as long as it lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transient_error_refuses_and_does_not_fail_the_storage() {
+    let cases = [
+        (Operation::Open, Errno::MFILE),
+        (Operation::Open, Errno::NFILE),
+        (Operation::SyncFolder, Errno::MFILE),
+        (Operation::Write, Errno::NOMEM),
+        (Operation::Write, Errno::AGAIN),
+    ];
+    for (operation, errno) in cases {
+        let mut world = World::new().await;
+        let fault = Fault::Fail(errno);
+        world.plan.inject(operation, 0..usize::MAX, fault);
+        for stream in STREAMS {
+            let refused = world.push(stream, 2).await.refused.unwrap();
+            assert_eq!(refused.code(), "resources_exhausted", "{refused}");
+        }
+        assert_eq!(world.state(), StorageState::Open, "{operation:?} {errno}");
+        world.plan.heal();
+        world.push_some(3).await;
+        world.plan.inject(operation, 0..usize::MAX, fault);
+        let finalized = world.engine.storages().finalize(world.storage).await;
+        assert_eq!(finalized.unwrap_err().code(), "resources_exhausted");
+        assert_ne!(world.state(), StorageState::Failed, "{operation:?} {errno}");
+        world.plan.heal();
+        let finalized = world.engine.storages().finalize(world.storage).await;
+        assert_eq!(finalized.unwrap().state, StorageState::Finalized);
+        world.check(&world.engine).await;
+        let (world, state) = world.restart_without_faults().await;
+        assert_eq!(state, StorageState::Finalized);
+        world.engine.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_that_runs_out_of_memory_is_a_failed_sync() {
+    let mut world = World::new().await;
+    world.push_some(2).await;
+    let fault = Fault::Fail(Errno::NOMEM);
+    world.plan.inject(Operation::Sync, 0..1, fault);
+    world.push_some(2).await;
+    assert_eq!(world.state(), StorageState::Failed);
+    assert_eq!(world.plan.syncs_after_failed_sync(), 0);
+    world.engine.shutdown().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn short_writes_are_completed() {
     let mut world = World::new().await;

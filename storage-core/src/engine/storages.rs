@@ -23,7 +23,7 @@ use crate::{
     storage::{Storage, StorageStatus, publish_file},
     traced::operation,
     tree::{BlockCache, IndexTree},
-    writer::{Services, WriterMessage},
+    writer::{FinalizeReply, Services, WriterMessage},
 };
 
 /// A storage to create.
@@ -214,11 +214,13 @@ impl Storages {
     }
 
     /// Makes a storage immutable: waits for packets in flight, completes every file, publishes.
+    /// Waits for a finalization that runs already; does nothing when the storage is finalized.
     ///
     /// # Errors
     /// When there is no such storage, its state does not allow it, or a file cannot be written.
     pub async fn finalize(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
         let storage = self.registry.find(id)?;
+        let turn = Arc::clone(&storage.finalizing).lock_owned().await;
         let mut was_created = false;
         let change = |file: &mut StorageFile| {
             if !may_move(file.state, StorageState::Finalizing) {
@@ -231,12 +233,18 @@ impl Storages {
         let Services {
             io_thread, catalog, ..
         } = &self.services;
-        storage.change(io_thread, catalog, change).await?;
+        match storage.state() {
+            StorageState::Finalized => return Ok(storage.info()),
+            // The caller of that finalization went away before the writer had the request.
+            StorageState::Finalizing => {}
+            _ => drop(storage.change(io_thread, catalog, change).await?),
+        }
         if was_created {
             self.tasks.start_writer(&storage, &self.services);
         }
         let writer = storage.writer.read().clone();
-        let (reply, done) = oneshot::channel();
+        let (to, done) = oneshot::channel();
+        let reply = FinalizeReply { to, _turn: turn };
         if let Some(writer) = writer {
             // A writer that has ended drops the request and with it the reply.
             let _ = writer.send(WriterMessage::Finalize { reply }).await;

@@ -9,9 +9,10 @@
 //! written again by the next write: the bytes before the tail are the same in both, so a torn
 //! sector cannot damage what was acknowledged.
 //!
-//! A write that fails because the disk is full refuses its frames and those after them, and leaves
-//! the tail unchanged. Any other failure, and every failed sync, poisons the storage: a sync is
-//! never retried, because the kernel may report success although the data is lost.
+//! A write that fails because the disk is full, or because the operating system ran out of file
+//! descriptors or memory, refuses its frames and those after them, and leaves the tail unchanged.
+//! Any other failure, and every failed sync, poisons the storage: a sync is never retried, because
+//! the kernel may report success although the data is lost.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -26,7 +27,7 @@ use tokio::{
 use super::{
     Appended, ChannelSpec, IoThreadConfig, IoThreadError, Reply, Tail,
     request::{Append, ChannelRequest, Ended},
-    staging::{OpenFile, Writer, failure},
+    staging::{OpenFile, SYNC, Writer, failure},
 };
 use crate::{counters::Counters, io::BlockIo};
 
@@ -331,7 +332,7 @@ impl<B: BlockIo> Channel<B> {
             let start = Instant::now();
             let result = io.sync_data(&file).await;
             counters.syncs.observe(start.elapsed());
-            result.map_err(|error| failure(&spec, "sync", &error))
+            result.map_err(|error| failure(&spec, SYNC, &error))
         })
     }
 
@@ -391,11 +392,13 @@ impl<B: BlockIo> Channel<B> {
                 length <= state.tail.length,
                 "a file is truncated to its durable frames, never extended"
             );
-            let cut = match self.io.set_length(&state.file, length).await {
-                Ok(()) => self.io.sync_data(&state.file).await,
-                Err(error) => Err(error),
+            result = match self.io.set_length(&state.file, length).await {
+                Ok(()) => {
+                    let synced = self.io.sync_data(&state.file).await;
+                    synced.map_err(|error| failure(&self.spec, SYNC, &error))
+                }
+                Err(error) => Err(failure(&self.spec, "cut", &error)),
             };
-            result = cut.map_err(|error| failure(&self.spec, "cut", &error));
         }
         if let Err(IoThreadError::Poisoned(reason)) = &result {
             self.spec.poison.set(reason);

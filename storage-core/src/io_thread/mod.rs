@@ -24,6 +24,7 @@ use std::{
 
 use bytes::Bytes;
 use io_trace::{Scope, Tracer, current};
+use rustix::io::Errno;
 use storage_format::{LeafId, StorageId, data_file::DataFileHeader, frame::FrameHeader};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -103,6 +104,13 @@ pub(crate) enum IoThreadError {
     /// No space is left; nothing is lost, and appending can resume when there is space.
     #[error("no space is left on the device of {path}")]
     Full { path: PathBuf },
+    /// The operating system ran out of a resource; as [`Self::Full`].
+    #[error("{operation} of {path} failed: {errno}")]
+    Exhausted {
+        operation: &'static str,
+        path: PathBuf,
+        errno: Errno,
+    },
     /// An earlier write of the same channel was refused.
     #[error("an earlier packet of the same stream was refused")]
     Aborted,

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::{Appended, ChannelSpec, Frame, IoThreadConfig, IoThreadError, Tail, request::Append};
 use crate::{
     counters::Counters,
+    error::is_transient,
     io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
 };
 
@@ -164,7 +165,7 @@ impl<B: BlockIo> Writer<B> {
         if !state.is_named {
             let named = self.io.sync_folder(&self.spec.folder).await;
             // The sync of a folder is a sync: when it fails, the disk cannot be trusted.
-            named.map_err(|error| failure(&self.spec, "sync", &error))?;
+            named.map_err(|error| failure(&self.spec, SYNC, &error))?;
             state.is_named = true;
         }
         assert_eq!(
@@ -378,16 +379,37 @@ impl<'a, B: BlockIo> Staging<'a, B> {
     }
 }
 
+/// The name of operations whose failure poisons the storage.
+pub(super) const SYNC: &str = "sync";
+
 /// The error for a failed operation on the data file of a channel.
-pub(super) fn failure(spec: &ChannelSpec, operation: &str, error: &io::Error) -> IoThreadError {
+pub(super) fn failure(
+    spec: &ChannelSpec,
+    operation: &'static str,
+    error: &io::Error,
+) -> IoThreadError {
     let path = spec.folder.join(FileName::Data(spec.leaf()).to_string());
-    let is_full = |errno| {
-        [Errno::NOSPC, Errno::DQUOT, Errno::FBIG]
-            .iter()
-            .any(|full| full.raw_os_error() == errno)
-    };
-    if operation != "sync" && error.raw_os_error().is_some_and(is_full) {
-        return IoThreadError::Full { path };
+    let is_sync = operation == SYNC;
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) if !is_sync => {
+            return IoThreadError::Full { path };
+        }
+        // A sync opens no file, but the sync of a folder opens the folder before.
+        Some(errno @ (Errno::MFILE | Errno::NFILE)) => {
+            return IoThreadError::Exhausted {
+                operation,
+                path,
+                errno,
+            };
+        }
+        Some(errno) if !is_sync && is_transient(error) => {
+            return IoThreadError::Exhausted {
+                operation,
+                path,
+                errno,
+            };
+        }
+        _ => {}
     }
     IoThreadError::Poisoned(format!("{operation} of {} failed: {error}", path.display()))
 }

@@ -195,7 +195,7 @@ impl Writer {
         stream.is_failing = true;
         let count = count.min(stream.in_flight.len());
         let packets: Vec<_> = stream.in_flight.drain(..count).collect();
-        let bytes = packets.iter().map(|p| u64::from(p.raw_size)).sum();
+        let bytes = packets.iter().map(|p| u64::from(p.summary.size)).sum();
         self.storage.counts.failed(count as u64, bytes, now_ns());
         self.services.counters.packets_failed.add(count as u64);
         for packet in packets {
@@ -290,6 +290,15 @@ fn repeat_receipt(found: &Found) -> Result<Receipt, StorageError> {
 fn refusal(error: &IoThreadError, storage: storage_format::StorageId) -> StorageError {
     match error {
         IoThreadError::Full { path } => StorageError::DiskFull { path: path.clone() },
+        IoThreadError::Exhausted {
+            operation,
+            path,
+            errno,
+        } => StorageError::Exhausted {
+            operation,
+            path: path.clone(),
+            source: (*errno).into(),
+        },
         IoThreadError::Aborted => StorageError::EarlierRefused,
         IoThreadError::Poisoned(reason) => StorageError::NotWritten {
             storage,

@@ -113,6 +113,13 @@ impl Writer {
         let path = self.storage.path(&FileName::Data(leaf));
         match error {
             IoThreadError::Full { .. } => StorageError::DiskFull { path },
+            IoThreadError::Exhausted {
+                operation, errno, ..
+            } => StorageError::Exhausted {
+                operation,
+                path,
+                source: errno.into(),
+            },
             IoThreadError::Poisoned(reason) => {
                 self.fail_storage(&reason).await;
                 StorageError::NotWritten {
@@ -197,6 +204,17 @@ impl Writer {
             .change(&services.io_thread, &services.catalog, open)
             .await
         {
+            if matches!(
+                error,
+                StorageError::DiskFull { .. } | StorageError::Exhausted { .. }
+            ) {
+                // The storage file may be published already, so packets must not be accepted.
+                tracing::warn!(
+                    storage = %storage.id, %error,
+                    "the storage remains FINALIZING; finalize it again"
+                );
+                return;
+            }
             let reason = format!("finalization stopped halfway: {reason}; then: {error}");
             self.fail_storage(&reason).await;
         }

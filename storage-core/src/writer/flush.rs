@@ -66,10 +66,10 @@ impl Writer {
         match self.part_done(flushed) {
             Ok(()) | Err(StorageError::Stopping) => {}
             // No acknowledgement waits for an index part, so there is time.
-            Err(error @ StorageError::DiskFull { .. }) => {
+            Err(error @ (StorageError::DiskFull { .. } | StorageError::Exhausted { .. })) => {
                 tracing::warn!(
                     %error, storage = %self.storage.id,
-                    "the disk is full; the index part is written later"
+                    "an index part cannot be written; it is written later"
                 );
             }
             Err(error) => self.fail_storage(&error.to_string()).await,

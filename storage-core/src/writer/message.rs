@@ -3,12 +3,27 @@
 use std::sync::Arc;
 
 use storage_format::storage_file::StorageFile;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
     StorageError,
     push::{Gaps, Push, PushOutcome},
 };
+
+/// Where the outcome of a finalization goes.
+#[derive(Debug)]
+pub(crate) struct FinalizeReply {
+    pub(crate) to: oneshot::Sender<Result<StorageFile, StorageError>>,
+    /// Lets the next finalization begin when this one has an outcome, even if nobody waits for it.
+    pub(crate) _turn: OwnedMutexGuard<()>,
+}
+
+impl FinalizeReply {
+    pub(crate) fn send(self, result: Result<StorageFile, StorageError>) {
+        // The caller may have gone away; the outcome is on disk.
+        let _ = self.to.send(result);
+    }
+}
 
 /// A message to a writer.
 #[derive(Debug)]
@@ -21,9 +36,7 @@ pub(crate) enum WriterMessage {
         reply: oneshot::Sender<PushOutcome>,
     },
     /// Drain and complete every file; the state is FINALIZING.
-    Finalize {
-        reply: oneshot::Sender<Result<StorageFile, StorageError>>,
-    },
+    Finalize { reply: FinalizeReply },
     /// Drain and save the tree: the server stops.
     Stop { reply: oneshot::Sender<()> },
     /// Close every file: the storage is being deleted.

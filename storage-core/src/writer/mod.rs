@@ -38,7 +38,7 @@ use tokio::{
     time::Instant,
 };
 
-pub(crate) use message::WriterMessage;
+pub(crate) use message::{FinalizeReply, WriterMessage};
 
 use self::{
     flush::Flushed,
@@ -81,7 +81,7 @@ pub(crate) struct Services {
 }
 
 enum Ending {
-    Finalize(oneshot::Sender<Result<StorageFile, StorageError>>),
+    Finalize(FinalizeReply),
     Stop(oneshot::Sender<()>),
 }
 
@@ -252,8 +252,7 @@ impl Writer {
             let result = scope.around(self.finalize()).await;
             let is_done = result.is_ok();
             if let Some(Ending::Finalize(reply)) = ending.take() {
-                // The caller may have gone away; the outcome is on disk.
-                let _ = reply.send(result);
+                reply.send(result);
             }
             if is_done {
                 return ControlFlow::Break(());
@@ -289,7 +288,7 @@ impl Writer {
             submit::refuse_all(arriving, not_written());
         }
         if let Some(Ending::Finalize(reply)) = ending {
-            let _ = reply.send(Err(not_written()));
+            reply.send(Err(not_written()));
         }
         self.take_droppable(true).await;
         self.fail_storage(reason).await;

@@ -7,13 +7,13 @@ use storage_format::{
 };
 
 use super::group::Arriving;
-use crate::tree::IndexTree;
+use crate::{PacketSummary, tree::IndexTree};
 
 /// A packet in flight, and the pushes that wait for it.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) position: StreamPosition,
-    pub(super) raw_size: u32,
+    pub(super) summary: PacketSummary,
     /// Group and slot of the push that sent it first.
     pub(super) owner: (u64, usize),
     /// Groups and slots of pushes that sent it again meanwhile.

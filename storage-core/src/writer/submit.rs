@@ -14,7 +14,7 @@ use super::{
     stream::{InFlight, Stream},
 };
 use crate::{
-    NewPacket, Push, StorageError,
+    NewPacket, PacketSummary, Push, StorageError,
     clock::{now_ns, random_u64},
     droppable::Handed,
     io_thread::{ChannelSpec, Tail},
@@ -127,16 +127,18 @@ impl Writer {
         let mut group = Group::new(packets.len(), reply, permit);
         let mut new = Vec::with_capacity(packets.len());
         for (slot, packet) in packets.into_iter().enumerate() {
-            let verdict = self.judge(at, &packet, gaps);
             let position = packet.position;
-            match verdict {
+            match self.judge(at, &packet, gaps) {
                 Verdict::New => new.push(self.number(at, packet, (group_id, slot), arrival)),
                 Verdict::Repeat => {
                     if let Some(packet) = self.streams.get(at).in_flight(position) {
                         packet.repeats.push((group_id, slot));
                     }
                 }
-                Verdict::Known => self.find_known(at, position, group_id, slot),
+                Verdict::Known => {
+                    let expected = gaps.has_same_bytes().then(|| packet.summary());
+                    self.find_known(at, (position, expected), group_id, slot);
+                }
                 Verdict::Refused(error) => {
                     group.refuse_from(slot, error);
                     break;
@@ -193,8 +195,11 @@ impl Writer {
         }
         let position = packet.position;
         let stream = self.streams.get(at);
-        if stream.in_flight(position).is_some() {
-            return Verdict::Repeat;
+        if let Some(first) = stream.in_flight(position) {
+            return match conflict(position, first.summary, packet.summary()) {
+                Some(error) if gaps.has_same_bytes() => Verdict::Refused(error),
+                _ => Verdict::Repeat,
+            };
         }
         match (position.follows(stream.next), gaps) {
             (Ok(Arrival::Duplicate) | Err(OutOfOrder::StaleEpoch { .. }), _) => {
@@ -233,8 +238,8 @@ impl Writer {
             checksum,
             facts,
         } = packet;
-        let raw_size = u32::try_from(payload.len());
-        let raw_size = raw_size.expect("the size of a packet is checked when it is accepted");
+        let size = u32::try_from(payload.len());
+        let size = size.expect("the size of a packet is checked when it is accepted");
         let stream = self.streams.get(at);
         assert!(
             position >= stream.next,
@@ -248,7 +253,7 @@ impl Writer {
         stream.next = position.next();
         stream.in_flight.push_back(InFlight {
             position,
-            raw_size,
+            summary: PacketSummary { size, checksum },
             owner,
             repeats: Vec::new(),
         });
@@ -262,8 +267,14 @@ impl Writer {
         }
     }
 
-    /// Finds the first receipt of a packet that should be durable.
-    fn find_known(&mut self, at: usize, position: StreamPosition, group: u64, slot: usize) {
+    /// Finds the first receipt of a packet that should be durable, with these bytes.
+    fn find_known(
+        &mut self,
+        at: usize,
+        (position, expected): (StreamPosition, Option<PacketSummary>),
+        group: u64,
+        slot: usize,
+    ) {
         let storage = Arc::clone(&self.storage);
         let stream = self.streams.get(at);
         let (agent, id) = (stream.agent.clone(), stream.spec.id.clone());
@@ -293,7 +304,14 @@ impl Writer {
                     current: next.epoch,
                     found: position.epoch,
                 }),
-                found => Ok(found),
+                Some(found) => {
+                    let first = PacketSummary {
+                        size: found.entry.raw_size,
+                        checksum: found.entry.raw_checksum,
+                    };
+                    let refused = expected.and_then(|found| conflict(position, first, found));
+                    refused.map_or(Ok(Some(found)), Err)
+                }
             });
             let done: FoundRepeat = (group, slot, found);
             done
@@ -399,6 +417,20 @@ impl Writer {
         });
         leaf
     }
+}
+
+/// The error for a packet whose position has other bytes already.
+fn conflict(
+    position: StreamPosition,
+    stored: PacketSummary,
+    found: PacketSummary,
+) -> Option<StorageError> {
+    (stored != found).then_some(StorageError::PacketConflict {
+        epoch: position.epoch,
+        sequence: position.sequence,
+        stored,
+        found,
+    })
 }
 
 /// The data file of a leaf, for the I/O thread.
