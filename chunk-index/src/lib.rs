@@ -89,9 +89,9 @@ mod wire;
 mod zone;
 
 pub use attachments::{
-    AttachmentError, DftFacts, DftName, DftNames, HASH_KINDS, LeafFacts, PacketFileFacts,
-    PacketRange, PacketRanges, StoredHash, StoredUnit, TraceStamp, encode_dft_names,
-    sort_dft_names,
+    AttachmentError, DamagedPart, DftDamage, DftFacts, DftName, DftNames, HASH_KINDS, LeafFacts,
+    PacketFileFacts, PacketRange, PacketRanges, StoredHash, StoredUnit, TraceStamp,
+    encode_dft_names, sort_dft_names,
 };
 pub use bloom::BloomFilter;
 pub use builder::ChunkBuilder;

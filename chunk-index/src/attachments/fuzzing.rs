@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use super::{
-    AttachmentError, DftFacts, DftName, DftNames, LeafFacts, PacketFileFacts, PacketRanges,
-    encode_dft_names,
+    AttachmentError, DftDamage, DftFacts, DftName, DftNames, LeafFacts, PacketFileFacts,
+    PacketRanges, encode_dft_names,
 };
 
 /// An attachment to decode.
@@ -16,6 +16,8 @@ pub enum Attachment {
     PacketRanges(u64),
     /// `dft.facts`
     DftFacts,
+    /// `dft.damage`
+    DftDamage,
     /// `dft.names`
     DftNames,
     /// `leaf.facts`
@@ -38,6 +40,7 @@ pub fn attachment(kind: Attachment, bytes: &[u8]) -> bool {
             PacketRanges::encode,
         ),
         Attachment::DftFacts => round_trip(bytes, DftFacts::decode, DftFacts::encode),
+        Attachment::DftDamage => round_trip(bytes, DftDamage::decode, DftDamage::encode),
         Attachment::LeafFacts => round_trip(bytes, LeafFacts::decode, LeafFacts::encode),
         Attachment::DftNames => {
             let encode = |names: &DftNames<'_>| {

@@ -7,6 +7,7 @@
 //! | name | in | contents | version |
 //! | --- | --- | --- | --- |
 //! | `dft.facts` | indexes of DFTracer files | [`DftFacts`] | 2 |
+//! | `dft.damage` | indexes of damaged DFTracer files | [`DftDamage`] | 1 |
 //! | `dft.names` | indexes of DFTracer files, and of leaves with DFTracer packets | [`DftNames`] | 3 |
 //! | `packets.facts` | indexes of files of packets | [`PacketFileFacts`] | 1 |
 //! | `packets.places` | indexes of files of packets | [`PacketRanges`] | 1 |
@@ -16,6 +17,7 @@
 //! after another because equal kinds of values compress better together. All attachments are
 //! derived: one of another version, or a damaged one, means that the file is indexed again.
 
+mod dft_damage;
 mod dft_facts;
 mod dft_names;
 mod error;
@@ -29,6 +31,7 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
+pub use dft_damage::{DamagedPart, DftDamage};
 pub use dft_facts::{DftFacts, HASH_KINDS};
 pub use dft_names::{DftName, DftNames, StoredHash, encode_dft_names, sort_dft_names};
 pub use error::AttachmentError;

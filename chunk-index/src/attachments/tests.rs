@@ -32,6 +32,15 @@ fn dft_facts() -> DftFacts {
     }
 }
 
+fn dft_damage() -> DftDamage {
+    let part = |offset, end, reason| DamagedPart {
+        offset,
+        end,
+        reason,
+    };
+    DftDamage(vec![part(0, 64_049, 0), part(u64::MAX - 1, u64::MAX, 2)])
+}
+
 fn packet_file_facts() -> PacketFileFacts {
     PacketFileFacts {
         kind: Kind::RocksdbIo,
@@ -96,6 +105,13 @@ fn check<T: PartialEq + Debug>(
 
 #[test]
 fn golden_bytes_are_written_and_read() {
+    let damage = dft_damage();
+    check(
+        "v1/dft.damage",
+        &damage.encode(),
+        &damage,
+        DftDamage::decode,
+    );
     let (leaf, dft, file) = (leaf_facts(), dft_facts(), packet_file_facts());
     check("v1/leaf.facts", &leaf.encode(), &leaf, LeafFacts::decode);
     check("v2/dft.facts", &dft.encode(), &dft, DftFacts::decode);
