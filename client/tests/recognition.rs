@@ -131,6 +131,62 @@ fn check(case: &Case) {
     }
 }
 
+fn tracehold(arguments: &[&str], path: &Path) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tracehold"))
+        .arg(arguments[0])
+        .arg(path)
+        .args(&arguments[1..])
+        .output()
+        .expect("the program starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    (output.status.code(), out, err)
+}
+
+#[test]
+fn damage_is_reported_with_exit_code_1() {
+    let folder = tempfile::tempdir().expect("a folder for the file");
+    let path = folder.path().join("a.pfw.gz");
+    let (first, mut second) = (gzip(LINES), gzip(LINES));
+    second[20] ^= 0x55;
+    let content = [&first[..], &second, &first].concat();
+    std::fs::write(&path, content).expect("the file can be written");
+    let location = format!("byte {}: the gzip member is damaged", first.len());
+    // The second query uses the index, and the second index is up to date.
+    for arguments in [
+        &["query", "--count"][..],
+        &["index"],
+        &["query", "--count"],
+        &["index"],
+    ] {
+        let (code, out, err) = tracehold(arguments, &path);
+        let what = format!("{arguments:?}: {code:?} {out} {err}");
+        assert_eq!(code, Some(1), "{what}");
+        assert!(err.contains(&location), "{what}");
+        assert!(arguments[0] != "query" || out == "2\n", "{what}");
+    }
+}
+
+#[test]
+fn the_exit_code_says_whether_something_matched() {
+    let folder = tempfile::tempdir().expect("a folder for the file");
+    let path = folder.path().join("a.pfw");
+    std::fs::write(&path, LINES).expect("the file can be written");
+    for form in [
+        &["--count"][..],
+        &["--count", "--json"],
+        &["--count", "--format", "csv"],
+        &["--group-by", "name"],
+        &[],
+    ] {
+        for (query, expected) in [("dur > 1", 0), ("dur > 9", 1)] {
+            let arguments = [&["query", query][..], form].concat();
+            let (code, out, err) = tracehold(&arguments, &path);
+            assert_eq!(code, Some(expected), "{arguments:?}: {out}{err}");
+        }
+    }
+}
+
 #[test]
 fn all_commands_recognize_the_same_file() {
     made().iter().for_each(check);

@@ -31,6 +31,8 @@ impl TextSink for Collected {
             ControlFlow::Continue(())
         }
     }
+
+    fn gap(&mut self) {}
 }
 
 fn index(offset: u64) -> usize {
@@ -44,6 +46,7 @@ fuzz_target!(|input: &[u8]| {
     let mut collected = Collected::default();
     let options = ScanOptions {
         spacing_bytes: Some(u64::from(spacing) * 64),
+        ..ScanOptions::default()
     };
     let scanned = Scanner::default()
         .scan(file, options, &mut collected)

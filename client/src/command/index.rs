@@ -77,13 +77,14 @@ impl Index {
         outcomes.sort_by_key(|(index, _)| *index);
         let heads = ["FILE", "INDEX", "EVENTS", "CHUNKS", "TEXT", "SIZE"];
         let mut table = TextTable::new(heads);
-        let mut documents = Vec::new();
+        let (mut documents, mut is_damaged) = (Vec::new(), false);
         for (index, outcome) in outcomes {
             let file = files[index].path().display().to_string();
             match outcome {
                 Ok(indexed) => {
                     if let Some(fault) = &indexed.fault {
-                        context.note(format!("{fault}; the data before that point is indexed"));
+                        context.note(format!("{fault}; the rest is indexed"));
+                        is_damaged = true;
                     }
                     documents.push(document(&file, &indexed));
                     table.row(row(file, &indexed));
@@ -96,7 +97,7 @@ impl Index {
         } else {
             context.out().write_all(table.to_text().as_bytes())?;
         }
-        Ok(failure.unwrap_or(Exit::Done))
+        Ok(failure.unwrap_or(Exit::of_integrity(!is_damaged)))
     }
 }
 

@@ -4,13 +4,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use chunk_index::ColumnFilter;
+use chunk_index::{ColumnFilter, DftDamage};
 use query_language::{BareUnit, FieldTable, Filter};
 use trace_kinds::EachEvent;
 use trace_kinds::dft::{DftDecoder, Names, Prefilter, TimeUnit};
-use trace_kinds::gzip::Scanner;
+use trace_kinds::gzip::{GzipDamage, Scanner};
 
 use super::columns::OpenColumns;
+use super::damage::{damage_of, damage_text};
 use super::events::Events;
 use super::hash_filter::localize;
 use super::hash_names::{TextLimits, unit_of};
@@ -38,6 +39,8 @@ pub struct DftFile {
     /// Opened at the first use.
     columns: OnceLock<Option<OpenColumns>>,
     unused: Option<String>,
+    /// Damage according to the sidecar.
+    damage: Vec<GzipDamage>,
 }
 
 impl DftFile {
@@ -71,6 +74,11 @@ impl DftFile {
             }
             None => None,
         };
+        let mut damage = Vec::new();
+        if let Some(open) = sidecar.as_ref().filter(|_| facts.is_some()) {
+            let stored = open.attachment(DftDamage::NAME)?;
+            damage = damage_of(stored);
+        }
         // The facts include what is read from the start of a file, which takes long to decompress.
         let head = match &facts {
             Some(facts) => Head {
@@ -93,6 +101,7 @@ impl DftFile {
             sidecar,
             columns: OnceLock::new(),
             unused,
+            damage,
         })
     }
 
@@ -177,6 +186,12 @@ impl ChunkSource for DftFile {
 
     fn unused_index(&self) -> Option<String> {
         self.unused.clone()
+    }
+
+    fn faults(&self) -> Vec<String> {
+        damage_text(&self.place(), &self.damage)
+            .into_iter()
+            .collect()
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {

@@ -49,7 +49,8 @@ pub(crate) fn head_of(
     let mut text = HeadText::default();
     // That the bytes end inside a member is not an error here.
     let options = ScanOptions {
-        spacing_bytes: None,
+        is_start_of_file: true,
+        ..ScanOptions::default()
     };
     scanner
         .scan(&head[..], options, &mut text)
@@ -70,12 +71,16 @@ impl TextSink for HeadText {
     fn entry(&mut self, _: Entry) {}
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
-        let wanted = HEAD_TEXT_BYTES - self.0.len();
+        let wanted = HEAD_TEXT_BYTES.saturating_sub(self.0.len());
         self.0.extend_from_slice(&text[..text.len().min(wanted)]);
-        if self.0.len() == HEAD_TEXT_BYTES {
+        if self.0.len() >= HEAD_TEXT_BYTES {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
+    }
+
+    fn gap(&mut self) {
+        self.0.push(b'\n');
     }
 }
 

@@ -1,6 +1,7 @@
 //! DFTracer files: uncompressed or gzip, with or without a sidecar.
 
 mod columns;
+mod damage;
 mod events;
 mod file;
 mod hash_filter;
@@ -15,6 +16,7 @@ mod set;
 mod tests;
 
 pub(crate) use columns::columns_of;
+pub(crate) use damage::{damage_of, damage_text, stored_damage};
 pub(crate) use hash_filter::{localize, needs_names};
 pub(crate) use head::head_of;
 

@@ -6,8 +6,9 @@ use std::ops::{ControlFlow, Range};
 use query_language::FieldTable;
 use trace_kinds::Event;
 use trace_kinds::dft::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
-use trace_kinds::gzip::{Entry, ScanOptions, Scanned, Scanner, TextSink};
+use trace_kinds::gzip::{Entry, Scanned, Scanner, TextSink};
 
+use super::damage::damage_text;
 use super::events::Events;
 use crate::{Fetch, ReadError};
 
@@ -46,26 +47,61 @@ impl Read for Bytes<'_> {
 fn scan_text(
     scanner: &mut Scanner,
     file: Text<'_>,
-    each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    sink: &mut dyn PartSink,
 ) -> Result<Scanned, ReadError> {
-    struct Sink<'e>(&'e mut dyn FnMut(&[u8]) -> ControlFlow<()>);
-    impl TextSink for Sink<'_> {
-        fn entry(&mut self, _: Entry) {}
-        fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
-            (self.0)(text)
-        }
-    }
-    let options = ScanOptions {
-        spacing_bytes: None,
-    };
     let Text { fetch, len, .. } = file;
-    let bytes = Bytes { fetch, at: 0, len };
+    let open = |at| Bytes { fetch, at, len };
     scanner
-        .scan(bytes, options, &mut Sink(each))
+        .scan_verified(open, &mut Sink(sink))
         .map_err(|source| ReadError::Gzip {
             place: fetch.place(),
             source,
         })
+}
+
+/// Receives the verified text of a file.
+trait PartSink {
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()>;
+
+    /// Text is missing here.
+    fn gap(&mut self) {}
+}
+
+struct Sink<'s>(&'s mut dyn PartSink);
+
+impl TextSink for Sink<'_> {
+    fn entry(&mut self, _: Entry) {}
+
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        self.0.text(text)
+    }
+
+    fn gap(&mut self) {
+        self.0.gap();
+    }
+}
+
+impl<F: FnMut(&[u8]) -> ControlFlow<()>> PartSink for F {
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        self(text)
+    }
+}
+
+/// Passes the parts of a text to a function.
+struct LineSink<F> {
+    lines: Lines,
+    part: F,
+}
+
+impl<F: FnMut(Part<'_>) -> ControlFlow<()>> PartSink for LineSink<F> {
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        self.lines.feed(text, &mut self.part)
+    }
+
+    fn gap(&mut self) {
+        // The text after the gap is decoded in any case.
+        let _flow = self.lines.gap(&mut self.part);
+    }
 }
 
 /// Reads all events of a compressed file without an index.
@@ -74,18 +110,15 @@ pub(super) fn read_all(
     scanner: &mut Scanner,
     events: &mut Events<'_, '_>,
 ) -> Result<(), ReadError> {
-    let mut lines = Lines::default();
-    let scanned = scan_text(scanner, file, &mut |text| {
-        lines.feed(text, |part| events.part(part))
-    })?;
-    let _whole = lines.finish(|part| events.part(part));
+    let mut sink = LineSink {
+        lines: Lines::default(),
+        part: |part: Part<'_>| events.part(part),
+    };
+    let scanned = scan_text(scanner, file, &mut sink)?;
+    let _whole = sink.lines.finish(&mut sink.part);
     events.counters.fetched_bytes += scanned.file_len;
-    if let Some((at, reason)) = scanned.fault {
-        events
-            .counters
-            .faults
-            .push(format!("{}: byte {at}: {reason}", file.fetch.place()));
-    }
+    let damage = damage_text(&file.fetch.place(), &scanned.damage);
+    events.counters.faults.extend(damage);
     Ok(())
 }
 
@@ -102,7 +135,7 @@ pub(super) fn read_ranges(
     };
     let mut lines: Vec<Lines> = ranges.iter().map(|_| Lines::default()).collect();
     let mut at = 0_u64;
-    let scanned = scan_text(scanner, file, &mut |text| {
+    let scanned = scan_text(scanner, file, &mut |text: &[u8]| {
         let here = at..at + text.len() as u64;
         at = here.end;
         for (range, lines) in ranges.iter().zip(&mut lines) {
@@ -139,26 +172,26 @@ pub(super) fn names_of(file: Text<'_>) -> Result<HashNames, ReadError> {
     }
     let mut declared = Declared(HashNames::default());
     let decoder = DftDecoder::new(&FieldTable::new(), Names::default(), file.unit);
-    let mut lines = Lines::default();
-    let mut decode = |part: Part<'_>| {
-        if let Part::Lines(text) = part {
-            decoder.walk(text, &mut declared);
-        }
-        ControlFlow::Continue(())
+    let mut sink = LineSink {
+        lines: Lines::default(),
+        part: |part: Part<'_>| {
+            if let Part::Lines(text) = part {
+                decoder.walk(text, &mut declared);
+            }
+            ControlFlow::Continue(())
+        },
     };
     if file.gzip {
-        scan_text(&mut Scanner::default(), file, &mut |text| {
-            lines.feed(text, &mut decode)
-        })?;
+        scan_text(&mut Scanner::default(), file, &mut sink)?;
     } else {
         let mut at = 0;
         while at < file.len {
             let end = file.len.min(at + FETCH_BYTES);
-            let _whole = lines.feed(&fetch_text(file.fetch, at..end)?, &mut decode);
+            let _whole = sink.text(&fetch_text(file.fetch, at..end)?);
             at = end;
         }
     }
-    let _whole = lines.finish(&mut decode);
+    let _whole = sink.lines.finish(&mut sink.part);
     Ok(declared.0)
 }
 

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use chunk_index::{
-    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, DftFacts, DftNames, DistinctValues,
+    Checkpoint, Chunk, ChunkBuilder, ChunkSummary, DftDamage, DftFacts, DftNames, DistinctValues,
     FileDictionary, Identity, Index, IndexConfig, Window,
 };
 use query_language::{FieldPath, FieldTable};
@@ -13,7 +13,7 @@ use trace_kinds::dft::{
     DIMENSIONS, DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, SHAPED_FIELDS,
     Shapes, TimeUnit,
 };
-use trace_kinds::gzip::{Entry, ScanOptions, TextSink};
+use trace_kinds::gzip::{Entry, GzipDamage, ScanOptions, TextSink};
 use trace_kinds::{Decoded, Event};
 
 use super::columns::{BuiltColumns, ColumnsSink};
@@ -21,7 +21,7 @@ use super::sidecar_writer::ChecksummedFile;
 use crate::dft::hash_names::{
     DICTIONARY_FIELD, TextLimits, dictionary_of, encode_names, stored_unit,
 };
-use crate::dft::head_of;
+use crate::dft::{head_of, stored_damage};
 use crate::source::Scratch;
 use crate::{LocalFile, ReadError};
 
@@ -58,8 +58,8 @@ pub struct Built {
     pub decoded: Decoded,
     /// Bytes of text.
     pub text_bytes: u64,
-    /// Where and why the file cannot be read to its end.
-    pub fault: Option<String>,
+    /// Which parts of the file were skipped or are unverified.
+    pub damage: Vec<GzipDamage>,
     /// The columns, if they were requested.
     pub columns: Option<BuiltColumns>,
 }
@@ -72,8 +72,7 @@ const SLACK_PART: u64 = 8;
 ///
 /// # Errors
 ///
-/// When the file cannot be read. Damage is reported in [`Built::fault`]; the events before it are
-/// indexed.
+/// When the file cannot be read. Damage is reported in [`Built::damage`]; the rest is indexed.
 pub fn build(
     path: &Path,
     options: &BuildOptions,
@@ -88,6 +87,30 @@ pub(super) fn pass(
     options: &BuildOptions,
     scratch: &mut Scratch,
 ) -> Result<Pass, ReadError> {
+    // A member that is too long to be withheld is indexed before it is verified.
+    let mut damaged = Vec::new();
+    loop {
+        match attempt(path, options, &damaged, scratch)? {
+            Attempt::Complete(pass) => return Ok(*pass),
+            Attempt::Unverified(offset) => damaged.push(offset),
+        }
+    }
+}
+
+/// The end of a pass.
+enum Attempt {
+    Complete(Box<Pass>),
+    /// The long member at this offset is damaged.
+    Unverified(u64),
+}
+
+/// Indexes a file without the long members that are known to be `damaged`.
+fn attempt(
+    path: &Path,
+    options: &BuildOptions,
+    damaged: &[u64],
+    scratch: &mut Scratch,
+) -> Result<Attempt, ReadError> {
     let place = path.display().to_string();
     let failed = |error| ReadError::fetch(&*place, error);
     let mut source = ChecksummedFile::open(path).map_err(failed)?;
@@ -99,27 +122,31 @@ pub(super) fn pass(
         build.visitor.builder.keep_columns();
         build.columns = Some(ColumnsSink::new(path, &options.config)?);
     }
-    let mut fault = None;
+    let mut damage = Vec::new();
     if head.gzip {
         let scan_options = ScanOptions {
             spacing_bytes: Some(options.spacing_bytes),
+            damaged,
+            ..ScanOptions::default()
         };
-        let scanner = &mut scratch.scanner;
-        let scanned = scanner
+        let scanned = scratch
+            .scanner
             .scan(&mut source, scan_options, &mut build)
             .map_err(|source| ReadError::Gzip {
                 place: place.clone(),
                 source,
             })?;
-        fault = scanned
-            .fault
-            .map(|(at, reason)| format!("{place}: byte {at}: {reason}"));
+        if let Some(offset) = scanned.unverified {
+            return Ok(Attempt::Unverified(offset));
+        }
+        damage = scanned.damage;
     } else {
         build.plain(&mut source).map_err(failed)?;
     }
     // Bytes after the damage are part of the file, too.
     let identity = source.finish().map_err(failed)?;
-    build.finish(identity, fault)
+    let pass = build.finish(identity, damage)?;
+    Ok(Attempt::Complete(Box::new(pass)))
 }
 
 /// An index in the making.
@@ -304,7 +331,7 @@ impl<'o> Build<'o> {
         self.chunks.push((chunk, builder.finish()));
     }
 
-    fn finish(mut self, identity: Identity, fault: Option<String>) -> Result<Pass, ReadError> {
+    fn finish(mut self, identity: Identity, damage: Vec<GzipDamage>) -> Result<Pass, ReadError> {
         let mut lines = std::mem::take(&mut self.lines);
         let _whole = lines.finish(|part| self.part(part));
         self.cut();
@@ -327,7 +354,7 @@ impl<'o> Build<'o> {
             names: self.visitor.names,
             decoded: self.decoded,
             text_bytes: self.chunk.raw_offset,
-            fault,
+            damage,
         })
     }
 }
@@ -344,7 +371,7 @@ pub(super) struct Pass {
     names: HashNames,
     pub(super) decoded: Decoded,
     pub(super) text_bytes: u64,
-    pub(super) fault: Option<String>,
+    pub(super) damage: Vec<GzipDamage>,
 }
 
 impl Pass {
@@ -383,12 +410,15 @@ impl Pass {
             text_limits: TextLimits::of(&self.names).0,
         };
         index.attach(DftFacts::NAME, facts.encode());
+        if !self.damage.is_empty() {
+            index.attach(DftDamage::NAME, stored_damage(&self.damage).encode());
+        }
         index.attach(DftNames::NAME, encode_names(&self.names, has_dictionary));
         Built {
             index,
             decoded: self.decoded,
             text_bytes: self.text_bytes,
-            fault: self.fault,
+            damage: self.damage,
             columns: self.columns,
         }
     }
@@ -407,6 +437,13 @@ impl TextSink for Build<'_> {
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
         self.add_text(text)
+    }
+
+    fn gap(&mut self) {
+        let mut lines = std::mem::take(&mut self.lines);
+        let _all = lines.gap(|part| self.part(part));
+        self.lines = lines;
+        self.cut();
     }
 }
 

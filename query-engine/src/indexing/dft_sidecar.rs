@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use chunk_index::{ChunkSummary, Index, IndexConfig, Work};
+use chunk_index::{ChunkSummary, DftDamage, Index, IndexConfig, Work};
 
 use super::columns::remove_columns;
 use super::dft_file::{BuildOptions, Built, build, pass};
 use super::sidecar_writer::write_sidecar;
 use super::update::{Indexed, Update, summary};
 use crate::ReadError;
-use crate::dft::columns_of;
+use crate::dft::{columns_of, damage_of, damage_text};
 use crate::sidecar_file::usable;
 use crate::source::Scratch;
 
@@ -43,6 +43,10 @@ pub fn update_sidecar(
     {
         Work::Nothing => Ok(Indexed {
             columns_bytes,
+            fault: damage_text(
+                &path.display().to_string(),
+                &damage_of(index.attachment(DftDamage::NAME)),
+            ),
             ..summary(Update::Fresh, &index, sidecar_bytes)
         }),
         Work::Everything => built(path, options, scratch),
@@ -54,7 +58,7 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
     let Built {
         index,
         decoded,
-        fault,
+        damage,
         columns,
         ..
     } = build(path, options, scratch)?;
@@ -69,7 +73,7 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
     Ok(Indexed {
         broken: Some(decoded.broken),
         columns_bytes,
-        fault,
+        fault: damage_text(&path.display().to_string(), &damage),
         ..summary(Update::Built, &index, sidecar_bytes)
     })
 }
@@ -117,7 +121,7 @@ fn extended(
         .collect();
     Ok(Indexed {
         broken: Some(pass.decoded.broken),
-        fault: pass.fault,
+        fault: damage_text(&path.display().to_string(), &pass.damage),
         ..summary(Update::Extended(names), &index, sidecar_bytes)
     })
 }

@@ -110,7 +110,10 @@ pub(crate) fn update_packets(
                 old.index.attach(PacketFileFacts::NAME, old.facts.encode());
                 old.sidecar_bytes = write_sidecar(path, &old.index)?;
             }
-            Ok(summary(Update::Fresh, &old.index, old.sidecar_bytes))
+            Ok(Indexed {
+                fault: old.facts.fault,
+                ..summary(Update::Fresh, &old.index, old.sidecar_bytes)
+            })
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Indexed {
     pub sidecar_bytes: u64,
     /// Bytes of the columns, if they were requested.
     pub columns_bytes: Option<u64>,
-    /// Where and why the file cannot be read to its end, if it was read.
+    /// Which parts of the file are damaged; they are not indexed.
     pub fault: Option<String>,
 }
 

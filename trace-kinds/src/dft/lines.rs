@@ -19,6 +19,8 @@ pub enum Part<'t> {
 pub struct Lines {
     carry: Vec<u8>,
     skipping: bool,
+    /// Text is missing before the next slice.
+    after_gap: bool,
 }
 
 impl Lines {
@@ -28,6 +30,10 @@ impl Lines {
         text: &[u8],
         mut each: impl FnMut(Part<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        if self.after_gap && !text.is_empty() {
+            self.after_gap = false;
+            self.skipping = !matches!(text[0], b'{' | b'[' | b'\n');
+        }
         let mut rest = text;
         if self.skipping || !self.carry.is_empty() {
             let Some(newline) = memchr::memchr(b'\n', rest) else {
@@ -50,6 +56,14 @@ impl Lines {
             each(Part::Lines(lines))?;
         }
         self.carry_over(tail, each)
+    }
+
+    /// Text is missing here: ends the current line. The next text begins in the middle of a line,
+    /// which is skipped, unless it begins like a record.
+    pub fn gap(&mut self, each: impl FnMut(Part<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+        let flow = self.finish(each);
+        self.after_gap = true;
+        flow
     }
 
     /// Whether the text so far ends inside a line.
@@ -117,6 +131,27 @@ mod tests {
                     assert!(part.ends_with(b"\n"), "{parts:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn lines_on_both_sides_of_a_gap_are_not_joined() {
+        for (after, skipped) in [(&b"tail of a line\n{2}\n"[..], 15), (b"{2}\n", 0)] {
+            let mut lines = Lines::default();
+            let (mut parts, mut skipped_bytes) = (Vec::new(), 0);
+            let mut each = |part: Part<'_>| {
+                match part {
+                    Part::Lines(lines) => parts.push(lines.to_vec()),
+                    Part::Skipped(len, ends) => skipped_bytes += len * u64::from(ends),
+                }
+                ControlFlow::Continue(())
+            };
+            assert!(lines.feed(b"{1}\n{half", &mut each).is_continue());
+            assert!(lines.gap(&mut each).is_continue());
+            assert!(lines.feed(b"", &mut each).is_continue());
+            assert!(lines.feed(after, &mut each).is_continue());
+            assert_eq!(parts, [&b"{1}\n"[..], b"{half", b"{2}\n"]);
+            assert_eq!(skipped_bytes, skipped);
         }
     }
 

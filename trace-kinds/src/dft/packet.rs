@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use query_language::FieldTable;
 
 use super::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
-use crate::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
+use crate::gzip::{Entry, Scanner, TextSink, is_gzip};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
 /// Decodes packets of a `dft` stream, which are text or gzip, as their first bytes show. The events
@@ -63,14 +63,12 @@ impl Decoder for PacketDecoder {
             let _whole = packet_text.walk(packet);
             return Ok(packet_text.decoded);
         }
-        let options = ScanOptions {
-            spacing_bytes: None,
-        };
-        let scanned = self.scanner.scan(packet, options, &mut packet_text);
+        let from = |offset| usize::try_from(offset).map_or(&[][..], |at| &packet[at..]);
+        let scanned = self.scanner.scan_verified(from, &mut packet_text);
         packet_text.finish();
         match scanned {
             // A producer that was killed leaves a torn member; its complete records count.
-            Ok(scanned) => packet_text.decoded.broken += u64::from(scanned.fault.is_some()),
+            Ok(scanned) => packet_text.decoded.broken += scanned.damage.len() as u64,
             Err(error) => {
                 return Err(DecodeError::Damaged {
                     format: "dft",
@@ -124,6 +122,13 @@ impl TextSink for PacketText<'_, '_, '_> {
         let flow = lines.feed(text, |part| self.part(part));
         self.lines = lines;
         flow
+    }
+
+    fn gap(&mut self) {
+        let mut lines = std::mem::take(&mut self.lines);
+        // The output remembers a break.
+        let _flow = lines.gap(|part| self.part(part));
+        self.lines = lines;
     }
 }
 

@@ -18,6 +18,33 @@ pub(crate) fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
+/// What the bytes at a place are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Header {
+    /// A header of this length.
+    Complete(usize),
+    /// The start of a header.
+    Incomplete,
+    /// No header.
+    Invalid,
+}
+
+/// The header at the start of `bytes`.
+pub(super) fn header_of(bytes: &[u8]) -> Header {
+    let magic = &MAGIC[..MAGIC.len().min(bytes.len())];
+    if !bytes.starts_with(magic)
+        || bytes
+            .get(3)
+            .is_some_and(|flags| flags & FLAGS_RESERVED != 0)
+    {
+        return Header::Invalid;
+    }
+    match header_len(bytes) {
+        Some(len) => Header::Complete(len),
+        None => Header::Incomplete,
+    }
+}
+
 /// Length of the header at the start of `bytes`; `None` if it is incomplete or invalid.
 pub(super) fn header_len(bytes: &[u8]) -> Option<usize> {
     let fixed = bytes.get(..FIXED_BYTES)?;

@@ -5,7 +5,7 @@ use libdeflater::Decompressor;
 use super::bits::{push_end, push_shifted, push_window};
 use super::entry::{Piece, PieceEnd};
 use super::header::{find_header, header_len, trailer_text_len};
-use super::stream::Stream;
+use super::stream::{Appended, Stream};
 use super::text::TextBuffer;
 use super::{GzipError, WHOLE_TEXT_BYTES_MAX};
 
@@ -47,6 +47,10 @@ impl Inflater {
                 // The next header is only a guess; libdeflate verifies length and checksum.
                 let inflated = self.decompressor.gzip_decompress(&bytes[..end], space);
                 if inflated == Ok(text_len) {
+                    if may_end_early(&bytes[..end]) {
+                        // A stream finds the end.
+                        return None;
+                    }
                     text.advance(text_len);
                     return Some(end);
                 }
@@ -103,7 +107,7 @@ impl Inflater {
             rest = without_padding(rest);
             let used = match self.whole_member(rest, true, text_max, text) {
                 Some(len) => len,
-                None => Stream::at_member().append(rest, left, text)?,
+                None => intact(Stream::at_member().append(rest, left, text)?)?,
             };
             rest = &rest[used..];
         }
@@ -140,6 +144,7 @@ impl Inflater {
         // libdeflate refuses a torn member, which has no end.
         Stream::at_block(window)?
             .append(&self.stream[start..], text_len, text)
+            .and_then(intact)
             .map(|_| ())
     }
 
@@ -172,8 +177,22 @@ fn members_prefix(bytes: &[u8], text_max: usize, text: &mut TextBuffer) {
         let Some(taken) = Stream::at_member().append(rest, left, text) else {
             return;
         };
-        rest = without_padding(&rest[taken..]);
+        rest = without_padding(&rest[taken.consumed..]);
     }
+}
+
+/// Whether a member that libdeflate found at the start of `bytes` may end before they do, because
+/// they contain the length of its text twice. libdeflate does not report the end of a member, and a
+/// damaged one with as much text may follow.
+fn may_end_early(bytes: &[u8]) -> bool {
+    bytes
+        .split_last_chunk::<4>()
+        .is_some_and(|(rest, text_len)| memchr::memmem::find(rest, text_len).is_some())
+}
+
+/// The bytes consumed from a stream that is torn or complete; `None` if it is damaged.
+fn intact(appended: Appended) -> Option<usize> {
+    (!appended.is_damaged).then_some(appended.consumed)
 }
 
 /// Zero bytes between members are padding.

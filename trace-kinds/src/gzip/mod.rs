@@ -12,17 +12,23 @@
 //! reports them.
 
 mod bits;
+mod damage;
 mod entry;
 mod header;
 mod inflater;
+mod input;
 mod probe;
+mod resume;
 mod scan;
 mod stream;
+mod stream_text;
 mod text;
+mod verified;
 
 #[cfg(test)]
 mod tests;
 
+pub use damage::{DamageReason, GzipDamage};
 pub use entry::{Entry, Piece, PieceEnd};
 pub(crate) use header::is_gzip;
 pub use inflater::Inflater;

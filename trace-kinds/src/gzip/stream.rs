@@ -31,6 +31,15 @@ pub(super) enum StepState {
     Damaged,
 }
 
+/// What a stream appended to a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Appended {
+    /// Bytes of input consumed.
+    pub(super) consumed: usize,
+    /// Whether the stream is damaged after the text.
+    pub(super) is_damaged: bool,
+}
+
 /// A deflate stream, of a gzip member or from a block inside one.
 pub(super) struct Stream {
     inflate: Inflate,
@@ -83,20 +92,24 @@ impl Stream {
         bytes: &[u8],
         text_max: usize,
         text: &mut TextBuffer,
-    ) -> Option<usize> {
-        let (mut consumed, mut produced) = (0, 0);
+    ) -> Option<Appended> {
+        let (mut consumed, mut produced, mut is_damaged) = (0, 0, false);
         loop {
             let space = text.space((text_max - produced).min(APPEND_BYTES));
             let step = self.step(&bytes[consumed..], space, false);
             text.advance(step.produced);
             consumed += step.consumed;
             produced += step.produced;
+            is_damaged |= step.state == StepState::Damaged;
             let stuck = step.consumed == 0 && step.produced == 0;
             if step.state != StepState::Paused || stuck {
                 break;
             }
         }
         // An empty member produces no text but consumes bytes.
-        (produced > 0 || consumed > 0).then_some(consumed)
+        (produced > 0 || consumed > 0).then_some(Appended {
+            consumed,
+            is_damaged,
+        })
     }
 }

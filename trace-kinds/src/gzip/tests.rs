@@ -7,12 +7,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
-use super::{Entry, Inflater, Piece, ScanOptions, Scanned, Scanner, TextBuffer, TextSink};
+use super::{
+    DamageReason, Entry, GzipDamage, Inflater, Piece, ScanOptions, Scanned, Scanner, TextBuffer,
+    TextSink,
+};
 
 #[derive(Default)]
 struct Collected {
     entries: Vec<Entry>,
     text: Vec<u8>,
+    gaps: usize,
 }
 
 impl TextSink for Collected {
@@ -29,16 +33,28 @@ impl TextSink for Collected {
         self.text.extend_from_slice(text);
         ControlFlow::Continue(())
     }
+
+    fn gap(&mut self) {
+        self.gaps += 1;
+    }
 }
 
 fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap()
 }
 
+fn options(spacing_bytes: Option<u64>, damaged: &[u64]) -> ScanOptions<'_> {
+    ScanOptions {
+        spacing_bytes,
+        damaged,
+        ..ScanOptions::default()
+    }
+}
+
 fn scan_all(file: &[u8], spacing_bytes: Option<u64>) -> (Scanned, Collected) {
     let mut collected = Collected::default();
     let scanned = Scanner::default()
-        .scan(file, ScanOptions { spacing_bytes }, &mut collected)
+        .scan(file, options(spacing_bytes, &[]), &mut collected)
         .unwrap();
     assert_eq!(scanned.text_len, collected.text.len() as u64);
     (scanned, collected)
@@ -228,7 +244,10 @@ fn a_torn_file_yields_the_text_before_its_end() {
         file.len() - 1,
     ] {
         let (scanned, collected) = scan_all(&file[..cut], Some(0));
-        assert!(scanned.fault.is_some(), "cut at {cut}");
+        let [damage] = scanned.damage[..] else {
+            panic!("cut at {cut}: {scanned:?}");
+        };
+        assert_eq!(damage.reason, DamageReason::Torn, "cut at {cut}");
         assert!(text.starts_with(&collected.text), "cut at {cut}");
         assert!(
             cut < first || collected.text.len() >= 200_000,
@@ -246,8 +265,106 @@ fn a_torn_file_yields_the_text_before_its_end() {
     }
     let garbage = [&file[..], b"garbage that is long enough to be a member"].concat();
     let (scanned, collected) = scan_all(&garbage, None);
-    assert_eq!(scanned.fault.map(|(at, _)| at), Some(file.len() as u64));
+    let damage = GzipDamage {
+        offset: file.len() as u64,
+        end: garbage.len() as u64,
+        reason: DamageReason::NotAMember,
+    };
+    assert_eq!(scanned.damage, [damage]);
     assert!(collected.text == text);
+}
+
+/// `file` with bytes replaced at `at`.
+fn overwritten(file: &[u8], at: usize) -> Vec<u8> {
+    let mut damaged = file.to_vec();
+    damaged[at..at + 4].copy_from_slice(&[0x55, 0xaa, 0x33, 0xcc]);
+    damaged
+}
+
+#[test]
+fn the_text_of_a_damaged_member_is_not_passed_on() {
+    let texts: Vec<Vec<u8>> = (0..4).map(|seed| lines(3_000, seed)).collect();
+    let members: Vec<Vec<u8>> = texts.iter().map(|text| member(text, 6)).collect();
+    let file = members.concat();
+    let mut start = 0;
+    for (number, damaged) in members.iter().enumerate() {
+        let expected: Vec<u8> = texts
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != number)
+            .flat_map(|(_, text)| text.clone())
+            .collect();
+        let end = start + damaged.len();
+        // In the header, in the data and in the checksum. The last byte is of the length.
+        for at in [
+            0,
+            12,
+            1000,
+            damaged.len() / 2,
+            damaged.len() - 20,
+            damaged.len() - 6,
+        ] {
+            for spacing in [0, 1 << 30] {
+                let (scanned, collected) = scan_all(&overwritten(&file, start + at), Some(spacing));
+                let what = format!("member {number}, byte {at}");
+                assert!(collected.text == expected, "{what}");
+                assert_eq!(collected.gaps, 1, "{what}: {scanned:?}");
+                let [damage] = scanned.damage[..] else {
+                    panic!("{what}: {scanned:?}");
+                };
+                let range = (damage.offset, damage.end);
+                assert_eq!(range, (start as u64, end as u64), "{what}");
+                assert_ne!(damage.reason, DamageReason::Torn, "{what}");
+            }
+        }
+        start = end;
+    }
+}
+
+#[test]
+fn a_member_torn_before_another_one_is_skipped() {
+    let (first, second) = (lines(3_000, 1), lines(2_000, 2));
+    let torn = member(&first, 6);
+    let torn = &torn[..torn.len() / 2];
+    let (scanned, collected) = scan_all(&[torn, &member(&second, 6)].concat(), None);
+    assert!(collected.text == second);
+    assert_eq!(scanned.damage[0].end, torn.len() as u64);
+}
+
+#[test]
+fn a_damaged_long_member_is_reported_as_unverified() {
+    let (text, other) = (long_text(), lines(3_000, 7));
+    let long = member(&text, 6);
+    let file = [&member(&other, 6)[..], &long, &member(&other, 6)].concat();
+    let offset = (file.len() - long.len()) / 2;
+    for at in [offset + long.len() - 100_000, offset + long.len() - 6] {
+        let damaged = overwritten(&file, at);
+        let (scanned, _) = scan_all(&damaged, Some(4 << 20));
+        assert_eq!(scanned.unverified, Some(offset as u64), "byte {at}");
+
+        let mut collected = Collected::default();
+        let known = [offset as u64];
+        let scanned = Scanner::default()
+            .scan(&damaged[..], options(None, &known), &mut collected)
+            .unwrap();
+        assert!(collected.text == [&other[..], &other].concat(), "byte {at}");
+        assert_eq!((scanned.unverified, collected.gaps), (None, 1));
+        assert_eq!(scanned.damage[0].end, (offset + long.len()) as u64);
+    }
+    let mut collected = Collected::default();
+    let stops = ScanOptions {
+        stops_at_long_member: true,
+        ..ScanOptions::default()
+    };
+    let scanned = Scanner::default()
+        .scan(&file[..], stops, &mut collected)
+        .unwrap();
+    assert_eq!(scanned.long_member, Some(offset as u64));
+    assert!(collected.text == other);
+    // Damage in the first bytes is found before any text is passed on.
+    let (scanned, collected) = scan_all(&overwritten(&file, offset + 3_000), None);
+    assert_eq!((scanned.unverified, collected.gaps), (None, 1));
+    assert!(collected.text == [&other[..], &other].concat());
 }
 
 #[test]

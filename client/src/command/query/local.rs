@@ -74,7 +74,7 @@ fn run(
         let (count, report) = count(sources, &options.request, limits)?;
         let explain = options.explain.then_some(&report);
         print_count(context, count, explain)?;
-        (Exit::Done, report)
+        (Exit::of_match(count > 0), report)
     } else if let Some(field) = &options.group_by {
         let path = FieldPath::new(field);
         let (groups, report) = group_by(sources, &options.request, &path, limits)?;
@@ -96,7 +96,12 @@ fn run(
             context.note(line);
         }
     }
-    Ok(exit)
+    let is_intact = report.counters.faults.is_empty();
+    Ok(if is_intact {
+        exit
+    } else {
+        Exit::NoMatchOrDamage
+    })
 }
 
 fn print_rows(

@@ -71,6 +71,8 @@ struct Printer<'a> {
     /// The incomplete line, or the last complete one, which may be the explanation.
     pending: Vec<u8>,
     lines: u64,
+    /// The count, if one was requested.
+    counted: u64,
 }
 
 impl<'a> Printer<'a> {
@@ -82,6 +84,7 @@ impl<'a> Printer<'a> {
             table: as_table.then(GroupTable::new),
             pending: Vec::new(),
             lines: 0,
+            counted: 0,
         }
     }
 
@@ -113,7 +116,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    fn print_count(&self, line: &[u8]) -> Result<(), CommandError> {
+    fn print_count(&mut self, line: &[u8]) -> Result<(), CommandError> {
         let document: Value = serde_json::from_slice(line).unwrap_or_default();
         let Some(count) = document["count"].as_u64() else {
             return Err(CommandError::damage(
@@ -121,6 +124,7 @@ impl<'a> Printer<'a> {
                 "the response is not a count",
             ));
         };
+        self.counted = count;
         self.context
             .print(&json!({ "count": count }), || count.to_string())
     }
@@ -140,7 +144,12 @@ impl<'a> Printer<'a> {
             explain(self.context, explanation);
         }
         let head = u64::from(self.options.format == Format::Csv);
-        Ok(Exit::of_match(self.options.count || self.lines > head))
+        let matched = if self.options.count {
+            self.counted > 0
+        } else {
+            self.lines > head
+        };
+        Ok(Exit::of_match(matched))
     }
 }
 

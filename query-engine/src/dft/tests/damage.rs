@@ -82,7 +82,7 @@ fn a_truncated_file_is_read_up_to_the_cut() {
     let file = gzip(&version_1(1, 3_000), 100_000);
     std::fs::write(&path, &file[..file.len() - 700]).unwrap();
     let built = build(&path, &options(50_000)).unwrap();
-    assert!(built.fault.is_some());
+    assert_eq!(built.damage.len(), 1);
     write_sidecar(&path, &built.index).unwrap();
     let paths = [path];
     let expected = ask_count(&paths, &request(""), false).0;
@@ -91,5 +91,59 @@ fn a_truncated_file_is_read_up_to_the_cut() {
         let request = request(query);
         let without = ask_count(&paths, &request, false).0;
         assert_eq!(ask_count(&paths, &request, true).0, without, "{query}");
+    }
+}
+
+/// Counts, and what is said of damage.
+fn count_and_faults(path: &Path, query: &str, indexed: bool) -> (u64, Vec<String>) {
+    let (count, report) = ask_count(&[path.to_owned()], &request(query), indexed);
+    assert_eq!(report.indexed, usize::from(indexed));
+    (count, report.counters.faults)
+}
+
+#[test]
+fn a_damaged_member_gives_no_rows_and_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.pfw.gz");
+    let members: Vec<Vec<u8>> = (0..3)
+        .map(|seed| gzip(&version_1(seed, 1_000), usize::MAX))
+        .collect();
+    let mut file = members.concat();
+    let (start, end) = (members[0].len(), members[0].len() + members[1].len());
+    let middle = start.midpoint(end);
+    file[middle..middle + 4].copy_from_slice(&[0x55, 0xaa, 0x33, 0xcc]);
+    std::fs::write(&path, &file).unwrap();
+    let intact = folder.path().join("intact.pfw.gz");
+    std::fs::write(&intact, [&members[0][..], &members[2]].concat()).unwrap();
+
+    for chunk_bytes in [20_000, 1 << 30] {
+        let indexed = update_sidecar(&path, &options(chunk_bytes), true).unwrap();
+        for query in ["", "dur > 5s", "tid == 1"] {
+            let what = format!("{query:?}, chunks of {chunk_bytes}");
+            let expected = ask_count(std::slice::from_ref(&intact), &request(query), false).0;
+            let plain = count_and_faults(&path, query, false);
+            assert_eq!(plain.0, expected, "{what}");
+            let [fault] = &plain.1[..] else {
+                panic!("{what}: {:?}", plain.1);
+            };
+            assert!(
+                fault.contains(&format!("bytes {start} to {end} are skipped")),
+                "{fault}"
+            );
+            assert_eq!(count_and_faults(&path, query, true), plain, "{what}");
+            assert_eq!(indexed.fault.as_ref(), Some(fault));
+
+            let rows = |indexed| {
+                ask_rows(
+                    std::slice::from_ref(&path),
+                    &request(query),
+                    &Columns::All,
+                    indexed,
+                )
+            };
+            assert_eq!(rows(true), rows(false), "{what}");
+        }
+        let again = update_sidecar(&path, &options(chunk_bytes), false).unwrap();
+        assert_eq!((again.update, again.fault), (Update::Fresh, indexed.fault));
     }
 }
