@@ -126,12 +126,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, file_length: u64) -> Result<Vec<Ch
                     offset: reader.varint()?,
                     length: u32::try_from(reader.varint()?)
                         .map_err(|_| Damage("window too long"))?,
-                    checksum: u32::from_le_bytes(
-                        reader
-                            .bytes(4)?
-                            .try_into()
-                            .map_err(|_| Damage("ends too early"))?,
-                    ),
+                    checksum: reader.word32()?,
                 };
                 let end = stored.offset.checked_add(u64::from(stored.length));
                 if end.is_none_or(|end| end > file_length) || stored.length as usize > WINDOW_BYTES

@@ -4,7 +4,6 @@ use query_language::Value;
 
 use crate::OwnedValue;
 use crate::packing::compress;
-use crate::value_counts::owned;
 use crate::wire::{Damage, Reader, put_signed, put_text, put_varint};
 
 /// Values with their counts, distinct, ordered by type and value.
@@ -40,7 +39,7 @@ impl Dictionary {
             if bytes > room || entries.len() == ENTRIES_MAX {
                 return None;
             }
-            entries.push((owned(value), count));
+            entries.push((OwnedValue::from(value), count));
         }
         entries.sort_by(|(left, _), (right, _)| left.order(right));
         let dictionary = Dictionary { entries };

@@ -73,6 +73,7 @@ mod entry_set;
 mod file_dictionary;
 mod file_type;
 mod filter;
+mod filter_tree;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;

@@ -19,6 +19,21 @@ pub enum OwnedValue {
     Bool(bool),
 }
 
+impl From<Value<'_>> for OwnedValue {
+    fn from(value: Value<'_>) -> OwnedValue {
+        match value {
+            Value::Str(text) => OwnedValue::Str(text.into()),
+            Value::Int(value) => match u64::try_from(value) {
+                Ok(value) => OwnedValue::Uint(value),
+                Err(_) => OwnedValue::Int(value),
+            },
+            Value::Uint(value) => OwnedValue::Uint(value),
+            Value::Float(value) => OwnedValue::Float(value),
+            Value::Bool(value) => OwnedValue::Bool(value),
+        }
+    }
+}
+
 impl OwnedValue {
     /// The value as a field of an event.
     #[inline]

@@ -162,20 +162,7 @@ impl ValueCounts {
     /// The value of a number that [`ValueCounts::count`] returned.
     pub(crate) fn value(&self, id: u32) -> Option<OwnedValue> {
         let (value, _) = self.values().nth(id as usize)?;
-        Some(owned(value))
-    }
-}
-
-pub(crate) fn owned(value: Value<'_>) -> OwnedValue {
-    match value {
-        Value::Str(text) => OwnedValue::Str(text.into()),
-        Value::Int(value) => match u64::try_from(value) {
-            Ok(value) => OwnedValue::Uint(value),
-            Err(_) => OwnedValue::Int(value),
-        },
-        Value::Uint(value) => OwnedValue::Uint(value),
-        Value::Float(value) => OwnedValue::Float(value),
-        Value::Bool(value) => OwnedValue::Bool(value),
+        Some(value.into())
     }
 }
 

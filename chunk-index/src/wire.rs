@@ -65,14 +65,28 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Eight bytes, little-endian.
-    pub(crate) fn word(&mut self) -> Result<u64, Damage> {
-        let (word, rest) = self
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
+        let (array, rest) = self
             .rest
             .split_first_chunk()
             .ok_or(Damage("ends too early"))?;
         self.rest = rest;
-        Ok(u64::from_le_bytes(*word))
+        Ok(*array)
+    }
+
+    /// Four bytes, little-endian.
+    pub(crate) fn word32(&mut self) -> Result<u32, Damage> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// Eight bytes, little-endian.
+    pub(crate) fn word(&mut self) -> Result<u64, Damage> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A varint of at most 32 bits.
+    pub(crate) fn varint32(&mut self) -> Result<u32, Damage> {
+        u32::try_from(self.varint()?).map_err(|_| Damage("number too large"))
     }
 
     pub(crate) fn varint(&mut self) -> Result<u64, Damage> {

@@ -145,7 +145,7 @@ impl Groups {
             None if self.rows.len() >= GROUPS_MAX => return None,
             None => {
                 self.indexes.insert(self.key.clone(), self.rows.len());
-                let value = value.map(owned);
+                let value = value.map(OwnedValue::from);
                 self.rows.push(GroupRow {
                     value,
                     totals: Totals::default(),
@@ -179,19 +179,6 @@ fn key_of(value: Option<Value<'_>>) -> Vec<u8> {
     let mut key = Vec::new();
     write_key(value, &mut key);
     key
-}
-
-fn owned(value: Value<'_>) -> OwnedValue {
-    match value {
-        Value::Str(text) => OwnedValue::Str(text.into()),
-        Value::Int(value) => match u64::try_from(value) {
-            Ok(value) => OwnedValue::Uint(value),
-            Err(_) => OwnedValue::Int(value),
-        },
-        Value::Uint(value) => OwnedValue::Uint(value),
-        Value::Float(value) => OwnedValue::Float(value),
-        Value::Bool(value) => OwnedValue::Bool(value),
-    }
 }
 
 struct Grouping {

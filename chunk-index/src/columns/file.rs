@@ -307,7 +307,6 @@ fn take_block(
     offset: &mut u64,
     events: u64,
 ) -> Result<Option<ColumnBlock>, Damage> {
-    let narrow = |value| u32::try_from(value).map_err(|_| Damage("number too large"));
     let Some(length) = reader.varint()?.checked_sub(1) else {
         return Ok(None);
     };
@@ -316,14 +315,9 @@ fn take_block(
         .filter(|rows| *rows <= ROWS_MAX);
     let block = ColumnBlock {
         offset: *offset,
-        length: narrow(length)?,
-        raw_length: narrow(reader.varint()?)?,
-        checksum: u32::from_le_bytes(
-            reader
-                .bytes(4)?
-                .try_into()
-                .map_err(|_| Damage("ends too early"))?,
-        ),
+        length: u32::try_from(length).map_err(|_| Damage("number too large"))?,
+        raw_length: reader.varint32()?,
+        checksum: reader.word32()?,
         rows: rows.ok_or(Damage("column with too many rows"))?,
     };
     *offset = offset

@@ -1,28 +1,21 @@
 //! Which events of a chunk match a filter, according to its columns.
 
 use query_language::{
-    CompareOp, Condition, Expr, FieldPath, Filter, Matcher, Number, Scalar, Value,
+    CompareOp, Condition, FieldPath, Filter, Matcher, Number, Predicate, Scalar, Value,
 };
 
 use super::bits::Bits;
 use super::file::{ColumnBlock, Columns};
 use super::integers::{self, Integers};
 use super::values::{self, Values};
+use crate::filter_tree::FilterTree;
 use crate::sidecar::SidecarError;
 
 /// A filter prepared for columns.
 #[derive(Debug)]
 pub struct ColumnFilter {
-    root: Node,
+    root: FilterTree,
     leaves: Vec<Leaf>,
-}
-
-#[derive(Debug)]
-enum Node {
-    And(Vec<Node>),
-    Or(Vec<Node>),
-    Not(Box<Node>),
-    Leaf(usize),
 }
 
 #[derive(Debug)]
@@ -59,7 +52,7 @@ impl ColumnFilter {
     /// Prepares `filter`.
     pub fn new(filter: &Filter) -> ColumnFilter {
         let mut leaves = Vec::new();
-        let root = node(filter, &mut leaves);
+        let root = FilterTree::new(filter, Leaf::new, &mut leaves);
         ColumnFilter { root, leaves }
     }
 
@@ -119,18 +112,12 @@ fn decode(block: &ColumnBlock, times: bool, bytes: &[u8]) -> Result<Column, Side
     column.map_err(|reason| block.damaged(reason))
 }
 
-fn node(filter: &Filter, leaves: &mut Vec<Leaf>) -> Node {
-    match filter {
-        Expr::And(operands) => Node::And(operands.iter().map(|o| node(o, leaves)).collect()),
-        Expr::Or(operands) => Node::Or(operands.iter().map(|o| node(o, leaves)).collect()),
-        Expr::Not(operand) => Node::Not(Box::new(node(operand, leaves))),
-        Expr::Test(predicate) => {
-            leaves.push(Leaf {
-                field: predicate.field.clone(),
-                matcher: Matcher::new(&predicate.condition),
-                range: range_of(&predicate.condition),
-            });
-            Node::Leaf(leaves.len() - 1)
+impl Leaf {
+    fn new(predicate: &Predicate<Scalar>) -> Leaf {
+        Leaf {
+            field: predicate.field.clone(),
+            matcher: Matcher::new(&predicate.condition),
+            range: range_of(&predicate.condition),
         }
     }
 }
@@ -184,10 +171,10 @@ impl Leaf {
     }
 }
 
-impl Node {
+impl FilterTree {
     fn rows(&self, leaves: &[Option<Bits>], rows: usize) -> Rows {
         match self {
-            Node::Leaf(leaf) => match &leaves[*leaf] {
+            FilterTree::Leaf(leaf) => match &leaves[*leaf] {
                 Some(bits) => Rows {
                     may: bits.clone(),
                     all: None,
@@ -197,17 +184,17 @@ impl Node {
                     all: Some(Bits::all(rows, false)),
                 },
             },
-            Node::And(operands) => {
+            FilterTree::And(operands) => {
                 let begin = Rows::exactly(Bits::all(rows, true));
                 let operands = operands.iter().map(|operand| operand.rows(leaves, rows));
                 operands.fold(begin, |sum, operand| sum.with(operand, Bits::and))
             }
-            Node::Or(operands) => {
+            FilterTree::Or(operands) => {
                 let begin = Rows::exactly(Bits::all(rows, false));
                 let operands = operands.iter().map(|operand| operand.rows(leaves, rows));
                 operands.fold(begin, |sum, operand| sum.with(operand, Bits::or))
             }
-            Node::Not(operand) => {
+            FilterTree::Not(operand) => {
                 let mut rows = operand.rows(leaves, rows);
                 rows.may.not();
                 if let Some(all) = &mut rows.all {

@@ -20,8 +20,9 @@ mod tests;
 
 use std::collections::HashSet;
 
-use query_language::{Expr, FieldPath, Filter, Program};
+use query_language::{FieldPath, Filter, Program};
 
+use crate::filter_tree::FilterTree;
 use crate::index::{BLOCK_CHUNKS, Index};
 use crate::sidecar::{Block, BlockKind, Sidecar};
 use crate::slowest::SlowRecord;
@@ -72,25 +73,17 @@ impl Pruning {
 /// A filter prepared for pruning indexes.
 #[derive(Debug)]
 pub struct Pruner {
-    root: Node,
+    root: FilterTree,
     leaves: Vec<Leaf>,
     /// The only field of the filter, and the filter as a program over it.
     single: Option<(FieldPath, Program)>,
-}
-
-#[derive(Debug)]
-enum Node {
-    And(Vec<Node>),
-    Or(Vec<Node>),
-    Not(Box<Node>),
-    Leaf(usize),
 }
 
 impl Pruner {
     /// Prepares `filter`.
     pub fn new(filter: &Filter) -> Pruner {
         let mut leaves = Vec::new();
-        let root = node(filter, &mut leaves);
+        let root = FilterTree::new(filter, Leaf::new, &mut leaves);
         Pruner {
             root,
             single: single_field(filter),
@@ -318,43 +311,31 @@ fn subjects(statistics: &ChunkStatistics) -> impl Iterator<Item = (Option<usize>
         .filter(|(_, subject)| subject.events > 0)
 }
 
-impl Node {
+impl FilterTree {
     fn verdict(&self, leaf: &dyn Fn(usize) -> Verdict) -> Verdict {
         match self {
-            Node::And(operands) => operands.iter().fold(Verdict::ALL, |sum, operand| {
+            FilterTree::And(operands) => operands.iter().fold(Verdict::ALL, |sum, operand| {
                 let verdict = operand.verdict(leaf);
                 Verdict {
                     may: sum.may && verdict.may,
                     all: sum.all && verdict.all,
                 }
             }),
-            Node::Or(operands) => operands.iter().fold(Verdict::NONE, |sum, operand| {
+            FilterTree::Or(operands) => operands.iter().fold(Verdict::NONE, |sum, operand| {
                 let verdict = operand.verdict(leaf);
                 Verdict {
                     may: sum.may || verdict.may,
                     all: sum.all || verdict.all,
                 }
             }),
-            Node::Not(operand) => {
+            FilterTree::Not(operand) => {
                 let verdict = operand.verdict(leaf);
                 Verdict {
                     may: !verdict.all,
                     all: !verdict.may,
                 }
             }
-            Node::Leaf(place) => leaf(*place),
-        }
-    }
-}
-
-fn node(filter: &Filter, leaves: &mut Vec<Leaf>) -> Node {
-    match filter {
-        Expr::And(operands) => Node::And(operands.iter().map(|o| node(o, leaves)).collect()),
-        Expr::Or(operands) => Node::Or(operands.iter().map(|o| node(o, leaves)).collect()),
-        Expr::Not(operand) => Node::Not(Box::new(node(operand, leaves))),
-        Expr::Test(predicate) => {
-            leaves.push(Leaf::new(predicate));
-            Node::Leaf(leaves.len() - 1)
+            FilterTree::Leaf(place) => leaf(*place),
         }
     }
 }

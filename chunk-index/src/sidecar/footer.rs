@@ -128,9 +128,8 @@ fn take_blocks(reader: &mut Reader<'_>, file_length: u64) -> Result<Vec<Block>, 
         let kind = KINDS
             .get(usize::from(reader.byte()?))
             .ok_or(Damage("unknown kind of block"))?;
-        let narrow = |value| u32::try_from(value).map_err(|_| Damage("number too large"));
-        let dimension = narrow(reader.varint()?)?;
-        let number = narrow(reader.varint()?)?;
+        let dimension = reader.varint32()?;
+        let number = reader.varint32()?;
         let (offset, length) = take_step(reader, &mut end)?;
         if end > file_length {
             return Err(Damage("block outside of the sidecar"));
@@ -140,14 +139,9 @@ fn take_blocks(reader: &mut Reader<'_>, file_length: u64) -> Result<Vec<Block>, 
             dimension,
             number,
             offset,
-            length: narrow(length)?,
-            raw_length: narrow(reader.varint()?)?,
-            checksum: u32::from_le_bytes(
-                reader
-                    .bytes(4)?
-                    .try_into()
-                    .map_err(|_| Damage("ends too early"))?,
-            ),
+            length: u32::try_from(length).map_err(|_| Damage("number too large"))?,
+            raw_length: reader.varint32()?,
+            checksum: reader.word32()?,
         });
     }
     Ok(blocks)
