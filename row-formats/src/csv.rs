@@ -9,8 +9,19 @@ use crate::{Column, Columns, RowFormat, RowSink};
 
 /// The columns of a table of all fields. A table needs its columns before its rows, so all other
 /// fields of an event become one JSON object in a last column.
-pub(super) const COMMON: [&str; 6] = ["ts", "dur", "name", "cat", "pid", "tid"];
+const COMMON: [&str; 6] = ["ts", "dur", "name", "cat", "pid", "tid"];
 pub(super) const REST: &str = "rest";
+
+/// The columns of a table, and whether it has a last column for all other fields.
+pub(super) fn table_columns(columns: &Columns, table: &mut FieldTable) -> (Vec<Column>, bool) {
+    match columns.bind(table) {
+        Some(columns) => (columns, false),
+        None => {
+            let common = Columns::Fields(COMMON.map(String::from).to_vec());
+            (common.bind(table).unwrap_or_default(), true)
+        }
+    }
+}
 
 /// Comma-separated values with a header line.
 #[derive(Debug, Clone, Default)]
@@ -21,10 +32,7 @@ pub struct Csv {
 
 impl RowFormat for Csv {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
-        self.has_rest = *columns == Columns::All;
-        let common = Columns::Fields(COMMON.map(String::from).to_vec());
-        let columns = if self.has_rest { &common } else { columns };
-        self.columns = columns.bind(table).unwrap_or_default();
+        (self.columns, self.has_rest) = table_columns(columns, table);
     }
 
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {

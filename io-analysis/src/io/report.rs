@@ -271,10 +271,7 @@ impl IoReport {
                 row.max_ns,
             ];
             let texts = [&row.operation, &row.class, &row.cause].map(|text| quoted(text));
-            texts
-                .into_iter()
-                .chain(numbers.map(|n| n.to_string()))
-                .collect()
+            cells(texts, numbers)
         })
     }
 
@@ -291,8 +288,7 @@ impl IoReport {
                 step.others,
                 step.busy_ns,
             ];
-            let start = std::iter::once(step.start_ns.to_string());
-            start.chain(numbers.map(|n| n.to_string())).collect()
+            cells([step.start_ns.to_string()], numbers)
         })
     }
 
@@ -306,10 +302,7 @@ impl IoReport {
                 row.sequential_bytes,
             ];
             let texts = [row.direction.name().to_owned(), quoted(&row.class)];
-            texts
-                .into_iter()
-                .chain(numbers.map(|n| n.to_string()))
-                .collect()
+            cells(texts, numbers)
         })
     }
 
@@ -381,6 +374,11 @@ impl IoReport {
             |(start, of)| vec![start.to_string(), of.to_string()],
         )
     }
+}
+
+fn cells<const T: usize, const N: usize>(texts: [String; T], numbers: [u64; N]) -> Vec<String> {
+    let numbers = numbers.iter().map(u64::to_string);
+    texts.into_iter().chain(numbers).collect()
 }
 
 fn csv_file<T>(

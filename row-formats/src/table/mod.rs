@@ -13,7 +13,7 @@ use query_language::{FieldPath, FieldTable};
 use trace_kinds::Event;
 
 use crate::cells::write_cell;
-use crate::csv::{COMMON, REST, rest_of};
+use crate::csv::{REST, rest_of, table_columns};
 use crate::{Column, Columns, RowFormat, RowSink};
 
 pub(super) use column::{ColumnType, Seen};
@@ -50,10 +50,7 @@ impl Table {
 
 impl RowFormat for Table {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
-        self.has_rest = *columns == Columns::All;
-        let common = Columns::Fields(COMMON.map(String::from).to_vec());
-        let columns = if self.has_rest { &common } else { columns };
-        self.columns = columns.bind(table).unwrap_or_default();
+        (self.columns, self.has_rest) = table_columns(columns, table);
     }
 
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
