@@ -5,7 +5,8 @@ use storage_core::{Engine, Selection, StorageError};
 use storage_format::{AgentId, StorageId};
 
 use crate::chain::Chain;
-use crate::config::{Instant, ProcessorConfig, check_chain, copy_chain};
+use crate::config::{ProcessorConfig, check_chain, copy_chain};
+use crate::instant::{Instant, time_range};
 use crate::packet::OutPacket;
 use crate::recorder::Recorder;
 use crate::sink::Sink;
@@ -36,18 +37,13 @@ impl CopySpec {
         copy_chain(self.query.as_ref(), &self.processors)
     }
 
-    fn time_range(&self) -> Result<(Option<i64>, Option<i64>), ConfigError> {
-        let nanos = |instant: Option<&Instant>| instant.map(Instant::nanos).transpose();
-        Ok((nanos(self.from.as_ref())?, nanos(self.to.as_ref())?))
-    }
-
     /// Checks that the copy can run.
     ///
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), ConfigError> {
         check_chain(&self.chain())?;
-        self.time_range().map(drop)
+        time_range(self.from.as_ref(), self.to.as_ref()).map(drop)
     }
 }
 
@@ -72,7 +68,7 @@ impl Recorder {
         let registry = &self.inner.registry;
         let engine = &registry.engine;
         let mut chain = Chain::new(&spec.chain(), registry.waiting())?;
-        let (from, to) = spec.time_range()?;
+        let (from, to) = time_range(spec.from.as_ref(), spec.to.as_ref())?;
         let selection = Selection {
             from,
             to,

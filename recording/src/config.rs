@@ -1,11 +1,11 @@
 //! The configuration of processors in JSON, and its checks.
 
-use query_language::time::{IntegerUnit, parse_instant};
 use query_language::{BareUnit, Query};
 use serde::{Deserialize, Serialize};
 use storage_format::{AgentId, Kind};
 
 use crate::ConfigError;
+use crate::instant::{Instant, time_range};
 
 /// Depth of nested processors.
 pub const DEPTH_MAX: usize = 8;
@@ -80,31 +80,6 @@ pub enum ProcessorConfig {
         /// The chain for what passes.
         processors: Vec<ProcessorConfig>,
     },
-}
-
-/// An instant: nanoseconds since the epoch as a number, or any form that
-/// [`query_language::time`] reads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Instant {
-    /// Nanoseconds since the epoch.
-    Nanos(i64),
-    /// A date, RFC 3339, or digits.
-    Text(String),
-}
-
-impl Instant {
-    /// Nanoseconds since the epoch.
-    ///
-    /// # Errors
-    /// When the text is not a time.
-    pub fn nanos(&self) -> Result<i64, ConfigError> {
-        match self {
-            Instant::Nanos(nanos) => Ok(*nanos),
-            Instant::Text(text) => parse_instant(text, IntegerUnit::Nanoseconds)
-                .map_err(|error| ConfigError::new("an instant", format!("{text:?}: {error}"))),
-        }
-    }
 }
 
 fn saver_alone() -> Vec<ProcessorConfig> {
@@ -211,8 +186,7 @@ fn check_one(processor: &ProcessorConfig) -> Result<(), ConfigError> {
             }
         }
         ProcessorConfig::TimeFrame { from, to, .. } => {
-            let from = from.as_ref().map(Instant::nanos).transpose()?;
-            let to = to.as_ref().map(Instant::nanos).transpose()?;
+            let (from, to) = time_range(from.as_ref(), to.as_ref())?;
             match from.zip(to) {
                 Some((from, to)) if from >= to => {
                     refuse("time_frame", "`from` is not before `to`".to_owned())

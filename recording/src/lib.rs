@@ -42,6 +42,7 @@ mod chain;
 mod clock;
 mod config;
 mod error;
+mod instant;
 mod intake;
 mod invocation;
 mod next_position;
@@ -62,10 +63,11 @@ pub use buffer::BufferStatus;
 pub use buffer_copy::{Copied, CopySpec};
 pub use chain::Chain;
 pub use config::{
-    ATTRIBUTES_MAX, DEPTH_MAX, GROUPS_DEFAULT, GROUPS_MAX, Instant, PROCESSORS_MAX,
-    ProcessorConfig, check_chain, default_chain, parse_query,
+    ATTRIBUTES_MAX, DEPTH_MAX, GROUPS_DEFAULT, GROUPS_MAX, PROCESSORS_MAX, ProcessorConfig,
+    check_chain, default_chain, parse_query,
 };
 pub use error::{ConfigError, RecordingError};
+pub use instant::{Instant, TimeRange, time_range};
 pub use intake::Recorded;
 pub use invocation::{Invocation, Member, SharedSource, Waiting};
 pub use outbox::Outbox;

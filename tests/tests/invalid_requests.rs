@@ -1,7 +1,7 @@
 //! Invalid requests: each gets a clear problem document, and nothing is written.
 
 use harness::{Agent, Api, Problem, Request, Server, Settings, payload};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const CONFIG: &str = "[ingest]\npacket_bytes_max = 65536\nrequest_bytes_max = 262144\n";
 
@@ -377,4 +377,46 @@ pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
         child.wait().unwrap();
         compressed
     })
+}
+
+#[test]
+fn invalid_times_name_the_parameter_and_what_is_expected() {
+    let setting = Setting::new();
+    let mut api = setting.server.api();
+    let storage = format!("/storages/{}", setting.storage);
+    let frame = |time: &Value| {
+        let saver = json!([{ "type": "saver" }]);
+        json!([{ "type": "time_frame", "from": time, "processors": saver }])
+    };
+    let mut check = |time: Value, parts: &[&str]| {
+        for (path, body) in [
+            ("/query".to_owned(), json!({ "from": time })),
+            (format!("{storage}/copy"), json!({ "from": time })),
+            ("/buffer/copy".to_owned(), json!({ "from": time })),
+            (
+                "/recordings".to_owned(),
+                json!({ "processors": frame(&time) }),
+            ),
+        ] {
+            let refused = api.refused("POST", &path, Some(&body));
+            let detail = refused.document["detail"].as_str().unwrap();
+            assert_eq!(refused.status, 400, "{path} {time}: {detail}");
+            for part in parts.iter().chain(&["2026-"]) {
+                assert!(detail.contains(part), "{path} {time}: {detail}");
+            }
+        }
+    };
+    check(json!("02:01"), &["from: \"02:01\": "]);
+    check(json!("soon"), &["from: \"soon\": "]);
+    check(json!(true), &["boolean `true`, expected a time"]);
+    for time in [
+        json!(1_795_226_501.877),
+        json!("2026-11-21 02:01"),
+        json!(5),
+    ] {
+        api.done("POST", "/query", Some(&json!({ "from": time })));
+    }
+    let path = format!("{storage}/descriptors?from=2026-11-21T01:00:00+01:00");
+    let detail = api.refused("GET", &path, None).document["detail"].clone();
+    assert!(detail.as_str().unwrap().contains("%2B"), "{detail}");
 }

@@ -10,7 +10,8 @@ mod spans;
 mod tests;
 
 use crate::ConfigError;
-use crate::config::{Instant, ProcessorConfig};
+use crate::config::ProcessorConfig;
+use crate::instant::time_range;
 use crate::processor::{Processor, Row};
 
 use aggregator::Aggregator;
@@ -42,8 +43,7 @@ fn make_one(config: &ProcessorConfig) -> Result<Box<dyn Processor>, ConfigError>
             to,
             processors,
         } => {
-            let from = from.as_ref().map(Instant::nanos).transpose()?;
-            let to = to.as_ref().map(Instant::nanos).transpose()?;
+            let (from, to) = time_range(from.as_ref(), to.as_ref())?;
             Box::new(TimeFrame::new(from, to, row(processors)?))
         }
         ProcessorConfig::AgentFilter { agents, processors } => {

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
-use recording::{ProcessorConfig, RecordingError, StorageCopySpec, check_copy};
+use recording::{Instant, ProcessorConfig, RecordingError, StorageCopySpec, check_copy};
 use serde::{Deserialize, Serialize};
 use storage_core::{CopyListener, CopyReport, CopySelection, LeafBases, NewStorage};
 use storage_format::data_file::LeafPath;
@@ -48,9 +48,11 @@ pub(super) struct StorageCopy {
     kinds: Vec<String>,
     /// Only packets that can contain events at or after this time: RFC 3339 or nanoseconds since
     /// the epoch.
-    from: Option<String>,
+    #[schema(value_type = Option<String>)]
+    from: Option<Instant>,
     /// Only packets that can contain events before this time.
-    to: Option<String>,
+    #[schema(value_type = Option<String>)]
+    to: Option<Instant>,
     /// Only what matches: matching spans of packets of spans, and complete packets of other kinds.
     query: Option<String>,
     /// The chain of processors; packets are copied unchanged by default.
@@ -125,16 +127,15 @@ pub(super) async fn copy(
         kind.parse::<Kind>()
             .map_err(|error| malformed(format!("kinds: {error}")))
     });
-    let instant =
-        |name: &str, text: Option<&String>| text.map(|text| instant::parse(text, name)).transpose();
+    let (from, to) = instant::time_range(request.from.as_ref(), request.to.as_ref())?;
     let plan = CopyPlan {
         source,
         target: request.storage,
         name: request.name.unwrap_or(info.name),
         selection: CopySelection {
             kinds: kinds.collect::<Result<_, _>>()?,
-            from: instant("from", request.from.as_ref())?,
-            to: instant("to", request.to.as_ref())?,
+            from,
+            to,
             agents: request.agents.into_iter().collect(),
             streams: request.streams.into_iter().collect(),
             // Set when the copy begins.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use query_language::time::{IntegerUnit, parse_instant};
+use recording::{Instant, TimeRange};
 
 use super::page::malformed;
 use crate::problem::Problem;
@@ -13,11 +14,28 @@ pub(super) fn rfc3339(nanoseconds: i64) -> Option<String> {
         .map(|instant| instant.to_string())
 }
 
-/// Reads an instant: integer nanoseconds since the epoch, RFC 3339, or another form of
-/// [`query_language::time`]. `name` is the parameter, for the error.
+/// Reads the instant in the parameter `name` of a URL: integer nanoseconds since the epoch, RFC
+/// 3339, or another form of [`query_language::time`].
 pub(super) fn parse(text: &str, name: &str) -> Result<i64, Problem> {
-    parse_instant(text, IntegerUnit::Nanoseconds)
-        .map_err(|error| malformed(format!("{name}: {text:?}: {error}")))
+    let read = |text: &str| parse_instant(text, IntegerUnit::Nanoseconds);
+    read(text).map_err(|error| {
+        // A `+` in a query string is a space.
+        let hint = match text.rsplit_once(' ') {
+            Some((time, offset)) if read(&format!("{time}+{offset}")).is_ok() => {
+                "; write + as %2B in a URL"
+            }
+            _ => "",
+        };
+        malformed(format!("{name}: {text:?}: {error}{hint}"))
+    })
+}
+
+/// The range of the members `from` and `to` of a body.
+pub(super) fn time_range(
+    from: Option<&Instant>,
+    to: Option<&Instant>,
+) -> Result<TimeRange, Problem> {
+    recording::time_range(from, to).map_err(|error| malformed(error.to_string()))
 }
 
 #[cfg(test)]
@@ -40,6 +58,15 @@ mod tests {
             ("9999-12-31T00:00:00Z", None),
         ] {
             assert_eq!(parse(text, "from").ok(), nanoseconds, "{text}");
+        }
+        for (text, is_hinted) in [
+            ("2025-11-21T03:00:00 01:00", true),
+            ("2025-11-21 03:00 01:00", true),
+            ("2025-11-31 03:00", false),
+            ("now", false),
+        ] {
+            let detail = format!("{:?}", parse(text, "from").unwrap_err());
+            assert_eq!(detail.contains("%2B"), is_hinted, "{detail}");
         }
         assert_eq!(
             rfc3339(1_763_690_400_000_000_001).unwrap(),

@@ -107,6 +107,8 @@ pub(super) struct LabelDocument {
     /// Whether it may have several values.
     several: bool,
     /// Whether the server sets it, so that it cannot be changed.
+    read_only: bool,
+    /// The same as `read_only`, for clients of earlier versions.
     told: bool,
     /// Booleans and numbers as such, dates and text as strings, time frames as `begin` and `end`.
     #[schema(value_type = Vec<Object>)]
@@ -119,6 +121,7 @@ impl From<StorageLabel> for LabelDocument {
             name: label.name,
             value_type: label.value_type,
             several: label.several,
+            read_only: label.is_read_only,
             told: label.is_read_only,
             values: label.values.into_iter().map(json).collect(),
         }
@@ -152,7 +155,7 @@ fn number(value: f64) -> Value {
 /// A label to add to a storage.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LabelTold {
+pub(super) struct LabelAddition {
     /// Name of its type.
     #[serde(rename = "type")]
     #[schema(rename = "type")]
@@ -390,7 +393,7 @@ fn labels(app: &AppState, id: StorageId) -> Result<Json<Page<LabelDocument>>, Pr
 /// Adds a label to a storage; if its type allows several values, in addition to the existing ones.
 #[utoipa::path(
     post, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
-    request_body = LabelTold,
+    request_body = LabelAddition,
     responses(
         (status = 200, body = Page<LabelDocument>),
         BadRequest, NotFound,
@@ -404,7 +407,7 @@ pub(super) async fn add(
 ) -> Result<Json<Page<LabelDocument>>, Problem> {
     let id: StorageId = id.parse()?;
     app.engine.storages().get(id)?;
-    let request: LabelTold = read_json(&app, &headers, body).await?;
+    let request: LabelAddition = read_json(&app, &headers, body).await?;
     let values = value_texts(request.value)?;
     app.engine
         .labels()
@@ -477,23 +480,13 @@ pub(super) fn label_filter(app: &AppState, text: &str) -> Result<LabelFilter, Pr
         other => other,
     };
     match &filter.value {
-        Some((_, value)) if LabelValue::parse(value_type, value).is_none() => Err(malformed(
-            format!("label: {text:?}: {value:?} is not {}", expected(value_type)),
-        )),
-        _ => Ok(filter),
-    }
-}
-
-/// What a value of this type looks like.
-fn expected(value_type: ValueType) -> &'static str {
-    match value_type {
-        ValueType::Boolean => "true or false",
-        ValueType::Number => "a number such as 4 or 2.5",
-        ValueType::Date => {
-            "a date or time such as 2026-11-21, 2026-11-21 01:00 or 2026-11-21T01:00:00Z"
+        Some((_, value)) if LabelValue::parse(value_type, value).is_none() => {
+            Err(malformed(format!(
+                "label: {text:?}: {value:?} is not {}",
+                LabelValue::expected(value_type)
+            )))
         }
-        ValueType::String => "a text",
-        ValueType::TimeFrame => "two times such as 2026-11-21T01:00:00Z/2026-11-21T02:00:00Z",
+        _ => Ok(filter),
     }
 }
 

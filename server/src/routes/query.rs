@@ -9,8 +9,9 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use query_engine::{Cancel, Request};
 use query_language::Query;
+use recording::Instant;
 use row_formats::{Format, GroupsError};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use storage_core::StorageFilter;
 use storage_format::StorageId;
 use utoipa::ToSchema;
@@ -36,10 +37,10 @@ pub(super) struct QueryBody {
     query: Option<String>,
     /// Only events that start at or after this time: RFC 3339 or nanoseconds since the epoch.
     #[schema(value_type = Option<String>)]
-    from: Option<InstantText>,
+    from: Option<Instant>,
     /// Only events that start before this time.
     #[schema(value_type = Option<String>)]
-    to: Option<InstantText>,
+    to: Option<Instant>,
     /// Fields of the rows; all by default.
     fields: Vec<String>,
     /// Return only the number of matching events: `{"count": N}`.
@@ -51,23 +52,6 @@ pub(super) struct QueryBody {
     /// Append a last line that says what was ruled out and what was read: `{"explain": {…}}`, after
     /// `# ` in formats other than ndjson.
     explain: bool,
-}
-
-/// A number or a text.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(untagged)]
-enum InstantText {
-    Nanoseconds(i64),
-    Text(String),
-}
-
-impl InstantText {
-    fn parse(self, name: &str) -> Result<i64, Problem> {
-        match self {
-            Self::Nanoseconds(nanoseconds) => Ok(nanoseconds),
-            Self::Text(text) => instant::parse(&text, name),
-        }
-    }
 }
 
 impl QueryBody {
@@ -95,14 +79,15 @@ impl QueryBody {
             }
             _ => {}
         }
+        let (from, to) = instant::time_range(self.from.as_ref(), self.to.as_ref())?;
         let query = self.query.filter(|query| !query.trim().is_empty());
         let query = query.map(|query| Query::parse(&query)).transpose();
         Ok(Question {
             storages,
             request: Request {
                 query: query.map_err(AnswerError::from)?,
-                from: self.from.map(|from| from.parse("from")).transpose()?,
-                to: self.to.map(|to| to.parse("to")).transpose()?,
+                from,
+                to,
                 cancel: Cancel::default(),
             },
             result,

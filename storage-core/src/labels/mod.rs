@@ -200,8 +200,8 @@ impl LabelTypes {
             let value = LabelValue::parse(value_type, text).ok_or_else(|| {
                 let shown: String = text.chars().take(64).collect();
                 invalid(format!(
-                    "`{name}` has the value {shown:?}, which is not a {}",
-                    noun(value_type)
+                    "`{name}` has the value {shown:?}, which is not {}",
+                    LabelValue::expected(value_type)
                 ))
             })?;
             let text = value.text();
@@ -222,16 +222,6 @@ impl LabelTypes {
             )));
         }
         Ok(joined(texts))
-    }
-}
-
-fn noun(value_type: ValueType) -> &'static str {
-    match value_type {
-        ValueType::Boolean => "boolean: true or false",
-        ValueType::Number => "number",
-        ValueType::Date => "date: use RFC 3339",
-        ValueType::String => "string",
-        ValueType::TimeFrame => "time frame: use two dates separated by /",
     }
 }
 

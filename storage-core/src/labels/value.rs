@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use jiff::Timestamp;
+use query_language::time::{IntegerUnit, parse_instant};
 use storage_format::label_file::ValueType;
 
 /// The value of a label, by its type.
@@ -39,6 +40,20 @@ impl LabelValue {
         }
     }
 
+    /// What a value of this type looks like, for errors.
+    #[must_use]
+    pub fn expected(value_type: ValueType) -> &'static str {
+        match value_type {
+            ValueType::Boolean => "true or false",
+            ValueType::Number => "a number such as 4 or 2.5",
+            ValueType::Date => {
+                "a time such as 2026-11-21, 2026-11-21 01:00 or 2026-11-21T01:00:00Z"
+            }
+            ValueType::String => "a text",
+            ValueType::TimeFrame => "two times such as 2026-11-21T01:00:00Z/2026-11-21T02:00:00Z",
+        }
+    }
+
     /// The canonical text of this value.
     #[must_use]
     pub fn text(&self) -> String {
@@ -54,16 +69,9 @@ impl LabelValue {
     }
 }
 
-/// An instant: RFC 3339, a date alone as its first moment in UTC, or nanoseconds since the epoch.
+/// An instant in any form of [`query_language::time`].
 fn instant(text: &str) -> Option<i64> {
-    if let Ok(nanoseconds) = text.parse() {
-        return Some(nanoseconds);
-    }
-    let found: Timestamp = match text.parse::<jiff::civil::Date>() {
-        Ok(date) if text.len() == 10 => date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp(),
-        _ => text.parse().ok()?,
-    };
-    i64::try_from(found.as_nanosecond()).ok()
+    parse_instant(text, IntegerUnit::Nanoseconds).ok()
 }
 
 fn instant_text(nanoseconds: i64) -> String {
@@ -197,6 +205,13 @@ mod tests {
                 "2026-11-21T01:00:00+01:00",
                 Some("2026-11-21T00:00:00Z"),
             ),
+            (Date, "2026-11-21 01:00", Some("2026-11-21T01:00:00Z")),
+            (
+                Date,
+                "2026-11-21T01:00:00.5",
+                Some("2026-11-21T01:00:00.5Z"),
+            ),
+            (Date, "1795226501.5", Some("2026-11-21T02:01:41.5Z")),
             (Date, "0", Some("1970-01-01T00:00:00Z")),
             (Date, "yesterday", None),
             (String, " any ", Some(" any ")),

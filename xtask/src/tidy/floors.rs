@@ -100,11 +100,11 @@ const ROOMS: &[Room] = &[
         floor: 2,
         may_import: FLOORS_0_AND_1,
     },
-    // It never examines a payload, so it needs no decoder and no index.
+    // It never examines a payload, so it needs no decoder and no index; of the query language it uses the parser of times.
     Room {
         name: "storage-core",
         floor: 2,
-        may_import: &["io-trace", "storage-format"],
+        may_import: &["io-trace", "query-language", "storage-format"],
     },
     Room {
         name: "query-engine",
