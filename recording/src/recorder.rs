@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use storage_core::{Engine, Selection, StorageError};
 use storage_format::storage_file::StorageState;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -53,7 +53,7 @@ impl Recorder {
         };
         for recording in recorder.inner.registry.load().await? {
             if recording.state() != RecordingState::Off {
-                recorder.spawn(recording);
+                drop(recorder.spawn(recording));
             }
         }
         let registry = Arc::clone(&recorder.inner.registry);
@@ -63,12 +63,15 @@ impl Recorder {
         Ok(recorder)
     }
 
-    fn spawn(&self, recording: Arc<Recording>) {
+    /// Starts the task of a recording. The receiver gets a message when it accepts packets.
+    fn spawn(&self, recording: Arc<Recording>) -> oneshot::Receiver<Result<(), RecordingError>> {
         let mut tasks = self.inner.tasks.lock();
         while tasks.try_join_next().is_some() {}
         let registry = Arc::clone(&self.inner.registry);
         let stopping = self.inner.stopping.subscribe();
-        tasks.spawn(task::run(registry, recording, stopping));
+        let (begun, begins) = oneshot::channel();
+        tasks.spawn(task::run(registry, recording, stopping, begun));
+        begins
     }
 
     /// Ends every task: its recording writes what it has in memory, and resumes after the next
@@ -80,7 +83,7 @@ impl Recorder {
         self.inner.registry.save_or_log().await;
     }
 
-    /// Starts a recording, or schedules one.
+    /// Schedules a recording, or starts one and waits until it accepts packets.
     ///
     /// # Errors
     /// When the spec is invalid, the storage cannot be filled, or another recording fills it.
@@ -99,6 +102,7 @@ impl Recorder {
         }
         let now = storage_core::clock::now_ns();
         let start = end_of(now, spec.delay_seconds);
+        let is_immediate = spec.trigger.is_none() && spec.delay_seconds == 0;
         let recording = Arc::new(Recording::new(RecordingInfo {
             id: clock::new_id(),
             state: RecordingState::Scheduled,
@@ -114,7 +118,12 @@ impl Recorder {
             registry.remove(recording.id);
             return Err(error.into());
         }
-        self.spawn(Arc::clone(&recording));
+        let begins = self.spawn(Arc::clone(&recording));
+        // Packets that follow the response are recorded. A task that ends before it begins was
+        // stopped.
+        if is_immediate && let Ok(begun) = begins.await {
+            begun?;
+        }
         Ok(recording.info())
     }
 

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, StorageError};
 use storage_format::storage_file::StorageState;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::RecordingError;
@@ -45,19 +45,27 @@ struct Running {
     failure: Option<String>,
 }
 
-/// Runs a recording from its current state to its end.
+/// Runs a recording from its current state to its end. `begun` gets a message when the recording
+/// accepts packets, or cannot.
 pub(crate) async fn run(
     registry: Arc<Registry>,
     recording: Arc<Recording>,
     mut stopping: watch::Receiver<bool>,
+    begun: oneshot::Sender<Result<(), RecordingError>>,
 ) {
     // Dropped at the end: whoever stops the recording waits for that.
     let mut stop = recording.stop.subscribe();
     let end = match wait_for_start(&recording, &mut stop, &mut stopping).await {
         Some(end) => end,
         None => match Running::begin(&registry, &recording).await {
-            Err(error) => End::Over(error.to_string()),
+            Err(error) => {
+                let reason = error.to_string();
+                // Nobody waits for a recording that was scheduled.
+                let _ = begun.send(Err(error));
+                End::Over(reason)
+            }
             Ok((running, intake)) => {
+                let _ = begun.send(Ok(()));
                 registry.save_or_log().await;
                 running.run(intake, &mut stop, &mut stopping).await
             }

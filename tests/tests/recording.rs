@@ -43,11 +43,12 @@ pub(super) fn wait_for(api: &mut Api, id: &str, state: &str) -> Value {
     }
 }
 
-/// Starts a recording and waits until it runs.
+/// Starts a recording, which runs when the server answers.
 pub(super) fn record_now(api: &mut Api, body: Value) -> (String, String) {
-    let (id, storage) = record(api, body);
-    wait_for(api, &id, "ON");
-    (id, storage)
+    let recording = api.done("POST", "/recordings", Some(&body));
+    assert_eq!(recording["state"], "ON", "{recording}");
+    let text = |field: &str| recording[field].as_str().unwrap().to_owned();
+    (text("id"), text("storage"))
 }
 
 pub(super) fn stop(api: &mut Api, id: &str) -> Value {
@@ -114,6 +115,26 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
         api.refused("GET", &format!("/recordings/{id}"), None).code,
         "recording_not_found"
     );
+}
+
+#[test]
+fn spans_sent_right_after_the_response_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    // As soon as one recording has ended, the next one begins.
+    for round in 1..=20 {
+        let body = json!({ "name": "at once", "processors": saver() });
+        let (id, _) = record_now(&mut api, body);
+        send_spans(&mut api, "shop", &[span(round, 1, 0, "buy")]);
+        let stopped = stop(&mut api, &id);
+        assert_eq!(stopped["counts"]["packets"], 1, "{stopped}");
+    }
+    // A recording that cannot begin is refused.
+    let (id, storage) = record_now(&mut api, json!({ "processors": saver() }));
+    let refused = api.refused("POST", "/recordings", Some(&json!({ "storage": storage })));
+    assert_eq!(refused.status, 409, "{refused:?}");
+    stop(&mut api, &id);
 }
 
 #[test]
