@@ -100,7 +100,8 @@ const ROOMS: &[Room] = &[
         floor: 2,
         may_import: FLOORS_0_AND_1,
     },
-    // It never examines a payload, so it needs no decoder and no index; of the query language it uses the parser of times.
+    // It never examines a payload, so it needs no decoder and no index. Labels use the parser of
+    // times of the query language.
     Room {
         name: "storage-core",
         floor: 2,
