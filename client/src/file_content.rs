@@ -1,19 +1,29 @@
 //! Recognition of files by their content.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
-use trace_kinds::{PREFIX_BYTES, Recognized, recognize};
+use query_engine::ReadError;
+use trace_kinds::Recognized;
+
+use crate::ClientError;
 
 /// Recognizes a file by its first bytes. Push, decode and analyze share this with queries and
 /// indexes, so a file is the same to all of them.
-pub(crate) fn recognize_file(path: &Path) -> io::Result<Recognized> {
-    let file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut prefix = Vec::new();
-    file.take(PREFIX_BYTES as u64).read_to_end(&mut prefix)?;
-    Ok(recognize(&prefix, prefix.len() as u64 >= length))
+pub(crate) fn recognize_file(path: &Path) -> Result<Recognized, ClientError> {
+    query_engine::recognize_file(path).map_err(|error| refused(path, error))
+}
+
+/// Refuses everything but regular files, without opening it: opening a FIFO blocks.
+pub(crate) fn check_regular(path: &Path) -> Result<(), ClientError> {
+    let metadata = query_engine::regular_file(path);
+    metadata.map(|_| ()).map_err(|error| refused(path, error))
+}
+
+fn refused(path: &Path, error: ReadError) -> ClientError {
+    match error {
+        ReadError::Fetch { source, .. } => ClientError::file(path, source),
+        error => ClientError::input(error.to_string()),
+    }
 }
 
 /// Why a command that accepts the files in `accepted` refuses this one.

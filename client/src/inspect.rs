@@ -25,6 +25,7 @@ use storage_format::storage_file::StorageFile;
 use storage_format::{FormatError, FormatErrorKind, StreamPosition};
 
 use crate::ClientError;
+use crate::file_content::check_regular;
 
 /// Enough for the header of any file.
 const HEAD_BYTES: u64 = 512;
@@ -36,6 +37,7 @@ const DERIVED_BYTES_MAX: u64 = 1 << 30;
 /// document then describes the damage in `damage`.
 pub fn inspect(path: &Path, out: &mut impl Write) -> Result<bool, InspectError> {
     let failed = |error| InspectError::from(ClientError::file(path, error));
+    check_regular(path)?;
     let mut file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let mut head = Vec::new();

@@ -75,17 +75,19 @@ fn a_torn_trace_is_reported() {
 #[test]
 fn other_files_are_refused_with_what_they_are() {
     let Some(folder) = corpus() else { return };
-    for (verb, file, word) in [
+    for (verb, file, code, word) in [
         (
             "analyze",
             "FORMAT.md",
+            2,
             "a file of unknown content; expected",
         ),
-        ("decode", "query_small.trace", "query trace"),
-        ("analyze", "query_small.trace", "query trace"),
+        ("decode", "query_small.trace", 1, "query trace"),
+        ("analyze", "query_small.trace", 1, "query trace"),
+        ("query", "query_small.trace", 1, "query trace"),
     ] {
         let output = tracehold(&[verb], &folder.join(file));
-        assert_eq!(output.status.code(), Some(1), "{verb} {file}");
+        assert_eq!(output.status.code(), Some(code), "{verb} {file}");
         assert!(
             text(&output.stderr).contains(word),
             "{}",

@@ -93,6 +93,14 @@ pub enum ReadError {
         /// Why it is not recognized.
         reason: String,
     },
+    /// The path is not a regular file.
+    #[error("{}: this is {what}, not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// The file is not a trace that a query reads.
     #[error(
         "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip), RocksDB traces, I/O \

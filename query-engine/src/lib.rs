@@ -25,6 +25,7 @@ mod engine;
 mod error;
 mod evidence;
 mod fetch;
+mod file_content;
 mod indexing;
 mod lookups;
 mod open_sidecar;
@@ -43,6 +44,7 @@ pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
+pub use file_content::{is_ctf_folder, recognize_file, regular_file};
 pub use indexing::{
     BuildOptions, Built, BuiltColumns, IndexFile, IndexOptions, Indexed, IndexedLeaf,
     LeafIndexOptions, Update, build, index_files, index_leaf, update_sidecar, write_sidecar,

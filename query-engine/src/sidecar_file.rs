@@ -9,10 +9,11 @@ use std::time::UNIX_EPOCH;
 
 use chunk_index::{Identity, Index, Sidecar};
 
+use crate::file_content::is_ctf_folder;
 use crate::open_sidecar::OpenSidecar;
 use crate::{LocalFile, ReadError};
 
-/// Path of the sidecar of `path`. In a folder with a file `metadata` it is hidden, because CTF
+/// Path of the sidecar of `path`. In the folder of a CTF trace it is hidden, because CTF
 /// readers read every other file there as packets.
 pub fn sidecar_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -26,7 +27,7 @@ pub fn sidecar_path(path: &Path) -> PathBuf {
 }
 
 fn is_in_trace_folder(path: &Path) -> bool {
-    folder_of(path).join("metadata").is_file()
+    is_ctf_folder(folder_of(path))
 }
 
 /// Time of the last write of a file, in nanoseconds since the epoch.

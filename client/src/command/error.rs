@@ -1,18 +1,21 @@
 use std::fmt::Display;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use thiserror::Error;
+use trace_kinds::{Content, Recognized};
 
 use crate::ClientError;
+use crate::file_content::refusal;
 
 /// Exit codes of the program. They are a contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// 0: success.
     Done,
-    /// 1: nothing matched, or damage was found.
+    /// 1: nothing matched, nothing was found, or damage was found.
     NoMatchOrDamage,
     /// 2: usage error.
     Usage,
@@ -59,7 +62,7 @@ pub enum CommandError {
     /// An operation of the client failed.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// The input is damaged, or of a kind that the subcommand does not accept.
+    /// The input is damaged or empty.
     #[error("{place}: {what}")]
     Damage {
         /// File, and offset or line if known.
@@ -133,6 +136,17 @@ impl CommandError {
                 json!({ "error": { "code": code, "detail": self.to_string() } })
             }
         }
+    }
+}
+
+/// Refuses a file of a kind that the subcommand does not accept. An empty file is no wrong use:
+/// there is nothing in it.
+pub(super) fn refuse(path: &Path, found: &Recognized, accepted: &str) -> CommandError {
+    let reason = refusal(found, accepted);
+    if found.content == Content::Empty {
+        CommandError::damage(path.display(), reason)
+    } else {
+        CommandError::usage(format!("{}: {reason}", path.display()))
     }
 }
 

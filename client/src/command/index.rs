@@ -67,23 +67,35 @@ impl Index {
             context.report(&error);
             failure = Some(error.exit());
         };
+        let mut refused = 0;
         for path in &self.files {
             match index_files(path) {
                 Ok(found) => files.extend(found),
-                Err(error) => fail(error),
+                Err(error) => {
+                    refused += 1;
+                    fail(error);
+                }
             }
+        }
+        let is_empty = files.is_empty() && refused == 0;
+        if is_empty {
+            context.note("there are no stream files to index");
         }
         let mut outcomes = update_all(&files, &options);
         outcomes.sort_by_key(|(index, _)| *index);
         let heads = ["FILE", "INDEX", "EVENTS", "CHUNKS", "TEXT", "SIZE"];
         let mut table = TextTable::new(heads);
-        let (mut documents, mut is_damaged) = (Vec::new(), false);
+        let (mut documents, mut is_damaged) = (Vec::new(), is_empty);
         for (index, outcome) in outcomes {
             let file = files[index].path().display().to_string();
             match outcome {
                 Ok(indexed) => {
                     if let Some(fault) = &indexed.fault {
                         context.note(format!("{fault}; the rest is indexed"));
+                        is_damaged = true;
+                    }
+                    if indexed.text_bytes == 0 && indexed.fault.is_none() {
+                        context.note(format!("{file}: there is nothing to index"));
                         is_damaged = true;
                     }
                     documents.push(document(&file, &indexed));

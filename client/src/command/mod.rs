@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use context::{Context, Global};
+use error::refuse;
 pub use error::{CommandError, Exit};
 
 macro_rules! subcommands {
@@ -64,8 +65,8 @@ subcommands! {
 
 const EXIT_CODES: &str = "Exit codes:
   0  success
-  1  nothing matched, or damage was found
-  2  usage error
+  1  nothing matched, the input is empty, or damage was found
+  2  usage error, or a file of a kind that the command does not accept
   3  refused by the server
   4  I/O error";
 

@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
 
 use crate::command::CommandError;
+use crate::file_content::check_regular;
 
 /// Maximum size of a packet. A server writes packets of half a mebibyte.
 const PACKET_BYTES_MAX: u64 = 64 << 20;
+
+/// The stream file in the folder of an exported I/O trace.
+pub(in crate::command) const STREAM_FILE: &str = "stream";
 
 /// A stream file that is read packet by packet.
 pub(in crate::command) struct PacketFile {
@@ -21,10 +25,11 @@ impl PacketFile {
     /// Opens the stream file at `path`, or in the exported folder at `path`.
     pub(in crate::command) fn open(path: &Path) -> Result<Self, CommandError> {
         let path = if path.is_dir() {
-            path.join("stream")
+            path.join(STREAM_FILE)
         } else {
             path.to_owned()
         };
+        check_regular(&path)?;
         let file = File::open(&path).map_err(|error| CommandError::io(path.display(), error))?;
         Ok(Self {
             file: BufReader::new(file),

@@ -116,15 +116,18 @@ impl GzipCutter {
 
     /// Skips the header (RFC 1952, section 2.3). Returns false if the file ends inside it.
     fn read_header(&mut self) -> Result<bool, ClientError> {
+        const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
         const EXTRA: u8 = 4;
         const ZERO_ENDED: [u8; 2] = [8, 16];
         const CHECKSUM: u8 = 2;
         let mut fixed = [0; 10];
-        if !self.read_exact(&mut fixed)? {
-            return Ok(false);
-        }
-        if fixed[..3] != [0x1f, 0x8b, 8] {
+        let is_complete = self.read_exact(&mut fixed)?;
+        let known = usize::try_from(self.position - self.member).unwrap_or(fixed.len());
+        if !MAGIC.starts_with(&fixed[..known.min(MAGIC.len())]) {
             return Err(self.damaged("not the beginning of a gzip member"));
+        }
+        if !is_complete {
+            return Ok(false);
         }
         let flags = fixed[3];
         let mut two = [0; 2];

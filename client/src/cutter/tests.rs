@@ -200,6 +200,17 @@ fn a_torn_last_member_is_pushed() {
 fn damaged_gzip_is_reported_with_its_offset() {
     let whole = [gzip(&numbered(0..3)), gzip(&numbered(3..6))].concat();
     let second = gzip(&numbered(0..3)).len();
+    let path_of =
+        |folder: &tempfile::TempDir, end: &[u8]| file(folder, &[&whole[..], end].concat());
+    let folder_of_garbage = folder();
+    let mut cutter = GzipCutter::open(&path_of(&folder_of_garbage, b"end"), 64).unwrap();
+    let error = loop {
+        match cutter.next(End::Final) {
+            Ok(cut) => assert!(cut.is_some(), "short garbage is not the start of a member"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("not the beginning"), "{error}");
     for (at, reason) in [
         (0, "not the beginning"),
         (second, "not the beginning"),

@@ -3,6 +3,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use query_engine::is_ctf_folder;
 use storage_format::limits::AGENT_METADATA_BYTES_MAX;
 use storage_format::{AgentId, Kind, StreamId};
 use trace_kinds::Container;
@@ -10,7 +11,7 @@ use trace_kinds::Container;
 use super::naming::{dotted, host_name, id_text};
 use crate::ClientError;
 use crate::cutter::{CtfCutter, Cutter, GzipCutter, LineCutter, RawCutter, RocksdbCutter};
-use crate::file_content::{recognize_file, refusal};
+use crate::file_content::{check_regular, recognize_file, refusal};
 
 /// Folders are entered this deep: a link that leads back up must end somewhere.
 const FOLDER_DEPTH_MAX: usize = 32;
@@ -122,6 +123,7 @@ impl Plan {
             if metadata.is_dir() {
                 found.enter(path, Path::new(""), 0)?
             } else {
+                check_regular(path)?;
                 found.files.push((path.clone(), file_word(path)))
             }
         }
@@ -158,7 +160,7 @@ impl Found {
         let entries = sorted_entries(folder)?;
         let is_trace = entries.iter().any(|(path, is_folder)| {
             !is_folder && path.file_name().is_some_and(|name| name == CTF_METADATA)
-        });
+        }) && is_ctf_folder(folder);
         if is_trace {
             let word = match dotted(below) {
                 word if word.is_empty() => file_word(folder),
@@ -329,7 +331,7 @@ fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
 
 /// The kind of a file, recognized by its content unless it is given, and how the file is cut.
 fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
-    let found = recognize_file(path).map_err(|error| ClientError::file(path, error))?;
+    let found = recognize_file(path)?;
     let recognized = match found.kind() {
         Some(kind @ (Kind::Dft | Kind::RocksdbIo | Kind::RocksdbBlockCache)) => kind,
         _ if is_empty_dft(path) => Kind::Dft,

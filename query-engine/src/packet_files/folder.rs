@@ -9,10 +9,11 @@ use ctf_folder::{FolderParts, find_traces};
 use storage_format::Kind;
 use trace_kinds::{Content, StreamContext};
 
+use super::choose;
 use super::packet_file::PacketFile;
 use super::packet_index::PacketIndex;
-use super::{choose, recognized};
 use crate::ReadError;
+use crate::file_content::recognize_file;
 use crate::source::ChunkSource;
 
 /// A file of packets in a folder.
@@ -132,7 +133,7 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
             packets.sort_by_key(|packet| packet.range.start);
             found.push(StreamPart {
                 // I/O traces are CTF too, but have the fields of their kind, as in storages.
-                kind: if recognized(&file.path)?.content == Content::IoTrace {
+                kind: if recognize_file(&file.path)?.content == Content::IoTrace {
                     Kind::IoTrace
                 } else {
                     Kind::Ctf

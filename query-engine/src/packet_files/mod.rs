@@ -17,7 +17,6 @@ pub(crate) mod rocksdb;
 mod tests;
 
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -25,11 +24,12 @@ use chunk_index::{PacketRange, TraceStamp};
 use query_language::FieldPath;
 use storage_format::Kind;
 use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
-use trace_kinds::{Container, Content, PREFIX_BYTES, Recognized, StreamContext, recognize};
+use trace_kinds::{Container, Content, StreamContext};
 
 use self::packet_file::PacketFile;
 use self::packet_index::{PacketIndex, unused};
 use crate::dft::DftSet;
+use crate::file_content::recognize_file;
 use crate::source::ChunkSource;
 use crate::{ReadError, Request};
 
@@ -50,7 +50,7 @@ impl InputFormat {
         if path.is_dir() {
             return Ok(InputFormat::Folder);
         }
-        let found = recognized(path)?;
+        let found = recognize_file(path)?;
         match (found.container, found.content) {
             (Container::Plain, Content::IoTrace) => Ok(InputFormat::IoTrace),
             // A trace without records has no events of either kind.
@@ -60,8 +60,6 @@ impl InputFormat {
             (Container::Plain | Container::Gzip, Content::DftLines | Content::Empty) => {
                 Ok(InputFormat::DftLines)
             }
-            // Reading it reports where it is damaged.
-            (Container::Gzip, Content::Unknown(_)) => Ok(InputFormat::DftLines),
             _ => Err(ReadError::NotATrace {
                 path: path.to_owned(),
                 found,
@@ -152,17 +150,6 @@ fn choose(
         ));
     }
     PacketFile::plain(path, kind, context, packets, reason)
-}
-
-/// Recognizes a file by its content.
-fn recognized(path: &Path) -> Result<Recognized, ReadError> {
-    let failed = |error| ReadError::fetch(path.display().to_string(), error);
-    let mut prefix = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    let length = file.metadata().map_err(failed)?.len();
-    let read = file.take(PREFIX_BYTES as u64).read_to_end(&mut prefix);
-    read.map_err(failed)?;
-    Ok(recognize(&prefix, prefix.len() as u64 >= length))
 }
 
 /// The packets of a stream of an I/O trace. Bytes after the last complete packet are one as well: a

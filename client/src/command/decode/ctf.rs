@@ -67,6 +67,10 @@ pub(super) fn decode(
             join(&mut traces, opened);
         }
     }
+    let is_empty = traces.iter().all(|trace| trace.streams.is_empty());
+    if is_empty {
+        context.note("there are no stream files to decode");
+    }
     for trace in &traces {
         for warning in &trace.warnings {
             let (path, at) = (trace.path.join("metadata"), warning.location);
@@ -98,7 +102,7 @@ pub(super) fn decode(
     for fault in &written.faults {
         context.note(format!("tracehold: {fault}"));
     }
-    Ok(written.faults.is_empty())
+    Ok(written.faults.is_empty() && !is_empty)
 }
 
 /// Adds a trace, or joins it with the one that it is a part of.

@@ -11,8 +11,8 @@ use clap::Args;
 use query_language::time::{IntegerUnit, Time, TimeError, parse_time};
 use trace_kinds::Content;
 
-use super::{CommandError, Context, Exit};
-use crate::file_content::{recognize_file, refusal};
+use super::{CommandError, Context, Exit, refuse};
+use crate::file_content::recognize_file;
 use format::Format;
 
 const ACCEPTED: &str = "a CTF trace folder, an I/O or block cache trace of RocksDB, or an I/O \
@@ -71,6 +71,13 @@ impl Decode {
                 Exit::NoMatchOrDamage
             };
         }
+        if let Some(path) = files.first()
+            && (self.from.is_some() || self.to.is_some())
+        {
+            let what = "--from and --to apply to folders of CTF traces; `tracehold query` selects \
+                        events of other traces by time";
+            return Err(CommandError::usage(format!("{}: {what}", path.display())));
+        }
         for path in &files {
             let is_intact = decode_file(context, path, format)?;
             exit = if is_intact {
@@ -86,15 +93,12 @@ impl Decode {
 fn decode_file(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
     if path.is_dir() {
         let what = "there is no CTF trace in this folder: no file named metadata";
-        return Err(CommandError::damage(path.display(), what));
+        return Err(CommandError::usage(format!("{}: {what}", path.display())));
     }
-    let found = recognize_file(path).map_err(|error| CommandError::io(path.display(), error))?;
+    let found = recognize_file(path)?;
     match found.plain() {
         Some(Content::Rocksdb(_)) => rocksdb::decode(context, path, format),
         Some(Content::IoTrace) => io_trace::decode(context, path, format),
-        _ => {
-            let reason = refusal(&found, ACCEPTED);
-            Err(CommandError::damage(path.display(), reason))
-        }
+        _ => Err(refuse(path, &found, ACCEPTED)),
     }
 }

@@ -171,6 +171,10 @@ impl Query {
             }
         };
         if files.is_empty() {
+            // What is not an expression was meant as a file.
+            if Expression::parse(last).is_err() {
+                return Err(CommandError::io(last, io::ErrorKind::NotFound.into()));
+            }
             return Err(CommandError::usage(format!(
                 "no file is named {last}; put the files before the expression"
             )));
@@ -184,9 +188,9 @@ impl From<ReadError> for CommandError {
         match error {
             ReadError::Query(error) => CommandError::usage(error.to_string()),
             ReadError::TooManyGroups { .. } => CommandError::usage(error.to_string()),
-            ReadError::UnknownFile { .. } | ReadError::NotATrace { .. } => {
-                CommandError::usage(error.to_string())
-            }
+            ReadError::UnknownFile { .. }
+            | ReadError::NotATrace { .. }
+            | ReadError::NotAFile { .. } => CommandError::usage(error.to_string()),
             ReadError::NoColumns { .. } => CommandError::usage(error.to_string()),
             ReadError::Fetch { place, source } => CommandError::io(place, source),
             ReadError::Output(source) => CommandError::Output(source),

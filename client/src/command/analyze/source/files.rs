@@ -2,16 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use trace_kinds::Content;
 use trace_kinds::rocksdb::{PacketReader, ReadError, RocksdbError};
 
 use super::trace_type::TraceType;
-use crate::command::CommandError;
-use crate::command::packet_file::PacketFile;
-use crate::file_content::{recognize_file, refusal};
+use crate::command::packet_file::{PacketFile, STREAM_FILE};
+use crate::command::{CommandError, refuse};
+use crate::file_content::recognize_file;
 
 /// Bytes of a packet that is analyzed at once: small enough for the processor's cache.
 const PACKET_BYTES: usize = 1 << 18;
@@ -25,22 +24,23 @@ enum Reader {
 
 impl Reader {
     fn open(path: &Path) -> Result<Self, CommandError> {
-        let failed = |error: io::Error| CommandError::io(path.display(), error);
         if path.is_dir() {
+            if !path.join(STREAM_FILE).exists() {
+                let what = "there is no I/O trace of a server in this folder";
+                return Err(CommandError::usage(format!("{}: {what}", path.display())));
+            }
             return PacketFile::open(path).map(Self::ServerIo);
         }
-        let found = recognize_file(path).map_err(failed)?;
+        let found = recognize_file(path)?;
         match found.plain() {
             Some(Content::IoTrace) => PacketFile::open(path).map(Self::ServerIo),
             Some(Content::Rocksdb(_)) => {
-                let file = File::open(path).map_err(failed)?;
+                let file = File::open(path);
+                let file = file.map_err(|error| CommandError::io(path.display(), error))?;
                 let reader = PacketReader::new(file, PACKET_BYTES);
                 Ok(Self::Rocksdb(Box::new(reader)))
             }
-            _ => {
-                let reason = refusal(&found, ACCEPTED);
-                Err(CommandError::damage(path.display(), reason))
-            }
+            _ => Err(refuse(path, &found, ACCEPTED)),
         }
     }
 }
