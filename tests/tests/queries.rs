@@ -270,7 +270,8 @@ fn indexes_of_other_ctf_traces_change_no_result() {
             let query = |more: &[&str]| run(&[&["query", file, "not name == 'x'"], more].concat());
             let expected = query(&["--no-index"]);
             let (code, _, _) = run(&["index", file]);
-            assert_eq!(code == 0, expected.0 <= 1, "{}", trace.display());
+            // 1: the trace has no packets, or damaged ones.
+            assert_eq!(code <= 1, expected.0 <= 1, "{}", trace.display());
             let found = query(&[]);
             assert_eq!(found.1, expected.1, "{}", trace.display());
             indexed += usize::from(code == 0);
