@@ -87,6 +87,7 @@ impl Catalog {
         let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
         let bytes = crate::read::read_small(path, max).map_err(StorageError::io("read", path))?;
         let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(path))?;
+        file.check_id(id).map_err(StorageError::damaged(path))?;
         self.put(id, stamp, &bytes);
         Ok(file)
     }

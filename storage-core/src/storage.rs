@@ -50,6 +50,8 @@ pub(crate) struct Storage {
     pub(crate) lane: Arc<LaneSignal>,
     /// One change of the storage file at a time.
     changing: tokio::sync::Mutex<()>,
+    /// Its storage file or its data could not be read at the start. Nothing is written to it.
+    pub(crate) is_unreadable: bool,
     /// One finalization at a time; the writer holds it until it has replied.
     pub(crate) finalizing: Arc<tokio::sync::Mutex<()>>,
     /// It is being deleted; requests that still use it get the error that it does not exist.
@@ -125,12 +127,30 @@ impl Storage {
             writer: RwLock::new(None),
             lane: Arc::default(),
             changing: tokio::sync::Mutex::default(),
+            is_unreadable: false,
             finalizing: Arc::default(),
             is_deleted: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
             cache,
             jobs: parking_lot::Mutex::default(),
         }
+    }
+
+    /// A FAILED storage that cannot be read; `file` says why.
+    pub(crate) fn unreadable(folder: PathBuf, file: StorageFile, cache: Arc<BlockCache>) -> Self {
+        assert_eq!(file.state, StorageState::Failed);
+        Self {
+            is_unreadable: true,
+            ..Self::new(folder, file, None, cache)
+        }
+    }
+
+    /// Refuses what needs a storage that can be read.
+    pub(crate) fn check_readable(&self) -> Result<(), StorageError> {
+        if self.is_unreadable {
+            return Err(self.wrong_state("reading", "readable files"));
+        }
+        Ok(())
     }
 
     /// Lets a deletion of this storage cancel the job of `progress`.
@@ -148,8 +168,8 @@ impl Storage {
             .for_each(|job| job.cancel());
     }
 
-    /// The content of the storage file, with live totals while the storage is not finalized.
-    pub(crate) fn info(&self) -> StorageFile {
+    /// The content of the storage file; FAILED from the moment of a failure.
+    fn current_file(&self) -> StorageFile {
         let mut file = self.file.read().clone();
         if file.state != StorageState::Finalized
             && let Some(reason) = self.poison.reason()
@@ -157,6 +177,12 @@ impl Storage {
             file.state = StorageState::Failed;
             file.failure.get_or_insert(reason);
         }
+        file
+    }
+
+    /// The content of the storage file, with live totals while the storage is not finalized.
+    pub(crate) fn info(&self) -> StorageFile {
+        let mut file = self.current_file();
         if file.state != StorageState::Finalized
             && let Some(tree) = &*self.tree.read()
         {
@@ -224,8 +250,9 @@ impl Storage {
         catalog: &Arc<Catalog>,
         change: impl FnOnce(&mut StorageFile) -> Result<(), StorageError>,
     ) -> Result<StorageFile, StorageError> {
+        self.check_readable()?;
         let _changing = self.changing.lock().await;
-        let mut file = self.file.read().clone();
+        let mut file = self.current_file();
         let before = file.state;
         change(&mut file)?;
         assert_eq!(file.id, self.id, "a storage keeps its id");

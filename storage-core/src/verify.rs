@@ -122,8 +122,13 @@ impl Verification<'_> {
         match read_small(&path, max) {
             Ok(bytes) => {
                 self.read(bytes.len() as u64);
-                if let Err(error) = StorageFile::decode(&bytes) {
-                    self.damage(&name.to_string(), error.offset, &error);
+                match StorageFile::decode(&bytes) {
+                    Ok(file) => {
+                        if let Err(error) = file.check_id(self.storage.id) {
+                            self.damage(&name.to_string(), error.offset, &error);
+                        }
+                    }
+                    Err(error) => self.damage(&name.to_string(), error.offset, &error),
                 }
             }
             Err(error) => self.damage(&name.to_string(), 0, error),

@@ -11,13 +11,14 @@ use std::{collections::BTreeMap, os::unix::fs::FileExt, path::Path, sync::Arc, t
 use bytes::Bytes;
 use storage_core::{
     AgentSpec, Engine, EngineConfig, IoChoice, LeafInfo, NewPacket, NewStorage, Progress, Push,
-    PushOutcome, Selection, StorageError,
+    PushOutcome, Selection, StorageError, StorageFilter, StoragePatch,
 };
 use storage_format::{
     AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition,
     agent_file::StreamSpec,
     checksum::crc32c,
     frame::{Facts, FrameHeader, FrameLocation},
+    paths::FileName,
     storage_file::StorageState,
 };
 
@@ -362,6 +363,108 @@ async fn other_bytes_at_a_known_position_are_refused() {
         assert!(repeated.refused.is_none(), "{repeated:?}");
         assert!(repeated.receipts.iter().all(|receipt| receipt.is_duplicate));
     }
+    engine.shutdown().await.unwrap();
+}
+
+/// A FAILED storage with an empty description remains of one whose storage file is damaged.
+async fn check_unreadable(engine: &Engine, storage: StorageId, reason: &str) {
+    let listed = engine.storages().list(&StorageFilter::default());
+    let listed = listed.iter().find(|info| info.id == storage).unwrap();
+    assert_eq!((listed.state, &*listed.name), (StorageState::Failed, ""));
+    let failure = listed.failure.clone().unwrap();
+    assert!(failure.contains(reason), "{failure}");
+    let age = storage_core::clock::now_ns() - listed.created;
+    assert!((0..600_000_000_000).contains(&age), "the id has the time");
+    assert_eq!(engine.failures(9).storages, [(storage, failure)]);
+    let patch = StoragePatch {
+        name: Some("another".into()),
+        ..StoragePatch::default()
+    };
+    let storages = engine.storages();
+    let reading = engine.reading();
+    let refusals = [
+        storages.update(storage, patch).await.map(drop),
+        storages.open(storage).await.map(drop),
+        storages.finalize(storage).await.map(drop),
+        reading.read_packet(storage, 0).await.map(drop),
+        reading.leaves(storage).await.map(drop),
+    ];
+    for refused in refusals {
+        assert_eq!(refused.unwrap_err().code(), "storage_failed");
+    }
+    let verified = reading.verify(storage, Arc::default()).await.unwrap();
+    assert_eq!(verified.damage.len(), 1, "{verified:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_with_a_damaged_storage_file_is_listed_replaced_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    let storage = prepare(&engine, &BOTH).await;
+    push_all(&engine, storage, "array", 0..60).await;
+    let info = engine.storages().finalize(storage).await.unwrap();
+    let new = NewStorage {
+        name: "other".into(),
+        ..NewStorage::default()
+    };
+    let other = engine.storages().create(new).await;
+    let (other, _) = other.unwrap();
+    let mut archive = Vec::new();
+    let export = engine.transfer().export(storage, Arc::default()).await;
+    let mut export = export.unwrap();
+    while let Some(part) = export.next().await {
+        archive.extend_from_slice(&part.unwrap());
+    }
+    engine.shutdown().await.unwrap();
+
+    let path = |id: StorageId| {
+        let folder = folder.path().join("storages").join(id.to_string());
+        folder.join(FileName::Storage(id).to_string())
+    };
+    let intact = std::fs::read(path(storage)).unwrap();
+    let mut flipped = intact.clone();
+    flipped[intact.len() / 2] ^= 1;
+    let of_another = std::fs::read(path(other.id)).unwrap();
+    let cases: [(&[u8], &str); 4] = [
+        (&flipped, "checksum"),
+        (&intact[..20], "bytes are needed"),
+        (b"", "bytes are needed"),
+        (&of_another, "another storage"),
+    ];
+    for (bytes, reason) in cases {
+        std::fs::write(path(storage), bytes).unwrap();
+        let engine = open(folder.path(), IoChoice::Auto).await;
+        check_unreadable(&engine, storage, reason).await;
+        assert_eq!(engine.storages().get(other.id).unwrap(), other);
+        engine.shutdown().await.unwrap();
+        assert_eq!(std::fs::read(path(storage)).unwrap(), bytes, "not touched");
+    }
+
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    let import = |archive: Vec<u8>| {
+        let source = std::io::Cursor::new(archive);
+        engine.transfer().import(source, None, Arc::default())
+    };
+    let cut = archive[..archive.len() / 2].to_vec();
+    import(cut).await.unwrap_err();
+    check_unreadable(&engine, storage, "another storage").await;
+    assert_eq!(import(archive.clone()).await.unwrap(), info);
+    let exists = import(archive).await.unwrap_err();
+    assert_eq!(exists.code(), "storage_exists");
+    check_packets(&engine, storage, 60).await;
+    engine.shutdown().await.unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    assert_eq!(engine.storages().get(storage).unwrap(), info);
+    engine.shutdown().await.unwrap();
+
+    std::fs::remove_file(path(storage)).unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    check_unreadable(&engine, storage, "No such file").await;
+    engine.storages().delete(storage).await.unwrap();
+    engine.shutdown().await.unwrap();
+    assert!(!path(storage).parent().unwrap().exists());
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    assert!(engine.storages().get(storage).is_err());
     engine.shutdown().await.unwrap();
 }
 

@@ -120,6 +120,13 @@ impl StorageId {
     pub fn new(unix_millis: u64, random: [u8; 10]) -> Self {
         Self(uuid::Builder::from_unix_timestamp_millis(unix_millis, &random).into_uuid())
     }
+
+    /// When the storage was created, in milliseconds since the epoch.
+    #[must_use]
+    pub fn unix_millis(&self) -> u64 {
+        let [a, b, c, d, e, f, ..] = *self.as_bytes();
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
 }
 
 impl fmt::Display for StorageId {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FormatError, StorageId, envelope, paths::FileRole};
+use crate::{FormatError, FormatErrorKind, StorageId, envelope, paths::FileRole};
 
 const MAGIC: [u8; 8] = *b"THSTORAG";
 const WHAT: &str = "storage file";
@@ -138,6 +138,17 @@ impl StorageFile {
     /// When the bytes are damaged, of another version or something else.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         envelope::decode(WHAT, MAGIC, bytes)
+    }
+
+    /// Checks that the file belongs to the storage `id`, in whose folder it is.
+    ///
+    /// # Errors
+    /// When it belongs to another storage.
+    pub fn check_id(&self, id: StorageId) -> Result<(), FormatError> {
+        if self.id == id {
+            return Ok(());
+        }
+        Err(FormatError::new(WHAT, 0, FormatErrorKind::Foreign))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{Agent, Problem, Server, Settings, payload};
+use harness::{Agent, Problem, Request, Server, Settings, payload};
 use serde_json::json;
 
 const STORAGES: u64 = 60;
@@ -41,6 +41,60 @@ fn finalized_storages_survive_a_restart() {
     }
     server.restart();
     check_all(&server, &storages);
+}
+
+#[test]
+fn a_storage_without_a_valid_storage_file_is_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let damaged = api.create_storage("damaged");
+    let intact = api.create_storage("intact");
+    assert_eq!(readiness(&server), json!(["ready", 0, []]));
+    server.kill();
+    let path = server.data().join("storages").join(&damaged);
+    fs::write(path.join(format!("{damaged}.storage")), b"damaged").unwrap();
+    server.restart();
+
+    let mut api = server.api();
+    let listed = api.done("GET", "/storages", None);
+    let states = listed["items"].as_array().unwrap().iter();
+    let states: Vec<_> = states.map(|item| (&item["id"], &item["state"])).collect();
+    assert_eq!(
+        states,
+        [
+            (&json!(damaged), &json!("FAILED")),
+            (&json!(intact), &json!("OPEN"))
+        ]
+    );
+    let failure = api.status(&damaged)["failure"].clone();
+    let failed = json!({ "storage": damaged, "reason": failure });
+    assert_eq!(readiness(&server), json!(["degraded", 1, [failed]]));
+    assert!((api.metric("tracehold_storage_failed_storages") - 1.0).abs() < 0.5);
+    let refused = api.refused("POST", &format!("/storages/{damaged}/finalize"), None);
+    assert_eq!(refused.document["code"], "storage_failed");
+    assert!(
+        refused.document["detail"]
+            .as_str()
+            .unwrap()
+            .contains("storage file")
+    );
+    let deleted = api.call("DELETE", &format!("/storages/{damaged}"), None);
+    assert_eq!(deleted.status, 204, "{}", deleted.brief());
+    assert_eq!(readiness(&server), json!(["ready", 0, []]));
+    assert!(!path.exists());
+}
+
+/// What `/readyz` says of failures.
+fn readiness(server: &Server) -> serde_json::Value {
+    let response = server.api().send(&Request::new("GET", "/readyz")).unwrap();
+    assert_eq!(response.status, 200, "{}", response.brief());
+    let document = response.json();
+    json!([
+        document["status"],
+        document["failed_storages"],
+        document["failures"]
+    ])
 }
 
 fn check_all(server: &Server, storages: &[(String, u64)]) {

@@ -4,11 +4,12 @@ mod staging;
 
 use std::{
     io::{self, Read},
-    path::PathBuf,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
 };
 
 use io_trace::{Cause, Operation, Scope};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use storage_format::{paths::FileName, storage_file::StorageFile};
 use tokio::sync::oneshot;
 
@@ -91,21 +92,57 @@ impl Transfer {
     }
 
     async fn publish_staged(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
-        let Staged {
-            folder,
-            file,
-            bytes,
-        } = staged;
-        let id = file.id;
+        let id = staged.file.id;
         let _creating = self.registry.creating.lock().await;
-        self.registry.check_count()?;
-        if self.registry.find(id).is_ok() {
+        let Ok(existing) = self.registry.find(id) else {
+            self.registry.check_count()?;
+            return self.publish_new(staged).await;
+        };
+        if !existing.is_unreadable {
             return Err(StorageError::StorageExists(id));
         }
+        self.replace_unreadable(staged).await
+    }
+
+    /// Publishes a storage in place of one with its id that cannot be read.
+    async fn replace_unreadable(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
+        // A deletion that removes it first wins.
+        let replaced = self.registry.remove(staged.file.id)?;
+        assert!(replaced.is_unreadable, "only such a storage is replaced");
+        let (folder, target) = (staged.folder.clone(), replaced.folder.clone());
+        let exchanged = self
+            .blocking
+            .run(Cause::Import, move || exchange(&folder, &target));
+        if let Err(error) = exchanged.await {
+            self.registry.insert(replaced, None);
+            return Err(error);
+        }
+        replaced.is_deleted.store(true, Ordering::Relaxed);
+        replaced.cancel_jobs();
+        let damaged = staged.folder.clone();
+        let info = self.serve(staged, replaced.folder.clone()).await?;
+        let removed = self.blocking.run(Cause::Import, move || {
+            operation(Operation::Unlink, &damaged, || {
+                std::fs::remove_dir_all(&damaged)
+            })
+            .map_err(StorageError::io("remove", damaged))
+        });
+        if let Err(error) = removed.await {
+            tracing::warn!(
+                %error,
+                "files of a replaced storage remain; the next start removes them"
+            );
+        }
+        Ok(info)
+    }
+
+    async fn publish_new(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
+        let id = staged.file.id;
+        let folder = staged.folder.clone();
         let target = self.registry.folder().join(id.to_string());
         let rename = {
             let target = target.clone();
-            // A folder of this name that is not a known storage, such as a damaged one, remains.
+            // A folder of this name that is not a storage remains.
             move || match std::fs::symlink_metadata(&target) {
                 Ok(_) => Err(StorageError::StorageExists(id)),
                 Err(_) => operation(Operation::Rename, &target, || {
@@ -122,6 +159,13 @@ impl Transfer {
             let _ = tokio::task::spawn_blocking(remove).await;
             return Err(StorageError::io("sync", root)(error));
         }
+        self.serve(staged, target).await
+    }
+
+    /// Serves a storage whose folder has been renamed to `target`.
+    async fn serve(&self, staged: Staged, target: PathBuf) -> Result<StorageInfo, StorageError> {
+        let Staged { file, bytes, .. } = staged;
+        let id = file.id;
         let catalog = Arc::clone(&self.catalog);
         let path = target.join(FileName::Storage(id).to_string());
         self.blocking
@@ -137,6 +181,23 @@ impl Transfer {
         self.registry.insert(storage, key);
         Ok(info)
     }
+}
+
+/// Exchanges the names of two folders durably; neither is lost in a crash.
+fn exchange(one: &Path, other: &Path) -> Result<(), StorageError> {
+    let rename = || {
+        operation(Operation::Rename, other, || {
+            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?;
+            Ok(())
+        })
+        .map_err(StorageError::io("replace", other))
+    };
+    rename()?;
+    let synced = sync_folder(other.parent().unwrap_or(other));
+    if synced.is_err() {
+        rename()?;
+    }
+    synced
 }
 
 /// Writes every file of the archive to `folder`; blocks.

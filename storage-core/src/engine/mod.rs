@@ -18,6 +18,7 @@
 mod blocking;
 mod copy;
 mod derived;
+mod discovery;
 mod documents;
 mod export;
 mod failures;

@@ -277,7 +277,9 @@ impl Reading {
         let storage = self.registry.find(id)?;
         progress.begin(0);
         storage.watch(&progress);
-        self.trees.load(&storage).await?;
+        if !storage.is_unreadable {
+            self.trees.load(&storage).await?;
+        }
         self.blocking
             .run(Cause::Verify, move || verify(&storage, &progress))
             .await

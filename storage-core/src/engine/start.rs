@@ -1,18 +1,13 @@
 //! Starting and stopping the engine.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs::File, path::Path, sync::Arc};
 
 use io_trace::{Cause, Operation, Scope, Tracer, current};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock, syncfs};
 use storage_format::{
-    StorageId,
-    paths::{AGENTS_FOLDER, CATALOG_FOLDER, FileName, STORAGES_FOLDER},
-    storage_file::{StorageFile, StorageState},
+    paths::{AGENTS_FOLDER, CATALOG_FOLDER, STORAGES_FOLDER},
+    storage_file::StorageState,
 };
 use tokio::sync::oneshot;
 
@@ -20,7 +15,8 @@ use super::{
     DerivedFiles, Documents, Engine, IdempotencyKey, Ingest, Inner, Labels, QueryCache, Reading,
     Rings, Storages, Transfer,
     blocking::Blocking,
-    folders::{DELETED_PREFIX, STAGING_PREFIX, remove_leftovers},
+    discovery::{OnDisk, find_storages},
+    folders::remove_leftovers,
     registry::Registry,
     tasks::Tasks,
     trees::TreeLoader,
@@ -32,7 +28,6 @@ use crate::{
     droppable::Droppable,
     io_thread::{IoThread, IoThreadConfig},
     labels::LabelTypes,
-    recovery::{Recovered, recover},
     serializer::SerializerPool,
     space::Space,
     state::after_restart,
@@ -41,13 +36,6 @@ use crate::{
     tree::{BlockCache, IndexTree},
     writer::{Services, WriterMessage},
 };
-
-/// A storage in the data folder.
-struct OnDisk {
-    folder: PathBuf,
-    file: StorageFile,
-    recovered: Option<Recovered>,
-}
 
 impl Engine {
     /// Opens the data folder, recovers unfinished storages, and starts.
@@ -174,7 +162,15 @@ impl Engine {
             folder,
             mut file,
             recovered,
+            is_unreadable,
         } = on_disk;
+        if is_unreadable {
+            // Nothing is written to it, so that it can be repaired or examined.
+            let cache = Arc::clone(&self.inner.storages.block_cache);
+            let storage = Storage::unreadable(folder, file, cache);
+            self.inner.storages.registry.insert(Arc::new(storage), None);
+            return Ok(());
+        }
         let state = after_restart(file.state);
         let mut damage = None;
         let mut tree = None;
@@ -391,97 +387,4 @@ fn lock_folder(folder: &Path) -> Result<File, StorageError> {
             path: folder.to_owned(),
         }),
     }
-}
-
-fn find_storages(
-    folder: &Path,
-    catalog: &Catalog,
-    torn_bytes_max: u64,
-) -> Result<Vec<OnDisk>, StorageError> {
-    let mut found = Vec::new();
-    let names = std::fs::read_dir(folder).map_err(StorageError::io("list", folder))?;
-    for name in names {
-        let path = name.map_err(StorageError::io("list", folder))?.path();
-        let text = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        if text.starts_with(DELETED_PREFIX) || text.starts_with(STAGING_PREFIX) {
-            operation(Operation::Unlink, &path, || std::fs::remove_dir_all(&path))
-                .map_err(StorageError::io("remove", &path))?;
-            continue;
-        }
-        let Ok(id) = text.parse::<StorageId>() else {
-            tracing::warn!(
-                path = %path.display(),
-                "a folder of the storages folder is not a storage and is ignored"
-            );
-            continue;
-        };
-        match find_storage(id, &path, catalog, torn_bytes_max) {
-            Ok(on_disk) => found.extend(on_disk),
-            // A storage that cannot be read must not prevent the others from being served.
-            Err(error) => {
-                tracing::error!(
-                    %error, storage = %id,
-                    "a storage cannot be read and is ignored; restore it or remove its folder"
-                )
-            }
-        }
-    }
-    let ids: std::collections::HashSet<_> = found.iter().map(|on_disk| on_disk.file.id).collect();
-    catalog.keep_only(|id| ids.contains(&id));
-    Ok(found)
-}
-
-fn find_storage(
-    id: StorageId,
-    folder: &Path,
-    catalog: &Catalog,
-    torn_bytes_max: u64,
-) -> Result<Option<OnDisk>, StorageError> {
-    let path = folder.join(FileName::Storage(id).to_string());
-    if !path.exists() {
-        // The creation was never acknowledged: the storage file is the first file of a storage.
-        return match std::fs::read_dir(folder)
-            .map_err(StorageError::io("list", folder))?
-            .count()
-        {
-            0 => {
-                std::fs::remove_dir(folder).map_err(StorageError::io("remove", folder))?;
-                Ok(None)
-            }
-            _ if is_unpublished_only(folder) => {
-                std::fs::remove_dir_all(folder).map_err(StorageError::io("remove", folder))?;
-                Ok(None)
-            }
-            _ => Err(StorageError::FileNotFound {
-                storage: id,
-                name: FileName::Storage(id).to_string(),
-            }),
-        };
-    }
-    let file = catalog.storage_file(id, &path)?;
-    let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
-    let recovered = if is_unfinished {
-        Some(recover(folder, id, torn_bytes_max)?)
-    } else {
-        None
-    };
-    Ok(Some(OnDisk {
-        folder: folder.to_owned(),
-        file,
-        recovered,
-    }))
-}
-
-fn is_unpublished_only(folder: &Path) -> bool {
-    let Ok(names) = std::fs::read_dir(folder) else {
-        return false;
-    };
-    names.flatten().all(|name| {
-        name.file_name()
-            .to_str()
-            .is_some_and(|text| text.ends_with(storage_format::paths::UNPUBLISHED_ENDING))
-    })
 }

@@ -53,6 +53,7 @@ impl TreeLoader {
         if storage.tree.read().is_some() {
             return Ok(());
         }
+        storage.check_readable()?;
         let _loading = storage.loading.lock().await;
         if storage.tree.read().is_some() {
             return Ok(());

@@ -61,7 +61,12 @@ impl Writer {
         };
         let finalized = now_ns();
         let server_version = self.services.config.server_version.clone();
+        let storage = Arc::clone(&self.storage);
         let publish = |file: &mut StorageFile| {
+            if file.state != StorageState::Finalizing {
+                // It failed meanwhile.
+                return Err(storage.wrong_state("finalization", "FINALIZING"));
+            }
             file.state = StorageState::Finalized;
             file.finalized = Some(finalized);
             file.server_version = server_version;
@@ -194,7 +199,9 @@ impl Writer {
             "finalization failed; the storage is open again"
         );
         let open = |file: &mut StorageFile| {
-            file.state = StorageState::Open;
+            if file.state == StorageState::Finalizing {
+                file.state = StorageState::Open;
+            }
             Ok(())
         };
         let Self {

@@ -113,7 +113,9 @@ impl<'a> Staging<'a> {
             Some(&file.labels),
         )
         .map_err(|error| refused(&name, error.to_string()))?;
-        if self.registry.find(id).is_ok() {
+        // One that cannot be read is replaced.
+        let existing = self.registry.find(id);
+        if existing.is_ok_and(|existing| !existing.is_unreadable) {
             return Err(StorageError::StorageExists(id));
         }
         let names = file.files.iter().map(|listed| listed.name.parse());

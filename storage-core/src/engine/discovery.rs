@@ -1,0 +1,143 @@
+//! Finds the storages of the data folder when the engine starts.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use io_trace::Operation;
+use storage_format::{
+    StorageId,
+    paths::FileName,
+    storage_file::{StorageFile, StorageState, Totals},
+};
+
+use super::folders::{DELETED_PREFIX, STAGING_PREFIX};
+use crate::{
+    StorageError,
+    catalog::Catalog,
+    recovery::{Recovered, recover},
+    traced::operation,
+};
+
+/// A storage in the data folder.
+pub(super) struct OnDisk {
+    pub(super) folder: PathBuf,
+    pub(super) file: StorageFile,
+    pub(super) recovered: Option<Recovered>,
+    /// Whether its storage file or its data cannot be read: `file` has what is known of it.
+    pub(super) is_unreadable: bool,
+}
+
+/// The storages in `folder`; what is left of deletions and imports is removed.
+pub(super) fn find_storages(
+    folder: &Path,
+    catalog: &Catalog,
+    torn_bytes_max: u64,
+) -> Result<Vec<OnDisk>, StorageError> {
+    let mut found = Vec::new();
+    let names = std::fs::read_dir(folder).map_err(StorageError::io("list", folder))?;
+    for name in names {
+        let path = name.map_err(StorageError::io("list", folder))?.path();
+        let text = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if text.starts_with(DELETED_PREFIX) || text.starts_with(STAGING_PREFIX) {
+            operation(Operation::Unlink, &path, || std::fs::remove_dir_all(&path))
+                .map_err(StorageError::io("remove", &path))?;
+            continue;
+        }
+        let Ok(id) = text.parse::<StorageId>() else {
+            tracing::warn!(
+                path = %path.display(),
+                "a folder of the storages folder is not a storage and is ignored"
+            );
+            continue;
+        };
+        found.extend(find_storage(id, path, catalog, torn_bytes_max)?);
+    }
+    let ids: std::collections::HashSet<_> = found.iter().map(|on_disk| on_disk.file.id).collect();
+    catalog.keep_only(|id| ids.contains(&id));
+    Ok(found)
+}
+
+/// The storage in `folder`; one that cannot be read must not prevent others from being served.
+fn find_storage(
+    id: StorageId,
+    folder: PathBuf,
+    catalog: &Catalog,
+    torn_bytes_max: u64,
+) -> Result<Option<OnDisk>, StorageError> {
+    let path = folder.join(FileName::Storage(id).to_string());
+    if !path.exists() && is_unpublished_only(&folder) {
+        // The creation was never acknowledged: the storage file is the first file of a storage.
+        std::fs::remove_dir_all(&folder).map_err(StorageError::io("remove", &folder))?;
+        return Ok(None);
+    }
+    let mut file = match catalog.storage_file(id, &path) {
+        Ok(file) => file,
+        Err(error) => return Ok(Some(unreadable(folder, nothing_but_its_id(id), &error))),
+    };
+    let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
+    let recovered = match is_unfinished.then(|| recover(&folder, id, torn_bytes_max)) {
+        None => None,
+        Some(Ok(recovered)) => Some(recovered),
+        Some(Err(error)) => {
+            file.failure = None;
+            return Ok(Some(unreadable(folder, file, &error)));
+        }
+    };
+    Ok(Some(OnDisk {
+        folder,
+        file,
+        recovered,
+        is_unreadable: false,
+    }))
+}
+
+fn unreadable(folder: PathBuf, mut file: StorageFile, error: &StorageError) -> OnDisk {
+    tracing::error!(
+        %error, storage = %file.id,
+        "the storage cannot be read and is FAILED; restore its files, import it again, or delete it"
+    );
+    file.state = StorageState::Failed;
+    file.failure.get_or_insert_with(|| error.to_string());
+    OnDisk {
+        folder,
+        file,
+        recovered: None,
+        is_unreadable: true,
+    }
+}
+
+/// What is known of a storage whose storage file is lost.
+fn nothing_but_its_id(id: StorageId) -> StorageFile {
+    let created = i64::try_from(id.unix_millis()).unwrap_or(i64::MAX);
+    StorageFile {
+        id,
+        name: String::new(),
+        description: String::new(),
+        state: StorageState::Failed,
+        labels: BTreeMap::new(),
+        created: created.saturating_mul(1_000_000),
+        opened: None,
+        finalized: None,
+        server_version: String::new(),
+        idempotency_key: None,
+        failure: None,
+        totals: Totals::default(),
+        files: Vec::new(),
+    }
+}
+
+fn is_unpublished_only(folder: &Path) -> bool {
+    let Ok(names) = std::fs::read_dir(folder) else {
+        return false;
+    };
+    names.flatten().all(|name| {
+        name.file_name()
+            .to_str()
+            .is_some_and(|text| text.ends_with(storage_format::paths::UNPUBLISHED_ENDING))
+    })
+}
