@@ -36,19 +36,19 @@ use crate::{BloomFilter, Sketch, ValueTypes};
 
 pub(crate) fn encode_statistics(chunks: &[ChunkStatistics]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
-    let mut places: HashMap<&[u8], u64> = HashMap::new();
+    let mut numbers: HashMap<&[u8], u64> = HashMap::new();
     let (mut rows, mut before) = (Vec::new(), 0);
     for chunk in chunks {
         put_varint(&mut rows, chunk.groups.len() as u64);
         for group in &chunk.groups {
             for label in [&group.cat, &group.name] {
-                let place = label.as_deref().map_or(0, |text| {
-                    *places.entry(text).or_insert_with(|| {
+                let number = label.as_deref().map_or(0, |text| {
+                    *numbers.entry(text).or_insert_with(|| {
                         names.push(text);
                         names.len() as u64
                     })
                 });
-                put_varint(&mut rows, place);
+                put_varint(&mut rows, number);
             }
             put_totals(&mut rows, &group.totals, &mut before);
         }
@@ -69,11 +69,11 @@ pub(crate) fn decode_statistics(
     let names: Vec<&[u8]> = (0..reader.length(1)?)
         .map(|_| reader.text())
         .collect::<Result<_, _>>()?;
-    let label = |place: u64| match place.checked_sub(1) {
+    let label = |number: u64| match number.checked_sub(1) {
         None => Ok(None),
-        Some(place) => usize::try_from(place)
+        Some(number) => usize::try_from(number)
             .ok()
-            .and_then(|place| names.get(place))
+            .and_then(|number| names.get(number))
             .map(|text| Some(Box::from(*text)))
             .ok_or(Damage("group with an unknown name")),
     };
@@ -338,7 +338,7 @@ pub(crate) fn encode_filters(chunks: &[Option<ChunkFilter>]) -> Vec<u8> {
         let head = match filter {
             None => 0,
             Some(ChunkFilter::Bloom(filter)) => 1 + 2 * (filter.byte_len() / BLOCK_BYTES),
-            Some(ChunkFilter::Entries(places)) => 2 + 2 * places.bytes().len(),
+            Some(ChunkFilter::Entries(numbers)) => 2 + 2 * numbers.bytes().len(),
         };
         put_varint(&mut out, head as u64);
     }

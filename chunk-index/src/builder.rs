@@ -45,7 +45,7 @@ struct Shape {
     ids: Box<[Option<u32>]>,
     /// Events that are not counted for these values yet.
     uncounted: u64,
-    group: GroupPlace,
+    group: GroupIndex,
 }
 
 /// Shapes per chunk.
@@ -151,10 +151,10 @@ impl ChunkBuilder {
                 .and_then(Option::as_mut),
             None => None,
         };
-        let place = match known {
+        let group = match known {
             Some(shape) => {
                 shape.uncounted += 1;
-                let place = shape.group;
+                let group = shape.group;
                 if let Some(columns) = &mut self.columns {
                     for (at, shaped) in self.shaped.iter().enumerate() {
                         if *shaped {
@@ -166,11 +166,11 @@ impl ChunkBuilder {
                     }
                 }
                 self.count_unshaped(event);
-                place
+                group
             }
             None => self.count_all(event, shape),
         };
-        let totals = self.groups.at(place);
+        let totals = self.groups.at(group);
         totals.events += 1;
         let (start, length) = (event.field(self.ts), event.field(self.dur));
         // A value of another type is not a time and is not part of any statistic. This includes
@@ -221,7 +221,7 @@ impl ChunkBuilder {
     }
 
     /// Counts all values, and remembers those of a new shape. Returns the group.
-    fn count_all<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> GroupPlace {
+    fn count_all<S: FieldSource + ?Sized>(&mut self, event: &S, shape: Option<u32>) -> GroupIndex {
         let mut labels = [Label::MISSING; 2];
         let mut ids = vec![None; if shape.is_some() { self.ids.len() } else { 0 }];
         // A value without a number cannot be counted later.
@@ -240,12 +240,12 @@ impl ChunkBuilder {
             }
             if self.shaped[at] {
                 all_numbered &= number.is_some();
-                if let Some(place) = ids.get_mut(at) {
-                    *place = number;
+                if let Some(id) = ids.get_mut(at) {
+                    *id = number;
                 }
             }
         }
-        let group = self.groups.place(labels[NAME], labels[CAT]);
+        let group = self.groups.index_of(labels[NAME], labels[CAT]);
         if let Some(number) = shape.map(|number| number as usize)
             && number < SHAPES_MAX
             && all_numbered
@@ -356,36 +356,36 @@ struct GroupBuilder {
 }
 
 /// The index of a group; `None` for the totals of all other events.
-type GroupPlace = Option<u32>;
+type GroupIndex = Option<u32>;
 
 impl GroupBuilder {
     #[inline]
-    fn at(&mut self, place: GroupPlace) -> &mut Totals {
-        match place {
-            Some(place) => &mut self.groups[place as usize].2,
+    fn at(&mut self, group: GroupIndex) -> &mut Totals {
+        match group {
+            Some(group) => &mut self.groups[group as usize].2,
             None => &mut self.other,
         }
     }
 
     #[inline]
-    fn place(&mut self, name: Label, cat: Label) -> GroupPlace {
-        if let Some(Some((first, place))) = self.firsts.get(name.0 as usize)
+    fn index_of(&mut self, name: Label, cat: Label) -> GroupIndex {
+        if let Some(Some((first, group))) = self.firsts.get(name.0 as usize)
             && *first == cat
         {
-            return Some(*place);
+            return Some(*group);
         }
         self.find(name, cat)
     }
 
     #[inline(never)]
-    fn find(&mut self, name: Label, cat: Label) -> GroupPlace {
+    fn find(&mut self, name: Label, cat: Label) -> GroupIndex {
         if name == Label::UNKNOWN || cat == Label::UNKNOWN {
             return None;
         }
-        if let Some(place) = self.more.get(&(name, cat)) {
-            return Some(*place);
+        if let Some(group) = self.more.get(&(name, cat)) {
+            return Some(*group);
         }
-        let place = u32::try_from(self.groups.len()).ok()?;
+        let group = u32::try_from(self.groups.len()).ok()?;
         if self.groups.len() >= GROUPS_MAX {
             return None;
         }
@@ -396,10 +396,10 @@ impl GroupBuilder {
         }
         match &mut self.firsts[at] {
             Some(_) => {
-                self.more.insert((name, cat), place);
+                self.more.insert((name, cat), group);
             }
-            none => *none = Some((cat, place)),
+            none => *none = Some((cat, group)),
         }
-        Some(place)
+        Some(group)
     }
 }

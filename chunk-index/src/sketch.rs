@@ -303,10 +303,10 @@ mod tests {
             let read = merged.quantile(quantile).unwrap();
             prop_assert!(close(read, exact(&sorted, quantile)), "{} {}", read, exact(&sorted, quantile));
             let histogram = whole.histogram();
-            for (place, count) in histogram.iter().enumerate() {
-                let inside = values.iter().filter(|value| match place {
+            for (bucket, count) in histogram.iter().enumerate() {
+                let inside = values.iter().filter(|value| match bucket {
                     0 => **value <= 0,
-                    _ => **value > 0 && value.ilog2() as usize == place - 1,
+                    _ => **value > 0 && value.ilog2() as usize == bucket - 1,
                 });
                 prop_assert_eq!(*count, inside.count() as u64);
             }

@@ -72,7 +72,7 @@ impl SlowestBuilder {
             self.heap.push(Reverse((length, self.records.len())));
             return self.records.push(record);
         }
-        let Some(Reverse((shortest, place))) = self.heap.peek().copied() else {
+        let Some(Reverse((shortest, index))) = self.heap.peek().copied() else {
             return self.pass(length);
         };
         if length <= shortest {
@@ -80,8 +80,8 @@ impl SlowestBuilder {
         }
         self.pass(shortest);
         self.heap.pop();
-        self.heap.push(Reverse((length, place)));
-        self.records[place] = record;
+        self.heap.push(Reverse((length, index)));
+        self.records[index] = record;
     }
 
     /// The slowest events since the last call.
@@ -124,14 +124,14 @@ pub(crate) fn decode(body: &[u8], chunks: usize) -> Result<Vec<Slowest>, Damage>
         if reader.byte()? != 0 {
             slowest.floor = Some(reader.signed()?);
         }
-        let mut place = 0_u64;
+        let mut offset = 0_u64;
         for _ in 0..reader.length(2)? {
             let step = reader.varint()?;
-            place = place
+            offset = offset
                 .checked_add(step)
                 .ok_or(Damage("offset out of range"))?;
             slowest.records.push(SlowRecord {
-                raw_offset: place,
+                raw_offset: offset,
                 bytes: reader.text()?.into(),
             });
         }
@@ -152,18 +152,18 @@ mod tests {
             lengths in proptest::collection::vec((0_i64..60, 0_usize..3), 0..80),
         ) {
             let mut builder = SlowestBuilder::default();
-            for (place, (length, size)) in (0..).zip(&lengths) {
+            for (offset, (length, size)) in (0..).zip(&lengths) {
                 match size {
                     0 => builder.pass(*length),
-                    1 => builder.add(*length, place, &vec![0; RECORD_BYTES_MAX + 1]),
-                    _ => builder.add(*length, place, &length.to_le_bytes()),
+                    1 => builder.add(*length, offset, &vec![0; RECORD_BYTES_MAX + 1]),
+                    _ => builder.add(*length, offset, &length.to_le_bytes()),
                 }
             }
             let slowest = builder.finish();
             prop_assert!(slowest.records.len() <= RECORDS_MAX);
             prop_assert!(slowest.records.is_sorted_by_key(|record| record.raw_offset));
-            let is_recorded = |place: u64| slowest.records.iter().any(|r| r.raw_offset == place);
-            let rest = (0..).zip(&lengths).filter(|(place, _)| !is_recorded(*place));
+            let is_recorded = |offset: u64| slowest.records.iter().any(|r| r.raw_offset == offset);
+            let rest = (0..).zip(&lengths).filter(|(offset, _)| !is_recorded(*offset));
             prop_assert_eq!(slowest.floor, rest.map(|(_, (length, _))| *length).max());
             for record in &slowest.records {
                 let (length, _) = lengths[record.raw_offset as usize];

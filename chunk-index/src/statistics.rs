@@ -209,7 +209,7 @@ impl ChunkStatistics {
     /// Adds the statistics of another chunk.
     pub fn merge(&mut self, other: &ChunkStatistics) {
         self.other.merge(&other.other);
-        let mut places: BTreeMap<_, _> = self
+        let mut known: BTreeMap<_, _> = self
             .groups
             .iter()
             .enumerate()
@@ -217,10 +217,10 @@ impl ChunkStatistics {
             .collect();
         for group in &other.groups {
             let key = (group.cat.clone(), group.name.clone());
-            match places.get(&key) {
+            match known.get(&key) {
                 Some(&at) => self.groups[at].totals.merge(&group.totals),
                 None => {
-                    places.insert(key, self.groups.len());
+                    known.insert(key, self.groups.len());
                     self.groups.push(group.clone());
                 }
             }

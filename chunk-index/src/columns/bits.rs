@@ -25,8 +25,8 @@ impl Bits {
     pub(crate) fn of<T: Copy>(values: &[T], bit: impl Fn(T) -> bool) -> Bits {
         let word = |values: &[T]| {
             let bits = values.iter().enumerate();
-            bits.fold(0, |word, (place, value)| {
-                word | u64::from(bit(*value)) << place
+            bits.fold(0, |word, (bit_number, value)| {
+                word | u64::from(bit(*value)) << bit_number
             })
         };
         Bits {

@@ -88,11 +88,11 @@ impl ColumnsBuilder {
     {
         let rows = std::mem::take(&mut self.rows);
         let mut columns = Vec::new();
-        for (place, times) in self.times.iter_mut().enumerate() {
+        for (column, times) in self.times.iter_mut().enumerate() {
             let times = std::mem::take(times);
             columns.push((rows <= ROWS_MAX && !times.lost).then(|| {
                 let mut out = Vec::new();
-                integers::encode(&times.into_integers(), place == super::TS, &mut out);
+                integers::encode(&times.into_integers(), column == super::TS, &mut out);
                 out
             }));
         }

@@ -18,7 +18,7 @@ pub struct ColumnsWriter<W> {
     out: W,
     offset: u64,
     names: Vec<String>,
-    chunks: Vec<ChunkPlace>,
+    chunks: Vec<ColumnLocations>,
 }
 
 /// The location of one column of a chunk.
@@ -33,7 +33,7 @@ pub struct ColumnBlock {
 
 /// The locations of the columns of a chunk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct ChunkPlace {
+struct ColumnLocations {
     raw_offset: u64,
     raw_length: u64,
     events: u64,
@@ -79,14 +79,14 @@ impl<W: Write> ColumnsWriter<W> {
     /// When they cannot be written.
     pub fn chunk(&mut self, chunk: &Chunk, columns: ChunkColumns) -> io::Result<()> {
         let events = columns.events;
-        let mut places = Vec::with_capacity(self.names.len());
+        let mut blocks = Vec::with_capacity(self.names.len());
         for raw in columns.columns {
             let Some((stored, raw_length)) = raw.and_then(|raw| pack_fast(raw).ok()) else {
-                places.push(None);
+                blocks.push(None);
                 continue;
             };
             self.out.write_all(&stored)?;
-            places.push(Some(ColumnBlock {
+            blocks.push(Some(ColumnBlock {
                 offset: self.offset,
                 length: u32::try_from(stored.len()).expect("a block is far below 4 GiB"),
                 raw_length,
@@ -95,11 +95,11 @@ impl<W: Write> ColumnsWriter<W> {
             }));
             self.offset += stored.len() as u64;
         }
-        self.chunks.push(ChunkPlace {
+        self.chunks.push(ColumnLocations {
             raw_offset: chunk.raw_offset,
             raw_length: chunk.raw_length,
             events,
-            columns: places,
+            columns: blocks,
         });
         Ok(())
     }
@@ -141,7 +141,7 @@ impl<W: Write> ColumnsWriter<W> {
 pub struct Columns {
     identity: Identity,
     names: Vec<String>,
-    chunks: Vec<ChunkPlace>,
+    chunks: Vec<ColumnLocations>,
 }
 
 /// The result of reading the last bytes of a file.
@@ -183,8 +183,8 @@ impl Columns {
         };
         let blocks = columns.chunks.iter().flat_map(|chunk| &chunk.columns);
         for block in blocks.flatten() {
-            let place = |at| usize::try_from(at).unwrap_or(usize::MAX);
-            let bytes = file.get(place(block.range().start)..place(block.range().end));
+            let index = |at| usize::try_from(at).unwrap_or(usize::MAX);
+            let bytes = file.get(index(block.range().start)..index(block.range().end));
             block.unpack(bytes.unwrap_or_default())?;
         }
         Ok(columns)
@@ -235,9 +235,9 @@ impl Columns {
 
     /// The column of a field in a chunk: whether it is `ts` or `dur`, and its location.
     pub(super) fn block(&self, chunk: usize, field: &str) -> Option<(bool, ColumnBlock)> {
-        let place = self.names.iter().position(|name| name == field)?;
-        let block = self.chunks.get(chunk)?.columns.get(place)?.as_ref()?;
-        Some((place == super::TS || place == super::DUR, *block))
+        let column = self.names.iter().position(|name| name == field)?;
+        let block = self.chunks.get(chunk)?.columns.get(column)?.as_ref()?;
+        Some((column == super::TS || column == super::DUR, *block))
     }
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn decode(footer: &[u8], body_end: u64) -> Result<Columns, Damage> {
     let mut offset = header(SIGNATURE).len() as u64;
     let mut chunks = Vec::new();
     for _ in 0..reader.length(3 + names.len())? {
-        let mut chunk = ChunkPlace {
+        let mut chunk = ColumnLocations {
             raw_offset: reader.varint()?,
             raw_length: reader.varint()?,
             events: reader.varint()?,

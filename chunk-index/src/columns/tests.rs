@@ -102,10 +102,10 @@ fn fields_without_columns_may_match() {
 fn damaged_bytes_are_refused() {
     let (file, index) = sample();
     let length = file.len() as u64;
-    for place in (0..48).map(|back| file.len() - 1 - back) {
+    for offset in (0..48).map(|back| file.len() - 1 - back) {
         let mut damaged = file.clone();
-        damaged[place] ^= 1;
-        assert!(Columns::open(&damaged, length).is_err(), "byte {place}");
+        damaged[offset] ^= 1;
+        assert!(Columns::open(&damaged, length).is_err(), "byte {offset}");
     }
     assert!(Columns::open(&file, length + 1).is_err());
     assert!(matches!(
@@ -118,11 +118,11 @@ fn damaged_bytes_are_refused() {
     let sound = ask(&file, "ts < 1000000");
     assert!(sound.is_ok());
     let columns_end = file.len() - 48 - 400;
-    let noticed = (24..columns_end).filter(|place| {
+    let noticed = (24..columns_end).filter(|offset| {
         let mut damaged = file.clone();
-        damaged[*place] ^= 1;
+        damaged[*offset] ^= 1;
         let found = ask(&damaged, "ts < 1000000");
-        assert!(found.is_err() || found == sound, "byte {place}");
+        assert!(found.is_err() || found == sound, "byte {offset}");
         found.is_err()
     });
     assert!(noticed.count() > 0, "those of the column");

@@ -26,11 +26,11 @@ pub(crate) struct Leaf {
     /// The hashes of the values of which one must occur.
     hashes: Option<Vec<u64>>,
     /// The entries of these values in the file dictionary of the last index.
-    places: Mutex<Option<PlacesIn>>,
+    entries: Mutex<Option<MatchingEntries>>,
 }
 
 /// Entries, and the file dictionary that they refer to.
-type PlacesIn = (Arc<FileDictionary>, Arc<[u32]>);
+type MatchingEntries = (Arc<FileDictionary>, Arc<[u32]>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -147,24 +147,24 @@ impl Leaf {
             },
             matcher: Matcher::new(condition),
             hashes: hashes(condition),
-            places: Mutex::new(None),
+            entries: Mutex::new(None),
             field: field.clone(),
             condition: condition.clone(),
         }
     }
 
     /// Whether the statistics of groups can say more than the table of chunks, which has the times.
-    pub(crate) fn asks_statistics(&self) -> bool {
+    pub(crate) fn needs_statistics(&self) -> bool {
         matches!(self.role, Role::Duration | Role::Name | Role::Cat)
     }
 
     /// Whether the predicate is about the duration.
-    pub(crate) fn asks_duration(&self) -> bool {
+    pub(crate) fn needs_duration(&self) -> bool {
         self.role == Role::Duration
     }
 
     /// Whether a later tier of evidence can say more about `field` than the statistics.
-    pub(crate) fn asks(&self, field: &FieldPath, tier: Tier) -> bool {
+    pub(crate) fn needs(&self, field: &FieldPath, tier: Tier) -> bool {
         self.role == Role::Other
             && self.field == *field
             && (tier != Tier::Filters || self.hashes.is_some())
@@ -300,33 +300,33 @@ impl Leaf {
         };
         match (filter, file_dictionary) {
             (ChunkFilter::Bloom(filter), _) => hashes.iter().any(|hash| filter.may_contain(*hash)),
-            (ChunkFilter::Entries(places), Some(file_dictionary)) => {
-                places.contains_any(&self.places_in(file_dictionary))
+            (ChunkFilter::Entries(entries), Some(file_dictionary)) => {
+                entries.contains_any(&self.entries_in(file_dictionary))
             }
             (ChunkFilter::Entries(_), None) => true,
         }
     }
 
     /// The entries of the values of which one must occur, ascending; searched once per index.
-    fn places_in(&self, file_dictionary: &Arc<FileDictionary>) -> Arc<[u32]> {
+    fn entries_in(&self, file_dictionary: &Arc<FileDictionary>) -> Arc<[u32]> {
         // The entries are replaced as a whole, so they are valid even if a thread panicked.
-        let mut cached = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, places)) = &*cached
+        let mut cached = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, entries)) = &*cached
             && Arc::ptr_eq(known, file_dictionary)
         {
-            return Arc::clone(places);
+            return Arc::clone(entries);
         }
-        let mut places = Vec::new();
+        let mut entries = Vec::new();
         match &self.condition {
-            Condition::Compare(_, scalar) => file_dictionary.find(scalar, &mut places),
-            Condition::In { values, .. } => file_dictionary.find_all(values, &mut places),
+            Condition::Compare(_, scalar) => file_dictionary.find(scalar, &mut entries),
+            Condition::In { values, .. } => file_dictionary.find_all(values, &mut entries),
             _ => {}
         }
-        places.sort_unstable();
-        places.dedup();
-        let places: Arc<[u32]> = places.into();
-        *cached = Some((Arc::clone(file_dictionary), Arc::clone(&places)));
-        places
+        entries.sort_unstable();
+        entries.dedup();
+        let entries: Arc<[u32]> = entries.into();
+        *cached = Some((Arc::clone(file_dictionary), Arc::clone(&entries)));
+        entries
     }
 }
 

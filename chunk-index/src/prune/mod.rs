@@ -125,13 +125,13 @@ impl Pruner {
         };
         let index = sidecar.index();
         let is_needed = |block: &Block| match tier {
-            Tier::Statistics => self.leaves.iter().any(Leaf::asks_statistics),
+            Tier::Statistics => self.leaves.iter().any(Leaf::needs_statistics),
             _ => {
                 let dimension = index.dimensions.get(block.dimension as usize);
                 dimension.is_some_and(|dimension| {
                     self.leaves
                         .iter()
-                        .any(|leaf| leaf.asks(&dimension.path, tier))
+                        .any(|leaf| leaf.needs(&dimension.path, tier))
                 })
             }
         };
@@ -172,7 +172,7 @@ impl Pruner {
         statistics: &'a ChunkStatistics,
         dimensions: &'a [Option<Verdict>],
     ) -> impl Iterator<Item = (Option<usize>, Verdict)> + 'a {
-        subjects(statistics).map(|(place, subject)| (place, self.ask(&subject, dimensions)))
+        subjects(statistics).map(|(group, subject)| (group, self.ask(&subject, dimensions)))
     }
 
     fn ask(&self, subject: &Subject<'_>, dimensions: &[Option<Verdict>]) -> Verdict {
@@ -196,15 +196,15 @@ impl Pruner {
         let statistics = index.statistics(chunk)?;
         let dimensions = self.dimension_verdicts(index, chunk, Tier::Filters);
         let mut matched = ChunkStatistics::default();
-        for (place, verdict) in self.parts(statistics, &dimensions) {
+        for (group, verdict) in self.parts(statistics, &dimensions) {
             if !verdict.may {
                 continue;
             }
             if !verdict.all {
                 return None;
             }
-            match place {
-                Some(place) => matched.groups.push(statistics.groups[place].clone()),
+            match group {
+                Some(group) => matched.groups.push(statistics.groups[group].clone()),
                 None => matched.other = statistics.other.clone(),
             }
         }
@@ -256,7 +256,7 @@ impl Pruner {
     /// The blocks that are not loaded and that [`Pruner::slowest`] could use for the candidates:
     /// none if the filter is not about durations.
     pub fn wanted_slowest(&self, sidecar: &Sidecar, pruning: &Pruning) -> Vec<Block> {
-        if !self.leaves.iter().any(Leaf::asks_duration) {
+        if !self.leaves.iter().any(Leaf::needs_duration) {
             return Vec::new();
         }
         let numbers = block_numbers(pruning);
@@ -283,7 +283,7 @@ impl Pruner {
         let others = verdicts
             .iter()
             .enumerate()
-            .filter(|(place, _)| *place != whole);
+            .filter(|(pruner, _)| *pruner != whole);
         others
             .map(|(_, verdict)| verdict)
             .all(|verdict| !verdict.may)
@@ -304,7 +304,7 @@ fn subjects(statistics: &ChunkStatistics) -> impl Iterator<Item = (Option<usize>
         .groups
         .iter()
         .enumerate()
-        .map(|(place, group)| (Some(place), Subject::group(group)));
+        .map(|(number, group)| (Some(number), Subject::group(group)));
     let other = (None, Subject::other(&statistics.other));
     groups
         .chain([other])
@@ -335,7 +335,7 @@ impl FilterTree {
                     all: !verdict.may,
                 }
             }
-            FilterTree::Leaf(place) => leaf(*place),
+            FilterTree::Leaf(number) => leaf(*number),
         }
     }
 }

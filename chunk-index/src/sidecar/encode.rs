@@ -60,27 +60,17 @@ impl Index {
             let statistics = body::encode_statistics(chunks);
             writer.block(BlockKind::Statistics, 0, number, statistics)?;
         }
-        for (place, dimension) in self.dimensions.iter().enumerate() {
+        for (at, dimension) in self.dimensions.iter().enumerate() {
             for (number, block) in dimension.limits.blocks.iter().enumerate() {
                 let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
-                writer.block(
-                    BlockKind::Limits,
-                    place,
-                    number,
-                    body::encode_limits(chunks),
-                )?;
+                writer.block(BlockKind::Limits, at, number, body::encode_limits(chunks))?;
             }
         }
-        for (place, dimension) in self.dimensions.iter().enumerate() {
+        for (at, dimension) in self.dimensions.iter().enumerate() {
             for (number, block) in dimension.filters.blocks.iter().enumerate() {
                 let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
                 if chunks.iter().any(Option::is_some) {
-                    writer.block(
-                        BlockKind::Filters,
-                        place,
-                        number,
-                        body::encode_filters(chunks),
-                    )?;
+                    writer.block(BlockKind::Filters, at, number, body::encode_filters(chunks))?;
                 }
             }
         }
@@ -97,14 +87,9 @@ impl Index {
             let chunks = block.as_ref().ok_or(SidecarError::NotLoaded)?;
             writer.block(BlockKind::Slowest, 0, number, slowest::encode(chunks))?;
         }
-        for (place, dimension) in self.dimensions.iter().enumerate() {
+        for (at, dimension) in self.dimensions.iter().enumerate() {
             if let DictionaryState::Loaded(file_dictionary) = &dimension.file_dictionary {
-                writer.block(
-                    BlockKind::FileDictionary,
-                    place,
-                    0,
-                    file_dictionary.encode(),
-                )?;
+                writer.block(BlockKind::FileDictionary, at, 0, file_dictionary.encode())?;
             }
         }
         for (number, attachment) in self.attachments.iter().enumerate() {

@@ -81,9 +81,9 @@ fn complete_filters(dimensions: &mut [Dimension], blocks: &[Block], chunks: usiz
         .map(|block| (block.dimension as usize, block.number as usize))
         .collect();
     let full = Arc::new(vec![None; BLOCK_CHUNKS]);
-    for (place, dimension) in dimensions.iter_mut().enumerate() {
+    for (at, dimension) in dimensions.iter_mut().enumerate() {
         for (number, filters) in dimension.filters.blocks.iter_mut().enumerate() {
-            if written.contains(&(place, number)) {
+            if written.contains(&(at, number)) {
                 continue;
             }
             *filters = Some(match chunks - number * BLOCK_CHUNKS {

@@ -222,9 +222,9 @@ impl Sidecar {
     /// Inserts filters from a cache.
     pub fn put_filters(&mut self, block: &Block, filters: FilterBlock) {
         let dimension = self.index.dimensions.get_mut(block.dimension as usize);
-        let place = dimension.and_then(|d| d.filters.blocks.get_mut(block.number as usize));
-        if let Some(place) = place {
-            *place = Some(filters);
+        let slot = dimension.and_then(|d| d.filters.blocks.get_mut(block.number as usize));
+        if let Some(slot) = slot {
+            *slot = Some(filters);
         }
     }
 
@@ -274,7 +274,7 @@ fn slice<'a>(file: &'a [u8], range: &Range<u64>) -> &'a [u8] {
 }
 
 fn put<T>(column: &mut Column<T>, number: usize, values: Vec<T>) {
-    if let Some(place) = column.blocks.get_mut(number) {
-        *place = Some(Arc::new(values));
+    if let Some(slot) = column.blocks.get_mut(number) {
+        *slot = Some(Arc::new(values));
     }
 }
