@@ -8,7 +8,7 @@
 //! | 3 | limits compared as numbers |
 //! | 4 | a float compared with an integer field |
 //! | 5 | hashes above 2^63 − 1 |
-//! | 6 | a hash compared with the text that it stands for |
+//! | 6 | a hash compared with its text |
 //! | 7 | an argument by its bare name |
 //! | 8 | integer phases of version 2 |
 //! | 9 | numbers in quotes of version 0 |

@@ -211,8 +211,8 @@ fn compare(procedure: &Procedure, data: &[u8]) -> Result<(), String> {
     let elements = by_elements(procedure, data, LINES_MAX * 2);
     let events = by_events(&Plan::everything(procedure), data, LINES_MAX);
     if events.lines.len() > LINES_MAX {
-        let told = events.lines.len();
-        return if elements.lines.get(..told) == Some(&events.lines[..]) {
+        let lines = events.lines.len();
+        return if elements.lines.get(..lines) == Some(&events.lines[..]) {
             Ok(())
         } else {
             Err("a long story differs".into())

@@ -50,7 +50,7 @@ pub(crate) use parser::{begins_clock, begins_date, date_time_prefix};
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const NANOS_PER_DAY: i64 = 86_400 * NANOS_PER_SECOND;
 
-/// The unit of an integer that stands for a time. A number with a fraction is always in seconds.
+/// The unit of an integer that means a time. A number with a fraction is always in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntegerUnit {
     /// As in the HTTP API and on the command line of Tracehold.

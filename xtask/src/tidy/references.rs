@@ -54,7 +54,7 @@ fn text_findings(text: &Text, known: &BTreeSet<&str>) -> Vec<Finding> {
     findings
 }
 
-/// What stands between backquotes of a line.
+/// The text between backquotes in a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
