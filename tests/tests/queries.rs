@@ -280,6 +280,28 @@ fn indexes_of_other_ctf_traces_change_no_result() {
     }
 }
 
+/// A stream file that was cut off, pushed as it is.
+#[test]
+fn a_count_says_which_damaged_data_it_skipped() {
+    let Some(corpora) = corpora() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    copy_all(&corpora.join("ctf/lttng-probe/ust/uid/0/64-bit"), &trace);
+    let stream = trace.join("chan_1");
+    let content = fs::read(&stream).unwrap();
+    fs::remove_file(&stream).unwrap();
+    fs::write(&stream, &content[..content.len() - 300_000]).unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("trace");
+    push(&server, &storage, &trace, "1048576");
+    let url = server.url();
+    let query = ["query", "--server", &url, "--storage", &storage, "--count"];
+    let (code, out, errors) = run(&query);
+    assert_eq!(code, 1, "{out}{errors}");
+    assert!(out.trim().parse::<u64>().unwrap() > 0, "{out}");
+    assert!(errors.contains("the server skipped this data"), "{errors}");
+}
+
 /// Packets without a chunk index are pruned by the times in the storage's index.
 #[test]
 fn a_window_reads_few_packets_without_a_chunk_index() {

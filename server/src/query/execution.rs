@@ -240,7 +240,7 @@ impl QueryTask {
         let fields = self.question.result.fields();
         let sources = set.sources(&self.question.request, &fields)?;
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
-        let report = self.write(&sources)?;
+        let report = self.write(&sources, &left_out)?;
         self.metrics.queries.ended(&report);
         if !report.damaged.is_empty() {
             let indexes = &self.indexes;
@@ -287,6 +287,7 @@ impl QueryTask {
     fn write(
         &mut self,
         sources: &[Box<dyn query_engine::ChunkSource>],
+        left_out: &[String],
     ) -> Result<Report, ReadError> {
         let Question {
             request,
@@ -310,7 +311,12 @@ impl QueryTask {
             }
             ResultKind::Count => {
                 let (count, report) = count(sources, request, self.limits)?;
-                write(format!("{{\"count\":{count}}}\n").as_bytes()).map_err(ReadError::Output)?;
+                let mut line = serde_json::json!({ "count": count });
+                let skipped: Vec<&String> = report.counters.faults.iter().chain(left_out).collect();
+                if !skipped.is_empty() {
+                    line["skipped"] = serde_json::json!(skipped);
+                }
+                write(format!("{line}\n").as_bytes()).map_err(ReadError::Output)?;
                 Ok(report)
             }
             ResultKind::Groups(field) => {

@@ -43,7 +43,8 @@ pub(super) struct QueryBody {
     to: Option<Instant>,
     /// Fields of the rows; all by default.
     fields: Vec<String>,
-    /// Return only the number of matching events: `{"count": N}`.
+    /// Return only the number of matching events: `{"count": N}`; `skipped` lists
+    /// damaged data that was not counted.
     count: bool,
     /// Return totals of the matching events, grouped by the values of this field, one line each.
     group_by: Option<String>,

@@ -73,6 +73,8 @@ struct Printer<'a> {
     lines: u64,
     /// The count, if one was requested.
     counted: u64,
+    /// Whether the server skipped damaged data.
+    has_skipped: bool,
 }
 
 impl<'a> Printer<'a> {
@@ -85,6 +87,7 @@ impl<'a> Printer<'a> {
             pending: Vec::new(),
             lines: 0,
             counted: 0,
+            has_skipped: false,
         }
     }
 
@@ -125,6 +128,12 @@ impl<'a> Printer<'a> {
             ));
         };
         self.counted = count;
+        for skipped in document["skipped"].as_array().into_iter().flatten() {
+            self.has_skipped = true;
+            let what = skipped.as_str().unwrap_or_default();
+            self.context
+                .note(format!("{what}; the server skipped this data"));
+        }
         self.context
             .print(&json!({ "count": count }), || count.to_string())
     }
@@ -145,7 +154,7 @@ impl<'a> Printer<'a> {
         }
         let head = u64::from(self.options.format == Format::Csv);
         let matched = if self.options.count {
-            self.counted > 0
+            self.counted > 0 && !self.has_skipped
         } else {
             self.lines > head
         };
