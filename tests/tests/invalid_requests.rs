@@ -380,6 +380,21 @@ pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn invalid_ids_are_shown_with_an_example() {
+    let setting = Setting::new();
+    let mut api = setting.server.api();
+    for path in ["/recordings/nonsense", "/jobs/99"] {
+        let refused = api.refused("DELETE", path, None);
+        let detail = refused.document["detail"].as_str().unwrap();
+        let id = path.rsplit('/').next().unwrap();
+        assert_eq!((refused.status, refused.code.as_str()), (400, "invalid_id"));
+        for part in [id, "expected a UUID such as 0193"] {
+            assert!(detail.contains(part), "{detail}");
+        }
+    }
+}
+
+#[test]
 fn invalid_times_name_the_parameter_and_what_is_expected() {
     let setting = Setting::new();
     let mut api = setting.server.api();

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use uuid::Uuid;
 
 use super::json::with_location;
-use super::page::Page;
+use super::page::{Page, not_an_id};
 use super::refusals::NotFound;
 use crate::app_state::AppState;
 use crate::jobs::{JobDocument, JobHandle};
@@ -68,6 +68,7 @@ fn job_id(text: &str) -> Result<Uuid, Problem> {
             "invalid_id",
             "an id in the path is invalid",
         )
+        .detail(not_an_id("job", text))
         .cause("the id of a job is a UUID")
         .remedy("GET /api/v1/jobs lists all jobs")
     })

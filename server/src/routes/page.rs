@@ -51,6 +51,15 @@ pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
         .map_err(|error| malformed(error.body_text()))
 }
 
+/// The detail of a path with an id that is not a UUID.
+pub(super) fn not_an_id(what: &str, text: &str) -> String {
+    let shown: String = text.chars().take(64).collect();
+    format!(
+        "{shown:?} is not the id of a {what}; expected a UUID such as \
+         01932c5e-0000-7000-8000-000000000000"
+    )
+}
+
 /// The problem of an invalid query string.
 pub(super) fn malformed(detail: String) -> Problem {
     Problem::new(

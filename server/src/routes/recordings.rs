@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::instant::rfc3339;
 use super::json::{read_json, with_location};
 use super::packets::position_fields;
-use super::page::{Page, limit_of, query};
+use super::page::{Page, limit_of, not_an_id, query};
 use super::refusals::{
     BadRequest, Conflict, InsufficientStorage, NotFound, PayloadTooLarge, TooManyRequests,
     UnsupportedMediaType,
@@ -201,13 +201,13 @@ pub(super) async fn list(
 }
 
 fn recording_id(text: &str) -> Result<Uuid, Problem> {
-    Uuid::try_parse(text).map_err(|error| {
+    Uuid::try_parse(text).map_err(|_| {
         Problem::new(
             StatusCode::BAD_REQUEST,
             "invalid_id",
             "an id in the path is invalid",
         )
-        .detail(error.to_string())
+        .detail(not_an_id("recording", text))
         .cause("the id of a recording is a UUID")
         .remedy("GET /api/v1/recordings lists all recordings")
     })
