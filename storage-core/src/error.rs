@@ -4,9 +4,11 @@ use std::{fmt, io, path::PathBuf};
 
 use rustix::io::Errno;
 use storage_format::{
-    AgentId, FormatError, Kind, OutOfOrder, StorageId, StreamId, StreamPosition,
+    AgentId, FormatError, FormatErrorKind, Kind, OutOfOrder, StorageId, StreamId, StreamPosition,
     storage_file::StorageState,
 };
+
+use crate::read::FileEnds;
 
 /// Errors after which the same operation may succeed: the operating system ran out of file
 /// descriptors or memory, or was interrupted. They say nothing about the disk.
@@ -387,7 +389,18 @@ impl StorageError {
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| {
-            if Errno::from_io_error(&source) == Some(Errno::NOSPC) {
+            let inner = source.get_ref();
+            if let Some(ends) = inner.and_then(|inner| inner.downcast_ref::<FileEnds>()) {
+                let source = FormatError {
+                    what: "file",
+                    offset: ends.length,
+                    kind: FormatErrorKind::Truncated {
+                        needed: ends.expected,
+                        available: ends.length,
+                    },
+                };
+                Self::Damaged { path, source }
+            } else if Errno::from_io_error(&source) == Some(Errno::NOSPC) {
                 Self::DiskFull { path }
             } else if is_transient(&source) {
                 Self::Exhausted {

@@ -1,4 +1,4 @@
-//! The poison of a storage: set when its disk failed.
+//! The poison of a storage: set when a write failed, or a task that writes it.
 
 use std::sync::OnceLock;
 

@@ -51,7 +51,7 @@ impl ReadFile {
     /// checked while I/O is traced.
     fn fill_traced(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
         let Some(tag) = &self.tag else {
-            return self.file.read_exact_at(buffer, offset).map(|()| None);
+            return fill_exactly(&self.file, buffer, offset).map(|()| None);
         };
         let started = tag.begin();
         let result = fill_and_report(&self.file, buffer, offset);
@@ -78,6 +78,29 @@ impl ReadFile {
     }
 }
 
+/// A file that ends before the bytes that were written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the file ends at byte {length}, {expected} expected")]
+pub(crate) struct FileEnds {
+    /// Its length.
+    pub(crate) length: u64,
+    /// The length that it needs.
+    pub(crate) expected: u64,
+}
+
+fn fill_exactly(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    match file.read_exact_at(buffer, offset) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            let ends = FileEnds {
+                length: file.metadata()?.len(),
+                expected: offset.saturating_add(buffer.len() as u64),
+            };
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, ends))
+        }
+        result => result,
+    }
+}
+
 /// Reads what is in the page cache first, to find out whether that is all.
 fn fill_and_report(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
     let mut slices = [IoSliceMut::new(buffer)];
@@ -85,13 +108,13 @@ fn fill_and_report(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Op
         Ok(count) => count,
         Err(Errno::AGAIN | Errno::INTR) => 0,
         // The file system does not support this, or the error occurs again in the read itself.
-        Err(_) => return file.read_exact_at(buffer, offset).map(|()| None),
+        Err(_) => return fill_exactly(file, buffer, offset).map(|()| None),
     };
     if cached == buffer.len() {
         return Ok(Some(true));
     }
     let rest = offset.saturating_add(cached as u64);
-    file.read_exact_at(&mut buffer[cached..], rest)?;
+    fill_exactly(file, &mut buffer[cached..], rest)?;
     Ok(Some(false))
 }
 
@@ -178,4 +201,27 @@ pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
     file.read(0, usize::try_from(length).map_err(io::Error::other)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_past_the_end_names_the_lengths() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [1; 10]).unwrap();
+        let error = read_at(file.path(), 4, 8).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(error.to_string(), "the file ends at byte 10, 12 expected");
+        let error = crate::StorageError::io("read", file.path())(error);
+        assert_eq!(error.code(), "damaged");
+        assert!(
+            error
+                .to_string()
+                .contains("12 bytes are needed, 10 are there"),
+            "{error}"
+        );
+        assert_eq!(read_at(file.path(), 4, 6).unwrap(), [1; 6]);
+    }
 }

@@ -266,7 +266,7 @@ impl Storage {
         Ok(file)
     }
 
-    /// Records in memory that the disk failed; the storage file may not be writable any more.
+    /// Records in memory that the storage failed; the storage file may not be writable any more.
     pub(crate) fn note_failure(&self, reason: &str) {
         let mut file = self.file.write();
         if file.state != StorageState::Finalized {

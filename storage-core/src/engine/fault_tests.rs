@@ -412,6 +412,48 @@ async fn a_sync_that_runs_out_of_memory_is_a_failed_sync() {
     world.engine.shutdown().await.unwrap();
 }
 
+/// A data file that another program truncated is damage, and is not blamed on the disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reason_of_a_truncated_file_is_its_length() {
+    let mut world = World::new().await;
+    world.push_some(4).await;
+    let (mut world, _) = world.restart_without_faults().await;
+    let folder = world.folder.path().join("storages");
+    let folder = folder.join(world.storage.to_string());
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "itdata") {
+            let file = std::fs::OpenOptions::new().write(true).open(path);
+            file.unwrap().set_len(5000).unwrap();
+        }
+    }
+    let refused = world.push("one", 1).await.refused.unwrap();
+    assert_eq!(refused.code(), "write_failed");
+    let mut damage = Vec::new();
+    for number in 0..world.acknowledged.values().sum() {
+        let read = world.engine.reading().read_packet(world.storage, number);
+        damage.extend(read.await.err());
+    }
+    assert!(!damage.is_empty());
+    assert!(
+        damage.iter().all(|error| error.code() == "damaged"),
+        "{damage:?}"
+    );
+    let verified = world.engine.reading().verify(world.storage, Arc::default());
+    let verified = verified.await.map(|report| format!("{:?}", report.damage));
+    let failure = world.engine.storages().get(world.storage).unwrap().failure;
+    let failure = failure.unwrap();
+    assert!(
+        failure.contains("the file ends at byte 5000, "),
+        "{failure}"
+    );
+    assert!(refused.to_string().contains("byte 5000"), "{refused}");
+    for text in [refused.to_string(), format!("{damage:?} {verified:?}")] {
+        assert!(!text.contains("whole buffer"), "{text}");
+    }
+    world.engine.shutdown().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn short_writes_are_completed() {
     let mut world = World::new().await;

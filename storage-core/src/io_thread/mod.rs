@@ -67,7 +67,7 @@ pub(crate) struct ChannelSpec {
     pub(crate) header: DataFileHeader,
     /// The tail that recovery found; `None` for a leaf without a file.
     pub(crate) recovered: Option<Tail>,
-    /// Whether the disk failed under this storage.
+    /// Whether this storage has failed.
     pub(crate) poison: Arc<Poison>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) enum IoThreadError {
     /// An earlier write of the same channel was refused.
     #[error("an earlier packet of the same stream was refused")]
     Aborted,
-    /// The disk failed; the storage is read-only.
+    /// The storage has failed and is read-only.
     #[error("{0}")]
     Poisoned(String),
     /// The I/O thread has ended.
