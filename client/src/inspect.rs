@@ -16,8 +16,7 @@ use storage_format::checksum::{crc32c, crc32c_append};
 use storage_format::data_file::{self, DataFileHeader, LeafPath};
 use storage_format::frame::{self, Facts, FrameHeader, FrameLocation};
 use storage_format::index_part::{
-    self, ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, TimeBases,
-    Trailer,
+    ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, TimeBases, Trailer,
 };
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::local_file::LocalFile;
@@ -214,14 +213,10 @@ impl<W: Write> Inspection<'_, W> {
     ) -> Result<bool, InspectError> {
         let range = entry.block_range();
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        debug_assert!(
-            length.is_multiple_of(index_part::ENTRY_BYTES),
-            "a block is entries"
-        );
         let block = self.read_at(range.start, length)?;
         let checked = entry
             .check_block(&block)
-            .and_then(|()| ArrayBlock::new(&block, bases));
+            .and_then(|()| ArrayBlock::new(entry.entries_in(&block), bases));
         if follows {
             self.out.write_all(b",")?;
         }

@@ -8,6 +8,7 @@
 //! | step | what it does |
 //! | --- | --- |
 //! | `v0_to_v1` | turns an empty folder into a data folder |
+//! | `v1_to_v2` | nothing but the version: servers before the log refuse the folder |
 //!
 //! A step to a new version also keeps the old decoder and a fixture of the old version
 //! (`fixtures/vN/`), which the tests migrate and verify.
@@ -15,6 +16,7 @@
 mod error;
 mod steps;
 mod v0_to_v1;
+mod v1_to_v2;
 mod version;
 mod version_file;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{CURRENT_VERSION, DataVersion, MigrationError, v0_to_v1, version_file};
+use crate::{CURRENT_VERSION, DataVersion, MigrationError, v0_to_v1, v1_to_v2, version_file};
 
 /// A step from one version to the next; steps are sorted by version.
 struct Step {
@@ -10,10 +10,16 @@ struct Step {
     apply: fn(&Path) -> Result<(), MigrationError>,
 }
 
-const STEPS: [Step; 1] = [Step {
-    to: DataVersion(1),
-    apply: v0_to_v1::apply,
-}];
+const STEPS: [Step; 2] = [
+    Step {
+        to: DataVersion(1),
+        apply: v0_to_v1::apply,
+    },
+    Step {
+        to: DataVersion(2),
+        apply: v1_to_v2::apply,
+    },
+];
 
 const _: () = assert!(
     STEPS[STEPS.len() - 1].to.0 == CURRENT_VERSION.0,

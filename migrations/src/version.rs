@@ -7,7 +7,7 @@ use std::fmt;
 pub struct DataVersion(pub u16);
 
 /// The version that this server writes.
-pub const CURRENT_VERSION: DataVersion = DataVersion(1);
+pub const CURRENT_VERSION: DataVersion = DataVersion(2);
 
 impl fmt::Display for DataVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,14 +5,22 @@
 )]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{collections::BTreeMap, path::Path, process::Command, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, path::Path, process::Command, sync::Arc};
 
 use migrations::{CURRENT_VERSION, DataVersion, MigrationError, migrate};
 use storage_core::{
     AgentSpec, Engine, EngineConfig, NewPacket, NewStorage, Push, Selection, StorageFilter,
 };
-use storage_format::{Codec, Kind, LeafType, StreamPosition, agent_file::StreamSpec, frame::Facts};
+use storage_format::{
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition,
+    agent_file::StreamSpec,
+    frame::Facts,
+    log::{FILE_HEADER_BYTES, LogFileHeader},
+    storage_file::StorageState,
+};
 
+const AGENT: &str = "node-1";
+const STREAMS: [(&str, LeafType); 2] = [("array", LeafType::Array), ("plain", LeafType::Plain)];
 const LINE: &str = "{\"name\":\"read\",\"ts\":1,\"dur\":2}\n";
 
 fn config(folder: &Path) -> EngineConfig {
@@ -26,11 +34,30 @@ fn payload(sequence: u64) -> bytes::Bytes {
     LINE.repeat(1 + sequence as usize).into()
 }
 
+/// Pushes packets with these sequences.
+async fn push(engine: &Engine, storage: StorageId, stream: &str, sequences: Range<u64>) {
+    let packets = sequences.map(|sequence| {
+        let facts = Facts {
+            events: Some(sequence as u32 + 1),
+            ..Facts::default()
+        };
+        NewPacket::new(StreamPosition::new(1, sequence), payload(sequence), facts)
+    });
+    let push = Push {
+        agent: AGENT.parse().unwrap(),
+        stream: stream.parse().unwrap(),
+        packets: packets.collect(),
+        permit: engine.budget().try_acquire(1).unwrap(),
+    };
+    let outcome = engine.ingest().submit(storage, push).await.unwrap().await;
+    assert!(outcome.refused.is_none(), "{outcome:?}");
+}
+
 /// Fills a data folder: a finalized storage of two streams, and one that is still open.
 async fn fill(folder: &Path) {
     migrate(folder).unwrap();
     let engine = Engine::open(config(folder)).await.unwrap();
-    let agent: storage_format::AgentId = "node-1".parse().unwrap();
+    let agent: AgentId = AGENT.parse().unwrap();
     let spec = AgentSpec {
         id: agent.clone(),
         name: "Node 1".into(),
@@ -45,8 +72,8 @@ async fn fill(folder: &Path) {
         };
         let storage = engine.storages().create(new).await.unwrap().0.id;
         engine.storages().open(storage).await.unwrap();
-        for (stream, leaf_type) in [("array", LeafType::Array), ("plain", LeafType::Plain)] {
-            let id: storage_format::StreamId = stream.parse().unwrap();
+        for (stream, leaf_type) in STREAMS {
+            let id: StreamId = stream.parse().unwrap();
             let (kind, codec) = (Kind::Dft, Codec::Zstd);
             let spec = StreamSpec {
                 id: id.clone(),
@@ -55,23 +82,7 @@ async fn fill(folder: &Path) {
                 codec,
             };
             engine.agents().declare_stream(&agent, spec).await.unwrap();
-            let packets = (0..6).map(|sequence| {
-                let facts = Facts {
-                    events: Some(sequence as u32 + 1),
-                    ..Facts::default()
-                };
-                NewPacket::new(StreamPosition::new(1, sequence), payload(sequence), facts)
-            });
-            let permit = engine.budget().try_acquire(1).unwrap();
-            let (agent, packets) = (agent.clone(), packets.collect());
-            let push = Push {
-                agent,
-                stream: id,
-                packets,
-                permit,
-            };
-            let outcome = engine.ingest().submit(storage, push).await.unwrap().await;
-            assert!(outcome.refused.is_none(), "{outcome:?}");
+            push(&engine, storage, stream, 0..6).await;
         }
         if is_finalized {
             engine.storages().finalize(storage).await.unwrap();
@@ -93,32 +104,27 @@ async fn check(folder: &Path) {
         .collect();
     assert_eq!(names, ["finalized", "open"]);
     for storage in storages {
-        let selection = Selection {
-            limit: 100,
-            ..Selection::default()
-        };
-        let page = engine
-            .reading()
-            .descriptors(storage.id, selection)
-            .await
-            .unwrap();
-        assert_eq!(page.items.len(), 12);
-        for packet in page.items {
-            let bytes = engine
-                .reading()
-                .read_packet(storage.id, packet.entry.number)
-                .await
-                .unwrap();
-            assert_eq!(bytes, payload(packet.entry.position.sequence));
-        }
-        let report = engine
-            .reading()
-            .verify(storage.id, Arc::default())
-            .await
-            .unwrap();
-        assert_eq!(report.damage, []);
+        check_packets(&engine, storage.id, 12).await;
     }
     engine.shutdown().await.unwrap();
+}
+
+/// Reads all packets of a storage back and verifies it.
+async fn check_packets(engine: &Engine, storage: StorageId, count: usize) {
+    let selection = Selection {
+        limit: 100,
+        ..Selection::default()
+    };
+    let reading = engine.reading();
+    let page = reading.descriptors(storage, selection).await.unwrap();
+    assert_eq!(page.items.len(), count);
+    for packet in page.items {
+        let number = packet.entry.number;
+        let bytes = reading.read_packet(storage, number).await.unwrap();
+        assert_eq!(bytes, payload(packet.entry.position.sequence));
+    }
+    let report = reading.verify(storage, Arc::default()).await.unwrap();
+    assert_eq!(report.damage, []);
 }
 
 fn copy(from: &Path) -> tempfile::TempDir {
@@ -149,6 +155,61 @@ async fn every_fixture_is_migrated_and_keeps_its_content() {
         );
         check(folder.path()).await;
     }
+}
+
+/// The data files in the folder of a storage, by name.
+fn data_files(folder: &Path, storage: StorageId) -> BTreeMap<String, Vec<u8>> {
+    let folder = folder.join("storages").join(storage.to_string());
+    let paths = std::fs::read_dir(folder).unwrap();
+    let paths = paths.map(|entry| entry.unwrap().path());
+    let data = paths.filter(|path| path.extension().is_some_and(|end| end == "itdata"));
+    data.map(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (name, std::fs::read(path).unwrap())
+    })
+    .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_storage_of_version_1_continues_in_a_log() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let folder = copy(&fixtures.join("v1"));
+    let folder = folder.path();
+    migrate(folder).unwrap();
+    let engine = Engine::open(config(folder)).await.unwrap();
+    let storages = engine.storages().list(&StorageFilter::default());
+    let storage = storages.iter().find(|storage| storage.name == "open");
+    let storage = storage.unwrap().id;
+    let before = data_files(folder, storage);
+    assert_eq!(before.len(), 2);
+    for (stream, _) in STREAMS {
+        // A repeat is not stored again.
+        push(&engine, storage, stream, 4..9).await;
+    }
+    check_packets(&engine, storage, 18).await;
+    engine.shutdown().await.unwrap();
+
+    let engine = Engine::open(config(folder)).await.unwrap();
+    check_packets(&engine, storage, 18).await;
+    push(&engine, storage, "array", 9..10).await;
+    engine.storages().finalize(storage).await.unwrap();
+    check_packets(&engine, storage, 19).await;
+    engine.shutdown().await.unwrap();
+
+    let mut after = data_files(folder, storage);
+    for (name, bytes) in before {
+        assert_eq!(after.remove(&name), Some(bytes), "{name} did not change");
+    }
+    assert!(!after.is_empty(), "new packets are in a log");
+    for (name, bytes) in after {
+        let file = name.strip_suffix(".itdata").unwrap().parse().unwrap();
+        LogFileHeader::decode(&bytes[..FILE_HEADER_BYTES], storage, file).unwrap();
+    }
+    let engine = Engine::open(config(folder)).await.unwrap();
+    let found = engine.storages().get(storage).unwrap();
+    assert_eq!(found.state, StorageState::Finalized);
+    check_packets(&engine, storage, 19).await;
+    engine.shutdown().await.unwrap();
 }
 
 #[test]

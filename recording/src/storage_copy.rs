@@ -172,7 +172,7 @@ impl Copying<'_> {
         }
         let size = u64::from(info.entry.raw_size);
         let permit = self.reserve(size).await?;
-        let basis = self.bases.of(info.descriptor.leaf(), info.kind);
+        let basis = self.bases.of(info.leaf, info.kind);
         let facts = basis.known(&info.entry.facts);
         let context = self.context(&info).await?;
         let packet = Packet {

@@ -72,7 +72,7 @@ impl Receipts {
             receipt.position.sequence,
             receipt.number,
             receipt.is_duplicate,
-            receipt.descriptor.leaf(),
+            receipt.descriptor.file(),
             receipt.descriptor.offset(),
             receipt.descriptor.size(),
         )

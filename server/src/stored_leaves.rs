@@ -17,7 +17,7 @@ struct StoredFile(LeafFile);
 
 impl Fetch for StoredFile {
     fn place(&self) -> String {
-        self.0.path().display().to_string()
+        self.0.place()
     }
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
@@ -98,12 +98,12 @@ fn stored_leaf(
     trace: Arc<AgentTrace>,
 ) -> StoredLeaf {
     let sidecar = leaf.chunk_index.clone().map(|(path, length)| {
-        let file = engine.reading().leaf_file(path, true, cause);
+        let file = engine.reading().derived_file(path, cause);
         let fetch: Arc<dyn Fetch> = Arc::new(StoredFile(file));
         (fetch, length)
     });
     // Opened only while it is read: a query may use a large number of leaves.
-    let data = StoredFile(engine.reading().leaf_file(leaf.data.clone(), false, cause));
+    let data = StoredFile(engine.reading().leaf_bytes(leaf, cause));
     StoredLeaf {
         leaf: Leaf {
             storage: found.storage.id,

@@ -45,6 +45,8 @@ pub struct EngineConfig {
     pub channel_idle: Duration,
     /// Largest extent that is preallocated at the end of a data file; 0 turns preallocation off.
     pub preallocation_bytes_max: u64,
+    /// A data file of this many bytes is complete; the log continues in a new one.
+    pub data_file_bytes_max: u64,
     /// Serializer threads.
     pub serializer_count: usize,
     /// Compression level of zstd.
@@ -87,6 +89,7 @@ impl EngineConfig {
             open_channel_count_max: 512,
             channel_idle: Duration::from_secs(10),
             preallocation_bytes_max: 64 << 20,
+            data_file_bytes_max: 1 << 30,
             serializer_count: cores,
             zstd_level: 1,
             in_flight_bytes_max: 64 << 20,

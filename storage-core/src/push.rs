@@ -3,7 +3,7 @@
 use crate::{BytePermit, PacketSummary, StorageError};
 use bytes::Bytes;
 use storage_format::{
-    AgentId, Descriptor, StreamId, StreamPosition, checksum::crc32c, frame::Facts,
+    AgentId, Descriptor, LeafId, StreamId, StreamPosition, checksum::crc32c, frame::Facts,
 };
 
 /// A packet as the agent sent it.
@@ -82,6 +82,8 @@ impl Gaps {
 /// Confirms that a packet is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
+    /// Its leaf in the storage.
+    pub leaf: LeafId,
     /// Position in the stream.
     pub position: StreamPosition,
     /// Number of the packet in the storage.

@@ -7,13 +7,11 @@
 use std::{
     fs::File,
     io::{self, IoSliceMut},
-    ops::Range,
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    sync::OnceLock,
+    path::Path,
 };
 
-use io_trace::{Access, FileTag, Operation, Scope, errno};
+use io_trace::{Access, FileTag, Operation, errno};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::traced;
@@ -49,7 +47,7 @@ impl ReadFile {
 
     /// As [`Self::fill`]; also returns whether all bytes were in the page cache, which is only
     /// checked while I/O is traced.
-    fn fill_traced(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
+    pub(crate) fn fill_traced(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
         let Some(tag) = &self.tag else {
             return fill_exactly(&self.file, buffer, offset).map(|()| None);
         };
@@ -116,70 +114,6 @@ fn fill_and_report(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<Op
     let rest = offset.saturating_add(cached as u64);
     fill_exactly(file, &mut buffer[cached..], rest)?;
     Ok(Some(false))
-}
-
-/// A file of a storage for readers of events: opened by the first read, and recorded in the I/O
-/// trace.
-#[derive(Debug)]
-pub struct LeafFile {
-    path: PathBuf,
-    /// Open from the first read on: replacing the file does not affect this reader.
-    open: Option<OnceLock<ReadFile>>,
-    scope: Option<Scope>,
-}
-
-impl LeafFile {
-    /// The file at `path`; it remains open between reads if it `stays`.
-    pub(crate) fn new(path: PathBuf, stays: bool, scope: Option<Scope>) -> Self {
-        Self {
-            path,
-            open: stays.then(OnceLock::new),
-            scope,
-        }
-    }
-
-    /// Path of the file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its name in the I/O trace, with cause and request, while I/O is traced.
-    #[must_use]
-    pub fn traced(&self) -> Option<(FileTag, Scope)> {
-        let scope = self.scope.clone().filter(|scope| scope.tracer.is_on())?;
-        Some((traced::tag(&scope.tracer, &self.path), scope))
-    }
-
-    /// The bytes of each range, and whether they were in the page cache, if that is known.
-    ///
-    /// # Errors
-    /// When the file cannot be opened or read.
-    pub fn read(&self, ranges: &[Range<u64>]) -> io::Result<Vec<(Vec<u8>, Option<bool>)>> {
-        let _inside = self.scope.clone().map(Scope::enter);
-        let opened;
-        let file = match &self.open {
-            None => {
-                opened = ReadFile::open(&self.path)?;
-                &opened
-            }
-            Some(open) => match open.get() {
-                Some(file) => file,
-                None => {
-                    let file = ReadFile::open(&self.path)?;
-                    open.get_or_init(|| file)
-                }
-            },
-        };
-        let read = |range: &Range<u64>| {
-            let length = usize::try_from(range.end.saturating_sub(range.start));
-            let length = length.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-            let mut bytes = vec![0; length];
-            let was_cached = file.fill_traced(&mut bytes, range.start)?;
-            Ok((bytes, was_cached))
-        };
-        ranges.iter().map(read).collect()
-    }
 }
 
 /// Reads `length` bytes at `offset`; a short read is an error.

@@ -15,10 +15,74 @@ use storage_format::{
     index_part::PacketEntry,
 };
 
-use crate::{io_thread::Tail, read::ReadFile};
+use crate::{io_thread::Tail, leaf_bytes::LeafReader, read::ReadFile};
 
 /// Bytes per read.
-const WINDOW_BYTES: usize = 1 << 20;
+pub(crate) const WINDOW_BYTES: usize = 1 << 20;
+
+/// A window of bytes that are read in ascending order.
+pub(crate) struct Window {
+    source: Source,
+    end: u64,
+    bytes: Vec<u8>,
+    start: u64,
+}
+
+impl Window {
+    /// A window of the file at `path` up to `end`, or to its end if that is before.
+    pub(crate) fn of_file(path: &Path, end: u64) -> io::Result<Self> {
+        let file = ReadFile::open(path)?;
+        // Only a hint: without it the kernel reads ahead less.
+        let _ = rustix::fs::fadvise(file.file(), 0, None, Advice::Sequential);
+        let end = end.min(file.length()?);
+        Ok(Self::new(Source::File(file), end))
+    }
+
+    fn new(source: Source, end: u64) -> Self {
+        Self {
+            source,
+            end,
+            bytes: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// Where the bytes end.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Up to `length` bytes at `offset`, at most [`WINDOW_BYTES`]; fewer at the end.
+    pub(crate) fn bytes(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
+        let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = length.min(left);
+        let window_end = self.start.saturating_add(self.bytes.len() as u64);
+        let end = offset.saturating_add(length as u64);
+        if offset < self.start || end > window_end {
+            self.bytes.resize(WINDOW_BYTES.min(left), 0);
+            self.source.fill(&mut self.bytes, offset)?;
+            self.start = offset;
+        }
+        let at = offset.saturating_sub(self.start);
+        let at = usize::try_from(at).map_err(io::Error::other)?;
+        Ok(&self.bytes[at..][..length])
+    }
+
+    /// Offset of the first data at or after `from`, as far as the file system reports it; `None`
+    /// when only a hole follows.
+    pub(crate) fn next_data(&self, from: u64) -> io::Result<Option<u64>> {
+        let Source::File(file) = &self.source else {
+            return Ok(Some(from));
+        };
+        match rustix::fs::seek(file.file(), SeekFrom::Data(from)) {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::NXIO) => Ok(None),
+            // The file system does not support this.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(from)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
 
 /// A scanned frame.
 #[derive(Debug, Clone, Copy)]
@@ -38,22 +102,48 @@ impl Scanned {
 /// Why a scan stopped.
 #[derive(Debug)]
 pub(crate) enum ScanError {
-    /// The bytes are not an intact frame of this location.
+    /// The bytes are not intact.
     Frame(FormatError),
     /// The bytes cannot be read.
     Io(io::Error),
 }
 
+impl From<FormatError> for ScanError {
+    fn from(error: FormatError) -> Self {
+        Self::Frame(error)
+    }
+}
+
+impl From<io::Error> for ScanError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The bytes of a leaf.
+enum Source {
+    /// A data file of format version 1, whose bytes are those of the leaf.
+    File(ReadFile),
+    /// Wherever they are.
+    Leaf(LeafReader),
+}
+
+impl Source {
+    fn fill(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.fill(buffer, offset),
+            Self::Leaf(leaf) => leaf.fill(buffer, offset).map(|_| ()),
+        }
+    }
+}
+
 /// Scans frames one after another.
 pub(crate) struct FrameScanner {
-    file: ReadFile,
+    window: Window,
     storage: StorageId,
     leaf: LeafId,
-    end: u64,
     /// The end of the last intact frame; its checksum is maintained only when payloads are read.
     tail: Tail,
-    window: Vec<u8>,
-    window_start: u64,
 }
 
 impl FrameScanner {
@@ -66,19 +156,28 @@ impl FrameScanner {
         tail: Tail,
         end: u64,
     ) -> io::Result<Self> {
-        let file = ReadFile::open(path)?;
-        // Only a hint: without it the kernel reads ahead less.
-        let _ = rustix::fs::fadvise(file.file(), 0, None, Advice::Sequential);
-        let end = end.min(file.length()?);
         Ok(Self {
-            file,
+            window: Window::of_file(path, end)?,
             storage,
             leaf,
-            end,
             tail,
-            window: Vec::new(),
-            window_start: 0,
         })
+    }
+
+    /// A scan of the frames of `leaf` from `tail` up to `end`, which the tree knows.
+    pub(crate) fn of_leaf(
+        reader: LeafReader,
+        storage: StorageId,
+        leaf: LeafId,
+        tail: Tail,
+        end: u64,
+    ) -> Self {
+        Self {
+            window: Window::new(Source::Leaf(reader), end),
+            storage,
+            leaf,
+            tail,
+        }
     }
 
     /// The end of the last intact frame.
@@ -88,13 +187,13 @@ impl FrameScanner {
 
     /// Where the scan ends.
     pub(crate) fn end(&self) -> u64 {
-        self.end
+        self.window.end
     }
 
     /// The next frame; with `checks_payload`, its payload is read and checked.
     pub(crate) fn next(&mut self, checks_payload: bool) -> Result<Option<Scanned>, ScanError> {
         let start = self.tail.length;
-        if start >= self.end {
+        if start >= self.window.end {
             return Ok(None);
         }
         let location = FrameLocation {
@@ -103,15 +202,18 @@ impl FrameScanner {
             offset: start,
         };
         let mut tail = self.tail;
-        let bytes = self.bytes(start, HEADER_BYTES).map_err(ScanError::Io)?;
+        let bytes = self
+            .window
+            .bytes(start, HEADER_BYTES)
+            .map_err(ScanError::Io)?;
         let header = FrameHeader::decode(bytes, location).map_err(ScanError::Frame)?;
         tail.extend(bytes);
         let payload = start.saturating_add(HEADER_BYTES as u64);
         let end = start.saturating_add(header.frame_bytes());
-        if end > self.end {
+        if end > self.window.end {
             let kind = FormatErrorKind::Truncated {
                 needed: header.frame_bytes(),
-                available: self.end.saturating_sub(start),
+                available: self.window.end.saturating_sub(start),
             };
             let error = FormatError {
                 what: "frame",
@@ -155,7 +257,7 @@ impl FrameScanner {
         let mut checksum = 0;
         while at < range.end {
             let left = usize::try_from(range.end.saturating_sub(at)).unwrap_or(usize::MAX);
-            let bytes = self.bytes(at, left.min(WINDOW_BYTES))?;
+            let bytes = self.window.bytes(at, left.min(WINDOW_BYTES))?;
             let length = bytes.len();
             let part = crc32c(bytes);
             tail.extend_summed(bytes, part);
@@ -169,22 +271,6 @@ impl FrameScanner {
         Ok(checksum)
     }
 
-    /// Up to `length` bytes at `offset`; fewer at the end of the scan.
-    fn bytes(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
-        let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let length = length.min(left);
-        let window_end = self.window_start.saturating_add(self.window.len() as u64);
-        let end = offset.saturating_add(length as u64);
-        if offset < self.window_start || end > window_end {
-            self.window.resize(WINDOW_BYTES.min(left), 0);
-            self.file.fill(&mut self.window, offset)?;
-            self.window_start = offset;
-        }
-        let at = offset.saturating_sub(self.window_start);
-        let at = usize::try_from(at).map_err(io::Error::other)?;
-        Ok(&self.window[at..][..length])
-    }
-
     /// Offset of the first intact frame header at or after `from`; distinguishes a torn tail from
     /// damage in the middle.
     ///
@@ -196,13 +282,13 @@ impl FrameScanner {
         let Some(mut at) = from.checked_next_multiple_of(STEP_LENGTH) else {
             return Ok(None);
         };
-        while at.saturating_add(HEADER_BYTES as u64) <= self.end {
-            match self.next_data(at)? {
+        while at.saturating_add(HEADER_BYTES as u64) <= self.window.end {
+            match self.window.next_data(at)? {
                 Some(data) => at = at.max(data.saturating_sub(data % STEP_LENGTH)),
                 None => return Ok(None),
             }
             let (storage, leaf) = (self.storage, self.leaf);
-            let bytes = self.bytes(at, WINDOW_BYTES)?;
+            let bytes = self.window.bytes(at, WINDOW_BYTES)?;
             for (word, start) in bytes.chunks_exact(STEP).zip((0..).step_by(STEP)) {
                 if word == [0; STEP] {
                     continue;
@@ -227,18 +313,6 @@ impl FrameScanner {
             at = at.saturating_add(searched as u64);
         }
         Ok(None)
-    }
-
-    /// Offset of the first data at or after `from`, as far as the file system reports it; `None`
-    /// when only a hole follows.
-    fn next_data(&self, from: u64) -> io::Result<Option<u64>> {
-        match rustix::fs::seek(self.file.file(), SeekFrom::Data(from)) {
-            Ok(data) => Ok(Some(data)),
-            Err(Errno::NXIO) => Ok(None),
-            // The file system does not support this.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(from)),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Resumes at the first intact frame header at or after `from`; `false` when there is none.

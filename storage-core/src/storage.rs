@@ -12,7 +12,7 @@ use std::{
 use parking_lot::RwLock;
 use serde::Serialize;
 use storage_format::{
-    LeafId, StorageId,
+    Descriptor, LeafId, StorageId,
     data_file::HEADER_BYTES,
     index_part::PacketEntry,
     paths::FileName,
@@ -26,11 +26,12 @@ use crate::{
     clock::now_ns,
     droppable::{Droppable, DroppedPackets, LaneSignal},
     io_thread::{IoThread, Tail},
+    leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
     scan::{FrameScanner, ScanError},
     state::may_move,
     status::{WriteCounts, WriteStatus},
-    tree::{BlockCache, IndexTree, ReadEntries},
+    tree::{BlockCache, Found, IndexTree, ReadEntries},
     writer::WriterMessage,
 };
 
@@ -237,6 +238,36 @@ impl Storage {
         }
     }
 
+    /// Reads bytes of a leaf; `None` while the tree is not in memory, or without such a leaf.
+    pub(crate) fn leaf_reader(&self, leaf: LeafId, range: &Range<u64>) -> Option<LeafReader> {
+        self.leaf_map(leaf, range).map(LeafReader::new)
+    }
+
+    /// Where bytes of a leaf are; as [`Self::leaf_reader`].
+    pub(crate) fn leaf_map(&self, leaf: LeafId, range: &Range<u64>) -> Option<LeafMap> {
+        let tree = self.tree.read();
+        let leaf = tree.as_ref()?.leaf(leaf)?;
+        Some(LeafMap::new(&self.folder, &self.cache, leaf, range))
+    }
+
+    /// The descriptor of a packet in the data files as they are now.
+    pub(crate) fn descriptor(&self, found: &Found) -> Result<Descriptor, StorageError> {
+        let entry = &found.entry;
+        let extent = match found.extent {
+            Some(extent) => Some(extent),
+            None => {
+                let range = entry.payload_range();
+                let map = self.leaf_map(found.leaf, &range);
+                let extents = map.map(|map| map.extents(&range)).transpose()?;
+                extents.and_then(|extents| extents.first().copied())
+            }
+        };
+        let extent = extent.ok_or(StorageError::Stopping)?;
+        entry
+            .descriptor(&extent)
+            .map_err(StorageError::damaged(&self.folder))
+    }
+
     pub(crate) fn path(&self, name: &FileName) -> PathBuf {
         self.folder.join(name.to_string())
     }
@@ -342,13 +373,15 @@ impl ReadEntries for StorageReader<'_> {
         range: Range<u64>,
         visit: &mut dyn FnMut(&PacketEntry) -> bool,
     ) -> Result<(), StorageError> {
-        let path = self.0.path(&FileName::Data(leaf));
+        let Some(reader) = self.0.leaf_reader(leaf, &range) else {
+            return Ok(());
+        };
+        let path = self.0.folder.clone();
         let start = Tail {
             length: range.start.max(HEADER_BYTES as u64),
             checksum: 0,
         };
-        let scanner = FrameScanner::open(&path, self.0.id, leaf, start, range.end);
-        let mut scanner = scanner.map_err(StorageError::io("open", &path))?;
+        let mut scanner = FrameScanner::of_leaf(reader, self.0.id, leaf, start, range.end);
         loop {
             match scanner.next(false) {
                 Ok(Some(scanned)) if visit(&scanned.entry()) => {}

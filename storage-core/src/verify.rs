@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
 use serde::Serialize;
 use storage_format::{
-    LeafId,
+    DataFileId, LeafId,
     agent_file::AgentFile,
     checksum::crc32c_append,
     data_file::{DataFileHeader, HEADER_BYTES},
@@ -16,7 +16,8 @@ use storage_format::{
 use crate::{
     Progress, StorageError, codec,
     io_thread::Tail,
-    read::{ReadFile, read_at, read_small, read_whole},
+    leaf_bytes::{LeafMap, LeafReader},
+    read::{ReadFile, read_small, read_whole},
     scan::{FrameScanner, ScanError, Scanned},
     storage::{Storage, StorageReader},
     tree::{Selection, merge},
@@ -70,11 +71,20 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
     };
     let file = storage.info();
     // The tails are read first: packets that become durable meanwhile are after them.
-    let tails: BTreeMap<LeafId, Tail> = match &*storage.tree.read() {
-        Some(tree) => tree.leaves().map(|leaf| (leaf.id, leaf.tail)).collect(),
-        None => BTreeMap::new(),
-    };
-    let data: u64 = tails.values().map(|tail| tail.length).sum();
+    let (tails, files): (BTreeMap<LeafId, Tail>, BTreeMap<DataFileId, Tail>) =
+        match &*storage.tree.read() {
+            Some(tree) => {
+                let tails = tree.leaves().map(|leaf| (leaf.id, leaf.tail));
+                (tails.collect(), tree.files().clone())
+            }
+            None => Default::default(),
+        };
+    // Data files are read twice: every byte for the checksum of the file, and every packet.
+    let data: u64 = tails
+        .values()
+        .chain(files.values())
+        .map(|tail| tail.length)
+        .sum();
     let others = file
         .files
         .iter()
@@ -86,10 +96,12 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
     verification.storage_file();
     if file.state == StorageState::Finalized {
         verification.listed_files(&file.files);
+    } else {
+        verification.data_files(files);
     }
     for (leaf, tail) in tails {
         if tail != Tail::default() {
-            verification.data_file(leaf, tail)?;
+            verification.leaf(leaf, tail);
         }
     }
     verification.report.is_cancelled = progress.is_cancelled.load(Ordering::Relaxed);
@@ -142,9 +154,7 @@ impl Verification<'_> {
                 return;
             }
             let path = self.storage.folder.join(&entry.name);
-            // The checksums of data files are computed while their frames are scanned.
-            let is_summed_here = entry.role != FileRole::Data;
-            match length_and_checksum(&path, is_summed_here) {
+            match length_and_checksum(&path, u64::MAX) {
                 Err(error) => self.damage(&entry.name, 0, error),
                 Ok((length, _)) if length != entry.length => {
                     let what = format!(
@@ -154,11 +164,9 @@ impl Verification<'_> {
                     self.damage(&entry.name, length.min(entry.length), what);
                 }
                 Ok((length, checksum)) => {
-                    if is_summed_here {
-                        self.report.files += 1;
-                        self.read(length);
-                    }
-                    if is_summed_here && checksum != entry.checksum {
+                    self.report.files += 1;
+                    self.read(length);
+                    if checksum != entry.checksum {
                         let what = self.locate(entry, &path);
                         self.damage(&entry.name, what.0, what.1);
                     }
@@ -194,90 +202,123 @@ impl Verification<'_> {
         }
     }
 
-    /// Checks every frame of a data file against its checksums and the index.
-    fn data_file(&mut self, leaf: LeafId, tail: Tail) -> Result<(), StorageError> {
-        let name = FileName::Data(leaf).to_string();
-        let path = self.storage.folder.join(&name);
-        self.report.files += 1;
-        let header = match read_at(&path, 0, HEADER_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                self.damage(&name, 0, error);
-                return Ok(());
+    /// Length and checksum of every data file of a storage that is not finalized.
+    fn data_files(&mut self, files: BTreeMap<DataFileId, Tail>) {
+        for (file, tail) in files {
+            if self.is_cancelled() {
+                return;
             }
+            let name = FileName::Data(file).to_string();
+            self.report.files += 1;
+            match length_and_checksum(&self.storage.folder.join(&name), tail.length) {
+                Err(error) => self.damage(&name, 0, error),
+                Ok((length, _)) if length < tail.length => {
+                    self.damage(&name, length, "the file ends before its last packet");
+                }
+                Ok((length, checksum)) => {
+                    self.read(length);
+                    if checksum != tail.checksum {
+                        self.damage(&name, 0, "the checksum of the file does not match");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes damage of a leaf, where its bytes are.
+    fn leaf_damage(&mut self, map: &LeafMap, offset: u64, what: impl ToString) {
+        let located = map.extents(&(offset..offset.saturating_add(1)));
+        match located.ok().and_then(|extents| extents.first().copied()) {
+            Some(extent) => {
+                self.damage(
+                    &FileName::Data(extent.file).to_string(),
+                    extent.offset,
+                    what,
+                );
+            }
+            None => self.damage(&map.place(), offset, what),
+        }
+    }
+
+    /// Checks every frame of a leaf against its checksums and the index.
+    fn leaf(&mut self, leaf: LeafId, tail: Tail) {
+        let range = 0..tail.length;
+        let readers = || {
+            let (map, reader) = (
+                self.storage.leaf_map(leaf, &range),
+                self.storage.leaf_reader(leaf, &range),
+            );
+            map.zip(reader)
+        };
+        let Some((map, reader)) = readers() else {
+            return;
+        };
+        let packets = LeafReader::new(map);
+        let map = packets.map();
+        let header = match packets.read(0, HEADER_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) => return self.leaf_damage(map, 0, error),
         };
         self.read(HEADER_BYTES as u64);
         if let Err(error) = DataFileHeader::decode(&header) {
-            self.damage(&name, error.offset, &error);
+            self.leaf_damage(map, error.offset, &error);
         }
         let mut start = Tail::default();
         start.extend(&header);
-        let mut index = self.index_of(leaf, &name);
-        let mut scanner = match FrameScanner::open(&path, self.storage.id, leaf, start, tail.length)
-        {
-            Ok(scanner) => scanner,
-            Err(error) => {
-                self.damage(&name, 0, error);
-                return Ok(());
-            }
-        };
+        let mut index = self.index_of(leaf, map);
+        let mut scanner = FrameScanner::of_leaf(reader, self.storage.id, leaf, start, tail.length);
         let mut is_whole = true;
         while !self.is_cancelled() {
             match scanner.next(true) {
                 Ok(None) => break,
                 Ok(Some(scanned)) => {
                     self.read(scanned.header.frame_bytes());
-                    self.packet(&name, &path, &scanned, &mut index);
+                    self.packet(&packets, &scanned, &mut index);
                 }
                 Err(error) => {
                     is_whole = false;
-                    if !self.skip(&name, &mut scanner, error) {
+                    if !self.skip(map, &mut scanner, error) {
                         break;
                     }
                 }
             }
         }
-        let missing = index.into_iter().flatten();
-        if !self.is_cancelled() && is_whole {
-            let missing: Vec<_> = missing.map(|(offset, _)| offset).collect();
-            missing.into_iter().for_each(|offset| {
-                self.damage(
-                    &name,
-                    offset,
-                    "the index has a packet that is not in the data file",
-                );
-            });
-            let found = scanner.tail();
-            if found.length < tail.length {
-                self.damage(&name, found.length, "the file ends before its last frame");
-            } else if found.checksum != tail.checksum {
-                self.damage(&name, 0, "the checksum of the file does not match");
-            }
+        if self.is_cancelled() || !is_whole {
+            return;
         }
-        Ok(())
+        for (offset, _) in index.into_iter().flatten() {
+            let what = "the index has a packet that is not in the data file";
+            self.leaf_damage(map, offset, what);
+        }
+        let found = scanner.tail();
+        if found.length < tail.length {
+            self.leaf_damage(map, found.length, "the leaf ends before its last packet");
+        } else if found.checksum != tail.checksum {
+            self.leaf_damage(map, 0, "the checksum of the leaf does not match");
+        }
     }
 
     /// Resumes after a damaged frame; `false` when no intact frame follows.
-    fn skip(&mut self, name: &str, scanner: &mut FrameScanner, error: ScanError) -> bool {
+    fn skip(&mut self, map: &LeafMap, scanner: &mut FrameScanner, error: ScanError) -> bool {
         match error {
             ScanError::Io(error) => {
-                self.damage(name, scanner.tail().length, error);
+                self.leaf_damage(map, scanner.tail().length, error);
                 return false;
             }
-            ScanError::Frame(error) => self.damage(name, error.offset, &error),
+            ScanError::Frame(error) => self.leaf_damage(map, error.offset, &error),
         }
         let from = scanner.tail().length + 1;
         match scanner.skip_to_frame(from) {
             Ok(found) => found,
             Err(error) => {
-                self.damage(name, from, error);
+                self.leaf_damage(map, from, error);
                 false
             }
         }
     }
 
     /// The index entries of a leaf by payload offset; `None` for a plain leaf.
-    fn index_of(&mut self, leaf: LeafId, name: &str) -> Option<BTreeMap<u64, PacketEntry>> {
+    fn index_of(&mut self, leaf: LeafId, map: &LeafMap) -> Option<BTreeMap<u64, PacketEntry>> {
         let selection = Selection {
             limit: usize::MAX,
             ..Selection::default()
@@ -298,7 +339,11 @@ impl Verification<'_> {
                     .collect(),
             ),
             Err(error) => {
-                self.damage(name, 0, format!("its index cannot be read: {error}"));
+                self.damage(
+                    &map.place(),
+                    0,
+                    format!("its index cannot be read: {error}"),
+                );
                 None
             }
         }
@@ -306,34 +351,29 @@ impl Verification<'_> {
 
     fn packet(
         &mut self,
-        name: &str,
-        path: &Path,
+        packets: &LeafReader,
         scanned: &Scanned,
         index: &mut Option<BTreeMap<u64, PacketEntry>>,
     ) {
         self.report.packets += 1;
-        let header = &scanned.header;
+        let (header, at, map) = (&scanned.header, scanned.payload, packets.map());
         if let Some(index) = index {
-            match index.remove(&scanned.payload) {
+            match index.remove(&at) {
                 Some(entry) if entry == entry_of_frame(scanned, &entry) => {}
-                Some(_) => self.damage(name, scanned.payload, "the index and the frame differ"),
+                Some(_) => self.leaf_damage(map, at, "the index and the frame differ"),
                 // Became durable after the tails were read.
                 None if self.storage.state() != StorageState::Finalized => {}
-                None => self.damage(name, scanned.payload, "the packet is not in the index"),
+                None => self.leaf_damage(map, at, "the packet is not in the index"),
             }
         }
-        let Ok(stored) = read_at(path, scanned.payload, header.stored_size as usize) else {
-            return self.damage(name, scanned.payload, "the payload cannot be read");
+        let Ok(stored) = packets.read(at, header.stored_size as usize) else {
+            return self.leaf_damage(map, at, "the payload cannot be read");
         };
-        let raw = codec::expand(stored.into(), header.codec, header.raw_size);
-        match raw {
-            None => self.damage(name, scanned.payload, "the payload cannot be decompressed"),
+        match codec::expand(stored.into(), header.codec, header.raw_size) {
+            None => self.leaf_damage(map, at, "the payload cannot be decompressed"),
             Some(raw) if crc32c_append(0, &raw) != header.raw_checksum => {
-                self.damage(
-                    name,
-                    scanned.payload,
-                    "the decompressed payload does not match its checksum",
-                );
+                let what = "the decompressed payload does not match its checksum";
+                self.leaf_damage(map, at, what);
             }
             Some(_) => {}
         }
@@ -349,21 +389,19 @@ fn entry_of_frame(scanned: &Scanned, known: &PacketEntry) -> PacketEntry {
     entry
 }
 
-fn length_and_checksum(path: &Path, sums: bool) -> std::io::Result<(u64, u32)> {
+/// The length of a file, and the CRC32C of its first `limit` bytes.
+fn length_and_checksum(path: &Path, limit: u64) -> std::io::Result<(u64, u32)> {
     let file = ReadFile::open(path)?;
     let length = file.length()?;
-    if !sums {
-        return Ok((length, 0));
-    }
     let mut checksum = 0;
     let mut window = vec![0; 256 << 10];
-    let mut at = 0;
-    while at < length {
-        let left = usize::try_from(length - at).unwrap_or(usize::MAX);
+    let (mut at, end) = (0, length.min(limit));
+    while at < end {
+        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
         let part = &mut window[..left.min(256 << 10)];
         file.fill(part, at)?;
         checksum = crc32c_append(checksum, part);
         at += part.len() as u64;
     }
-    Ok((length, checksum))
+    Ok((end, checksum))
 }

@@ -6,169 +6,22 @@
 )]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{collections::BTreeMap, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
+mod support;
+
+use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use storage_core::{
-    AgentSpec, Engine, EngineConfig, IoChoice, LeafInfo, NewPacket, NewStorage, Progress, Push,
-    PushOutcome, Selection, StorageError, StorageFilter, StoragePatch,
+    Engine, IoChoice, NewPacket, NewStorage, Progress, PushOutcome, Selection, StorageError,
+    StorageFilter, StoragePatch,
 };
 use storage_format::{
-    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition,
-    agent_file::StreamSpec,
-    checksum::crc32c,
-    frame::{Facts, FrameHeader, FrameLocation},
-    paths::FileName,
-    storage_file::StorageState,
+    LeafType, StorageId, StreamPosition, frame::Facts, paths::FileName, storage_file::StorageState,
 };
-
-fn config(folder: &Path, io: IoChoice) -> EngineConfig {
-    let mut config = EngineConfig::new(folder);
-    config.io = io;
-    config.disk_low.stop_free_bytes = 0;
-    config.disk_low.stop_free_ratio = 0.0;
-    config
-}
-
-/// An engine on a folder, which was closed well or never used.
-async fn open(folder: &Path, io: IoChoice) -> Engine {
-    Engine::open(config(folder, io)).await.unwrap()
-}
-
-fn agent() -> AgentId {
-    "agent-1".parse().unwrap()
-}
-
-fn stream(name: &str) -> StreamId {
-    name.parse().unwrap()
-}
-
-async fn prepare(engine: &Engine, streams: &[(&str, LeafType)]) -> StorageId {
-    let spec = AgentSpec {
-        id: agent(),
-        name: "first".into(),
-        host: "here".into(),
-        attributes: BTreeMap::new(),
-    };
-    engine.agents().register(spec).await.unwrap();
-    for &(id, leaf_type) in streams {
-        let spec = StreamSpec {
-            id: stream(id),
-            kind: Kind::Raw,
-            leaf_type,
-            codec: Codec::Zstd,
-        };
-        engine
-            .agents()
-            .declare_stream(&agent(), spec)
-            .await
-            .unwrap();
-    }
-    let new = NewStorage {
-        name: "s".into(),
-        ..NewStorage::default()
-    };
-    let (info, _) = engine.storages().create(new).await.unwrap();
-    engine.storages().open(info.id).await.unwrap();
-    info.id
-}
-
-/// Bytes of a packet: compressible, of a size that crosses buffers now and then.
-fn payload(sequence: u64) -> Bytes {
-    let length =
-        1 + (sequence as usize * 7919) % 40_000 + if sequence % 50 == 7 { 600_000 } else { 0 };
-    (0..length)
-        .map(|at| ((at as u64 / 3) ^ sequence.wrapping_mul(31)) as u8)
-        .collect()
-}
-
-fn packet(epoch: u64, sequence: u64) -> NewPacket {
-    let begin = 1_000_000 * sequence as i64;
-    let facts = Facts {
-        time_span: Some((begin, begin + 999_999)),
-        ..Facts::default()
-    };
-    NewPacket::new(
-        StreamPosition::new(epoch, sequence),
-        payload(sequence),
-        facts,
-    )
-}
-
-async fn push(
-    engine: &Engine,
-    storage: StorageId,
-    to: &str,
-    packets: Vec<NewPacket>,
-) -> PushOutcome {
-    let bytes = packets
-        .iter()
-        .map(|packet| packet.payload.len() as u64)
-        .sum();
-    let permit = engine.budget().try_acquire(bytes).unwrap();
-    let push = Push {
-        agent: agent(),
-        stream: stream(to),
-        packets,
-        permit,
-    };
-    match engine.ingest().submit(storage, push).await {
-        Ok(pending) => pending.await,
-        Err(error) => PushOutcome {
-            receipts: Vec::new(),
-            refused: Some(error),
-        },
-    }
-}
-
-async fn push_all(engine: &Engine, storage: StorageId, to: &str, sequences: std::ops::Range<u64>) {
-    for sequence in sequences {
-        let outcome = push(engine, storage, to, vec![packet(0, sequence)]).await;
-        assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
-    }
-}
-
-async fn check_packets(engine: &Engine, storage: StorageId, count: u64) {
-    let mut by_stream = BTreeMap::<String, Vec<u64>>::new();
-    let mut after = None;
-    loop {
-        let selection = Selection {
-            after,
-            limit: 7,
-            ..Selection::default()
-        };
-        let page = engine
-            .reading()
-            .descriptors(storage, selection)
-            .await
-            .unwrap();
-        for packet in &page.items {
-            let bytes = engine
-                .reading()
-                .read_packet(storage, packet.entry.number)
-                .await
-                .unwrap();
-            assert_eq!(
-                bytes,
-                payload(packet.entry.position.sequence),
-                "packet {}",
-                packet.entry.number
-            );
-            by_stream
-                .entry(packet.stream.to_string())
-                .or_default()
-                .push(packet.entry.position.sequence);
-        }
-        match page.next {
-            None => break,
-            next => after = next,
-        }
-    }
-    for (stream, sequences) in by_stream {
-        let expected: Vec<_> = (0..count).collect();
-        assert_eq!(sequences, expected, "stream {stream}");
-    }
-}
+use support::{
+    agent, check_packets, config, copy_of_running, data_file, packet, payload, prepare, push,
+    push_all, stream,
+};
 
 async fn check_intact(engine: &Engine, storage: StorageId, packets: u64) {
     let report = engine
@@ -178,6 +31,11 @@ async fn check_intact(engine: &Engine, storage: StorageId, packets: u64) {
         .unwrap();
     assert_eq!(report.damage, [], "no damage");
     assert_eq!(report.packets, packets);
+}
+
+/// An engine on a folder, which was closed well or never used.
+async fn open(folder: &Path, io: IoChoice) -> Engine {
+    Engine::open(config(folder, io)).await.unwrap()
 }
 
 const BOTH: [(&str, LeafType); 2] = [("array", LeafType::Array), ("plain", LeafType::Plain)];
@@ -223,20 +81,6 @@ async fn a_storage_lives_from_creation_to_finalization_over_io_uring() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storage_lives_from_creation_to_finalization_over_blocking_calls() {
     life_cycle(IoChoice::Blocking).await;
-}
-
-/// What a killed server leaves: the folder as it is, without a shutdown.
-fn copy_of_running(folder: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    let status = std::process::Command::new("cp")
-        .args(["-r", "--sparse=always"])
-        .arg(folder.join("."))
-        .arg(copy.path())
-        .status()
-        .unwrap();
-    assert!(status.success());
-    std::fs::remove_dir_all(copy.path().join("catalog")).unwrap();
-    copy
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -765,66 +609,6 @@ async fn a_deletion_ends_pushes_in_flight() {
     engine.shutdown().await.unwrap();
 }
 
-/// Appends a frame to the data file of a leaf, as a write that was refused may leave it there.
-fn append_stale_frame(storage: StorageId, leaf: &LeafInfo, number: u64, position: StreamPosition) {
-    let payload = b"stale";
-    let frame = FrameHeader {
-        codec: Codec::None,
-        stored_size: payload.len() as u32,
-        raw_size: payload.len() as u32,
-        number,
-        position,
-        arrival: 0,
-        facts: Facts::default(),
-        stored_checksum: crc32c(payload),
-        raw_checksum: crc32c(payload),
-    };
-    let location = FrameLocation {
-        storage,
-        leaf: leaf.leaf,
-        offset: leaf.length,
-    };
-    let mut bytes = frame.encode(location).to_vec();
-    bytes.extend(payload);
-    bytes.resize(frame.frame_bytes() as usize, 0);
-    let file = std::fs::File::options()
-        .write(true)
-        .open(&leaf.data)
-        .unwrap();
-    file.write_all_at(&bytes, leaf.length).unwrap();
-}
-
-/// A stale frame fails its storage only: the engine starts, and other storages accept packets.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_frame_out_of_order_fails_its_storage_only() {
-    let check = async |number, position, field: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        let engine = open(folder.path(), IoChoice::Blocking).await;
-        let damaged = prepare(&engine, &[("array", LeafType::Array)]).await;
-        let healthy = prepare(&engine, &[("array", LeafType::Array)]).await;
-        push_all(&engine, damaged, "array", 0..5).await;
-        push_all(&engine, healthy, "array", 0..2).await;
-        let leaves = engine.reading().leaves(damaged).await.unwrap().leaves;
-        engine.shutdown().await.unwrap();
-        append_stale_frame(damaged, &leaves[0], number, position);
-
-        let engine = open(folder.path(), IoChoice::Blocking).await;
-        let status = engine.storages().status(damaged).unwrap();
-        assert_eq!(status.state, StorageState::Failed);
-        let failure = status.failure.unwrap();
-        let reason = format!("byte {}: `{field}` does not follow", leaves[0].length);
-        assert!(failure.contains(&reason), "{failure}");
-        let refused = push(&engine, damaged, "array", vec![packet(0, 5)]).await;
-        assert_eq!(refused.refused.unwrap().code(), "storage_failed");
-        let page = engine.reading().read_packet(damaged, 4).await.unwrap();
-        assert_eq!(page, payload(4), "what was acknowledged is still served");
-        push_all(&engine, healthy, "array", 2..4).await;
-        engine.shutdown().await.unwrap();
-    };
-    check(4, StreamPosition::new(0, 5), "number").await;
-    check(9, StreamPosition::new(0, 4), "position").await;
-}
-
 /// The index parts cover more than the data file contains: acknowledged bytes are lost, and nothing
 /// may be written after them.
 #[tokio::test(flavor = "multi_thread")]
@@ -833,16 +617,17 @@ async fn a_data_file_shorter_than_its_index_fails_its_storage() {
     let engine = open(folder.path(), IoChoice::Blocking).await;
     let storage = prepare(&engine, &[("array", LeafType::Array)]).await;
     push_all(&engine, storage, "array", 0..5).await;
-    let leaves = engine.reading().leaves(storage).await.unwrap().leaves;
+    let data = data_file(&engine, storage).await;
     engine.shutdown().await.unwrap();
-    let file = std::fs::File::options().write(true).open(&leaves[0].data);
-    file.unwrap().set_len(leaves[0].length - 1).unwrap();
+    let length = std::fs::metadata(&data).unwrap().len();
+    let file = std::fs::File::options().write(true).open(&data);
+    file.unwrap().set_len(length - 4096).unwrap();
 
     let engine = open(folder.path(), IoChoice::Blocking).await;
     let status = engine.storages().status(storage).unwrap();
     assert_eq!(status.state, StorageState::Failed);
     let failure = status.failure.unwrap();
-    let byte = format!("byte {}", leaves[0].length - 1);
+    let byte = format!("byte {}", length - 4096);
     assert!(failure.contains(&byte), "{failure}");
     let first = engine.reading().read_packet(storage, 0).await.unwrap();
     assert_eq!(first, payload(0), "the other packets are still served");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{LeafId, limits::PACKET_BYTES_MAX};
+use crate::{DataFileId, limits::PACKET_BYTES_MAX};
 
 /// Why a descriptor is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -23,30 +23,30 @@ pub enum DescriptorError {
 /// The location of the stored bytes of a packet: data file, offset and size (half-open).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Descriptor {
-    leaf: LeafId,
+    file: DataFileId,
     offset: u64,
     size: u32,
 }
 
 impl Descriptor {
-    /// A descriptor of `size` bytes at `offset` in the data file of `leaf`.
+    /// A descriptor of `size` bytes at `offset` in a data file.
     ///
     /// # Errors
     /// When `size` is not a valid size of a packet, or the end would overflow.
-    pub fn new(leaf: LeafId, offset: u64, size: u32) -> Result<Self, DescriptorError> {
+    pub fn new(file: DataFileId, offset: u64, size: u32) -> Result<Self, DescriptorError> {
         if size == 0 || size > PACKET_BYTES_MAX {
             return Err(DescriptorError::Size(size));
         }
         match offset.checked_add(u64::from(size)) {
-            Some(end) if i64::try_from(end).is_ok() => Ok(Self { leaf, offset, size }),
+            Some(end) if i64::try_from(end).is_ok() => Ok(Self { file, offset, size }),
             _ => Err(DescriptorError::End { offset, size }),
         }
     }
 
-    /// The leaf whose data file contains the bytes.
+    /// The data file that contains the bytes.
     #[must_use]
-    pub fn leaf(&self) -> LeafId {
-        self.leaf
+    pub fn file(&self) -> DataFileId {
+        self.file
     }
 
     /// Offset of the first byte in the data file.

@@ -32,6 +32,8 @@ pub enum FormatErrorKind {
     Version {
         /// The version found.
         found: u16,
+        /// The newest version that this program supports.
+        newest: u16,
     },
     /// The checksum does not match: the bytes are damaged, or belong to another location.
     Checksum {
@@ -70,10 +72,9 @@ impl fmt::Display for FormatErrorKind {
                 write!(f, "{needed} bytes are needed, {available} are there")
             }
             Self::Magic => f.write_str("the magic number is wrong"),
-            Self::Version { found } => write!(
+            Self::Version { found, newest } => write!(
                 f,
-                "format version {found} is not supported (newest supported: {})",
-                crate::FORMAT_VERSION
+                "format version {found} is not supported (newest supported: {newest})"
             ),
             Self::Checksum { stored, computed } => {
                 write!(

@@ -22,6 +22,9 @@ pub enum IdError {
     /// Not a leaf id.
     #[error("`{0}` is not a leaf id: use 16 lower-case hexadecimal digits")]
     Leaf(String),
+    /// Not the id of a data file.
+    #[error("`{0}` is not the id of a data file: use 16 lower-case hexadecimal digits")]
+    DataFile(String),
 }
 
 /// An untrusted text as error messages show it: bounded, and without control characters.
@@ -156,26 +159,49 @@ impl FromStr for StorageId {
     }
 }
 
-/// Id of a leaf of the index tree, of its channel and of its data file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LeafId(pub u64);
+/// Defines an id of 64 bits that is written as 16 hexadecimal digits.
+macro_rules! hex_id {
+    ($name:ident, $error:ident, $doc:literal) => {
+        #[doc = $doc]
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
 
-impl fmt::Display for LeafId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:016x}", self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let digit = |b| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+                let is_spelled_right = text.len() == 16 && text.bytes().all(digit);
+                match u64::from_str_radix(text, 16) {
+                    Ok(id) if is_spelled_right => Ok(Self(id)),
+                    _ => Err(IdError::$error(shown(text))),
+                }
+            }
+        }
+    };
 }
 
-impl FromStr for LeafId {
-    type Err = IdError;
+hex_id!(LeafId, Leaf, "Id of a leaf of the index tree: random.");
+hex_id!(
+    DataFileId,
+    DataFile,
+    "Id of a data file within its storage. The files of a log are numbered from 0; a data file of \
+     format version 1 has the id of its leaf."
+);
 
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        let is_spelled_right =
-            text.len() == 16 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        match u64::from_str_radix(text, 16) {
-            Ok(id) if is_spelled_right => Ok(Self(id)),
-            _ => Err(IdError::Leaf(shown(text))),
-        }
+impl DataFileId {
+    /// The data file of a leaf in format version 1.
+    #[must_use]
+    pub fn of_leaf(leaf: LeafId) -> Self {
+        Self(leaf.0)
     }
 }

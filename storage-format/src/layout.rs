@@ -1,5 +1,7 @@
 //! Little-endian fields at constant offsets of a fixed layout, and a cursor for variable layouts.
 
+use std::ops::RangeInclusive;
+
 use crate::{
     error::{FormatError, FormatErrorKind},
     integer::u64_of,
@@ -98,13 +100,25 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Checks the magic number and the version at the start of a file.
+/// Checks the magic number and the version at the start of a file of format version 1.
 pub(crate) fn check_start(
     what: &'static str,
     bytes: &[u8],
     magic: [u8; 8],
     length: usize,
 ) -> Result<(), FormatError> {
+    let version = crate::FORMAT_VERSION;
+    check_version(what, bytes, magic, length, version..=version).map(|_| ())
+}
+
+/// Checks the magic number and the version at the start of a file; returns the version.
+pub(crate) fn check_version(
+    what: &'static str,
+    bytes: &[u8],
+    magic: [u8; 8],
+    length: usize,
+    versions: RangeInclusive<u16>,
+) -> Result<u16, FormatError> {
     assert!(length >= 10, "a header has a magic number and a version");
     if bytes.len() < 10 {
         return Err(FormatError::truncated(what, length, bytes.len()));
@@ -113,17 +127,15 @@ pub(crate) fn check_start(
         return Err(FormatError::new(what, 0, FormatErrorKind::Magic));
     }
     let found = get_u16(bytes, 8);
-    if found != crate::FORMAT_VERSION {
-        return Err(FormatError::new(
-            what,
-            8,
-            FormatErrorKind::Version { found },
-        ));
+    if !versions.contains(&found) {
+        let newest = *versions.end();
+        let kind = FormatErrorKind::Version { found, newest };
+        return Err(FormatError::new(what, 8, kind));
     }
     if bytes.len() < length {
         return Err(FormatError::truncated(what, length, bytes.len()));
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Compares a stored checksum with the computed one.

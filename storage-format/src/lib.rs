@@ -2,11 +2,11 @@
 //!
 //! A storage is a folder. This crate defines the layout of its files and nothing about how they
 //! are written: it opens no file, reads no clock and starts no thread. Each module documents the
-//! layout that it encodes; the golden bytes are in `golden/v1/`.
+//! layout that it encodes; the golden bytes are in `golden/vN/`.
 //!
 //! | file | module | content |
 //! | --- | --- | --- |
-//! | `.itdata` | [`data_file`], [`frame`] | frames: a self-describing header and a payload |
+//! | `.itdata` | [`log`], [`data_file`], [`frame`] | packets in frames: header and payload |
 //! | `.index` | [`index_part`] | one saved piece of the index tree |
 //! | `.storage` | [`storage_file`] | description of a storage; its rename publishes a state |
 //! | `.agent` | [`agent_file`] | an agent: attributes, streams, trace metadata |
@@ -36,6 +36,7 @@ pub mod label_file;
 mod layout;
 pub mod limits;
 pub mod local_file;
+pub mod log;
 pub mod paths;
 mod position;
 pub mod ring_block;
@@ -45,7 +46,7 @@ mod varint;
 
 pub use descriptor::{Descriptor, DescriptorError};
 pub use error::{FormatError, FormatErrorKind};
-pub use id::{AgentId, IdError, LeafId, StorageId, StreamId};
+pub use id::{AgentId, DataFileId, IdError, LeafId, StorageId, StreamId};
 pub use kind::{Codec, Kind, LeafType, UnknownName};
 pub use position::{Arrival, OutOfOrder, StreamPosition};
 pub use time_basis::TimeBasis;
@@ -53,5 +54,6 @@ pub use varint::{
     VARINT_BYTES_MAX, VarintError, put_varint, read_varint, varint_fits, varint_length,
 };
 
-/// Version of every layout in this crate; written into each file and checked on reading.
+/// Version of the layouts in this crate, except for those that name another one ([`log`],
+/// [`index_part`]); written into each file and checked on reading.
 pub const FORMAT_VERSION: u16 = 1;

@@ -5,6 +5,8 @@
 
 /// Longest payload of one packet, in bytes, raw or stored.
 pub const PACKET_BYTES_MAX: u32 = 256 << 20;
+/// Longest batch of a log, in bytes.
+pub const LOG_BATCH_BYTES_MAX: u64 = 1 << 29;
 /// Longest agent or stream id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 /// Longest body of a storage, agent or local file, in bytes.
@@ -15,6 +17,10 @@ pub const AGENT_METADATA_BYTES_MAX: usize = 64 << 20;
 pub const AGENT_ATTRIBUTE_COUNT_MAX: usize = 1024;
 /// Longest footer of an index part, in bytes.
 pub const INDEX_FOOTER_BYTES_MAX: u32 = 256 << 20;
+/// Largest number of extents of one leaf in an index part.
+pub const INDEX_EXTENT_COUNT_MAX: u32 = 16 << 20;
+/// Largest number of data files of a storage.
+pub const DATA_FILE_COUNT_MAX: u32 = 1 << 20;
 /// Largest number of packets in one block of an index part.
 pub const INDEX_BLOCK_PACKET_COUNT_MAX: u32 = 16 << 20;
 /// Longest name of a storage, in bytes.

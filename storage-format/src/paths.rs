@@ -7,7 +7,8 @@
 //! <data-dir>/storages/<storage id>/<storage id>.storage
 //!                                  <agent>.agent
 //!                                  <16 hex digits>.index
-//!                                  <leaf id>.itdata, .idx, .pidx
+//!                                  <16 hex digits>.itdata
+//!                                  <leaf id>.idx, .pidx
 //!                                  <storage id>.local   on a client
 //! ```
 //!
@@ -17,7 +18,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, IdError, LeafId, StorageId};
+use crate::{AgentId, DataFileId, IdError, LeafId, StorageId};
 
 /// Folder of the storages in the data folder.
 pub const STORAGES_FOLDER: &str = "storages";
@@ -93,8 +94,8 @@ pub enum FileName {
     Agent(AgentId),
     /// `<16 hex digits>.index`; the digits are random.
     Index(u64),
-    /// `<leaf id>.itdata`
-    Data(LeafId),
+    /// `<16 hex digits>.itdata`
+    Data(DataFileId),
     /// `<leaf id>.idx`
     ChunkIndex(LeafId),
     /// `<leaf id>.pidx`
@@ -126,9 +127,8 @@ impl fmt::Display for FileName {
             Self::Storage(id) | Self::Local(id) => write!(f, "{id}.{ending}"),
             Self::Agent(agent) => write!(f, "{agent}.{ending}"),
             Self::Index(part) => write!(f, "{part:016x}.{ending}"),
-            Self::Data(leaf) | Self::ChunkIndex(leaf) | Self::Provenance(leaf) => {
-                write!(f, "{leaf}.{ending}")
-            }
+            Self::Data(file) => write!(f, "{file}.{ending}"),
+            Self::ChunkIndex(leaf) | Self::Provenance(leaf) => write!(f, "{leaf}.{ending}"),
         }
     }
 }
@@ -150,7 +150,7 @@ impl FromStr for FileName {
             "local" => stem.parse().map(Self::Local),
             "agent" => stem.parse().map(Self::Agent),
             "index" => leaf().map(|part| Self::Index(part.0)),
-            "itdata" => leaf().map(Self::Data),
+            "itdata" => stem.parse().map(Self::Data),
             "idx" => leaf().map(Self::ChunkIndex),
             "pidx" => leaf().map(Self::Provenance),
             _ => return Err(refuse()),

@@ -1,4 +1,4 @@
-//! Bytes that are not what they should be: refused with a place, never a panic, never believed.
+//! Damaged and foreign bytes are errors with an offset, never a panic and never accepted.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "the numbers of tests are small"
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use proptest::{collection::vec, prelude::*};
 use storage_format::{
-    AgentId, Descriptor, LeafId, StorageId, StreamId,
+    AgentId, DataFileId, Descriptor, LeafId, StorageId, StreamId,
     agent_file::AgentFile,
     batch::RecordHeader,
     data_file::{self, DataFileHeader},
@@ -26,12 +26,13 @@ fn storage() -> StorageId {
     "0193a2f0-7c1e-7b3a-9d2e-0123456789ab".parse().unwrap()
 }
 
-fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v1");
-    std::fs::read(folder.join(name)).unwrap()
+/// The golden bytes with this path below `golden/`.
+fn golden(path: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    std::fs::read(folder.join(path)).unwrap()
 }
 
-/// Reads `bytes` as a whole data file of one frame.
+/// Reads `bytes` as a complete data file of one frame.
 fn read_data(bytes: &[u8]) -> Result<(), String> {
     DataFileHeader::decode(bytes).map_err(|error| error.to_string())?;
     let offset = data_file::HEADER_BYTES as u64;
@@ -50,7 +51,7 @@ fn read_data(bytes: &[u8]) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Reads `bytes` as a whole index part, every block of it.
+/// Reads `bytes` as a complete index part with all of its blocks.
 fn read_index(bytes: &[u8]) -> Result<(), String> {
     let text = |error: storage_format::FormatError| error.to_string();
     let header = IndexPartHeader::decode(bytes).map_err(text)?;
@@ -71,7 +72,8 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
             .get(range.start as usize..range.end as usize)
             .ok_or("short")?;
         leaf.check_block(block).map_err(text)?;
-        let block = ArrayBlock::new(block, &bases).map_err(text)?;
+        leaf.extents_in(block).map_err(text)?;
+        let block = ArrayBlock::new(leaf.entries_in(block), &bases).map_err(text)?;
         for at in 0..block.len() {
             block.get(at).map_err(text)?;
         }
@@ -81,45 +83,47 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
 
 type Read = fn(&[u8]) -> Result<(), String>;
 
-const FILES: [(&str, Read); 9] = [
-    ("labels.types", |bytes| {
+const FILES: [(&str, Read); 11] = [
+    ("v1/labels.types", |bytes| {
         LabelFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
     }),
-    ("data.itdata", read_data),
-    ("segment.ring", |bytes| match RingBlock::split(bytes) {
+    ("v1/data.itdata", read_data),
+    ("v1/segment.ring", |bytes| match RingBlock::split(bytes) {
         Ok((_, [])) => Ok(()),
-        Ok(_) => Err("more behind it".into()),
+        Ok(_) => Err("bytes follow it".into()),
         Err(error) => Err(error.to_string()),
     }),
-    ("part.index", read_index),
-    ("based.index", read_index),
-    ("based.itdata", read_data),
-    ("file.storage", |bytes| {
+    ("v1/part.index", read_index),
+    ("v1/based.index", read_index),
+    ("v2/part.index", read_index),
+    ("v2/based.index", read_index),
+    ("v1/based.itdata", read_data),
+    ("v1/file.storage", |bytes| {
         StorageFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
     }),
-    ("file.agent", |bytes| {
+    ("v1/file.agent", |bytes| {
         AgentFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
     }),
-    ("file.local", |bytes| {
+    ("v1/file.local", |bytes| {
         LocalFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
     }),
 ];
 
-/// Zero bytes that align the next frame are outside of every checksum but that of the file.
+/// Zeros that align the next frame are covered only by the checksum of the file.
 fn is_gap(name: &str, at: usize, length: usize) -> bool {
     name.ends_with(".itdata") && at >= length - 1
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_is_an_error() {
     for (name, read) in FILES {
         let bytes = golden(name);
         assert_eq!(read(&bytes), Ok(()), "{name}");
@@ -134,7 +138,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn every_truncation_and_every_extension_is_noticed() {
+fn every_truncation_and_every_extension_is_an_error() {
     for (name, read) in FILES {
         let bytes = golden(name);
         for length in 0..bytes.len() {
@@ -149,14 +153,14 @@ fn every_truncation_and_every_extension_is_noticed() {
         assert_eq!(
             read(&longer).is_ok(),
             name.ends_with(".itdata"),
-            "{name} with a byte more"
+            "{name} with one more byte"
         );
     }
 }
 
 #[test]
-fn a_frame_in_the_wrong_place_is_noticed() {
-    let bytes = &golden("data.itdata")[512..];
+fn a_frame_at_another_location_is_an_error() {
+    let bytes = &golden("v1/data.itdata")[512..];
     let right = FrameLocation {
         storage: storage(),
         leaf: LeafId(0x0123_4567_89ab_cdef),
@@ -240,7 +244,7 @@ fn descriptors_never_overflow() {
         (i64::MAX as u64, 1, false),
     ] {
         assert_eq!(
-            Descriptor::new(LeafId(1), offset, size).is_ok(),
+            Descriptor::new(DataFileId(1), offset, size).is_ok(),
             is_right,
             "{offset} {size}"
         );
@@ -249,7 +253,7 @@ fn descriptors_never_overflow() {
 
 proptest! {
     #[test]
-    fn foreign_bytes_are_refused_without_a_panic(bytes in vec(any::<u8>(), 0..2000)) {
+    fn foreign_bytes_are_errors_and_never_a_panic(bytes in vec(any::<u8>(), 0..2000)) {
         for (_, read) in FILES {
             prop_assert!(read(&bytes).is_err());
         }
@@ -259,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_files_are_refused_without_a_panic(
+    fn mutated_files_are_errors_and_never_a_panic(
         file in 0..FILES.len(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
     ) {

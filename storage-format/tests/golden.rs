@@ -1,7 +1,7 @@
-//! The bytes of every layout, kept for ever under `golden/vN/`.
+//! The bytes of every layout, preserved for ever under `golden/vN/`.
 //!
-//! What is missing there is written by this test, once, for the current version; what is there
-//! must be produced again bit for bit and read back as it was.
+//! A missing file is written by this test, once. What is there must be produced again bit for bit
+//! and read back; versions that are no longer written are only read back.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "the numbers of tests are small"
@@ -11,15 +11,15 @@
 use std::{collections::BTreeMap, path::Path};
 
 use storage_format::{
-    Codec, FORMAT_VERSION, Kind, LeafId, LeafType, StorageId, StreamPosition,
+    Codec, DataFileId, FORMAT_VERSION, Kind, LeafId, LeafType, StorageId, StreamPosition,
     agent_file::{AgentFile, StreamSpec},
     batch::RecordHeader,
     checksum::crc32c,
     data_file::{self, Bucket, DataFileHeader, LeafPath},
     frame::{Facts, FrameHeader, FrameLocation},
     index_part::{
-        ArrayBlock, Footer, IndexPartBuilder, IndexPartHeader, LeafNumbers, NewLeaf, PacketEntry,
-        TRAILER_BYTES, Trailer,
+        ArrayBlock, DataFileEntry, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafNumbers,
+        LogPosition, NewLeaf, PacketEntry, TRAILER_BYTES, Trailer,
     },
     label_file::{LabelFile, LabelType, ValueType},
     local_file::LocalFile,
@@ -88,7 +88,7 @@ fn frame_place() -> FrameLocation {
     }
 }
 
-/// As [`frame_header`], of a packet whose times rest on more than its bytes.
+/// As [`frame_header`], of a packet whose times depend on more than its bytes.
 fn based_frame_header() -> FrameHeader {
     FrameHeader {
         facts: Facts {
@@ -123,7 +123,11 @@ fn entry(number: u64) -> PacketEntry {
     }
 }
 
-/// Entries of packets whose times rest on different things, and one of which that is not told.
+fn few_entries() -> [PacketEntry; 3] {
+    [entry(0), entry(2), entry(5)]
+}
+
+/// Entries of packets with different time bases, and of one without.
 fn based_entries() -> [PacketEntry; 4] {
     let based = |number, time_basis| PacketEntry {
         facts: Facts {
@@ -138,6 +142,43 @@ fn based_entries() -> [PacketEntry; 4] {
         based(3, None),
         based(5, Some(1_000)),
     ]
+}
+
+/// Where the bytes of both leaves are: in two files.
+fn extents() -> [Extent; 2] {
+    [
+        Extent {
+            leaf_offset: 512,
+            file: DataFileId(0),
+            offset: 4712,
+            length: 488,
+        },
+        Extent {
+            leaf_offset: 1000,
+            file: DataFileId(3),
+            offset: 70_000,
+            length: 3096,
+        },
+    ]
+}
+
+fn data_files() -> Vec<DataFileEntry> {
+    [(0, 8192), (3, 81_920), (0x0123_4567_89ab_cdef, 640)]
+        .map(|(file, length)| DataFileEntry {
+            file: DataFileId(file),
+            length,
+            checksum: 0x0506_0708,
+        })
+        .to_vec()
+}
+
+fn log_position() -> LogPosition {
+    LogPosition {
+        file: DataFileId(3),
+        offset: 81_920,
+        batch: 17,
+        chain: 0x090a_0b0c,
+    }
 }
 
 fn index_part(entries: &[PacketEntry]) -> Vec<u8> {
@@ -171,13 +212,14 @@ fn index_part(entries: &[PacketEntry]) -> Vec<u8> {
             leaf,
             path,
             entries,
+            extents: &extents(),
             covered: 512..4096,
             covered_checksum: 0x0102_0304,
             totals,
             numbers,
         });
     }
-    builder.finish().0
+    builder.finish(data_files(), Some(log_position())).0
 }
 
 fn storage_file() -> StorageFile {
@@ -239,29 +281,31 @@ fn batch() -> Vec<u8> {
     bytes
 }
 
-/// The golden bytes of `name`; written first when they are missing.
-fn golden(name: &str, current: &[u8]) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{FORMAT_VERSION}"));
-    let path = folder.join(name);
-    if !path.exists() {
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(&path, current).unwrap();
-    }
-    std::fs::read(path).unwrap()
+/// The golden bytes of `name` in `version`.
+fn golden(version: u16, name: &str) -> std::path::PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"));
+    folder.join(name)
 }
 
+/// Checks a layout of which `version` is written.
 fn check<T: PartialEq + std::fmt::Debug>(
+    version: u16,
     name: &str,
     value: &T,
     current: &[u8],
     decode: impl Fn(&[u8]) -> T,
 ) {
-    let kept = golden(name, current);
+    let path = golden(version, name);
+    if !path.exists() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, current).unwrap();
+    }
+    let stored = std::fs::read(path).unwrap();
     assert_eq!(
-        kept, current,
+        stored, current,
         "the bytes of {name} never change within a version"
     );
-    assert_eq!(decode(&kept), *value, "{name} is read back as it was");
+    assert_eq!(decode(&stored), *value, "{name} is read back as it was");
 }
 
 #[test]
@@ -272,7 +316,7 @@ fn data_files_keep_their_bytes() {
 
 fn check_data_file(name: &str, frame: FrameHeader) {
     let value = (data_header(), frame);
-    check(name, &value, &data_file(&frame), |bytes| {
+    check(FORMAT_VERSION, name, &value, &data_file(&frame), |bytes| {
         let header = DataFileHeader::decode(bytes).unwrap();
         let at = data_file::HEADER_BYTES;
         let frame = FrameHeader::decode(&bytes[at..], frame_place()).unwrap();
@@ -287,60 +331,102 @@ fn check_data_file(name: &str, frame: FrameHeader) {
 
 #[test]
 fn index_parts_keep_their_bytes() {
-    check_index_part("part.index", &[entry(0), entry(2), entry(5)]);
-    check_index_part("based.index", &based_entries());
+    let (few, based) = (few_entries(), based_entries());
+    for (name, entries) in [("part.index", &few[..]), ("based.index", &based[..])] {
+        check(2, name, &entries.to_vec(), &index_part(entries), |bytes| {
+            let (footer, entries) = read_index_part(bytes, extents().to_vec());
+            assert_eq!(footer.files, data_files());
+            assert_eq!(footer.position, Some(log_position()));
+            entries
+        });
+    }
 }
 
-fn check_index_part(name: &str, entries: &[PacketEntry]) {
-    check(name, &entries.to_vec(), &index_part(entries), |bytes| {
-        let header = IndexPartHeader::decode(bytes).unwrap();
-        assert_eq!(
-            (header.storage, header.ordinal, header.created),
-            (storage(), 1, 99)
-        );
-        let length = bytes.len() as u64;
-        let trailer =
-            Trailer::decode(&bytes[bytes.len() - TRAILER_BYTES..], length, storage()).unwrap();
-        let at = trailer.footer_offset as usize;
-        let footer = &bytes[at..at + trailer.footer_length as usize];
-        let footer = Footer::decode(footer, &trailer).unwrap();
-        let ids: Vec<_> = footer.leaves.iter().map(|leaf| leaf.leaf).collect();
-        assert_eq!(ids, [LeafId(4), LeafId(9)], "leaves are sorted");
-        assert_eq!(footer.leaf(LeafId(4)).unwrap().leaf_type, LeafType::Plain);
-        let leaf = footer.leaf(LeafId(9)).unwrap();
-        assert_eq!(leaf.path, leaf_path());
-        let range = leaf.block_range();
-        let block = &bytes[range.start as usize..range.end as usize];
-        leaf.check_block(block).unwrap();
-        let bases = footer.time_bases(bytes).unwrap();
-        let block = ArrayBlock::new(block, &bases).unwrap();
-        assert_eq!(block.find_number(5), Some(block.len() - 1));
-        assert_eq!(block.find_number(4), None);
-        assert_eq!(block.find_position(StreamPosition::new(7, 2)), Some(1));
-        assert_eq!(block.first_at_or_after_number(3), 2);
-        assert_eq!(block.facts(2), entries[2].facts);
-        (0..block.len()).map(|at| block.get(at).unwrap()).collect()
-    });
+#[test]
+fn index_parts_of_version_1_are_read() {
+    let (few, based) = (few_entries(), based_entries());
+    for (name, entries) in [("part.index", &few[..]), ("based.index", &based[..])] {
+        let bytes = std::fs::read(golden(1, name)).unwrap();
+        // The bytes of a leaf are the data file with its id.
+        let in_leaf_file = Extent {
+            leaf_offset: 512,
+            file: DataFileId(9),
+            offset: 512,
+            length: 4096 - 512,
+        };
+        let (footer, read) = read_index_part(&bytes, vec![in_leaf_file]);
+        assert_eq!((footer.files, footer.position), (Vec::new(), None));
+        assert_eq!(read, entries);
+    }
+}
+
+/// Reads a part with [`leaf_path`] as leaf 9 and a plain leaf 4: the footer and the packets.
+fn read_index_part(bytes: &[u8], extents: Vec<Extent>) -> (Footer, Vec<PacketEntry>) {
+    let header = IndexPartHeader::decode(bytes).unwrap();
+    assert_eq!(
+        (header.storage, header.ordinal, header.created),
+        (storage(), 1, 99)
+    );
+    let length = bytes.len() as u64;
+    let trailer =
+        Trailer::decode(&bytes[bytes.len() - TRAILER_BYTES..], length, storage()).unwrap();
+    let at = trailer.footer_offset as usize;
+    let footer = &bytes[at..at + trailer.footer_length as usize];
+    let footer = Footer::decode(footer, &trailer).unwrap();
+    let ids: Vec<_> = footer.leaves.iter().map(|leaf| leaf.leaf).collect();
+    assert_eq!(ids, [LeafId(4), LeafId(9)], "leaves are sorted");
+    assert_eq!(footer.leaf(LeafId(4)).unwrap().leaf_type, LeafType::Plain);
+    let leaf = footer.leaf(LeafId(9)).unwrap();
+    assert_eq!(leaf.path, leaf_path());
+    let range = leaf.block_range();
+    let block = &bytes[range.start as usize..range.end as usize];
+    leaf.check_block(block).unwrap();
+    assert_eq!(leaf.extents_in(block), Ok(extents));
+    let bases = footer.time_bases(bytes).unwrap();
+    let block = ArrayBlock::new(leaf.entries_in(block), &bases).unwrap();
+    assert_eq!(block.find_number(5), Some(block.len() - 1));
+    assert_eq!(block.find_number(4), None);
+    assert_eq!(block.find_position(StreamPosition::new(7, 2)), Some(1));
+    assert_eq!(block.first_at_or_after_number(3), 2);
+    let entries: Vec<_> = (0..block.len()).map(|at| block.get(at).unwrap()).collect();
+    assert_eq!(block.facts(2), entries[2].facts);
+    (footer, entries)
 }
 
 #[test]
 fn enveloped_files_keep_their_bytes() {
     let value = storage_file();
-    check("file.storage", &value, &value.encode().unwrap(), |bytes| {
-        StorageFile::decode(bytes).unwrap()
-    });
+    check(
+        FORMAT_VERSION,
+        "file.storage",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| StorageFile::decode(bytes).unwrap(),
+    );
     let value = agent_file();
-    check("file.agent", &value, &value.encode().unwrap(), |bytes| {
-        AgentFile::decode(bytes).unwrap()
-    });
+    check(
+        FORMAT_VERSION,
+        "file.agent",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| AgentFile::decode(bytes).unwrap(),
+    );
     let value = local_file();
-    check("file.local", &value, &value.encode().unwrap(), |bytes| {
-        LocalFile::decode(bytes).unwrap()
-    });
+    check(
+        FORMAT_VERSION,
+        "file.local",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| LocalFile::decode(bytes).unwrap(),
+    );
     let value = label_file();
-    check("labels.types", &value, &value.encode().unwrap(), |bytes| {
-        LabelFile::decode(bytes).unwrap()
-    });
+    check(
+        FORMAT_VERSION,
+        "labels.types",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| LabelFile::decode(bytes).unwrap(),
+    );
 }
 
 fn label_file() -> LabelFile {
@@ -364,6 +450,7 @@ fn label_file() -> LabelFile {
 #[test]
 fn batches_keep_their_bytes() {
     check(
+        FORMAT_VERSION,
         "push.batch",
         &RecordHeader::of(PAYLOAD, StreamPosition::new(7, 3)),
         &batch(),
@@ -388,9 +475,15 @@ fn ring_blocks_keep_their_bytes() {
         payload: PAYLOAD,
     };
     let bytes = [&block.header(), PAYLOAD].concat();
-    check("segment.ring", &(9, block.facts), &bytes, |bytes| {
-        let (block, rest) = RingBlock::split(bytes).unwrap();
-        assert_eq!((block.payload, rest), (PAYLOAD, &[][..]));
-        (block.sequence, block.facts)
-    });
+    check(
+        FORMAT_VERSION,
+        "segment.ring",
+        &(9, block.facts),
+        &bytes,
+        |bytes| {
+            let (block, rest) = RingBlock::split(bytes).unwrap();
+            assert_eq!((block.payload, rest), (PAYLOAD, &[][..]));
+            (block.sequence, block.facts)
+        },
+    );
 }

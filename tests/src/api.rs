@@ -1,5 +1,6 @@
 //! The server's API over one connection, one method per call.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use serde_json::{Value, json};
@@ -145,7 +146,25 @@ impl Api {
         self.done("GET", &format!("/storages/{id}/status"), None)
     }
 
-    /// The files of a storage: name, role and length.
+    /// The leaves of a storage that have packets.
+    pub fn leaves(&mut self, id: &str) -> BTreeSet<String> {
+        let mut leaves = BTreeSet::new();
+        let mut path = format!("/storages/{id}/descriptors?limit=1000");
+        loop {
+            let page = self.done("GET", &path, None);
+            let items = page["items"].as_array().expect("a list of packets");
+            let names = items.iter().filter_map(|item| item["leaf"].as_str());
+            leaves.extend(names.map(str::to_owned));
+            match page["next"].as_str() {
+                Some(next) => {
+                    path = format!("/storages/{id}/descriptors?limit=1000&cursor={next}");
+                }
+                None => return leaves,
+            }
+        }
+    }
+
+    /// Name, role and length of every file of a storage.
     pub fn files(&mut self, id: &str) -> Vec<(String, String, u64)> {
         let list = self.done("GET", &format!("/storages/{id}/files"), None);
         let files = list["files"].as_array().expect("a list of files");

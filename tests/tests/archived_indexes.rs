@@ -26,10 +26,9 @@ fn filled(server: &Server, folder: &Path, lines: u64) -> String {
 }
 
 fn derived_file(server: &Server, storage: &str, ending: &str) -> PathBuf {
-    let files = server.api().files(storage);
-    let data = files.iter().find(|file| file.1 == "data").unwrap();
+    let leaves = server.api().leaves(storage);
     let folder = server.data().join("storages").join(storage);
-    folder.join(&data.0).with_extension(ending)
+    folder.join(format!("{}.{ending}", leaves.first().unwrap()))
 }
 
 fn descriptors(api: &mut Api, storage: &str) -> Vec<Value> {

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use harness::{Api, Connection};
 use storage_format::index_part::{
-    ArrayBlock, Footer, HEADER_BYTES, IndexPartHeader, PacketEntry, TRAILER_BYTES, Trailer,
+    ArrayBlock, Extent, Footer, HEADER_BYTES, IndexPartHeader, PacketEntry, TRAILER_BYTES, Trailer,
 };
-use storage_format::{Codec, LeafId};
+use storage_format::paths::FileName;
+use storage_format::{Codec, DataFileId, Descriptor};
 
 /// The packets of each stream, named `agent/stream`, in order.
 pub(crate) type Streams = BTreeMap<String, Vec<Vec<u8>>>;
@@ -18,15 +19,16 @@ pub(crate) type Streams = BTreeMap<String, Vec<Vec<u8>>>;
 pub(crate) fn read_streams(server: &harness::Server, storage: &str, mount: &Path) -> Streams {
     let mut api = Api::new(Connection::open(server.address()).unwrap());
     let mut packets: Vec<(String, (u64, u64), Vec<u8>)> = Vec::new();
-    for (leaf, (stream, entries)) in leaves(mount) {
+    for (file, mut entries) in data_files(mount) {
+        entries.sort_by_key(|(_, _, descriptor)| descriptor.offset());
         let ranges: Vec<(u64, u64)> = entries
             .iter()
-            .map(|entry| (entry.offset, entry.offset + u64::from(entry.stored_size)))
+            .map(|(_, _, descriptor)| (descriptor.offset(), descriptor.end()))
             .collect();
-        let found = api.ranges(storage, &format!("{leaf}.itdata"), &ranges);
-        for entry in &entries {
+        let found = api.ranges(storage, &FileName::Data(file).to_string(), &ranges);
+        for (stream, entry, descriptor) in &entries {
             // Adjacent ranges may arrive in one part: only the position of the bytes counts.
-            let stored = cut(&found, entry.offset, entry.stored_size);
+            let stored = cut(&found, descriptor.offset(), descriptor.size());
             packets.push((
                 stream.clone(),
                 (entry.position.epoch, entry.position.sequence),
@@ -42,11 +44,12 @@ pub(crate) fn read_streams(server: &harness::Server, storage: &str, mount: &Path
     streams
 }
 
-type Leaves = BTreeMap<LeafId, (String, Vec<PacketEntry>)>;
+/// The packets in each data file, with the name of the stream.
+type DataFiles = BTreeMap<DataFileId, Vec<(String, PacketEntry, Descriptor)>>;
 
-/// All packets of all leaves in the index parts of the folder.
-fn leaves(mount: &Path) -> Leaves {
-    let mut leaves = Leaves::new();
+/// All packets in the index parts of the folder.
+fn data_files(mount: &Path) -> DataFiles {
+    let mut files = DataFiles::new();
     let mut parts = 0;
     for entry in fs::read_dir(mount).unwrap() {
         let path = entry.unwrap().path();
@@ -70,14 +73,21 @@ fn leaves(mount: &Path) -> Leaves {
             let block = &bytes[usize::try_from(range.start).unwrap()..];
             let block = &block[..usize::try_from(range.end - range.start).unwrap()];
             leaf.check_block(block).unwrap();
-            let block = ArrayBlock::new(block, &bases).unwrap();
+            let entries = ArrayBlock::new(leaf.entries_in(block), &bases).unwrap();
+            let extents = leaf.extents_in(block).unwrap();
             let stream = format!("{}/{}", leaf.path.agent, leaf.path.stream);
-            let (_, entries) = leaves.entry(leaf.leaf).or_insert((stream, Vec::new()));
-            entries.extend((0..block.len()).map(|index| block.get(index).unwrap()));
+            for index in 0..entries.len() {
+                let entry = entries.get(index).unwrap();
+                let contains = |extent: &&Extent| entry.offset < extent.leaf_end();
+                let extent = extents.iter().find(contains).unwrap();
+                let descriptor = entry.descriptor(extent).unwrap();
+                let of_file = files.entry(descriptor.file()).or_default();
+                of_file.push((stream.clone(), entry, descriptor));
+            }
         }
     }
     assert!(parts > 0, "a storage has an index part, even an empty one");
-    leaves
+    files
 }
 
 fn cut(parts: &[harness::Part], offset: u64, size: u32) -> &[u8] {

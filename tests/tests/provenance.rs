@@ -120,10 +120,9 @@ fn inflate(bytes: &[u8]) -> Vec<u8> {
 
 /// The provenance file of the only data file of a storage.
 fn sidecar(server: &Server, storage: &str) -> PathBuf {
-    let files = server.api().files(storage);
-    let data = files.iter().find(|file| file.1 == "data").unwrap();
+    let leaves = server.api().leaves(storage);
     let folder = server.data().join("storages").join(storage);
-    folder.join(&data.0).with_extension("pidx")
+    folder.join(format!("{}.pidx", leaves.first().unwrap()))
 }
 
 #[test]

@@ -66,10 +66,11 @@ pub(crate) fn answers(source: &[&str], query: &str) -> Vec<String> {
 
 pub(crate) fn wait_for_indexes(server: &Server, storage: &str) {
     let begin = Instant::now();
+    let leaves = server.api().leaves(storage).len();
     while begin.elapsed() < Duration::from_secs(60) {
         let files = server.api().files(storage);
-        let count = |role: &str| files.iter().filter(|file| file.1 == role).count();
-        if count("data") > 0 && count("data") == count("chunk_index") {
+        let indexes = files.iter().filter(|file| file.1 == "chunk_index");
+        if leaves > 0 && indexes.count() == leaves {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));

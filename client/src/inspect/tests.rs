@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use storage_format::index_part::{IndexPartBuilder, LeafNumbers, NewLeaf};
+use storage_format::index_part::{Extent, IndexPartBuilder, LeafNumbers, NewLeaf};
 use storage_format::storage_file::Totals;
-use storage_format::{Codec, Kind, LeafId, LeafType, StorageId, StreamPosition};
+use storage_format::{Codec, DataFileId, Kind, LeafId, LeafType, StorageId, StreamPosition};
 
 use super::*;
 
@@ -138,6 +138,12 @@ fn an_index_part_shows_its_leaves_and_packets() {
         leaf: LeafId(0xbb),
         path: path(),
         entries: Some(&[entry]),
+        extents: &[Extent {
+            leaf_offset: 512,
+            file: DataFileId(0),
+            offset: 4712,
+            length: 96,
+        }],
         covered: 512..608,
         covered_checksum: 0,
         totals: Totals::default(),
@@ -148,7 +154,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
             last_position: StreamPosition::new(7, 0),
         },
     });
-    let (bytes, footer, _) = builder.finish();
+    let (bytes, footer, _) = builder.finish(Vec::new(), None);
     let (shown, is_whole) = show(&bytes).unwrap();
     assert!(is_whole);
     assert_eq!(shown["header"]["ordinal"], 3);

@@ -13,9 +13,10 @@ use storage_format::index_part::{
 use storage_format::local_file::LocalFile;
 use storage_format::paths::{FileName, FileRole};
 use storage_format::storage_file::{FileEntry, StorageFile};
-use storage_format::{AgentId, Kind, LeafId, StorageId};
+use storage_format::{AgentId, DataFileId, Kind, LeafId, StorageId};
 use tokio::runtime::Handle;
 
+use super::bytes::LeafFetch;
 use super::times::{Part, PartTimes};
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
@@ -55,11 +56,30 @@ pub fn leaves(
         return Err(ClientError::input(what));
     };
     let storage = read(folder, &FileName::Storage(id), StorageFile::decode)?;
+    let transferred = Arc::<Transferred>::default();
+    let remote = remote(folder, id, client_of)?;
+    let data_file = |listed: &FileEntry| {
+        let Ok(FileName::Data(file)) = listed.name.parse() else {
+            return None;
+        };
+        let path = folder.join(&listed.name);
+        let here = fs::metadata(&path).is_ok_and(|found| found.len() == listed.length);
+        let data: Arc<dyn Fetch> = match (&remote, here) {
+            (Some((client, storage)), false) => Arc::new(RemoteFile::new(
+                client.clone(),
+                storage.clone(),
+                listed.name.clone(),
+                runtime.clone(),
+                Arc::clone(&transferred),
+            )),
+            // A file that is missing everywhere is reported when it is read.
+            _ => Arc::new(ClosedFile(path)),
+        };
+        Some((file, data))
+    };
     let mut sources = LeafOpener {
         folder: folder.to_owned(),
-        remote: remote(folder, id, client_of)?,
-        runtime: runtime.clone(),
-        transferred: Arc::default(),
+        files: storage.files.iter().filter_map(data_file).collect(),
         traces: BTreeMap::new(),
     };
     let mut found: BTreeMap<LeafId, (Leaf, PartTimes)> = BTreeMap::new();
@@ -77,11 +97,11 @@ pub fn leaves(
     }
     let mut leaves = Vec::new();
     for (leaf, times) in found.into_values() {
-        leaves.push(sources.stored(leaf, times, &storage.files)?);
+        leaves.push(sources.stored(leaf, times)?);
     }
     Ok(Mounted {
         leaves,
-        transferred: sources.transferred,
+        transferred,
     })
 }
 
@@ -104,7 +124,10 @@ fn add(
         };
         (leaf, PartTimes::default())
     });
-    leaf.length = leaf.length.max(entry.covered.end);
+    if entry.covered.end > leaf.length {
+        leaf.length = entry.covered.end;
+        leaf.checksum = Some(entry.covered_checksum);
+    }
     leaf.runs.push(entry.covered.clone());
     times.blocks.push((Arc::clone(part), entry));
 }
@@ -112,35 +135,17 @@ fn add(
 /// Opens the files of leaves, in the folder or on the server.
 struct LeafOpener {
     folder: PathBuf,
-    remote: Option<(Client, StorageUrl)>,
-    runtime: Handle,
-    transferred: Arc<Transferred>,
+    files: BTreeMap<DataFileId, Arc<dyn Fetch>>,
     traces: BTreeMap<AgentId, Arc<AgentTrace>>,
 }
 
 impl LeafOpener {
-    fn stored(
-        &mut self,
-        mut leaf: Leaf,
-        times: PartTimes,
-        listed: &[FileEntry],
-    ) -> Result<StoredLeaf, ClientError> {
-        let name = FileName::Data(leaf.leaf).to_string();
-        let file = listed.iter().find(|file| file.name == name);
-        leaf.checksum = file.map(|file| file.checksum);
-        let path = self.folder.join(&name);
-        let here = fs::metadata(&path).is_ok_and(|found| found.len() == leaf.length);
-        let data: Arc<dyn Fetch> = match (&self.remote, here) {
-            (Some((client, storage)), false) => Arc::new(RemoteFile::new(
-                client.clone(),
-                storage.clone(),
-                name,
-                self.runtime.clone(),
-                Arc::clone(&self.transferred),
-            )),
-            // A file that is missing everywhere is reported when it is read.
-            _ => Arc::new(ClosedFile(path)),
-        };
+    fn stored(&mut self, leaf: Leaf, times: PartTimes) -> Result<StoredLeaf, ClientError> {
+        let data: Arc<dyn Fetch> = Arc::new(LeafFetch::new(
+            leaf.leaf,
+            times.blocks.clone(),
+            self.files.clone(),
+        ));
         let index = self
             .folder
             .join(FileName::ChunkIndex(leaf.leaf).to_string());

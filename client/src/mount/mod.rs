@@ -6,6 +6,7 @@
 //! storage file. Until then its name ends in `.tmp`, and another run resumes it. A run fetches only
 //! what is missing.
 
+mod bytes;
 mod leaves;
 mod publish;
 mod report;

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chunk_index::{Identity, Provenance, Segment, SourceFile};
-use storage_core::{CopiedPacket, Engine, LeafInfo};
+use storage_core::{CopiedPacket, Engine, FileInfo};
 use storage_format::paths::FileName;
-use storage_format::{LeafId, StorageId};
+use storage_format::{DataFileId, LeafId, StorageId};
 use tokio::sync::mpsc::Receiver;
 
 use super::{ProvenanceError, Provenances, SegmentImporter, load};
@@ -42,16 +42,14 @@ impl Provenances {
             }
             stored += packets.len() as u64;
             let _one_at_a_time = self.0.lock().await;
-            let read = packets.iter().map(|packet| packet.from.descriptor.leaf());
+            let read = packets.iter().map(|packet| packet.from.leaf);
             let read: BTreeSet<LeafId> = read.collect();
             let origins = load(engine, source, read.iter().copied()).await?;
-            let leaves = engine.reading().leaves(source).await?;
-            let leaves = leaves
-                .leaves
-                .iter()
-                .filter(|leaf| read.contains(&leaf.leaf));
-            let files = leaves.map(|leaf| (leaf.leaf, data_file(source, leaf)));
-            let files: BTreeMap<LeafId, SourceFile> = files.collect();
+            let listed = engine.reading().files(source).await?;
+            let files: BTreeMap<DataFileId, SourceFile> = listed
+                .into_iter()
+                .filter_map(|file| data_file(source, file))
+                .collect();
             let of_leaves = provenance_of(&packets, &origins, &files);
             self.merge_into(engine, target, of_leaves, None).await?;
         }
@@ -62,12 +60,12 @@ impl Provenances {
 fn provenance_of(
     packets: &[CopiedPacket],
     origins: &BTreeMap<LeafId, Provenance>,
-    files: &BTreeMap<LeafId, SourceFile>,
+    files: &BTreeMap<DataFileId, SourceFile>,
 ) -> BTreeMap<LeafId, Provenance> {
     let mut of_leaves: BTreeMap<LeafId, Provenance> = BTreeMap::new();
     let mut importers: BTreeMap<(LeafId, LeafId), SegmentImporter> = BTreeMap::new();
     for packet in packets {
-        let read = packet.from.descriptor.leaf();
+        let read = packet.from.leaf;
         let into = of_leaves.entry(packet.leaf).or_default();
         let origin = origins.get(&read);
         let known = origin.map(|origin| (origin, origin.of_chunk(packet.from.number)));
@@ -83,7 +81,7 @@ fn provenance_of(
                 }
             }
             _ => {
-                let Some(file) = files.get(&read) else {
+                let Some(file) = files.get(&packet.from.descriptor.file()) else {
                     continue;
                 };
                 let source = super::index_of(&mut into.sources, file);
@@ -103,14 +101,16 @@ fn provenance_of(
     of_leaves
 }
 
-/// The data file of a leaf, under its path in the API.
-fn data_file(storage: StorageId, leaf: &LeafInfo) -> SourceFile {
-    SourceFile {
-        path: format!("/storage/{storage}/{}", FileName::Data(leaf.leaf)),
-        identity: Identity {
-            length: leaf.length,
-            modified: None,
-            checksum: Some(u64::from(leaf.checksum)),
-        },
-    }
+/// A data file, under its path in the API; `None` for other files.
+fn data_file(storage: StorageId, file: FileInfo) -> Option<(DataFileId, SourceFile)> {
+    let Ok(FileName::Data(id)) = file.name.parse() else {
+        return None;
+    };
+    let identity = Identity {
+        length: file.length,
+        modified: None,
+        checksum: file.checksum.map(u64::from),
+    };
+    let path = format!("/storage/{storage}/{}", file.name);
+    Some((id, SourceFile { path, identity }))
 }

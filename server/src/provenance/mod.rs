@@ -92,7 +92,7 @@ impl Provenances {
             for packet in page.items {
                 if let Some(range) = reported.of_packet(&packet) {
                     stored += 1;
-                    let of_leaf = of_leaves.entry(packet.descriptor.leaf()).or_default();
+                    let of_leaf = of_leaves.entry(packet.leaf).or_default();
                     of_leaf.segments.push(range.segment(packet.entry.number));
                 }
             }
@@ -198,10 +198,12 @@ pub(crate) async fn load(
 /// The paths of the provenance files next to the data files, whether they exist or not.
 async fn files(engine: &Engine, id: StorageId) -> Result<BTreeMap<LeafId, PathBuf>, StorageError> {
     let found = engine.reading().leaves(id).await?;
-    let path_of = |data: &Path, leaf| data.with_file_name(FileName::Provenance(leaf).to_string());
     let leaves = found.leaves.iter();
     Ok(leaves
-        .map(|leaf| (leaf.leaf, path_of(&leaf.data, leaf.leaf)))
+        .map(|leaf| {
+            let name = FileName::Provenance(leaf.leaf).to_string();
+            (leaf.leaf, leaf.folder.join(name))
+        })
         .collect())
 }
 
@@ -247,7 +249,7 @@ fn try_read(path: &Path, owner: &str) -> Result<Option<Provenance>, String> {
 /// of the file must be in the leaf.
 pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
     let name = FileName::Provenance(leaf.leaf).to_string();
-    let known = try_read(&leaf.data.with_file_name(name), &owner(id, leaf.leaf))?;
+    let known = try_read(&leaf.folder.join(name), &owner(id, leaf.leaf))?;
     let Some(known) = known else {
         return Ok(());
     };

@@ -168,7 +168,7 @@ async fn run(
     plan: CopyPlan,
     job: JobHandle,
 ) -> Result<StorageCopyDocument, Problem> {
-    let copied = fill(app, plan, &job).await;
+    let copied = Box::pin(fill(app, plan, &job)).await;
     job.end(None, copied)
 }
 

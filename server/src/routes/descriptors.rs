@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use storage_core::{LeafBases, PacketInfo, Selection};
 use storage_format::StorageId;
 use storage_format::data_file::LeafPath;
+use storage_format::paths::FileName;
 use utoipa::{IntoParams, ToSchema};
 
 use super::agents::parse_name;
@@ -61,6 +62,8 @@ pub(super) struct DescriptorDocument {
     stream: String,
     epoch: u64,
     sequence: u64,
+    /// The leaf of the index tree; its chunk index and provenance have its name.
+    leaf: String,
     /// Name of the data file.
     file: String,
     /// Offset of the stored payload in the file.
@@ -123,13 +126,13 @@ pub(super) async fn list(
         Some(query) => candidates_of_query(&app, id, selection, &query).await?,
     };
     let known = if parameters.provenance {
-        let leaves = found.items.iter().map(|packet| packet.descriptor.leaf());
+        let leaves = found.items.iter().map(|packet| packet.leaf);
         provenance::load(&app.engine, id, leaves).await?
     } else {
         BTreeMap::new()
     };
     let items = found.items.into_iter().map(|packet| {
-        let known = known.get(&packet.descriptor.leaf());
+        let known = known.get(&packet.leaf);
         let number = packet.entry.number;
         DescriptorDocument {
             provenance: known.and_then(|known| ProvenanceDocument::of_packet(known, number)),
@@ -192,11 +195,9 @@ async fn candidates_of_query(
             .descriptors(id, selection.clone())
             .await?;
         for packet in page.items {
-            let at = packet.descriptor.offset();
+            let at = packet.entry.offset;
             // Leaves without candidates, such as those of kind `raw`, contain no events.
-            let leaf = left
-                .iter()
-                .find(|leaf| leaf.leaf == packet.descriptor.leaf());
+            let leaf = left.iter().find(|leaf| leaf.leaf == packet.leaf);
             if leaf.is_some_and(|leaf| leaf.contains(at)) {
                 let number = packet.entry.number;
                 items.push(packet);
@@ -219,7 +220,7 @@ fn time(text: Option<String>, name: &str) -> Result<Option<i64>, Problem> {
 
 impl DescriptorDocument {
     fn new(packet: PacketInfo, bases: &LeafBases) -> Self {
-        let basis = bases.of(packet.descriptor.leaf(), packet.kind);
+        let basis = bases.of(packet.leaf, packet.kind);
         let facts = basis.known(&packet.entry.facts);
         Self {
             number: packet.entry.number,
@@ -228,7 +229,8 @@ impl DescriptorDocument {
             stream: packet.stream.to_string(),
             epoch: packet.entry.position.epoch,
             sequence: packet.entry.position.sequence,
-            file: format!("{}.itdata", packet.descriptor.leaf()),
+            leaf: packet.leaf.to_string(),
+            file: FileName::Data(packet.descriptor.file()).to_string(),
             offset: packet.descriptor.offset(),
             size: u64::from(packet.descriptor.size()),
             raw_size: u64::from(packet.entry.raw_size),

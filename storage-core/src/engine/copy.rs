@@ -89,6 +89,8 @@ pub struct CopiedPacket {
 /// A packet in the source of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedFrom {
+    /// Its leaf in the source.
+    pub leaf: LeafId,
     /// Its number in the source.
     pub number: u64,
     /// Its stored bytes in the source.
@@ -103,6 +105,7 @@ impl CopiedFrom {
     #[must_use]
     pub fn of(packet: &PacketInfo) -> Self {
         Self {
+            leaf: packet.leaf,
             number: packet.entry.number,
             descriptor: packet.descriptor,
         }
@@ -129,7 +132,7 @@ impl CopyPush {
             for receipt in &outcome.receipts {
                 let copied = CopiedPacket {
                     from,
-                    leaf: receipt.descriptor.leaf(),
+                    leaf: receipt.leaf,
                     number: receipt.number,
                 };
                 // The copy does not depend on the listener.

@@ -1,6 +1,6 @@
 //! The derived files next to the data files of storages.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use io_trace::{Cause, Operation};
@@ -100,23 +100,24 @@ impl DerivedFiles {
 
 /// The existing derived files of a finalized storage; blocks the thread.
 pub(super) fn derived_files(storage: &Storage) -> Result<Vec<FileInfo>, StorageError> {
-    let files = storage.info().files;
     let mut derived = Vec::new();
-    for name in derived_names(files.iter().map(|file| &*file.name)) {
+    for name in derived_names(&storage.folder)? {
         derived.extend(derived_file(storage, &name)?);
     }
     Ok(derived)
 }
 
-/// The derived files that may exist next to the data files among `files`.
-pub(super) fn derived_names<'a>(
-    files: impl Iterator<Item = &'a str>,
-) -> impl Iterator<Item = FileName> {
-    let leaves = files.filter_map(|name| match name.parse() {
-        Ok(FileName::Data(leaf)) => Some(leaf),
-        _ => None,
-    });
-    leaves.flat_map(|leaf| [FileName::ChunkIndex(leaf), FileName::Provenance(leaf)])
+/// The derived files in the folder of a storage, sorted; blocks the thread.
+pub(super) fn derived_names(folder: &Path) -> Result<Vec<FileName>, StorageError> {
+    let failed = |error| StorageError::io("list", folder)(error);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let name = name.to_string_lossy().parse::<FileName>();
+        found.extend(name.ok().filter(|name| is_derived(name.role())));
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// A derived file as it is now; `None` if it does not exist. Blocks the thread.

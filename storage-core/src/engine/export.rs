@@ -17,7 +17,7 @@ use storage_format::{
     checksum::crc32c_append,
     integer::usize_of_u64,
     paths::FileName,
-    storage_file::{FileEntry, StorageFile, StorageState},
+    storage_file::{StorageFile, StorageState},
 };
 
 use super::{blocking::Blocking, derived::derived_names, transfer::Transfer};
@@ -102,7 +102,7 @@ impl Transfer {
             let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
             // Its length is before it, so that a reader needs nothing else to begin.
             let mut files = vec![in_memory(&name, bytes)];
-            let derived = derived(&opened.folder, &file.files)?;
+            let derived = derived(&opened.folder)?;
             let listed = file.files.into_iter().map(|file| {
                 let content = Content::Listed(file.checksum);
                 (planned(&file.name, file.length), content)
@@ -152,12 +152,9 @@ fn in_memory(name: &FileName, bytes: Vec<u8>) -> (PlannedEntry, Content) {
 
 /// The existing derived files, as far as the limits allow. The storage file does not contain their
 /// lengths, so their headers do, and their checksums.
-fn derived(
-    folder: &Path,
-    listed: &[FileEntry],
-) -> Result<Vec<(PlannedEntry, Content)>, StorageError> {
+fn derived(folder: &Path) -> Result<Vec<(PlannedEntry, Content)>, StorageError> {
     let (mut found, mut bytes_left, mut open_left) = (Vec::new(), HELD_BYTES_MAX, HELD_OPEN_MAX);
-    for name in derived_names(listed.iter().map(|file| &*file.name)) {
+    for name in derived_names(folder)? {
         let path = folder.join(name.to_string());
         let file = match ReadFile::open(&path) {
             Ok(file) => file,

@@ -74,7 +74,7 @@ fn entries(leaf: &Leaf, from: u64) -> Vec<Entries> {
     let of_segment = segments.filter_map(|segment| match &segment.body {
         SegmentBody::Memory(entries) => Some(Entries::Memory(entries.clone())),
         SegmentBody::Part(part) => Some(Entries::Part(Arc::clone(part))),
-        SegmentBody::Plain => None,
+        SegmentBody::Plain(_) => None,
     });
     of_segment.collect()
 }

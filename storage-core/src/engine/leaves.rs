@@ -14,7 +14,9 @@ use storage_format::{
 use super::{Reading, StorageInfo};
 use crate::{
     StorageError,
-    read::{LeafFile, read_whole},
+    leaf_bytes::{LeafMap, LeafReader},
+    leaf_file::LeafFile,
+    read::read_whole,
     storage::Storage,
     tree::{Leaf, SegmentBody},
 };
@@ -23,8 +25,12 @@ use crate::{
 /// as one piece of work, in parallel with other runs.
 const RUN_BYTES: u64 = 4 << 20;
 
-/// A leaf and the durable part of its data file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The durable bytes of a leaf, to be read with [`Reading::leaf_bytes`].
+#[derive(Debug, Clone)]
+pub struct LeafBytes(Arc<LeafReader>);
+
+/// A leaf and its durable bytes.
+#[derive(Debug, Clone)]
 pub struct LeafInfo {
     /// The leaf.
     pub leaf: LeafId,
@@ -32,7 +38,7 @@ pub struct LeafInfo {
     pub path: LeafPath,
     /// Number of its first packet.
     pub first_number: u64,
-    /// Durable bytes of its data file.
+    /// Number of its durable bytes.
     pub length: u64,
     /// CRC32C of these bytes.
     pub checksum: u32,
@@ -40,8 +46,10 @@ pub struct LeafInfo {
     pub runs: Vec<Range<u64>>,
     /// Sums over its packets.
     pub totals: Totals,
-    /// The data file.
-    pub data: PathBuf,
+    /// Its bytes.
+    pub bytes: LeafBytes,
+    /// The folder of the storage.
+    pub folder: PathBuf,
     /// Path and length of its chunk index, if there is one.
     pub chunk_index: Option<(PathBuf, u64)>,
 }
@@ -110,11 +118,16 @@ impl Reading {
         }
     }
 
-    /// A file of a leaf, to be read for `cause` and the current request; it remains open
-    /// between reads if it `stays`.
+    /// A derived file of a leaf, to be read for `cause` and the current request.
     #[must_use]
-    pub fn leaf_file(&self, path: PathBuf, stays: bool, cause: Cause) -> LeafFile {
-        LeafFile::new(path, stays, self.blocking.scope(cause))
+    pub fn derived_file(&self, path: PathBuf, cause: Cause) -> LeafFile {
+        LeafFile::of_file(path, self.blocking.scope(cause))
+    }
+
+    /// The bytes of a leaf, to be read for `cause` and the current request.
+    #[must_use]
+    pub fn leaf_bytes(&self, leaf: &LeafInfo, cause: Cause) -> LeafFile {
+        LeafFile::of_leaf(Arc::clone(&leaf.bytes.0), self.blocking.scope(cause))
     }
 
     /// The trace metadata with which the packets of an agent in a storage are decoded: once the
@@ -187,7 +200,13 @@ fn leaf_info(storage: &Arc<Storage>, leaf: &Leaf) -> Option<LeafInfo> {
         checksum: leaf.tail.checksum,
         runs,
         totals,
-        data: storage.path(&FileName::Data(leaf.id)),
+        folder: storage.folder.clone(),
+        bytes: LeafBytes(Arc::new(LeafReader::new(LeafMap::new(
+            &storage.folder,
+            &storage.cache,
+            leaf,
+            &(0..u64::MAX),
+        )))),
         chunk_index: None,
     })
 }

@@ -5,7 +5,7 @@ use std::{fs::File, path::Path, sync::Arc};
 use bytes::Bytes;
 use io_trace::{Cause, FileTag, Operation};
 use storage_format::{
-    AgentId, Descriptor, FormatError, FormatErrorKind, Kind, StorageId, StreamId,
+    AgentId, Descriptor, FormatError, FormatErrorKind, Kind, LeafId, StorageId, StreamId,
     index_part::PacketEntry,
     paths::{FileName, FileRole},
     storage_file::StorageState,
@@ -38,6 +38,8 @@ pub struct PacketInfo {
     pub kind: Kind,
     /// Its stream.
     pub stream: StreamId,
+    /// Its leaf.
+    pub leaf: LeafId,
     /// Location of its stored bytes.
     pub descriptor: Descriptor,
     /// Its index entry.
@@ -189,11 +191,10 @@ impl Reading {
             let find = move || derived_files(&storage);
             files.extend(self.blocking.run(Cause::Range, find).await?);
         } else if let Some(tree) = &*storage.tree.read() {
-            let written = tree.leaves().filter(|leaf| leaf.tail.length > 0);
-            files.extend(written.map(|leaf| FileInfo {
-                name: FileName::Data(leaf.id).to_string(),
+            files.extend(tree.files().iter().map(|(&file, tail)| FileInfo {
+                name: FileName::Data(file).to_string(),
                 role: FileRole::Data,
-                length: leaf.tail.length,
+                length: tail.length,
                 checksum: None,
             }));
         }
@@ -328,21 +329,22 @@ fn find_packet(storage: &Storage, number: u64) -> Result<PacketInfo, StorageErro
 }
 
 fn packet_info(storage: &Storage, found: Found) -> Result<PacketInfo, StorageError> {
-    let Found { leaf, path, entry } = found;
-    let file = storage.path(&FileName::Data(leaf));
+    let descriptor = storage.descriptor(&found)?;
+    let Found {
+        leaf, path, entry, ..
+    } = found;
     Ok(PacketInfo {
         agent: path.agent.clone(),
         kind: path.kind,
         stream: path.stream.clone(),
-        descriptor: entry
-            .descriptor(leaf)
-            .map_err(StorageError::damaged(file))?,
+        leaf,
+        descriptor,
         entry,
     })
 }
 
 fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, StorageError> {
-    let path = storage.path(&FileName::Data(packet.descriptor.leaf()));
+    let path = storage.path(&FileName::Data(packet.descriptor.file()));
     let (offset, entry) = (packet.descriptor.offset(), &packet.entry);
     let stored = read_at(&path, offset, packet.descriptor.size() as usize)
         .map_err(StorageError::io("read", &path))?;

@@ -323,6 +323,7 @@ fn prepare(
         open_channel_count_max: config.open_channel_count_max,
         channel_idle: config.channel_idle,
         preallocation_bytes_max: config.preallocation_bytes_max,
+        data_file_bytes_max: config.data_file_bytes_max,
         tracer: Arc::clone(&tracer),
         #[cfg(test)]
         faults: config.faults.clone(),

@@ -120,4 +120,9 @@ impl BlockIo for BlockingIo {
         let (from, to) = (from.to_owned(), to.to_owned());
         on_thread(move || std::fs::rename(from, to)).await
     }
+
+    async fn remove(&self, path: &Path) -> io::Result<()> {
+        let path = path.to_owned();
+        on_thread(move || std::fs::remove_file(path)).await
+    }
 }

@@ -24,6 +24,7 @@ pub(crate) enum Operation {
     SetLength,
     SyncFolder,
     Rename,
+    Remove,
     /// A request to the dispatcher of the I/O thread.
     Dispatch,
     /// A push that reaches the writer.
@@ -264,5 +265,10 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.plan.check(Operation::Rename)?;
         self.inner.rename(from, to).await
+    }
+
+    async fn remove(&self, path: &Path) -> io::Result<()> {
+        self.plan.check(Operation::Remove)?;
+        self.inner.remove(path).await
     }
 }

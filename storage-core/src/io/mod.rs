@@ -77,4 +77,6 @@ pub(crate) trait BlockIo: 'static {
     async fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// Renames a file and replaces an existing one.
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    async fn remove(&self, path: &Path) -> io::Result<()>;
 }

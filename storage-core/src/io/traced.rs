@@ -135,4 +135,9 @@ impl<B: BlockIo> BlockIo for TracedIo<B> {
         let work = self.inner.rename(from, to);
         self.on_path(Operation::Rename, to, work).await
     }
+
+    async fn remove(&self, path: &Path) -> io::Result<()> {
+        let work = self.inner.remove(path);
+        self.on_path(Operation::Unlink, path, work).await
+    }
 }

@@ -178,6 +178,10 @@ impl BlockIo for UringIo {
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to)
     }
+
+    async fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
 }
 
 fn slack_memory_bytes() -> usize {

@@ -1,38 +1,44 @@
-//! A channel: the open data file of a leaf.
+//! A channel: the log of a storage while it is being written.
 //!
-//! Waiting frames are gathered into one write; while it runs, the next frames gather. Written
-//! frames wait for a sync that starts after their write has completed. One write and one sync are
-//! in flight at most, in parallel. Frames become durable in the order in which they arrived, so the
-//! acknowledged frames of a file are always a prefix of it.
+//! Waiting frames of all streams are gathered into one batch; while it is written, the next frames
+//! gather. Written frames wait for a sync that starts after their write has completed. One write
+//! and one sync are in flight at most, in parallel. Frames become durable in the order in which
+//! they arrived, so the acknowledged frames of a log are always a prefix of it.
 //!
-//! Direct writes are multiples of blocks. The last block of a write is padded with zeros and
-//! written again by the next write: the bytes before the tail are the same in both, so a torn
-//! sector cannot damage what was acknowledged.
+//! A batch begins and ends at a block, so no block with acknowledged bytes is written again.
 //!
 //! A write that fails because the disk is full, or because the operating system ran out of file
-//! descriptors or memory, refuses its frames and those after them, and leaves the tail unchanged.
-//! Any other failure, and every failed sync, poisons the storage: a sync is never retried, because
-//! the kernel may report success although the data is lost.
+//! descriptors or memory, refuses its frames and those after them. The file
+//! ends with the batch before and is never written again, because bytes of the failed write may
+//! remain in it; the log continues in a new file. Any other failure, and every failed sync, poisons
+//! the storage: a sync is never retried, because the kernel may report success although the data
+//! is lost.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use std::{collections::VecDeque, future::Future, pin::Pin, rc::Rc, sync::Arc};
+use std::{collections::VecDeque, future::Future, ops::ControlFlow, pin::Pin, rc::Rc, sync::Arc};
 
 use io_trace::{Cause, Requests, Scope};
+use storage_format::log::PreviousFile;
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
 
 use super::{
-    Appended, ChannelSpec, IoThreadConfig, IoThreadError, Reply, Tail,
-    request::{Append, ChannelRequest, Ended},
-    staging::{OpenFile, SYNC, Writer, failure},
+    Appended, IoThreadConfig, IoThreadError, LogSpec, Reply,
+    request::{Append, ChannelRequest, ClosedLog, Ended},
+    staging::{Log, SYNC, Writer, failure},
+    tail::ClosedFile,
 };
 use crate::{counters::Counters, io::BlockIo};
 
-/// Bytes of frames that are gathered into one write.
+/// Bytes of frames that are gathered into one batch.
 const BATCH_BYTES: u64 = 4 << 20;
+/// Appends that are gathered into one batch.
+const BATCH_APPEND_COUNT_MAX: usize = 4096;
+/// Appends that may wait in a channel.
+const WAITING_COUNT_MAX: usize = 4096;
 
 /// A written append that waits for a sync.
 struct Written {
@@ -42,22 +48,23 @@ struct Written {
 }
 
 type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
-type WriteDone<F> = (
-    Option<OpenFile<F>>,
-    Vec<Append>,
-    Result<Vec<Appended>, IoThreadError>,
-);
+type WriteDone<F> = (Log<F>, Vec<Append>, Result<Vec<Appended>, IoThreadError>);
 
 pub(super) struct Channel<B: BlockIo> {
     io: Rc<B>,
     config: Rc<IoThreadConfig>,
     counters: Arc<Counters>,
-    spec: Arc<ChannelSpec>,
-    known: Option<Tail>,
-    durable: Option<Tail>,
-    /// The end of the frames that were written, and of those that the last sync covers.
-    written_end: u64,
-    sync_end: u64,
+    spec: Arc<LogSpec>,
+    /// The log, while no write is in flight.
+    log: Option<Log<Rc<B::File>>>,
+    /// The newest file before it was closed, until the next write opens it again.
+    closed: Option<ClosedFile>,
+    /// The newest file, for syncs.
+    file: Option<Rc<B::File>>,
+    /// All batches with smaller numbers are durable, are written, and are covered by the last sync.
+    durable_batches: u64,
+    written_batches: u64,
+    sync_batches: u64,
     waiting: VecDeque<Append>,
     written: Vec<Written>,
     last_sync: Option<Instant>,
@@ -76,18 +83,26 @@ impl<B: BlockIo> Channel<B> {
         io: Rc<B>,
         config: Rc<IoThreadConfig>,
         counters: Arc<Counters>,
-        spec: Arc<ChannelSpec>,
-        known: Option<Tail>,
+        spec: Arc<LogSpec>,
+        log: ClosedLog,
     ) -> Self {
+        let ClosedLog { end, file, leaves } = log;
+        let durable = end.batch;
         Self {
             io,
             config,
             counters,
             spec,
-            known,
-            durable: known,
-            written_end: known.map_or(0, |tail| tail.length),
-            sync_end: 0,
+            log: Some(Log {
+                file: None,
+                end,
+                leaves,
+            }),
+            closed: file,
+            file: None,
+            durable_batches: durable,
+            written_batches: durable,
+            sync_batches: durable,
             waiting: VecDeque::new(),
             written: Vec::new(),
             last_sync: None,
@@ -97,36 +112,30 @@ impl<B: BlockIo> Channel<B> {
 
     /// Serves requests until the channel is closed.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<ChannelRequest>) {
-        let mut file: Option<Rc<B::File>> = None;
-        let mut state: Option<OpenFile<Rc<B::File>>> = None;
         let mut write: Option<Pending<WriteDone<Rc<B::File>>>> = None;
         let mut sync: Option<Pending<Result<(), IoThreadError>>> = None;
         let mut syncing: Vec<Written> = Vec::new();
         let mut ending: Option<(oneshot::Sender<Ended>, bool)> = None;
         loop {
-            if write.is_none() && !self.waiting.is_empty() {
-                let batch = self.next_batch();
-                let requests = batch
-                    .iter()
-                    .filter_map(|append| append.request.as_ref())
-                    .collect();
-                let work = self.start_write(state.take(), batch);
-                write = Some(self.for_requests(requests, work));
+            if !self.waiting.is_empty() && self.may_write(sync.is_some()) {
+                write = self.next_write();
             }
-            let sync_at = match (&sync, self.written.is_empty(), &file) {
+            let sync_at = match (&sync, self.written.is_empty(), &self.file) {
                 (None, false, Some(open)) => match self.sync_delay() {
                     None => {
+                        let work = self.start_sync(open);
                         syncing = self.take_written();
                         self.last_sync = Some(Instant::now());
                         let requests = syncing.iter().filter_map(|w| w.request.as_ref()).collect();
-                        sync = Some(self.for_requests(requests, self.start_sync(open)));
+                        sync = Some(self.for_requests(requests, work));
                         continue;
                     }
                     at => at,
                 },
                 _ => None,
             };
-            if ending.is_some() && write.is_none() && sync.is_none() && self.written.is_empty() {
+            let is_idle = self.waiting.is_empty() && self.written.is_empty();
+            if ending.is_some() && is_idle && write.is_none() && sync.is_none() {
                 break;
             }
             let step = tokio::select! {
@@ -134,9 +143,9 @@ impl<B: BlockIo> Channel<B> {
                 result = wait_for(&mut sync) => Step::Synced(result),
                 done = wait_for(&mut write) => {
                     write = None;
-                    let (open, appends, result) = done;
-                    file = open.as_ref().map(|open| Rc::clone(&open.file)).or(file);
-                    state = open;
+                    let (log, appends, result) = done;
+                    self.file = log.file.as_ref().map(|open| Rc::clone(&open.file));
+                    self.log = Some(log);
                     self.after_write(appends, result);
                     continue;
                 }
@@ -151,44 +160,126 @@ impl<B: BlockIo> Channel<B> {
                     sync = None;
                     self.after_sync(std::mem::take(&mut syncing), result);
                 }
-                Step::Request(Some(ChannelRequest::Append(append))) => self.take_append(append),
-                Step::Request(Some(ChannelRequest::Resume)) => self.is_refusing = false,
-                Step::Request(Some(ChannelRequest::Close { reply, cuts })) => {
-                    ending = Some((reply, cuts));
-                }
-                Step::Request(Some(ChannelRequest::Forget) | None) => return,
+                Step::Request(Some(request)) => match self.take_requests(request, &mut inbox) {
+                    ControlFlow::Continue(requested) => ending = requested,
+                    ControlFlow::Break(()) => return,
+                },
+                Step::Request(None) => return,
             }
         }
-        drop(file);
-        if let Some((reply, cuts)) = ending {
-            let cause = if cuts { Cause::Finalize } else { Cause::Ingest };
+        if let Some((reply, finishes)) = ending {
+            let cause = if finishes {
+                Cause::Finalize
+            } else {
+                Cause::Ingest
+            };
             let scope = Scope::within(&self.config.tracer, cause);
-            scope.around(self.end(state, reply, cuts)).await;
+            scope.around(self.end(reply, finishes)).await;
         }
     }
 
-    async fn end(
-        mut self,
-        state: Option<OpenFile<Rc<B::File>>>,
-        reply: oneshot::Sender<Ended>,
-        cuts: bool,
-    ) {
-        let result = match state {
-            None if cuts && self.known.is_some() => match self.writer().open(self.known).await {
-                Ok(state) => self.close_file(Some(state)).await,
-                Err(error) => Err(error),
-            },
-            state => self.close_file(state).await,
+    /// Takes a request and what else has arrived, which goes into the same batch; returns the
+    /// ending that is requested. Breaks when the log is forgotten.
+    fn take_requests(
+        &mut self,
+        first: ChannelRequest,
+        inbox: &mut mpsc::Receiver<ChannelRequest>,
+    ) -> ControlFlow<(), Option<(oneshot::Sender<Ended>, bool)>> {
+        let mut next = Some(first);
+        while let Some(request) = next {
+            match request {
+                ChannelRequest::Append(append) => self.take_append(append),
+                ChannelRequest::Resume => self.is_refusing = false,
+                ChannelRequest::Close { reply, finishes } => {
+                    return ControlFlow::Continue(Some((reply, finishes)));
+                }
+                ChannelRequest::Forget => return ControlFlow::Break(()),
+            }
+            next = if self.has_room() {
+                inbox.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        ControlFlow::Continue(None)
+    }
+
+    /// Whether a write may start now: only one is in flight, and a file is ended only when all its
+    /// batches are durable.
+    fn may_write(&self, is_syncing: bool) -> bool {
+        let Some(log) = &self.log else { return false };
+        let begins_file = log
+            .file
+            .as_ref()
+            .is_some_and(|open| self.writer().is_full(open));
+        !begins_file || (!is_syncing && self.written.is_empty())
+    }
+
+    fn next_write(&mut self) -> Option<Pending<WriteDone<Rc<B::File>>>> {
+        let log = self.log.take()?;
+        let batch = self.next_batch();
+        let requests = batch
+            .iter()
+            .filter_map(|append| append.request.as_ref())
+            .collect();
+        let work = self.start_write(log, batch);
+        Some(self.for_requests(requests, work))
+    }
+
+    async fn end(mut self, reply: oneshot::Sender<Ended>, finishes: bool) {
+        self.file = None;
+        let Some(mut log) = self.log.take() else {
+            return;
+        };
+        let mut closed = self.closed.take();
+        let result = match self.spec.poison.reason() {
+            Some(reason) => Err(IoThreadError::Poisoned(reason)),
+            None => self.close_files(&mut log, &mut closed, finishes).await,
+        };
+        if let Err(IoThreadError::Poisoned(reason)) = &result {
+            self.spec.poison.set(reason);
+        }
+        let Log { end, leaves, .. } = log;
+        let log = ClosedLog {
+            end,
+            file: closed,
+            leaves,
         };
         // The caller may have gone away; the file is closed anyway.
-        let _ = reply.send(Ended {
-            tail: self.durable,
-            result,
+        let _ = reply.send(Ended { log, result });
+    }
+
+    /// Truncates preallocated space and closes the newest file; it may be written again unless the
+    /// log `finishes`.
+    async fn close_files(
+        &self,
+        log: &mut Log<Rc<B::File>>,
+        closed: &mut Option<ClosedFile>,
+        finishes: bool,
+    ) -> Result<(), IoThreadError> {
+        let writer = self.writer();
+        if finishes {
+            writer.cut_recovered(&mut log.end).await?;
+        }
+        let Some(open) = &log.file else {
+            return Ok(());
+        };
+        let may_continue = !writer.is_full(open) && open.tail.length > 0;
+        *closed = may_continue.then_some(ClosedFile {
+            id: open.id,
+            salt: open.salt,
+            tail: open.tail,
         });
+        let before = log.end.previous;
+        writer.end_file(log).await?;
+        if may_continue {
+            log.end.previous = before;
+        }
+        Ok(())
     }
 
     fn has_room(&self) -> bool {
-        self.waiting.len() < 1024
+        self.waiting.len() < WAITING_COUNT_MAX
     }
 
     fn take_append(&mut self, append: Append) {
@@ -206,7 +297,8 @@ impl<B: BlockIo> Channel<B> {
         let mut batch = Vec::new();
         while let Some(append) = self.waiting.front() {
             bytes = append.bytes().saturating_add(bytes);
-            if !batch.is_empty() && bytes > BATCH_BYTES {
+            let is_full = bytes > BATCH_BYTES || batch.len() >= BATCH_APPEND_COUNT_MAX;
+            if !batch.is_empty() && is_full {
                 break;
             }
             batch.extend(self.waiting.pop_front());
@@ -241,22 +333,35 @@ impl<B: BlockIo> Channel<B> {
     }
 
     fn start_write(
-        &self,
-        state: Option<OpenFile<Rc<B::File>>>,
+        &mut self,
+        mut log: Log<Rc<B::File>>,
         batch: Vec<Append>,
     ) -> Pending<WriteDone<Rc<B::File>>> {
         let writer = self.writer();
-        let known = self.known;
+        let durable_mark = self.durable_batches;
+        let closed = self.closed.take();
+        // A file that is ended must have no other handle.
+        self.file = self
+            .file
+            .take()
+            .filter(|_| log.file.as_ref().is_some_and(|open| !writer.is_full(open)));
         Box::pin(async move {
-            let mut state = match state {
-                Some(state) => state,
-                None => match writer.open(known).await {
-                    Ok(state) => state,
-                    Err(error) => return (None, batch, Err(error)),
-                },
-            };
-            let result = writer.write(&mut state, &batch).await;
-            (Some(state), batch, result)
+            if let Some(closed) = closed {
+                match writer.reopen(&closed).await {
+                    Ok(open) => log.file = Some(open),
+                    Err(error) => {
+                        // The file is complete as it is; the log continues in a new one.
+                        let length = closed.tail.length;
+                        log.end.previous = Some(PreviousFile {
+                            file: closed.id,
+                            length,
+                        });
+                        return (log, batch, Err(error));
+                    }
+                }
+            }
+            let result = writer.write(&mut log, &batch, durable_mark).await;
+            (log, batch, result)
         })
     }
 
@@ -268,17 +373,14 @@ impl<B: BlockIo> Channel<B> {
                     appended.len(),
                     "every append of a batch has an outcome"
                 );
-                for Appended { offsets, tail } in &appended {
-                    assert!(
-                        offsets
-                            .first()
-                            .is_none_or(|&first| first > self.written_end)
-                            && offsets.last().is_none_or(|&last| last < tail.length)
-                            && tail.length >= self.written_end,
-                        "frames are written after the frames before them"
-                    );
-                    self.written_end = tail.length;
-                }
+                let end = appended.last().and_then(|last| last.log);
+                let (position, _) = end.expect("the last append of a batch has its end");
+                assert_eq!(
+                    position.batch,
+                    self.written_batches.saturating_add(1),
+                    "batches are written in their order"
+                );
+                self.written_batches = position.batch;
                 let pairs = batch.into_iter().zip(appended);
                 let written = pairs.map(|(append, appended)| Written {
                     appended,
@@ -316,10 +418,11 @@ impl<B: BlockIo> Channel<B> {
     /// The written frames, which a sync that starts now makes durable.
     fn take_written(&mut self) -> Vec<Written> {
         let written = std::mem::take(&mut self.written);
-        self.sync_end = self.written_end;
+        self.sync_batches = self.written_batches;
+        let last = written.last().and_then(|last| last.appended.log);
         assert_eq!(
-            written.last().map(|last| last.appended.tail.length),
-            Some(self.sync_end),
+            last.map(|(position, _)| position.batch),
+            Some(self.sync_batches),
             "a sync covers every frame that was written before it"
         );
         written
@@ -332,7 +435,7 @@ impl<B: BlockIo> Channel<B> {
             let start = Instant::now();
             let result = io.sync_data(&file).await;
             counters.syncs.observe(start.elapsed());
-            result.map_err(|error| failure(&spec, SYNC, &error))
+            result.map_err(|error| failure(SYNC, spec.folder.clone(), &error))
         })
     }
 
@@ -343,20 +446,16 @@ impl<B: BlockIo> Channel<B> {
         });
         match result {
             Ok(()) => {
+                assert!(
+                    self.durable_batches < self.sync_batches
+                        && self.sync_batches <= self.written_batches,
+                    "a sync acknowledges only batches that were written before it"
+                );
+                self.durable_batches = self.sync_batches;
                 for Written {
                     appended, reply, ..
                 } in synced
                 {
-                    assert!(
-                        self.durable
-                            .is_none_or(|durable| durable.length <= appended.tail.length),
-                        "the durable tail of a file only grows"
-                    );
-                    assert!(
-                        appended.tail.length <= self.sync_end,
-                        "a sync acknowledges only frames that were written before it"
-                    );
-                    self.durable = Some(appended.tail);
                     let _ = reply.send(Ok(appended));
                 }
             }
@@ -373,42 +472,6 @@ impl<B: BlockIo> Channel<B> {
                     .for_each(|append| refuse(append, error.clone()));
             }
         }
-    }
-
-    /// Truncates preallocated space and makes the length durable.
-    async fn close_file(
-        &mut self,
-        state: Option<OpenFile<Rc<B::File>>>,
-    ) -> Result<(), IoThreadError> {
-        let Some(state) = state else { return Ok(()) };
-        let mut result = match self.spec.poison.reason() {
-            Some(reason) => Err(IoThreadError::Poisoned(reason)),
-            None => Ok(()),
-        };
-        if result.is_ok() {
-            // Refused frames may also be after the durable tail.
-            let length = self.durable.map_or(0, |tail| tail.length);
-            assert!(
-                length <= state.tail.length,
-                "a file is truncated to its durable frames, never extended"
-            );
-            result = match self.io.set_length(&state.file, length).await {
-                Ok(()) => {
-                    let synced = self.io.sync_data(&state.file).await;
-                    synced.map_err(|error| failure(&self.spec, SYNC, &error))
-                }
-                Err(error) => Err(failure(&self.spec, "cut", &error)),
-            };
-        }
-        if let Err(IoThreadError::Poisoned(reason)) = &result {
-            self.spec.poison.set(reason);
-        }
-        if let Ok(file) = Rc::try_unwrap(state.file)
-            && let Err(error) = self.io.close(file).await
-        {
-            tracing::warn!(%error, leaf = %self.spec.leaf(), "a data file cannot be closed");
-        }
-        result
     }
 }
 

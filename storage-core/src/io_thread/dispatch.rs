@@ -4,7 +4,7 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, rc::Rc, sync::Arc, time
 
 use futures_util::FutureExt;
 use io_trace::{Cause, Scope};
-use storage_format::LeafId;
+use storage_format::StorageId;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -12,10 +12,10 @@ use tokio::{
 };
 
 use super::{
-    ChannelSpec, IoThreadConfig, IoThreadError, IoThreadRequest, Tail,
+    IoThreadConfig, IoThreadError, IoThreadRequest, LogSpec,
     channel::Channel,
     publish::publish,
-    request::{Append, ChannelRequest, Ended},
+    request::{Append, ChannelRequest, ClosedLog, Ended},
 };
 use crate::{counters::Counters, io::BlockIo, panic::panic_message};
 
@@ -31,9 +31,9 @@ struct Dispatcher<B: BlockIo> {
     io: Rc<B>,
     config: Rc<IoThreadConfig>,
     counters: Arc<Counters>,
-    open: HashMap<LeafId, Open>,
-    /// Tails of channels whose file is closed.
-    closed: HashMap<LeafId, Tail>,
+    open: HashMap<StorageId, Open>,
+    /// Logs whose file is closed.
+    closed: HashMap<StorageId, ClosedLog>,
     channels: JoinSet<()>,
 }
 
@@ -65,9 +65,9 @@ pub(super) async fn run<B: BlockIo>(
         }
         while dispatcher.channels.try_join_next().is_some() {}
     }
-    let leaves: Vec<_> = dispatcher.open.keys().copied().collect();
-    for leaf in leaves {
-        dispatcher.close(leaf, false).await;
+    let storages: Vec<_> = dispatcher.open.keys().copied().collect();
+    for storage in storages {
+        dispatcher.close(storage, false).await;
     }
     while dispatcher.channels.join_next().await.is_some() {}
 }
@@ -81,12 +81,14 @@ impl<B: BlockIo> Dispatcher<B> {
         match request {
             IoThreadRequest::Append {
                 spec,
+                leaf,
                 frames,
                 request,
                 reply,
             } => {
                 let channel = self.channel(&spec).await;
                 let append = Append {
+                    leaf,
                     frames,
                     request,
                     reply,
@@ -95,21 +97,21 @@ impl<B: BlockIo> Dispatcher<B> {
                 // dropped with the request then.
                 let _ = channel.send(ChannelRequest::Append(append)).await;
             }
-            IoThreadRequest::Resume { leaf } => {
-                if let Some(open) = self.open.get(&leaf) {
+            IoThreadRequest::Resume { storage } => {
+                if let Some(open) = self.open.get(&storage) {
                     let _ = open.requests.send(ChannelRequest::Resume).await;
                 }
             }
             IoThreadRequest::Finish { spec, reply } => {
-                let tail = self.finish(&spec).await;
+                let finished = self.finish(&spec).await;
                 // The caller may have gone away.
-                let _ = reply.send(tail);
+                let _ = reply.send(finished);
             }
-            IoThreadRequest::Forget { leaf, reply } => {
-                if let Some(open) = self.open.remove(&leaf) {
+            IoThreadRequest::Forget { storage, reply } => {
+                if let Some(open) = self.open.remove(&storage) {
                     let _ = open.requests.send(ChannelRequest::Forget).await;
                 }
-                self.closed.remove(&leaf);
+                self.closed.remove(&storage);
                 let _ = reply.send(());
             }
             // Published in a task of its own, so that a large index part delays no channel.
@@ -150,10 +152,10 @@ impl<B: BlockIo> Dispatcher<B> {
         };
     }
 
-    /// The open channel of a leaf; opens it, and closes the least recently used one, as needed.
-    async fn channel(&mut self, spec: &Arc<ChannelSpec>) -> &mpsc::Sender<ChannelRequest> {
-        let leaf = spec.leaf();
-        if !self.open.contains_key(&leaf) {
+    /// The open channel of a log; opens it, and closes the least recently used one, as needed.
+    async fn channel(&mut self, spec: &Arc<LogSpec>) -> &mpsc::Sender<ChannelRequest> {
+        let storage = spec.storage;
+        if !self.open.contains_key(&storage) {
             while self.open.len() >= self.config.open_channel_count_max.max(1) {
                 let oldest = self.open.iter().min_by_key(|(_, open)| open.last_used);
                 let Some((&oldest, _)) = oldest else { break };
@@ -163,11 +165,14 @@ impl<B: BlockIo> Dispatcher<B> {
                 self.open.len() < self.config.open_channel_count_max.max(1),
                 "the number of open data files is bounded"
             );
-            let known = self.closed.remove(&leaf).or(spec.recovered);
-            let reached = |tail: Option<Tail>| tail.map_or(0, |tail| tail.length);
+            let known = self.closed.remove(&storage);
+            let known = known.unwrap_or_else(|| ClosedLog {
+                end: spec.recovered.clone(),
+                ..ClosedLog::default()
+            });
             assert!(
-                reached(known) >= reached(spec.recovered),
-                "a data file is opened at or after the last packet of the index tree"
+                known.end.batch >= spec.recovered.batch,
+                "a log continues at or after the last batch of the index tree"
             );
             let (requests, inbox) = mpsc::channel(CHANNEL_REQUEST_COUNT_MAX);
             let channel = Channel::new(
@@ -184,14 +189,14 @@ impl<B: BlockIo> Dispatcher<B> {
                 if let Err(panic) = serve.await {
                     let message = panic_message(&*panic);
                     let reason = format!(
-                        "the task that writes data file {} stopped unexpectedly: {message}",
-                        failing.leaf()
+                        "the task that writes storage {} stopped unexpectedly: {message}",
+                        failing.storage
                     );
                     failing.poison.set(&reason);
                 }
             });
             self.open.insert(
-                leaf,
+                storage,
                 Open {
                     requests,
                     last_used: Instant::now(),
@@ -201,7 +206,7 @@ impl<B: BlockIo> Dispatcher<B> {
         }
         let open = self
             .open
-            .get_mut(&leaf)
+            .get_mut(&storage)
             .expect("the channel was opened above");
         open.last_used = Instant::now();
         &open.requests
@@ -210,49 +215,44 @@ impl<B: BlockIo> Dispatcher<B> {
     async fn close_idle(&mut self, idle: Duration) {
         let now = Instant::now();
         let is_idle = |open: &Open| now.duration_since(open.last_used) >= idle;
-        let leaves: Vec<_> = self
+        let storages: Vec<_> = self
             .open
             .iter()
             .filter(|(_, open)| is_idle(open))
-            .map(|(&leaf, _)| leaf)
+            .map(|(&storage, _)| storage)
             .collect();
-        for leaf in leaves {
-            self.close(leaf, false).await;
+        for storage in storages {
+            self.close(storage, false).await;
         }
     }
 
-    /// Closes a channel and stores its tail.
-    async fn close(&mut self, leaf: LeafId, cuts: bool) -> Option<Ended> {
-        let open = self.open.remove(&leaf)?;
+    /// Closes a channel and stores its log.
+    async fn close(
+        &mut self,
+        storage: StorageId,
+        finishes: bool,
+    ) -> Option<Result<(), IoThreadError>> {
+        let open = self.open.remove(&storage)?;
         let (reply, ended) = oneshot::channel();
         let _ = open
             .requests
-            .send(ChannelRequest::Close { reply, cuts })
+            .send(ChannelRequest::Close { reply, finishes })
             .await;
-        let ended = ended.await.ok()?;
-        if let Some(tail) = ended.tail {
-            self.closed.insert(leaf, tail);
-        }
+        let Ended { log, result } = ended.await.ok()?;
+        self.closed.insert(storage, log);
         self.counters.channels_open.set(self.open.len() as u64);
-        Some(ended)
+        Some(result)
     }
 
-    async fn finish(&mut self, spec: &Arc<ChannelSpec>) -> Result<Tail, IoThreadError> {
-        let leaf = spec.leaf();
-        if !self.open.contains_key(&leaf) && !self.closed.contains_key(&leaf) {
-            // Not written since the start: a torn tail may still have to be truncated.
-            self.channel(spec).await;
-        }
-        if let Some(ended) = self.close(leaf, true).await {
-            ended.result?;
-        }
+    async fn finish(&mut self, spec: &Arc<LogSpec>) -> Result<(), IoThreadError> {
         if let Some(reason) = spec.poison.reason() {
             return Err(IoThreadError::Poisoned(reason));
         }
-        self.closed
-            .get(&leaf)
-            .copied()
-            .or(spec.recovered)
-            .ok_or(IoThreadError::Stopped)
+        // Also a log that was not written since the start: a torn end may have to be truncated.
+        self.channel(spec).await;
+        match self.close(spec.storage, true).await {
+            Some(result) => result,
+            None => Err(IoThreadError::Stopped),
+        }
     }
 }

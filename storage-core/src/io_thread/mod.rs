@@ -1,9 +1,10 @@
-//! The I/O thread: owns the tails of all data files and alone assigns the offsets of frames.
+//! The I/O thread: owns the ends of all logs and alone assigns the offsets of frames.
 //!
-//! One thread with one runtime. Requests arrive in a bounded queue. Each open data file is a
-//! channel with its own task (see [`channel`]), which gathers waiting frames into one write and
-//! syncs once for all of them. [`publish`] writes small files.
+//! One thread with one runtime. Requests arrive in a bounded queue. The log of each storage that is
+//! being written is a channel with its own task (see [`channel`]), which gathers waiting frames of
+//! all streams into one batch and syncs once for all of them. [`publish`] writes small files.
 
+mod assembly;
 mod channel;
 mod dispatch;
 mod publish;
@@ -25,10 +26,15 @@ use std::{
 use bytes::Bytes;
 use io_trace::{Scope, Tracer, current};
 use rustix::io::Errno;
-use storage_format::{LeafId, StorageId, data_file::DataFileHeader, frame::FrameHeader};
+use storage_format::{
+    StorageId,
+    data_file::DataFileHeader,
+    frame::FrameHeader,
+    index_part::{Extent, LogPosition},
+};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-pub(crate) use tail::Tail;
+pub(crate) use tail::{LogEnd, Tail};
 
 use crate::{
     config::IoChoice,
@@ -53,32 +59,30 @@ pub(crate) struct IoThreadConfig {
     pub(crate) open_channel_count_max: usize,
     pub(crate) channel_idle: Duration,
     pub(crate) preallocation_bytes_max: u64,
+    pub(crate) data_file_bytes_max: u64,
     pub(crate) tracer: Arc<Tracer>,
     #[cfg(test)]
     pub(crate) faults: Option<Arc<crate::io::faulty::FaultPlan>>,
 }
 
-/// A data file, as the writer describes it.
+/// The log of a storage, as the writer describes it.
 #[derive(Debug)]
-pub(crate) struct ChannelSpec {
+pub(crate) struct LogSpec {
+    pub(crate) storage: StorageId,
     /// The folder of the storage.
     pub(crate) folder: PathBuf,
-    /// The header of a new file.
-    pub(crate) header: DataFileHeader,
-    /// The tail that recovery found; `None` for a leaf without a file.
-    pub(crate) recovered: Option<Tail>,
+    /// Where the log continued when the writer started.
+    pub(crate) recovered: LogEnd,
     /// Whether this storage has failed.
     pub(crate) poison: Arc<Poison>,
 }
 
-impl ChannelSpec {
-    pub(crate) fn leaf(&self) -> LeafId {
-        self.header.leaf
-    }
-
-    pub(crate) fn storage(&self) -> StorageId {
-        self.header.storage
-    }
+/// A leaf, as the writer describes it.
+#[derive(Debug)]
+pub(crate) struct LeafSpec {
+    pub(crate) header: DataFileHeader,
+    /// The end of its bytes when the writer met it first; `None` for a leaf without bytes.
+    pub(crate) recovered: Option<Tail>,
 }
 
 /// A packet that is ready for the disk.
@@ -92,10 +96,14 @@ pub(crate) struct Frame {
 /// Frames that are durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Appended {
-    /// Offset of each payload in the data file.
+    /// Offset of each payload in the leaf.
     pub(crate) offsets: Vec<u64>,
-    /// The tail of the file after the last of them.
+    /// The tail of the leaf after the last of them.
     pub(crate) tail: Tail,
+    /// Where the frames are, with the header of a new leaf.
+    pub(crate) extent: Extent,
+    /// With the last frames of a batch: the position after it, and the tail of the data file.
+    pub(crate) log: Option<(LogPosition, Tail)>,
 }
 
 /// Why frames were not written.
@@ -111,7 +119,7 @@ pub(crate) enum IoThreadError {
         path: PathBuf,
         errno: Errno,
     },
-    /// An earlier write of the same channel was refused.
+    /// An earlier write of the same log was refused.
     #[error("an earlier packet of the same stream was refused")]
     Aborted,
     /// The storage has failed and is read-only.
@@ -126,22 +134,23 @@ pub(crate) enum IoThreadError {
 pub(crate) enum IoThreadRequest {
     /// Append frames and make them durable.
     Append {
-        spec: Arc<ChannelSpec>,
+        spec: Arc<LogSpec>,
+        leaf: Arc<LeafSpec>,
         frames: Vec<Frame>,
         /// The request that sent them, for the I/O trace.
         request: Option<Arc<str>>,
         reply: Reply<Appended>,
     },
-    /// Accept appends of this channel again after a refusal.
-    Resume { leaf: LeafId },
-    /// Write waiting frames, truncate preallocated space, make the file durable and close it.
+    /// Accept appends to this log again after a refusal.
+    Resume { storage: StorageId },
+    /// Write waiting frames, truncate preallocated space, make the log durable and close its file.
     Finish {
-        spec: Arc<ChannelSpec>,
-        reply: Reply<Tail>,
+        spec: Arc<LogSpec>,
+        reply: Reply<()>,
     },
-    /// Close the file without another write and forget its tail: the storage is being deleted.
+    /// Close the file without another write and forget the log: the storage is being deleted.
     Forget {
-        leaf: LeafId,
+        storage: StorageId,
         reply: oneshot::Sender<()>,
     },
     /// Publish a small file durably.
@@ -312,8 +321,8 @@ impl IoThread {
         }
     }
 
-    /// Finishes a channel and returns its tail.
-    pub(crate) async fn finish(&self, spec: Arc<ChannelSpec>) -> Result<Tail, IoThreadError> {
+    /// Finishes a log: its files are complete and durable.
+    pub(crate) async fn finish(&self, spec: Arc<LogSpec>) -> Result<(), IoThreadError> {
         let (reply, done) = oneshot::channel();
         let poison = Arc::clone(&spec.poison);
         self.send(IoThreadRequest::Finish { spec, reply }).await?;

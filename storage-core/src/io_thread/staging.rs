@@ -1,42 +1,61 @@
-//! Copies frames into aligned buffers and writes each buffer as soon as it is full.
+//! Writes batches to the newest data file of a log: copies them into aligned buffers, and writes
+//! each buffer as soon as it is full.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use std::{future::Future, io, pin::Pin, rc::Rc, sync::Arc};
+use std::{collections::HashMap, future::Future, io, path::PathBuf, pin::Pin, rc::Rc, sync::Arc};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use io_trace::{Cause, Requests};
 use rustix::io::Errno;
 use storage_format::{
-    frame::{ALIGNMENT, FrameLocation, HEADER_BYTES},
+    DataFileId, LeafId,
+    index_part::LogPosition,
     integer::usize_of_u64,
+    log::{LogFileHeader, PreviousFile},
     paths::FileName,
 };
 use tokio::time::Instant;
 
-use super::{Appended, ChannelSpec, Frame, IoThreadConfig, IoThreadError, Tail, request::Append};
+use super::{
+    Appended, IoThreadConfig, IoThreadError, LogEnd, LogSpec, Tail,
+    assembly::{Batch, BatchPlace, PieceBytes, assemble},
+    request::Append,
+    tail::{ClosedFile, LoggedLeaf},
+};
 use crate::{
+    clock::{now_ns, random_u64},
     counters::Counters,
     error::is_transient,
     io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
 };
 
 /// First preallocated extent; each next one is as long as the file at that time.
-const PREALLOCATION_BYTES_MIN: u64 = 1 << 20;
+const PREALLOCATION_BYTES_MIN: u64 = 64 << 10;
 
 /// Size of a block, as lengths of files are counted.
 const BLOCK_LENGTH: u64 = BLOCK_BYTES as u64;
 
-/// An open file and the state of its end.
+/// The data file at the end of a log.
 pub(super) struct OpenFile<F> {
     pub(super) file: F,
+    pub(super) id: DataFileId,
+    pub(super) salt: u64,
+    /// The end of its batches; nothing before the first one is written.
     pub(super) tail: Tail,
-    /// The bytes of the last, partly filled block before the tail.
-    pub(super) last_block: Vec<u8>,
     pub(super) allocated: u64,
     pub(super) can_allocate: bool,
     /// Whether the name of the file is durable.
     pub(super) is_named: bool,
+    /// Whether a write failed: the file ends at its tail, and is never written again.
+    pub(super) is_broken: bool,
+}
+
+/// A log: its newest file, and what is known of its leaves.
+pub(super) struct Log<F> {
+    pub(super) file: Option<OpenFile<F>>,
+    pub(super) end: LogEnd,
+    pub(super) leaves: HashMap<LeafId, LoggedLeaf>,
 }
 
 /// Writes `length` bytes from the start of `buffer` at `offset`; continues after short writes.
@@ -79,103 +98,210 @@ fn block_floor(length: usize) -> usize {
     length.saturating_sub(length % BLOCK_BYTES)
 }
 
-/// What a write needs besides the state of the file.
+/// What a write needs besides the state of the log.
 pub(super) struct Writer<B: BlockIo> {
     pub(super) io: Rc<B>,
     pub(super) config: Rc<IoThreadConfig>,
     pub(super) counters: Arc<Counters>,
-    pub(super) spec: Arc<ChannelSpec>,
+    pub(super) spec: Arc<LogSpec>,
 }
 
 impl<B: BlockIo> Writer<B> {
-    pub(super) async fn open(
+    fn path(&self, file: DataFileId) -> PathBuf {
+        self.spec.folder.join(FileName::Data(file).to_string())
+    }
+
+    fn failure(
         &self,
-        known: Option<Tail>,
+        operation: &'static str,
+        file: DataFileId,
+        error: &io::Error,
+    ) -> IoThreadError {
+        failure(operation, self.path(file), error)
+    }
+
+    /// Opens the newest file again after it was closed, without a change to it.
+    pub(super) async fn reopen(
+        &self,
+        closed: &ClosedFile,
     ) -> Result<OpenFile<Rc<B::File>>, IoThreadError> {
-        let path = self
-            .spec
-            .folder
-            .join(FileName::Data(self.spec.leaf()).to_string());
-        let fault = |error| failure(&self.spec, "open", &error);
-        let Some(tail) = known else {
-            let file = self.io.open(&path, OpenHow::CreateData).await;
-            // A file whose first write was refused exists and is empty.
-            let file = match file {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    self.io.open(&path, OpenHow::OpenData).await
-                }
-                file => file,
-            };
-            let header = self.spec.header.encode();
-            let mut tail = Tail::default();
-            tail.extend(&header);
-            return Ok(OpenFile {
-                file: Rc::new(file.map_err(fault)?),
-                tail,
-                last_block: header.to_vec(),
-                allocated: 0,
-                can_allocate: true,
-                is_named: false,
-            });
-        };
-        let file = self
-            .io
-            .open(&path, OpenHow::OpenData)
-            .await
-            .map_err(fault)?;
-        let in_last_block = tail.length % BLOCK_LENGTH;
-        let start = tail.length.saturating_sub(in_last_block);
-        let length = usize_of_u64(in_last_block);
-        let read = crate::traced::on_thread(io_trace::current(), move || {
-            crate::read::read_at(&path, start, length)
-        });
-        let last_block = read.await.map_err(io::Error::other).and_then(|read| read);
-        let last_block = last_block.map_err(fault)?;
-        assert_eq!(
-            last_block.len(),
-            length,
-            "the last block is read up to the tail"
-        );
+        let file = self.io.open(&self.path(closed.id), OpenHow::OpenData).await;
+        let file = file.map_err(|error| self.failure("open", closed.id, &error))?;
         Ok(OpenFile {
             file: Rc::new(file),
-            tail,
-            last_block,
-            allocated: tail.length,
+            id: closed.id,
+            salt: closed.salt,
+            tail: closed.tail,
+            allocated: closed.tail.length,
             can_allocate: true,
-            // A server that was killed may have created the name without making it durable.
-            is_named: false,
+            is_named: true,
+            is_broken: false,
         })
     }
 
-    /// Writes the frames of `batch` after the tail; moves the tail only when all are written.
+    /// Ends the newest file of the log: truncates it to its batches and makes it durable. All its
+    /// batches are durable before.
+    pub(super) async fn end_file(&self, log: &mut Log<Rc<B::File>>) -> Result<(), IoThreadError> {
+        let Some(open) = log.file.take() else {
+            return Ok(());
+        };
+        let OpenFile { id, tail, .. } = open;
+        let result = if tail.length == 0 {
+            // Nothing in it was acknowledged; the next file has another name.
+            Ok(())
+        } else {
+            log.end.previous = Some(PreviousFile {
+                file: id,
+                length: tail.length,
+            });
+            self.cut(&open.file, id, tail.length).await
+        };
+        if let Ok(file) = Rc::try_unwrap(open.file)
+            && let Err(error) = self.io.close(file).await
+        {
+            tracing::warn!(%error, file = %id, "a data file cannot be closed");
+        }
+        if tail.length == 0
+            && let Err(error) = self.io.remove(&self.path(id)).await
+        {
+            tracing::warn!(%error, file = %id, "an empty data file cannot be removed");
+        }
+        result
+    }
+
+    async fn cut(&self, file: &B::File, id: DataFileId, length: u64) -> Result<(), IoThreadError> {
+        let cut = self.io.set_length(file, length).await;
+        cut.map_err(|error| self.failure("cut", id, &error))?;
+        let synced = self.io.sync_data(file).await;
+        synced.map_err(|error| self.failure(SYNC, id, &error))
+    }
+
+    /// Truncates the files that recovery found longer than their batches.
+    pub(super) async fn cut_recovered(&self, end: &mut LogEnd) -> Result<(), IoThreadError> {
+        while let Some(&PreviousFile { file, length }) = end.uncut.last() {
+            let fault = |error| self.failure("cut", file, &error);
+            let open = self.io.open(&self.path(file), OpenHow::OpenData).await;
+            let open = open.map_err(fault)?;
+            let cut = self.cut(&open, file, length).await;
+            let closed = self.io.close(open).await.map_err(fault);
+            cut.and(closed)?;
+            end.uncut.pop();
+        }
+        Ok(())
+    }
+
+    /// The newest file, or a new one when there is none that may be written.
+    async fn file<'l>(
+        &self,
+        log: &'l mut Log<Rc<B::File>>,
+    ) -> Result<&'l mut OpenFile<Rc<B::File>>, IoThreadError> {
+        if log.file.as_ref().is_some_and(|open| self.is_full(open)) {
+            self.end_file(log).await?;
+        }
+        if log.file.is_none() {
+            self.cut_recovered(&mut log.end).await?;
+            let id = DataFileId(log.end.next_file);
+            log.end.next_file = log.end.next_file.saturating_add(1);
+            let file = self.io.open(&self.path(id), OpenHow::CreateData).await;
+            let file = file.map_err(|error| self.failure("create", id, &error))?;
+            log.file = Some(OpenFile {
+                file: Rc::new(file),
+                id,
+                salt: random_u64(),
+                tail: Tail::default(),
+                allocated: 0,
+                can_allocate: true,
+                is_named: false,
+                is_broken: false,
+            });
+        }
+        Ok(log.file.as_mut().expect("a file was opened above"))
+    }
+
+    /// Whether the next batch begins a new file.
+    pub(super) fn is_full(&self, open: &OpenFile<Rc<B::File>>) -> bool {
+        open.is_broken || open.tail.length >= self.config.data_file_bytes_max
+    }
+
+    /// Writes the frames of `appends` as one batch; the log changes only when all are written.
     pub(super) async fn write(
         &self,
-        state: &mut OpenFile<Rc<B::File>>,
-        batch: &[Append],
+        log: &mut Log<Rc<B::File>>,
+        appends: &[Append],
+        durable_mark: u64,
     ) -> Result<Vec<Appended>, IoThreadError> {
-        let bytes: u64 = batch.iter().map(Append::bytes).sum();
-        let end = state.tail.length.checked_add(bytes);
-        let end = end.ok_or_else(|| failure(&self.spec, "write", &Errno::FBIG.into()))?;
-        self.allocate(state, end).await?;
-        let mut staging = Staging::new(self, state);
-        let result = staging.stage(batch).await;
-        let (tail, last_block, drained) = staging.finish().await;
-        let appended = result.and_then(|appended| drained.map(|()| appended));
-        let appended = appended.map_err(|error| failure(&self.spec, "write", &error))?;
-        if !state.is_named {
+        self.file(log).await?;
+        let Log { file, end, leaves } = log;
+        let open = file.as_mut().expect("a file was opened above");
+        let written = self.write_batch(open, end, leaves, appends, durable_mark);
+        let written = written.await;
+        if written.is_err() {
+            open.is_broken = true;
+        }
+        written
+    }
+
+    async fn write_batch(
+        &self,
+        open: &mut OpenFile<Rc<B::File>>,
+        end: &mut LogEnd,
+        leaves: &mut HashMap<LeafId, LoggedLeaf>,
+        appends: &[Append],
+        durable_mark: u64,
+    ) -> Result<Vec<Appended>, IoThreadError> {
+        let header = (open.tail.length == 0).then(|| {
+            let header = LogFileHeader {
+                storage: self.spec.storage,
+                file: open.id,
+                is_arranged: false,
+                salt: open.salt,
+                created: now_ns(),
+                first_batch: end.batch,
+                previous: end.previous,
+                chain: end.chain,
+            };
+            header.encode()
+        });
+        let header = header.unwrap_or_default();
+        let place = BatchPlace {
+            storage: self.spec.storage,
+            position: LogPosition {
+                file: open.id,
+                offset: open.tail.length.saturating_add(header.len() as u64),
+                batch: end.batch,
+                chain: end.chain,
+            },
+            salt: open.salt,
+            durable_mark,
+        };
+        let mut batch = assemble(appends, place, |leaf| leaves.get(&leaf).copied());
+        let after = batch.end(&place);
+        self.allocate(open, after.offset).await?;
+        let mut staging = Staging::new(self, open);
+        let staged = staging.stage(&header, &batch).await;
+        let (tail, drained) = staging.finish().await;
+        let fault = |error| self.failure("write", open.id, &error);
+        staged.and(drained).map_err(fault)?;
+        if !open.is_named {
             let named = self.io.sync_folder(&self.spec.folder).await;
             // The sync of a folder is a sync: when it fails, the disk cannot be trusted.
-            named.map_err(|error| failure(&self.spec, SYNC, &error))?;
-            state.is_named = true;
+            named.map_err(|error| self.failure(SYNC, open.id, &error))?;
+            open.is_named = true;
         }
         assert_eq!(
-            tail.length, end,
-            "the tail moves past the frames of the batch"
+            tail.length, after.offset,
+            "the tail moves past the batch and its padding"
         );
-        state.tail = tail;
-        state.last_block = last_block;
-        self.counters.written_bytes.add(bytes);
-        Ok(appended)
+        self.counters
+            .written_bytes
+            .add(tail.length.saturating_sub(open.tail.length));
+        open.tail = tail;
+        (end.batch, end.chain) = (after.batch, after.chain);
+        leaves.extend(batch.leaves);
+        if let Some(last) = batch.appended.last_mut() {
+            last.log = Some((after, tail));
+        }
+        Ok(batch.appended)
     }
 
     async fn allocate(
@@ -189,7 +315,7 @@ impl<B: BlockIo> Writer<B> {
         }
         let extent = state.allocated.clamp(PREALLOCATION_BYTES_MIN.min(max), max);
         let target = end.checked_add(extent);
-        let target = target.and_then(|end| end.checked_next_multiple_of(BLOCK_BYTES as u64));
+        let target = target.and_then(|end| end.checked_next_multiple_of(BLOCK_LENGTH));
         // A file cannot grow this far: the write reports it.
         let Some(target) = target else { return Ok(()) };
         let start = state.allocated;
@@ -206,7 +332,7 @@ impl<B: BlockIo> Writer<B> {
 
 type WriteFuture = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// Copies frames into buffers and writes each buffer as soon as it is full.
+/// Copies a batch into buffers and writes each buffer as soon as it is full.
 struct Staging<'a, B: BlockIo> {
     writer: &'a Writer<B>,
     file: Rc<B::File>,
@@ -216,7 +342,6 @@ struct Staging<'a, B: BlockIo> {
     filled: usize,
     /// Offset in the file of the current buffer.
     offset: u64,
-    last_block: Vec<u8>,
     /// The requests of the bytes in the current buffer, for the I/O trace.
     requests: Requests,
     writes: FuturesUnordered<WriteFuture>,
@@ -225,14 +350,8 @@ struct Staging<'a, B: BlockIo> {
 impl<'a, B: BlockIo> Staging<'a, B> {
     fn new(writer: &'a Writer<B>, state: &OpenFile<Rc<B::File>>) -> Self {
         assert!(
-            state.last_block.len() < BLOCK_BYTES,
-            "the last block is partly filled"
-        );
-        let in_last_block = state.last_block.len() as u64;
-        assert_eq!(
-            state.tail.length % BLOCK_LENGTH,
-            in_last_block,
-            "the last block begins at a multiple of blocks and ends at the tail"
+            state.tail.length.is_multiple_of(BLOCK_LENGTH),
+            "a batch begins at a block"
         );
         Self {
             writer,
@@ -240,67 +359,42 @@ impl<'a, B: BlockIo> Staging<'a, B> {
             tail: state.tail,
             buffer: None,
             filled: 0,
-            offset: state.tail.length.saturating_sub(in_last_block),
-            last_block: state.last_block.clone(),
+            offset: state.tail.length,
             requests: Requests::default(),
             writes: FuturesUnordered::new(),
         }
     }
 
-    async fn stage(&mut self, batch: &[Append]) -> io::Result<Vec<Appended>> {
-        let last_block = std::mem::take(&mut self.last_block);
-        self.copy(&last_block, None).await?;
-        let mut appended = Vec::with_capacity(batch.len());
+    /// Stages the header of the file, if it has none yet, and a batch.
+    async fn stage(&mut self, header: &[u8], batch: &Batch<'_>) -> io::Result<()> {
+        self.append(header, None).await?;
+        self.append(&batch.head, None).await?;
         // A write for a single request is inside its scope already.
-        let is_shared = batch.len() > 1;
-        for append in batch {
-            let request = append.request.as_ref().filter(|_| is_shared);
-            let mut offsets = Vec::with_capacity(append.frames.len());
-            for frame in &append.frames {
-                offsets.push(self.stage_frame(frame, request).await?);
+        let is_shared = batch.appended.len() > 1;
+        for piece in &batch.pieces {
+            let request = piece.request.filter(|_| is_shared);
+            match &piece.bytes {
+                PieceBytes::Headers(range) => {
+                    let bytes = batch.headers.get(range.clone()).unwrap_or_default();
+                    self.append(bytes, request).await?;
+                }
+                PieceBytes::Payload(payload, checksum) => {
+                    self.tail.extend_summed(payload, *checksum);
+                    self.copy(payload, request).await?;
+                }
             }
-            appended.push(Appended {
-                offsets,
-                tail: self.tail,
-            });
         }
-        let filled = self.filled;
-        if filled > 0
-            && let Some(buffer) = &mut self.buffer
-        {
-            let end = filled.next_multiple_of(BLOCK_BYTES);
-            buffer[filled..end].fill(0);
-            self.last_block = buffer[block_floor(filled)..filled].to_vec();
-            self.filled = end;
-            self.submit();
-        }
-        Ok(appended)
+        let used = self.tail.length;
+        let padding = used.next_multiple_of(BLOCK_LENGTH).saturating_sub(used);
+        let padding = &[0; BLOCK_BYTES][..usize_of_u64(padding)];
+        self.append(padding, None).await?;
+        self.submit();
+        Ok(())
     }
 
-    async fn stage_frame(&mut self, frame: &Frame, request: Option<&Arc<str>>) -> io::Result<u64> {
-        let spec = &self.writer.spec;
-        assert_eq!(
-            u32::try_from(frame.payload.len()),
-            Ok(frame.header.stored_size),
-            "a frame header describes its payload"
-        );
-        let location = FrameLocation {
-            storage: spec.storage(),
-            leaf: spec.leaf(),
-            offset: self.tail.length,
-        };
-        let header = frame.header.encode(location);
-        self.tail.extend(&header);
-        self.copy(&header, request).await?;
-        self.tail
-            .extend_summed(&frame.payload, frame.header.stored_checksum);
-        self.copy(&frame.payload, request).await?;
-        let used = HEADER_BYTES.saturating_add(frame.payload.len());
-        let gap = [0; ALIGNMENT];
-        let gap = &gap[..used.next_multiple_of(ALIGNMENT).saturating_sub(used)];
-        self.tail.extend(gap);
-        self.copy(gap, request).await?;
-        Ok(location.offset.saturating_add(HEADER_BYTES as u64))
+    async fn append(&mut self, bytes: &[u8], request: Option<&Arc<str>>) -> io::Result<()> {
+        self.tail.extend(bytes);
+        self.copy(bytes, request).await
     }
 
     async fn copy(&mut self, mut bytes: &[u8], request: Option<&Arc<str>>) -> io::Result<()> {
@@ -370,25 +464,20 @@ impl<'a, B: BlockIo> Staging<'a, B> {
     }
 
     /// Waits for every write, also after a failure: no buffer may be written later.
-    async fn finish(mut self) -> (Tail, Vec<u8>, io::Result<()>) {
+    async fn finish(mut self) -> (Tail, io::Result<()>) {
         let mut result = Ok(());
         while let Some(written) = self.writes.next().await {
             result = result.and(written);
         }
-        (self.tail, self.last_block, result)
+        (self.tail, result)
     }
 }
 
 /// The name of operations whose failure poisons the storage.
 pub(super) const SYNC: &str = "sync";
 
-/// The error for a failed operation on the data file of a channel.
-pub(super) fn failure(
-    spec: &ChannelSpec,
-    operation: &'static str,
-    error: &io::Error,
-) -> IoThreadError {
-    let path = spec.folder.join(FileName::Data(spec.leaf()).to_string());
+/// The error for a failed operation on a data file or the folder of a storage.
+pub(super) fn failure(operation: &'static str, path: PathBuf, error: &io::Error) -> IoThreadError {
     let is_sync = operation == SYNC;
     match Errno::from_io_error(error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) if !is_sync => {

@@ -1,13 +1,17 @@
-//! The tail of a data file.
+//! The ends of leaves, data files and logs.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use storage_format::checksum::{crc32c_append, crc32c_combine};
+use storage_format::{
+    DataFileId,
+    checksum::{crc32c_append, crc32c_combine},
+    log::PreviousFile,
+};
 
-/// The durable end of a data file.
+/// The end of the bytes of a leaf or of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
-    /// Length of the header and the frames in bytes.
+    /// Number of bytes.
     pub(crate) length: u64,
     /// CRC32C of these bytes.
     pub(crate) checksum: u32,
@@ -33,4 +37,36 @@ impl Tail {
             _ => self.extend(bytes),
         }
     }
+}
+
+/// Where the log of a storage continues.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct LogEnd {
+    /// Id of the next data file.
+    pub(crate) next_file: u64,
+    /// The last data file with a batch, and its length.
+    pub(crate) previous: Option<PreviousFile>,
+    /// Number of the next batch.
+    pub(crate) batch: u64,
+    /// Checksum of the last batch header; 0 if there is none.
+    pub(crate) chain: u32,
+    /// Data files of which a torn or preallocated end may remain, and the length of each.
+    pub(crate) uncut: Vec<PreviousFile>,
+}
+
+/// What the log knows of a leaf.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoggedLeaf {
+    /// The end of its written bytes.
+    pub(super) tail: Tail,
+    /// The newest file that contains its header.
+    pub(super) declared_in: Option<DataFileId>,
+}
+
+/// A data file that was closed without a change since.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClosedFile {
+    pub(super) id: DataFileId,
+    pub(super) salt: u64,
+    pub(super) tail: Tail,
 }

@@ -9,7 +9,7 @@ use io_trace::{Access, BlockType, FileTag, Operation};
 use parking_lot::Mutex;
 use storage_format::{
     LeafId,
-    index_part::{ArrayBlock, LeafEntry, PacketEntry, TimeBases},
+    index_part::{ArrayBlock, Extent, LeafEntry, PacketEntry, TimeBases},
 };
 
 use super::{IndexPart, time_index::TimeIndex};
@@ -19,18 +19,22 @@ use crate::{StorageError, counters::Counters, traced::tag_in_scope};
 #[derive(Debug)]
 pub(crate) struct Block {
     bytes: Vec<u8>,
+    /// Length of the entries in `bytes`; extents follow.
+    entry_bytes: usize,
     bases: Arc<TimeBases>,
     pub(crate) times: TimeIndex,
 }
 
 impl Block {
-    fn new(bytes: Vec<u8>, bases: Arc<TimeBases>) -> Self {
+    fn new(bytes: Vec<u8>, entry: &LeafEntry, bases: Arc<TimeBases>) -> Self {
         let mut times = TimeIndex::default();
-        if let Ok(entries) = ArrayBlock::new(&bytes, &bases) {
+        let entry_bytes = entry.entries_in(&bytes).len();
+        if let Ok(entries) = ArrayBlock::new(entry.entries_in(&bytes), &bases) {
             (0..entries.len()).for_each(|at| times.push(&entries.facts(at)));
         }
         Self {
             bytes,
+            entry_bytes,
             bases,
             times,
         }
@@ -38,7 +42,7 @@ impl Block {
 
     /// The entries; the length was checked when the block was read.
     pub(crate) fn entries(&self) -> ArrayBlock<'_> {
-        ArrayBlock::new(&self.bytes, &self.bases)
+        ArrayBlock::new(&self.bytes[..self.entry_bytes], &self.bases)
             .expect("the length of a block is checked when it is read")
     }
 
@@ -51,6 +55,24 @@ impl Block {
         self.entries()
             .get(index)
             .map_err(StorageError::damaged(&part.path))
+    }
+
+    /// The extents of the leaf with this record in the part.
+    pub(crate) fn extents(
+        &self,
+        part: &IndexPart,
+        leaf: LeafId,
+    ) -> Result<Vec<Extent>, StorageError> {
+        let entry = part.footer.leaf(leaf);
+        let entry = entry.expect("the footer of a part contains its segments");
+        entry
+            .extents_in(&self.bytes)
+            .map_err(StorageError::damaged(&part.path))
+    }
+
+    /// The extent that contains the byte `offset` of the leaf with this record in the part.
+    pub(crate) fn extent_at(&self, part: &IndexPart, leaf: LeafId, offset: u64) -> Option<Extent> {
+        part.footer.leaf(leaf)?.extent_at(&self.bytes, offset)
     }
 
     fn cost(&self) -> u64 {
@@ -125,6 +147,7 @@ impl BlockCache {
                 self.counters.index_cache_misses.add(1);
                 let block = Arc::new(Block::new(
                     part.read_block(entry())?,
+                    entry(),
                     Arc::clone(&part.bases),
                 ));
                 self.insert(key, &block);

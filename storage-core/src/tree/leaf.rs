@@ -8,7 +8,7 @@ use storage_format::{
     LeafId, LeafType, StreamPosition,
     data_file::{self, LeafPath},
     frame::{self, frame_bytes},
-    index_part::{LeafEntry, LeafNumbers, PacketEntry},
+    index_part::{Extent, LeafEntry, LeafNumbers, PacketEntry},
     storage_file::Totals,
 };
 
@@ -18,16 +18,27 @@ use crate::io_thread::Tail;
 /// A run of packets of one leaf.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment {
-    /// Bytes of the data file.
+    /// Bytes of the leaf.
     pub(crate) covered: Range<u64>,
-    /// CRC32C of the data file up to the end of `covered`.
+    /// CRC32C of the leaf up to the end of `covered`.
     pub(crate) covered_checksum: u32,
     pub(crate) totals: Totals,
     pub(crate) numbers: LeafNumbers,
     pub(crate) body: SegmentBody,
+    /// Where the bytes are, unless they are in an index part.
+    pub(crate) extents: Vec<Extent>,
 }
 
 impl Segment {
+    /// The extent in memory that contains the byte `offset` of the leaf.
+    pub(super) fn extent_at(&self, offset: u64) -> Option<Extent> {
+        let after = self
+            .extents
+            .partition_point(|extent| extent.leaf_offset <= offset);
+        let found = self.extents.get(after.checked_sub(1)?)?;
+        (offset < found.leaf_end()).then_some(*found)
+    }
+
     /// The order that packets after this segment must follow.
     fn order(&self) -> PacketOrder {
         PacketOrder {
@@ -44,8 +55,8 @@ pub(crate) enum SegmentBody {
     Part(Arc<IndexPart>),
     /// In memory.
     Memory(Vec<PacketEntry>),
-    /// Nowhere: a plain leaf.
-    Plain,
+    /// Nowhere: a plain leaf. Its extents are in this part, or in memory.
+    Plain(Option<Arc<IndexPart>>),
 }
 
 /// The segment to which packets are added.
@@ -59,19 +70,19 @@ pub(crate) struct Live {
 /// positions grow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketOrder {
-    /// Offset of the next frame in the data file.
+    /// Offset of the next frame in the leaf.
     frame: u64,
     /// Number and position of the last packet.
     last: Option<(u64, StreamPosition)>,
 }
 
 impl PacketOrder {
-    /// Whether the last packet ends at this offset of the data file.
+    /// Whether the last packet ends at this offset of the leaf.
     pub(super) fn ends_at(&self, offset: u64) -> bool {
         self.frame == offset
     }
 
-    /// Moves past the next packet of the data file.
+    /// Moves past the next packet of the leaf.
     ///
     /// # Errors
     /// The name of the field that breaks the order; then nothing changes.
@@ -108,7 +119,7 @@ pub(crate) struct Leaf {
     pub(crate) path: LeafPath,
     /// Packets in flight.
     pub(crate) in_flight: usize,
-    /// The durable tail of the data file.
+    /// The end of its durable bytes.
     pub(crate) tail: Tail,
     pub(super) parts: Vec<Arc<Segment>>,
     pub(super) sealed: Option<Arc<Segment>>,
@@ -187,8 +198,9 @@ impl Leaf {
                 },
                 body: match leaf_type {
                     LeafType::Array => SegmentBody::Memory(Vec::new()),
-                    LeafType::Plain => SegmentBody::Plain,
+                    LeafType::Plain => SegmentBody::Plain(None),
                 },
+                extents: Vec::new(),
             },
             times: TimeIndex::default(),
         });
@@ -203,7 +215,22 @@ impl Leaf {
         }
     }
 
-    /// The segments in the order of the data file.
+    /// Adds the place of bytes that are durable, after the packets in them.
+    pub(super) fn place(&mut self, extent: &Extent) {
+        let Some(live) = &mut self.live else { return };
+        let segment = &mut live.segment;
+        let wanted = segment
+            .extents
+            .last()
+            .map_or(segment.covered.start, Extent::leaf_end);
+        // A segment begins after the header of a new leaf, which is in its first extent.
+        let extent = extent.intersection(&(wanted..u64::MAX));
+        if let Some(extent) = extent {
+            extend_extents(&mut segment.extents, [extent]);
+        }
+    }
+
+    /// The segments in the order of the leaf.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
         let live = self.live.as_ref().map(|live| &live.segment);
         self.parts
@@ -221,6 +248,12 @@ impl Leaf {
             "the tail moves with the packets"
         );
         segment.covered_checksum = self.tail.checksum;
+        let placed = segment.extents.last().map(Extent::leaf_end);
+        assert_eq!(
+            placed,
+            Some(segment.covered.end),
+            "the extents of a segment cover it"
+        );
         let segment = Arc::new(segment);
         self.sealed = Some(Arc::clone(&segment));
         Some(segment)
@@ -243,6 +276,7 @@ impl Leaf {
         if let Some(newer) = newer {
             segment.covered.end = newer.segment.covered.end;
             segment.totals.add(&newer.segment.totals);
+            extend_extents(&mut segment.extents, newer.segment.extents);
             segment.numbers.last = newer.segment.numbers.last;
             segment.numbers.last_position = newer.segment.numbers.last_position;
             if let (SegmentBody::Memory(all), SegmentBody::Memory(more)) =
@@ -254,6 +288,16 @@ impl Leaf {
         }
         self.live = Some(Live { segment, times });
         (packets, bytes)
+    }
+}
+
+/// Appends extents; those that continue the last one become a part of it.
+pub(super) fn extend_extents(extents: &mut Vec<Extent>, more: impl IntoIterator<Item = Extent>) {
+    for extent in more {
+        let last = extents.last_mut();
+        if !last.is_some_and(|last| last.append(&extent)) {
+            extents.push(extent);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The index tree of a storage: agent → kind → stream → time bucket → leaf.
 //!
-//! The packets of a leaf are in segments, in the order of its data file: index parts that
+//! The packets of a leaf are in segments, in the order of the leaf: index parts that
 //! were written, at most one segment that is being written as a part, and the live segment in
 //! memory. Readers combine them. Memory is bounded: the live segments are written out as a part
 //! when they are too large, and blocks of parts are read on demand, through a bounded cache.
@@ -18,10 +18,11 @@ use std::{
 };
 
 use storage_format::{
-    AgentId, LeafId, LeafType, StorageId, StreamId, StreamPosition,
+    AgentId, DataFileId, LeafId, LeafType, StorageId, StreamId, StreamPosition,
     data_file::{self, LeafPath},
     index_part::{
-        Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, NewLeaf, PacketEntry, TimeBases,
+        DataFileEntry, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, LogPosition,
+        NewLeaf, PacketEntry, TimeBases,
     },
     storage_file::Totals,
 };
@@ -33,7 +34,7 @@ pub(crate) use part::IndexPart;
 pub use search::Selection;
 pub(crate) use search::{Found, ReadEntries, merge, resolve};
 
-use crate::io_thread::Tail;
+use crate::io_thread::{LogEnd, Tail};
 
 /// The index tree of one storage.
 #[derive(Debug)]
@@ -42,7 +43,14 @@ pub(crate) struct IndexTree {
     leaves: BTreeMap<LeafId, Leaf>,
     by_path: HashMap<LeafPath, LeafId>,
     parts: Vec<Arc<IndexPart>>,
+    /// The durable end of each data file.
+    files: BTreeMap<DataFileId, Tail>,
+    /// The position in the log after the last packets of the tree.
+    position: Option<LogPosition>,
+    /// Where recovery found that the log continues.
+    recovered_log: LogEnd,
     live_packets: usize,
+    live_extents: usize,
     uncovered_bytes: u64,
 }
 
@@ -51,6 +59,8 @@ pub(crate) struct IndexTree {
 pub(crate) struct Sealed {
     header: IndexPartHeader,
     leaves: Vec<(LeafId, LeafPath, Arc<Segment>)>,
+    files: Vec<DataFileEntry>,
+    position: Option<LogPosition>,
 }
 
 impl Sealed {
@@ -66,13 +76,14 @@ impl Sealed {
                 leaf: *leaf,
                 path: path.clone(),
                 entries,
+                extents: &segment.extents,
                 covered: segment.covered.clone(),
                 covered_checksum: segment.covered_checksum,
                 totals: segment.totals,
                 numbers: segment.numbers,
             });
         }
-        builder.finish()
+        builder.finish(self.files.clone(), self.position)
     }
 
     pub(crate) fn header(&self) -> IndexPartHeader {
@@ -87,7 +98,11 @@ impl IndexTree {
             leaves: BTreeMap::new(),
             by_path: HashMap::new(),
             parts: Vec::new(),
+            files: BTreeMap::new(),
+            position: None,
+            recovered_log: LogEnd::default(),
             live_packets: 0,
+            live_extents: 0,
             uncovered_bytes: 0,
         }
     }
@@ -113,6 +128,23 @@ impl IndexTree {
         for entry in &part.footer.leaves {
             let leaf = self.leaf_or_new(entry.leaf, entry.leaf_type, &entry.path);
             leaf.add_part(part, entry);
+            if part.is_of_leaf_files() {
+                let tail = leaf.tail;
+                self.files.insert(DataFileId::of_leaf(entry.leaf), tail);
+            }
+        }
+        for entry in &part.footer.files {
+            let known = self.files.entry(entry.file).or_default();
+            if entry.length >= known.length {
+                *known = Tail {
+                    length: entry.length,
+                    checksum: entry.checksum,
+                };
+            }
+        }
+        let position = part.footer.position;
+        if position.map(|position| position.batch) >= self.position.map(|position| position.batch) {
+            self.position = position;
         }
         self.parts.push(Arc::clone(part));
     }
@@ -168,11 +200,13 @@ impl IndexTree {
         }
     }
 
-    /// Inserts packets of a leaf that are durable now; `tail` is the tail of its data file.
+    /// Inserts packets of a leaf that are durable now: `extent` says where they are, and `tail` is
+    /// the end of the leaf after them.
     pub(crate) fn insert(
         &mut self,
         id: LeafId,
         entries: impl IntoIterator<Item = PacketEntry>,
+        extent: &Extent,
         tail: Tail,
     ) {
         let Some(leaf) = self.leaves.get_mut(&id) else {
@@ -184,11 +218,18 @@ impl IndexTree {
             leaf.push(&entry);
             inserted += 1;
         }
-        assert!(tail.length >= before, "the tail of a data file only grows");
+        assert!(tail.length >= before, "the tail of a leaf only grows");
         assert!(
             inserted == 0 || leaf.order().ends_at(tail.length),
-            "the packets of a leaf cover its data file up to the tail"
+            "the packets of a leaf cover it up to its tail"
         );
+        assert_eq!(
+            extent.leaf_end(),
+            tail.length,
+            "an extent ends with the last packet in it"
+        );
+        leaf.place(extent);
+        self.live_extents += 1;
         leaf.tail = tail;
         if leaf.leaf_type == LeafType::Array {
             self.live_packets += inserted;
@@ -199,6 +240,48 @@ impl IndexTree {
     /// Packets that are in memory only.
     pub(crate) fn live_packets(&self) -> usize {
         self.live_packets
+    }
+
+    /// Packets or extents that are in memory only, whichever are more.
+    pub(crate) fn live_records(&self) -> usize {
+        self.live_packets.max(self.live_extents)
+    }
+
+    /// Notes the end of a data file and of the log, when all packets before it are in the tree.
+    pub(crate) fn reach(&mut self, position: LogPosition, tail: Tail) {
+        let before = self.position.map_or(0, |position| position.batch);
+        assert!(position.batch >= before, "the end of a log only grows");
+        self.position = Some(position);
+        self.set_file(position.file, tail);
+    }
+
+    /// Notes the end of a data file.
+    pub(crate) fn set_file(&mut self, file: DataFileId, tail: Tail) {
+        let known = self.files.entry(file).or_default();
+        assert!(
+            tail.length >= known.length,
+            "the tail of a data file only grows"
+        );
+        *known = tail;
+    }
+
+    /// Where recovery found that the log continues.
+    pub(crate) fn recovered_log(&self) -> &LogEnd {
+        &self.recovered_log
+    }
+
+    pub(crate) fn set_recovered_log(&mut self, end: LogEnd) {
+        self.recovered_log = end;
+    }
+
+    /// The durable end of each data file.
+    pub(crate) fn files(&self) -> &BTreeMap<DataFileId, Tail> {
+        &self.files
+    }
+
+    /// The position in the log after the last packets of the tree.
+    pub(crate) fn position(&self) -> Option<LogPosition> {
+        self.position
     }
 
     /// Bytes of data files that no index part covers.
@@ -222,6 +305,7 @@ impl IndexTree {
             return None;
         }
         self.live_packets = 0;
+        self.live_extents = 0;
         self.uncovered_bytes = 0;
         let ordinal = self.parts.last().map_or(0, |part| part.header.ordinal + 1);
         let header = IndexPartHeader {
@@ -229,7 +313,18 @@ impl IndexTree {
             ordinal,
             created,
         };
-        Some(Sealed { header, leaves })
+        let files = self.files.iter();
+        let files = files.map(|(&file, tail)| DataFileEntry {
+            file,
+            length: tail.length,
+            checksum: tail.checksum,
+        });
+        Some(Sealed {
+            header,
+            leaves,
+            files: files.collect(),
+            position: self.position,
+        })
     }
 
     /// Replaces the sealed segments by the part that contains them.
@@ -258,6 +353,7 @@ impl IndexTree {
         for leaf in self.leaves.values_mut() {
             let (packets, bytes) = leaf.unseal();
             self.live_packets += packets;
+            self.live_extents += packets;
             self.uncovered_bytes += bytes;
         }
     }
@@ -304,8 +400,9 @@ impl Segment {
             numbers: entry.numbers,
             body: match entry.leaf_type {
                 LeafType::Array => SegmentBody::Part(Arc::clone(part)),
-                LeafType::Plain => SegmentBody::Plain,
+                LeafType::Plain => SegmentBody::Plain(Some(Arc::clone(part))),
             },
+            extents: Vec::new(),
         }
     }
 }

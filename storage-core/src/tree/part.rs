@@ -95,6 +95,11 @@ impl IndexPart {
         Ok(Self::written(path.to_owned(), header, footer, bases))
     }
 
+    /// Whether every leaf of the part is the data file with its id, as in format version 1.
+    pub(crate) fn is_of_leaf_files(&self) -> bool {
+        self.footer.files.is_empty() && self.footer.position.is_none()
+    }
+
     /// Reads and checks the block of a leaf.
     pub(crate) fn read_block(&self, entry: &LeafEntry) -> Result<Vec<u8>, StorageError> {
         let range = entry.block_range();

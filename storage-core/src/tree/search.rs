@@ -8,8 +8,9 @@
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 
 use storage_format::{
-    AgentId, Kind, LeafId, StreamId, StreamPosition, TimeBasis, data_file::LeafPath,
-    index_part::PacketEntry,
+    AgentId, Kind, LeafId, StreamId, StreamPosition, TimeBasis,
+    data_file::LeafPath,
+    index_part::{Extent, PacketEntry},
 };
 
 use super::{
@@ -75,6 +76,8 @@ pub(crate) struct Found {
     pub(crate) leaf: LeafId,
     pub(crate) path: Arc<LeafPath>,
     pub(crate) entry: PacketEntry,
+    /// Where its bytes are, as far as the search met it.
+    pub(crate) extent: Option<Extent>,
 }
 
 /// The location of entries that are not in memory.
@@ -82,7 +85,7 @@ pub(crate) struct Found {
 pub(crate) enum EntryLocation {
     /// In the block of its leaf in an index part.
     Block(Arc<IndexPart>),
-    /// In the frames of a plain leaf, within these bytes of its data file.
+    /// In the frames of a plain leaf, within these bytes of it.
     Frames(Range<u64>),
 }
 
@@ -175,13 +178,14 @@ impl IndexTree {
                                 leaf: id,
                                 path: path(),
                                 entry,
+                                extent: segment.extent_at(entry.offset),
                             })
                         }));
                     }
                     SegmentBody::Part(part) => {
                         found.push(maybe(EntryLocation::Block(Arc::clone(part))))
                     }
-                    SegmentBody::Plain => {
+                    SegmentBody::Plain(_) => {
                         found.push(maybe(EntryLocation::Frames(segment.covered.clone())))
                     }
                 }
@@ -226,7 +230,7 @@ impl IndexTree {
                     SegmentBody::Part(part) => {
                         RunBody::Unread(EntryLocation::Block(Arc::clone(part)))
                     }
-                    SegmentBody::Plain => {
+                    SegmentBody::Plain(_) => {
                         RunBody::Unread(EntryLocation::Frames(segment.covered.clone()))
                     }
                 };
@@ -272,6 +276,14 @@ fn wanted_entries(
 }
 
 impl Run {
+    /// The extent that contains the byte `offset` of the leaf, if the run knows it.
+    fn extent_at(&self, offset: u64) -> Option<Extent> {
+        match &self.body {
+            RunBody::Block(part, block, _) => block.extent_at(part, self.leaf, offset),
+            RunBody::Entries(_) | RunBody::Unread(_) => None,
+        }
+    }
+
     /// The next matching packet.
     fn next(
         &mut self,
@@ -318,7 +330,7 @@ impl Run {
 pub(crate) trait ReadEntries {
     /// The cache of blocks.
     fn cache(&self) -> &BlockCache;
-    /// Visits the packets in `range` of the data file of `leaf` until the visitor returns `false`.
+    /// Visits the packets in `range` of `leaf` until the visitor returns `false`.
     fn frames(
         &self,
         leaf: LeafId,
@@ -344,10 +356,12 @@ pub(crate) fn resolve(
             } => {
                 let (block, at) = read.cache().find(&part, leaf, &find)?;
                 if let Some(at) = at {
+                    let entry = block.entry(&part, at)?;
                     return Ok(Some(Found {
                         leaf,
                         path,
-                        entry: block.entry(&part, at)?,
+                        extent: block.extent_at(&part, leaf, entry.offset),
+                        entry,
                     }));
                 }
             }
@@ -362,7 +376,12 @@ pub(crate) fn resolve(
                     found.is_none()
                 })?;
                 if let Some(entry) = found {
-                    return Ok(Some(Found { leaf, path, entry }));
+                    return Ok(Some(Found {
+                        leaf,
+                        path,
+                        entry,
+                        extent: None,
+                    }));
                 }
             }
         }
@@ -396,6 +415,7 @@ pub(crate) fn merge(
                 leaf: run.leaf,
                 path: Arc::clone(&run.path),
                 entry,
+                extent: run.extent_at(entry.offset),
             });
         }
         *head = run.next(selection, read)?;

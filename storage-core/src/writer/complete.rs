@@ -1,6 +1,6 @@
 //! Sends frames to the I/O thread, inserts durable packets into the tree, and replies.
 
-use storage_format::{Descriptor, frame::FrameHeader, index_part::PacketEntry};
+use storage_format::{frame::FrameHeader, index_part::PacketEntry};
 
 use super::{Appending, FoundRepeat, Job, Serialized, Writer, stream::InFlight};
 use crate::{
@@ -34,11 +34,25 @@ impl Writer {
                 .fail_job(stream, leaf, count, &IoThreadError::Aborted)
                 .await;
         }
-        let Some(open) = self.leaves.get_mut(&leaf) else {
+        let Some(spec) = self.leaves.get(&leaf).cloned() else {
             return;
         };
-        let spec = std::sync::Arc::clone(&open.spec);
-        open.jobs.push_back(Job {
+        if self.is_refusing {
+            if !self.jobs.is_empty() {
+                return self
+                    .fail_job(stream, leaf, count, &IoThreadError::Aborted)
+                    .await;
+            }
+            self.is_refusing = false;
+            let storage = self.storage.id;
+            // An I/O thread that has ended refuses the append below.
+            let _ = self
+                .services
+                .io_thread
+                .send(IoThreadRequest::Resume { storage })
+                .await;
+        }
+        self.jobs.push_back(Job {
             id,
             stream,
             leaf,
@@ -47,21 +61,14 @@ impl Writer {
             result: None,
         });
         let (reply, appended) = oneshot::channel();
-        if std::mem::take(&mut open.needs_resume) {
-            // An I/O thread that has ended refuses the append below.
-            let _ = self
-                .services
-                .io_thread
-                .send(IoThreadRequest::Resume { leaf })
-                .await;
-        }
         // When the I/O thread has ended, the reply is dropped with the request, which is the
         // answer.
         let _ = self
             .services
             .io_thread
             .send(IoThreadRequest::Append {
-                spec,
+                spec: std::sync::Arc::clone(&self.log),
+                leaf: spec,
                 frames,
                 request,
                 reply,
@@ -73,53 +80,42 @@ impl Writer {
                 Ok(result) => result,
                 Err(_) => Err(io_thread.lost_reply(&storage.poison).await),
             };
-            (leaf, id, result)
+            (id, result)
         }));
     }
 
-    /// Refuses the packets of a job that the serializers failed. Frames of the same stream that
-    /// are with the I/O thread finish first, because outcomes come in order.
+    /// Refuses the packets of a job that the serializers failed. Frames that are with the I/O
+    /// thread finish first, because outcomes come in order.
     async fn fail_serialized(&mut self, stream: usize, leaf: LeafId, count: usize, reason: String) {
         self.storage.poison.set(&reason);
         let error = IoThreadError::Poisoned(reason);
-        let in_order = |open: &super::WriterLeaf| open.jobs.is_empty();
-        if self.leaves.get(&leaf).is_none_or(in_order) {
+        if self.jobs.is_empty() {
             return self.fail_job(stream, leaf, count, &error).await;
         }
         let id = self.new_id();
-        if let Some(open) = self.leaves.get_mut(&leaf) {
-            open.jobs.push_back(Job {
-                id,
-                stream,
-                leaf,
-                count,
-                headers: Vec::new(),
-                result: Some(Err(error)),
-            });
-        }
+        self.jobs.push_back(Job {
+            id,
+            stream,
+            leaf,
+            count,
+            headers: Vec::new(),
+            result: Some(Err(error)),
+        });
     }
 
-    /// Records the outcome of a job, and completes the jobs of its leaf in order.
-    pub(super) async fn on_appended(&mut self, (leaf, id, result): Appending) {
-        if let Some(open) = self.leaves.get_mut(&leaf)
-            && let Some(job) = open.jobs.iter_mut().find(|job| job.id == id)
-        {
+    /// Records the outcome of a job, and completes jobs in order.
+    pub(super) async fn on_appended(&mut self, (id, result): Appending) {
+        let at = self.jobs.partition_point(|job| job.id < id);
+        if let Some(job) = self.jobs.get_mut(at).filter(|job| job.id == id) {
             job.result = Some(result);
         }
-        while let Some(open) = self.leaves.get_mut(&leaf) {
-            if open.jobs.front().is_none_or(|job| job.result.is_none()) {
-                return;
-            }
-            let Some(job) = open.jobs.pop_front() else {
-                return;
-            };
+        while let Some(job) = self.jobs.pop_front_if(|job| job.result.is_some()) {
             match job.result {
                 Some(Ok(appended)) => {
-                    self.complete_job(job.stream, job.leaf, &job.headers, &appended)
-                        .await;
+                    self.complete_job(job.stream, job.leaf, &job.headers, &appended);
                 }
                 Some(Err(error)) => {
-                    open.needs_resume = true;
+                    self.is_refusing = true;
                     self.fail_job(job.stream, job.leaf, job.count, &error).await;
                 }
                 None => return,
@@ -127,7 +123,7 @@ impl Writer {
         }
     }
 
-    async fn complete_job(
+    fn complete_job(
         &mut self,
         stream: usize,
         leaf: LeafId,
@@ -145,9 +141,14 @@ impl Writer {
             tree.insert(
                 leaf,
                 pairs().map(|(header, &at)| PacketEntry::of_frame(header, at)),
+                &appended.extent,
                 appended.tail,
             );
+            if let Some((position, tail)) = appended.log {
+                tree.reach(position, tail);
+            }
         }
+        self.is_at_batch_end = appended.log.is_some();
         let mut raw_bytes = 0;
         let mut stored_bytes = 0;
         for (header, &offset) in pairs() {
@@ -166,10 +167,12 @@ impl Writer {
             );
             raw_bytes += u64::from(header.raw_size);
             stored_bytes += u64::from(header.stored_size);
-            let descriptor = Descriptor::new(leaf, offset, header.stored_size)
+            let descriptor = PacketEntry::of_frame(header, offset)
+                .descriptor(&appended.extent)
                 .expect("a written frame has a valid location");
             self.report(&packet, |packet, is_duplicate| {
                 Ok(Receipt {
+                    leaf,
                     position: packet.position,
                     number: header.number,
                     is_duplicate,
@@ -183,7 +186,7 @@ impl Writer {
         counters.packets_durable.add(count);
         counters.raw_bytes.add(raw_bytes);
         counters.stored_bytes.add(stored_bytes);
-        self.after_job(stream).await;
+        self.after_job(stream);
     }
 
     async fn fail_job(&mut self, at: usize, leaf: LeafId, count: usize, error: &IoThreadError) {
@@ -204,21 +207,14 @@ impl Writer {
         if let IoThreadError::Poisoned(reason) = error {
             self.fail_storage(reason).await;
         }
-        self.after_job(at).await;
+        self.after_job(at);
     }
 
     /// A stream without packets in flight resumes after its durable packets.
-    async fn after_job(&mut self, at: usize) {
+    fn after_job(&mut self, at: usize) {
         let stream = self.streams.get(at);
-        if !stream.in_flight.is_empty() {
-            return;
-        }
-        if std::mem::take(&mut stream.is_failing) {
+        if stream.in_flight.is_empty() && std::mem::take(&mut stream.is_failing) {
             stream.next = stream.durable_next;
-        }
-        if !stream.waiting.is_empty() {
-            // Accepting them may call this function again, so the future is on the heap.
-            Box::pin(self.take_waiting(at)).await;
         }
     }
 
@@ -261,10 +257,21 @@ impl Writer {
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
+    fn repeat_receipt(&self, found: &Found) -> Result<Receipt, StorageError> {
+        let entry = &found.entry;
+        Ok(Receipt {
+            leaf: found.leaf,
+            position: entry.position,
+            number: entry.number,
+            is_duplicate: true,
+            descriptor: self.storage.descriptor(found)?,
+        })
+    }
+
     /// Replies to a duplicate of a durable packet.
     pub(super) fn on_found(&mut self, (group, slot, found): FoundRepeat) {
         let result = found.and_then(|found| match found {
-            Some(found) => repeat_receipt(&found),
+            Some(found) => self.repeat_receipt(&found),
             None => Err(StorageError::Stopping),
         });
         if result.is_ok() {
@@ -274,20 +281,7 @@ impl Writer {
     }
 }
 
-fn repeat_receipt(found: &Found) -> Result<Receipt, StorageError> {
-    let Found { leaf, entry, .. } = found;
-    let name = storage_format::paths::FileName::Data(*leaf).to_string();
-    Ok(Receipt {
-        position: entry.position,
-        number: entry.number,
-        is_duplicate: true,
-        descriptor: entry
-            .descriptor(*leaf)
-            .map_err(StorageError::damaged(name))?,
-    })
-}
-
-fn refusal(error: &IoThreadError, storage: storage_format::StorageId) -> StorageError {
+pub(super) fn refusal(error: &IoThreadError, storage: storage_format::StorageId) -> StorageError {
     match error {
         IoThreadError::Full { path } => StorageError::DiskFull { path: path.clone() },
         IoThreadError::Exhausted {

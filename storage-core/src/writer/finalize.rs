@@ -8,13 +8,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use storage_format::{
-    AgentId, LeafId,
+    AgentId, DataFileId,
     checksum::crc32c,
     paths::{FileName, FileRole},
     storage_file::{FileEntry, StorageFile, StorageState},
 };
 
-use super::{Writer, submit::channel_spec};
+use super::Writer;
 use crate::{
     StorageError,
     clock::now_ns,
@@ -81,59 +81,27 @@ impl Writer {
 
     /// Truncates and syncs every data file.
     async fn finish_data_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
-        // The I/O thread closes every file, so later pushes need fresh specs.
-        self.leaves.clear();
-        let specs: Vec<_> = match &*self.storage.tree.read() {
-            Some(tree) => {
-                let written = tree.leaves().filter(|leaf| leaf.tail != Tail::default());
-                written
-                    .map(|leaf| Arc::new(channel_spec(&self.storage, leaf)))
-                    .collect()
-            }
+        if let Err(error) = self.services.io_thread.finish(Arc::clone(&self.log)).await {
+            return Err(self.finish_refused(error).await);
+        }
+        let files = match &*self.storage.tree.read() {
+            Some(tree) => tree.files().clone(),
             None => return Err(StorageError::Stopping),
         };
-        let mut files = Vec::with_capacity(specs.len());
-        for spec in specs {
-            let (leaf, indexed) = (spec.leaf(), spec.recovered);
-            let tail = match self.services.io_thread.finish(spec).await {
-                Ok(tail) => tail,
-                Err(error) => return Err(self.finish_refused(leaf, error).await),
-            };
-            assert_eq!(
-                Some(tail),
-                indexed,
-                "a finalized data file ends with the last packet of the index tree"
-            );
-            files.push(FileEntry {
-                name: FileName::Data(leaf).to_string(),
-                role: FileRole::Data,
-                length: tail.length,
-                checksum: tail.checksum,
-            });
-        }
-        Ok(files)
+        let entry = |(file, tail): (DataFileId, Tail)| FileEntry {
+            name: FileName::Data(file).to_string(),
+            role: FileRole::Data,
+            length: tail.length,
+            checksum: tail.checksum,
+        };
+        Ok(files.into_iter().map(entry).collect())
     }
 
-    async fn finish_refused(&mut self, leaf: LeafId, error: IoThreadError) -> StorageError {
-        let path = self.storage.path(&FileName::Data(leaf));
-        match error {
-            IoThreadError::Full { .. } => StorageError::DiskFull { path },
-            IoThreadError::Exhausted {
-                operation, errno, ..
-            } => StorageError::Exhausted {
-                operation,
-                path,
-                source: errno.into(),
-            },
-            IoThreadError::Poisoned(reason) => {
-                self.fail_storage(&reason).await;
-                StorageError::NotWritten {
-                    storage: self.storage.id,
-                    reason,
-                }
-            }
-            IoThreadError::Aborted | IoThreadError::Stopped => StorageError::Stopping,
+    async fn finish_refused(&mut self, error: IoThreadError) -> StorageError {
+        if let IoThreadError::Poisoned(reason) = &error {
+            self.fail_storage(reason).await;
         }
+        super::complete::refusal(&error, self.storage.id)
     }
 
     /// Length and checksum of every index part.

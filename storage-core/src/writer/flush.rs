@@ -32,13 +32,14 @@ impl Writer {
     pub(super) fn flush_when_due(&mut self) {
         let config = &self.services.config;
         let is_early = self.flush_not_before.is_some_and(|at| Instant::now() < at);
-        if self.flushing.is_some() || is_early || self.storage.poison.is_set() {
+        let is_complete = self.is_at_batch_end;
+        if self.flushing.is_some() || is_early || !is_complete || self.storage.poison.is_set() {
             return;
         }
         let sealed = {
             let mut tree = self.storage.tree.write();
             let Some(tree) = &mut *tree else { return };
-            let is_due = tree.live_packets() >= config.tree_packet_count_max
+            let is_due = tree.live_records() >= config.tree_packet_count_max
                 || tree.uncovered_bytes() >= config.uncovered_bytes_max;
             is_due.then(|| tree.seal(now_ns())).flatten()
         };

@@ -4,8 +4,8 @@
 //! A push passes four steps: [`submit`] decides which packets are new and numbers them, the
 //! serializer pool turns them into frames, the I/O thread makes the frames durable, and
 //! [`complete`] inserts them into the tree and replies. Frames of a stream reach the I/O thread in
-//! the order of their sequence, and a stream has packets in flight in one leaf only, so the
-//! durable packets of a stream are always a prefix of what its producer sent.
+//! the order of their sequence, and a log becomes durable in its order, so the durable packets of a
+//! stream are always a prefix of what its producer sent.
 
 mod complete;
 mod finalize;
@@ -53,7 +53,7 @@ use crate::{
     config::EngineConfig,
     counters::Counters,
     droppable::Droppable,
-    io_thread::{Appended, ChannelSpec, IoThread, IoThreadError, IoThreadRequest},
+    io_thread::{Appended, IoThread, IoThreadError, IoThreadRequest, LeafSpec, LogSpec},
     labels::LabelTypes,
     panic::panic_message,
     serializer::{SerializedFrames, SerializerPool},
@@ -108,23 +108,22 @@ struct Serialized {
     request: Option<Arc<str>>,
 }
 
-type Appending = (LeafId, u64, Result<Appended, IoThreadError>);
+type Appending = (u64, Result<Appended, IoThreadError>);
 type FoundRepeat = (u64, usize, Result<Option<Found>, StorageError>);
-
-/// The state of a leaf in the writer.
-struct WriterLeaf {
-    spec: Arc<ChannelSpec>,
-    /// Jobs in the I/O thread, in order.
-    jobs: VecDeque<Job>,
-    /// Whether the I/O thread refuses appends to this leaf until it gets a resume request.
-    needs_resume: bool,
-}
 
 pub(crate) struct Writer {
     storage: Arc<Storage>,
     services: Services,
     streams: Streams,
-    leaves: HashMap<LeafId, WriterLeaf>,
+    log: Arc<LogSpec>,
+    leaves: HashMap<LeafId, Arc<LeafSpec>>,
+    /// Jobs in the I/O thread, in order.
+    jobs: VecDeque<Job>,
+    /// Whether the I/O thread refuses appends until it gets a resume request. It gets one when the
+    /// jobs that it refuses have all ended, so that no packet passes an earlier one of its stream.
+    is_refusing: bool,
+    /// Whether the tree contains all packets of the batches of which it contains any.
+    is_at_batch_end: bool,
     groups: HashMap<u64, Group>,
     next_id: u64,
     next_number: u64,
@@ -160,16 +159,25 @@ impl Writer {
         tasks: &mut tokio::task::JoinSet<()>,
     ) {
         let (messages, inbox) = mpsc::channel(MESSAGE_COUNT_MAX);
-        let next_number = storage
-            .tree
-            .read()
-            .as_ref()
-            .map_or(0, crate::tree::IndexTree::next_number);
+        let (next_number, recovered) = match &*storage.tree.read() {
+            Some(tree) => (tree.next_number(), tree.recovered_log().clone()),
+            None => Default::default(),
+        };
+        let log = LogSpec {
+            storage: storage.id,
+            folder: storage.folder.clone(),
+            recovered,
+            poison: Arc::clone(&storage.poison),
+        };
         let writer = Self {
             storage: Arc::clone(storage),
             services: services.clone(),
             streams: Streams::default(),
+            log: Arc::new(log),
             leaves: HashMap::new(),
+            jobs: VecDeque::new(),
+            is_refusing: false,
+            is_at_batch_end: true,
             groups: HashMap::new(),
             next_id: 0,
             next_number,
@@ -284,9 +292,6 @@ impl Writer {
         for (_, group) in std::mem::take(&mut self.groups) {
             group.abandon(not_written());
         }
-        for arriving in self.streams.take_waiting() {
-            submit::refuse_all(arriving, not_written());
-        }
         if let Some(Ending::Finalize(reply)) = ending {
             reply.send(Err(not_written()));
         }
@@ -352,25 +357,15 @@ impl Writer {
         self.next_id
     }
 
-    /// Lets the I/O thread close every data file.
+    /// Lets the I/O thread close the log.
     async fn forget_files(&mut self) {
         self.leaves.clear();
-        let leaves: Vec<_> = match &*self.storage.tree.read() {
-            Some(tree) => tree.leaves().map(|leaf| leaf.id).collect(),
-            None => Vec::new(),
-        };
-        for leaf in leaves {
-            let (reply, done) = oneshot::channel();
-            if self
-                .services
-                .io_thread
-                .send(IoThreadRequest::Forget { leaf, reply })
-                .await
-                .is_ok()
-            {
-                // An I/O thread that has ended has closed the file as well.
-                let _ = done.await;
-            }
+        let storage = self.storage.id;
+        let (reply, done) = oneshot::channel();
+        let forget = IoThreadRequest::Forget { storage, reply };
+        if self.services.io_thread.send(forget).await.is_ok() {
+            // An I/O thread that has ended has closed the file as well.
+            let _ = done.await;
         }
     }
 

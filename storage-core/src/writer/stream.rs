@@ -6,7 +6,6 @@ use storage_format::{
     AgentId, LeafId, StreamId, StreamPosition, agent_file::StreamSpec, data_file::Bucket,
 };
 
-use super::group::Arriving;
 use crate::{PacketSummary, tree::IndexTree};
 
 /// A packet in flight, and the pushes that wait for it.
@@ -32,8 +31,6 @@ pub(super) struct Stream {
     pub(super) in_flight: VecDeque<InFlight>,
     /// Time bucket and leaf of the last packet.
     pub(super) leaf: Option<(Option<Bucket>, LeafId)>,
-    /// Pushes that wait until the packets in flight have reached the previous leaf.
-    pub(super) waiting: VecDeque<Arriving>,
     /// Whether a packet was refused and the packets in flight after it are being refused.
     pub(super) is_failing: bool,
 }
@@ -48,7 +45,6 @@ impl Stream {
             durable_next: next,
             in_flight: VecDeque::new(),
             leaf: None,
-            waiting: VecDeque::new(),
             is_failing: false,
         }
     }
@@ -81,14 +77,6 @@ impl Streams {
         of_agent.insert(stream.spec.id.clone(), at);
         self.all.push(stream);
         at
-    }
-
-    /// Takes the pushes that wait, of all streams.
-    pub(super) fn take_waiting(&mut self) -> Vec<Arriving> {
-        let streams = self.all.iter_mut();
-        streams
-            .flat_map(|stream| stream.waiting.drain(..))
-            .collect()
     }
 
     pub(super) fn get(&mut self, at: usize) -> &mut Stream {

@@ -9,7 +9,7 @@ use storage_format::{
 };
 
 use super::{
-    Arriving, Boxed, FoundRepeat, Group, Serialized, Writer, WriterLeaf,
+    Arriving, Boxed, FoundRepeat, Group, Serialized, Writer,
     group::Reply,
     stream::{InFlight, Stream},
 };
@@ -17,7 +17,7 @@ use crate::{
     NewPacket, PacketSummary, Push, StorageError,
     clock::{now_ns, random_u64},
     droppable::Handed,
-    io_thread::{ChannelSpec, Tail},
+    io_thread::{LeafSpec, Tail},
     push::{Gaps, check_packet},
     serializer::{Numbered, serialize},
     state::accepts_packets,
@@ -86,26 +86,7 @@ impl Writer {
             Err(error) => return refuse_all(arriving, error),
         };
         let bucket = self.bucket(&arriving.push, arrival);
-        let stream = self.streams.get(at);
-        let changes_leaf = stream.leaf.is_some_and(|(last, _)| last != bucket);
-        let must_wait = changes_leaf && !stream.in_flight.is_empty();
-        if must_wait || !stream.waiting.is_empty() {
-            stream.waiting.push_back(arriving);
-            return;
-        }
         self.take(at, arriving, bucket, arrival).await;
-    }
-
-    /// Accepts the pushes of a stream that waited for its packets in flight.
-    pub(super) async fn take_waiting(&mut self, at: usize) {
-        while self.streams.get(at).in_flight.is_empty() {
-            let Some(arriving) = self.streams.get(at).waiting.pop_front() else {
-                return;
-            };
-            let arrival = now_ns();
-            let bucket = self.bucket(&arriving.push, arrival);
-            self.take(at, arriving, bucket, arrival).await;
-        }
     }
 
     async fn take(
@@ -410,11 +391,8 @@ impl Writer {
         let known = tree
             .leaf(leaf)
             .expect("the leaf was found in or added to the tree");
-        self.leaves.entry(leaf).or_insert_with(|| WriterLeaf {
-            spec: Arc::new(channel_spec(&storage, known)),
-            jobs: std::collections::VecDeque::new(),
-            needs_resume: false,
-        });
+        let spec = || Arc::new(leaf_spec(storage.id, known));
+        self.leaves.entry(leaf).or_insert_with(spec);
         leaf
     }
 }
@@ -433,27 +411,21 @@ fn conflict(
     })
 }
 
-/// The data file of a leaf, for the I/O thread.
-pub(super) fn channel_spec(
-    storage: &crate::storage::Storage,
-    leaf: &crate::tree::Leaf,
-) -> ChannelSpec {
-    let id: StorageId = storage.id;
-    ChannelSpec {
-        folder: storage.folder.clone(),
+/// A leaf, for the I/O thread.
+fn leaf_spec(storage: StorageId, leaf: &crate::tree::Leaf) -> LeafSpec {
+    LeafSpec {
         header: DataFileHeader {
-            storage: id,
+            storage,
             leaf: leaf.id,
             leaf_type: leaf.leaf_type,
             path: leaf.path.clone(),
             created: now_ns(),
         },
         recovered: (leaf.tail != Tail::default()).then_some(leaf.tail),
-        poison: Arc::clone(&storage.poison),
     }
 }
 
-pub(super) fn refuse_all(Arriving { push, reply, .. }: Arriving, error: StorageError) {
+fn refuse_all(Arriving { push, reply, .. }: Arriving, error: StorageError) {
     let mut group = Group::new(push.packets.len(), reply, push.permit);
     group.refuse_from(0, error);
     group.finish();

@@ -4,7 +4,7 @@
 //! ```text
 //! offset size field of an entry
 //!      0    8 number of the packet in the storage
-//!      8    8 offset of the stored payload in the data file
+//!      8    8 offset of the stored payload in the leaf
 //!     16    4 stored size, bytes
 //!     20    4 raw size, bytes
 //!     24    8 producer epoch
@@ -22,8 +22,11 @@
 //! Numbers, offsets and positions grow from entry to entry, so a search for each takes O(log n) on
 //! the encoded bytes.
 
+use std::ops::Range;
+
+use super::extent::Extent;
 use crate::{
-    Codec, Descriptor, FormatError, FormatErrorKind, LeafId, StreamPosition,
+    Codec, Descriptor, FormatError, FormatErrorKind, StreamPosition,
     frame::{Facts, FrameHeader},
     integer::u64_of,
     layout::{get_i64, get_u16, get_u32, get_u64, put},
@@ -40,7 +43,7 @@ const WHAT: &str = "index block";
 pub struct PacketEntry {
     /// Number of the packet in the storage.
     pub number: u64,
-    /// Offset of the stored payload in the data file.
+    /// Offset of the stored payload in the leaf.
     pub offset: u64,
     /// Size of the stored payload in bytes.
     pub stored_size: u32,
@@ -99,20 +102,25 @@ impl PacketEntry {
         bytes
     }
 
-    /// The descriptor of the stored payload in the data file of `leaf`.
+    /// The bytes of the stored payload in the leaf.
+    #[must_use]
+    pub fn payload_range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(u64::from(self.stored_size))
+    }
+
+    /// The descriptor of the stored payload, which is in `extent`.
     ///
     /// # Errors
-    /// When offset and size are not those of a packet.
-    pub fn descriptor(&self, leaf: LeafId) -> Result<Descriptor, FormatError> {
-        Descriptor::new(leaf, self.offset, self.stored_size).map_err(|_| {
-            FormatError::new(
-                WHAT,
-                8,
-                FormatErrorKind::Field {
-                    name: "offset and size",
-                },
-            )
-        })
+    /// When the extent does not contain the payload, or offset and size are not those of a packet.
+    pub fn descriptor(&self, extent: &Extent) -> Result<Descriptor, FormatError> {
+        let fault = || {
+            let name = "offset and size";
+            FormatError::new(WHAT, 8, FormatErrorKind::Field { name })
+        };
+        let found = extent.intersection(&self.payload_range());
+        let found = found.filter(|found| found.length == u64::from(self.stored_size));
+        let found = found.ok_or_else(fault)?;
+        Descriptor::new(found.file, found.offset, self.stored_size).map_err(|_| fault())
     }
 }
 

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::{
-    IndexPartHeader,
+    IndexPartHeader, VERSION,
     bases::{TimeBases, TimeBasesBuilder},
     block::PacketEntry,
-    footer::{Footer, LeafEntry, LeafNumbers, Trailer},
+    extent::Extent,
+    footer::{DataFileEntry, Footer, LeafEntry, LeafNumbers, LogPosition, Trailer, encode_log},
 };
 use crate::{
     LeafId, LeafType, checksum::crc32c, data_file::LeafPath, integer::u64_of, storage_file::Totals,
@@ -19,11 +20,13 @@ pub struct NewLeaf<'a> {
     pub leaf: LeafId,
     /// Its path in the tree.
     pub path: LeafPath,
-    /// Its packets, in the order of the data file; `None` makes it a plain leaf.
+    /// Its packets, in the order of the leaf; `None` makes it a plain leaf.
     pub entries: Option<&'a [PacketEntry]>,
-    /// Bytes of the data file that this part describes.
+    /// Where the bytes `covered` are, in the order of the leaf.
+    pub extents: &'a [Extent],
+    /// Bytes of the leaf that this part describes.
     pub covered: Range<u64>,
-    /// CRC32C of the data file from its start to the end of `covered`.
+    /// CRC32C of the leaf from its start to the end of `covered`.
     pub covered_checksum: u32,
     /// Sums over the packets in this part.
     pub totals: Totals,
@@ -79,6 +82,19 @@ impl IndexPartBuilder {
             let entry = entry.encode(&mut self.bases);
             self.bytes.extend_from_slice(&entry);
         }
+        let mut next = leaf.covered.start;
+        for extent in leaf.extents {
+            assert_eq!(
+                extent.leaf_offset, next,
+                "the extents of a leaf follow each other without a gap"
+            );
+            next = extent.leaf_end();
+            self.bytes.extend_from_slice(&extent.encode());
+        }
+        assert_eq!(
+            next, leaf.covered.end,
+            "the extents of a leaf cover what the part describes"
+        );
         let leaf_type = if leaf.entries.is_some() {
             LeafType::Array
         } else {
@@ -92,6 +108,8 @@ impl IndexPartBuilder {
             block_offset: u64_of(start),
             block_packets: u32::try_from(block_packets)
                 .expect("the number of live packets is bounded"),
+            block_extents: u32::try_from(leaf.extents.len())
+                .expect("the number of live extents is bounded"),
             block_checksum: crc32c(&self.bytes[start..]),
             covered: leaf.covered,
             covered_checksum: leaf.covered_checksum,
@@ -100,9 +118,14 @@ impl IndexPartBuilder {
         });
     }
 
-    /// The bytes of the part, and the footer and time bases that they contain.
+    /// The bytes of the part of a storage with these data files, described up to `position` of its
+    /// log; and the footer and time bases that they contain.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<u8>, Footer, TimeBases) {
+    pub fn finish(
+        mut self,
+        files: Vec<DataFileEntry>,
+        position: Option<LogPosition>,
+    ) -> (Vec<u8>, Footer, TimeBases) {
         self.leaves.sort_by_key(|entry| entry.leaf);
         assert!(
             self.leaves.is_sorted_by(|a, b| a.leaf < b.leaf),
@@ -111,6 +134,7 @@ impl IndexPartBuilder {
         let bases = u64_of(self.bytes.len());
         self.bases.encode(&mut self.bytes);
         let start = self.bytes.len();
+        encode_log(&files, position, &mut self.bytes);
         for leaf in &self.leaves {
             leaf.encode(&mut self.bytes);
         }
@@ -120,12 +144,15 @@ impl IndexPartBuilder {
             footer_length: u32::try_from(footer.len()).expect("the number of leaves is bounded"),
             footer_checksum: crc32c(footer),
             leaf_count: u32::try_from(self.leaves.len()).expect("the number of leaves is bounded"),
+            version: VERSION,
         };
         self.bytes
             .extend_from_slice(&trailer.encode(self.header.storage));
         (
             self.bytes,
             Footer {
+                files,
+                position,
                 leaves: self.leaves,
                 bases: bases..u64_of(start),
             },

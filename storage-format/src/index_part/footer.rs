@@ -1,17 +1,21 @@
 //! The footer of an index part (one record for each leaf) and the trailer that points at it.
 //!
 //! ```text
-//! footer: one record a leaf, sorted by leaf id
+//! footer: the data files of the storage, sorted by id, the position in the log up to which parts
+//! describe it, and one record a leaf, sorted by leaf id; version 1 has only the latter
+//!   u32 data files, and for each: u64 id · u64 length · u32 CRC32C of these bytes
+//!   u8 position known · u64 data file · u64 offset · u64 next batch · u32 chain
 //!   u64 leaf id · u8 leaf type · u8 kind
 //!   u8 length of the agent id · u8 length of the stream id · agent id · stream id
 //!   i64 begin of the time bucket · u64 its length (0 = none)
 //!   u64 offset of the block · u32 packets in the block · u32 CRC32C of the block
-//!   u64 covered from · u64 covered to (bytes of the data file)
-//!   u32 CRC32C of the data file from its start to `covered to`
+//!   u64 covered from · u64 covered to (bytes of the leaf)
+//!   u32 CRC32C of the leaf from its start to `covered to`
 //!   u64 packets · u64 raw bytes · u64 stored bytes · u64 events · u64 lost
 //!   u8 time span known · i64 begin · i64 end
 //!   u64 first number · u64 last number
 //!   u64 first epoch · u64 first sequence · u64 last epoch · u64 last sequence
+//!   u32 extents in the block, after the packets (not in version 1)
 //!
 //! trailer, the last 32 bytes
 //! offset size field
@@ -20,7 +24,7 @@
 //!     12    4 CRC32C of the footer
 //!     16    4 number of leaves
 //!     20    4 CRC32C of bytes 0 to 19 and the storage id
-//!     24    8 magic "THIXFOOT"
+//!     24    8 magic "THIXFOT2" (version 1: "THIXFOOT")
 //! ```
 
 use std::ops::Range;
@@ -29,20 +33,25 @@ use super::{
     HEADER_BYTES,
     bases::{TABLE_BYTES_MAX, TimeBases},
     block::ENTRY_BYTES,
+    extent::{EXTENT_BYTES, Extent, decode_extents, find_extent},
 };
 use crate::{
-    FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId, StreamPosition,
+    DataFileId, FormatError, FormatErrorKind, Kind, LeafId, LeafType, StorageId, StreamPosition,
     checksum::{crc32c, crc32c_append},
     data_file::{Bucket, LeafPath, id_length},
     integer::{u64_of, usize_of, usize_of_u64},
     layout::{Cursor, check_checksum, get_u32, get_u64, put},
-    limits::{INDEX_BLOCK_PACKET_COUNT_MAX, INDEX_FOOTER_BYTES_MAX},
+    limits::{
+        DATA_FILE_COUNT_MAX, INDEX_BLOCK_PACKET_COUNT_MAX, INDEX_EXTENT_COUNT_MAX,
+        INDEX_FOOTER_BYTES_MAX,
+    },
     storage_file::Totals,
 };
 
 /// Size of the trailer.
 pub const TRAILER_BYTES: usize = 32;
-const TRAILER_MAGIC: [u8; 8] = *b"THIXFOOT";
+const TRAILER_MAGIC: [u8; 8] = *b"THIXFOT2";
+const TRAILER_MAGIC_1: [u8; 8] = *b"THIXFOOT";
 const TRAILER: &str = "index part trailer";
 const FOOTER: &str = "index part footer";
 /// Shortest record of a leaf: both ids one byte long.
@@ -61,6 +70,30 @@ pub struct LeafNumbers {
     pub last_position: StreamPosition,
 }
 
+/// A data file of the storage, as far as the parts describe it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataFileEntry {
+    /// The file.
+    pub file: DataFileId,
+    /// Its length in bytes.
+    pub length: u64,
+    /// CRC32C of these bytes.
+    pub checksum: u32,
+}
+
+/// A position in a log: where the next batch begins, and what its header must contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogPosition {
+    /// The data file.
+    pub file: DataFileId,
+    /// Offset of the next batch.
+    pub offset: u64,
+    /// Number of the next batch.
+    pub batch: u64,
+    /// Checksum of the last batch header; 0 if there is none.
+    pub chain: u32,
+}
+
 /// The record of one leaf in an index part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeafEntry {
@@ -74,11 +107,13 @@ pub struct LeafEntry {
     pub block_offset: u64,
     /// Number of entries in the block.
     pub block_packets: u32,
+    /// Number of extents in the block; 0: the bytes of the leaf are the data file with its id.
+    pub block_extents: u32,
     /// CRC32C of the block.
     pub block_checksum: u32,
-    /// Bytes of the data file that this part describes.
+    /// Bytes of the leaf that this part describes.
     pub covered: Range<u64>,
-    /// CRC32C of the data file from its start to the end of `covered`.
+    /// CRC32C of the leaf from its start to the end of `covered`.
     pub covered_checksum: u32,
     /// Sums over the packets in this part.
     pub totals: Totals,
@@ -96,7 +131,55 @@ impl LeafEntry {
 
     /// Length of the block in bytes.
     fn block_bytes(&self) -> u64 {
+        let extents = u64::from(self.block_extents).saturating_mul(u64_of(EXTENT_BYTES));
+        self.entry_bytes().saturating_add(extents)
+    }
+
+    fn entry_bytes(&self) -> u64 {
         u64::from(self.block_packets).saturating_mul(u64_of(ENTRY_BYTES))
+    }
+
+    /// The part of a checked block with the entries of packets.
+    #[must_use]
+    pub fn entries_in<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        block
+            .get(..usize_of_u64(self.entry_bytes()))
+            .unwrap_or_default()
+    }
+
+    /// The extent in a checked block that contains the byte `offset` of the leaf.
+    #[must_use]
+    pub fn extent_at(&self, block: &[u8], offset: u64) -> Option<Extent> {
+        if self.block_extents == 0 {
+            let extent = self.leaf_file_extent();
+            return self.covered.contains(&offset).then_some(extent);
+        }
+        let bytes = block.get(usize_of_u64(self.entry_bytes())..)?;
+        find_extent(bytes, offset)
+    }
+
+    /// The only extent of a leaf that is the data file with its id.
+    fn leaf_file_extent(&self) -> Extent {
+        Extent {
+            leaf_offset: self.covered.start,
+            file: DataFileId::of_leaf(self.leaf),
+            offset: self.covered.start,
+            length: self.covered.end.saturating_sub(self.covered.start),
+        }
+    }
+
+    /// The extents in a checked block; they cover `covered`.
+    ///
+    /// # Errors
+    /// When they have a gap or are impossible.
+    pub fn extents_in(&self, block: &[u8]) -> Result<Vec<Extent>, FormatError> {
+        if self.block_extents == 0 {
+            return Ok(vec![self.leaf_file_extent()]);
+        }
+        let start = self.entry_bytes();
+        let bytes = block.get(usize_of_u64(start)..).unwrap_or_default();
+        decode_extents(bytes, &self.covered)
+            .map_err(|error| error.shifted(self.block_offset.saturating_add(start)))
     }
 
     /// Checks bytes that were read as the block of this leaf.
@@ -175,9 +258,14 @@ impl LeafEntry {
         ] {
             out.extend_from_slice(&value.to_le_bytes());
         }
+        out.extend_from_slice(&self.block_extents.to_le_bytes());
     }
 
-    fn decode(cursor: &mut Cursor<'_>, blocks: &Range<u64>) -> Result<Self, FormatError> {
+    fn decode(
+        cursor: &mut Cursor<'_>,
+        blocks: &Range<u64>,
+        version: u16,
+    ) -> Result<Self, FormatError> {
         let leaf = LeafId(cursor.u64()?);
         let [leaf_type, kind, agent_length, stream_length] = cursor.array()?;
         let mut text = |length: u8| -> Result<_, FormatError> {
@@ -193,12 +281,13 @@ impl LeafEntry {
             bucket: (length > 0).then_some(Bucket { begin, length }),
         };
         let (block_offset, block_packets) = (cursor.u64()?, cursor.u32()?);
-        let entry = Self {
+        let mut entry = Self {
             leaf,
             leaf_type: LeafType::from_code(leaf_type).ok_or_else(|| cursor.fault("leaf type"))?,
             path,
             block_offset,
             block_packets,
+            block_extents: 0,
             block_checksum: cursor.u32()?,
             covered: cursor.u64()?..cursor.u64()?,
             covered_checksum: cursor.u32()?,
@@ -221,7 +310,11 @@ impl LeafEntry {
                 last_position: StreamPosition::new(cursor.u64()?, cursor.u64()?),
             },
         };
+        if version > 1 {
+            entry.block_extents = cursor.u32()?;
+        }
         let is_inside = block_packets <= INDEX_BLOCK_PACKET_COUNT_MAX
+            && entry.block_extents <= INDEX_EXTENT_COUNT_MAX
             && block_offset >= blocks.start
             && block_offset
                 .checked_add(entry.block_bytes())
@@ -245,6 +338,8 @@ pub struct Trailer {
     pub footer_checksum: u32,
     /// Number of leaves in the footer.
     pub leaf_count: u32,
+    /// Format version of the footer.
+    pub version: u16,
 }
 
 impl Trailer {
@@ -258,7 +353,12 @@ impl Trailer {
         put(&mut bytes, 16, self.leaf_count.to_le_bytes());
         let checksum = crc32c_append(crc32c(&bytes[..20]), storage.as_bytes());
         put(&mut bytes, 20, checksum.to_le_bytes());
-        put(&mut bytes, 24, TRAILER_MAGIC);
+        let magic = if self.version == 1 {
+            TRAILER_MAGIC_1
+        } else {
+            TRAILER_MAGIC
+        };
+        put(&mut bytes, 24, magic);
         bytes
     }
 
@@ -272,13 +372,14 @@ impl Trailer {
         }
         let bytes = &bytes[bytes.len().saturating_sub(TRAILER_BYTES)..];
         let start = file_length.saturating_sub(u64_of(TRAILER_BYTES));
-        if bytes[24..] != TRAILER_MAGIC {
-            return Err(FormatError::new(
-                TRAILER,
-                start.saturating_add(24),
-                FormatErrorKind::Magic,
-            ));
-        }
+        let version = match &bytes[24..] {
+            magic if *magic == TRAILER_MAGIC => 2,
+            magic if *magic == TRAILER_MAGIC_1 => 1,
+            _ => {
+                let at = start.saturating_add(24);
+                return Err(FormatError::new(TRAILER, at, FormatErrorKind::Magic));
+            }
+        };
         let computed = crc32c_append(crc32c(&bytes[..20]), storage.as_bytes());
         check_checksum(
             TRAILER,
@@ -291,6 +392,7 @@ impl Trailer {
             footer_length: get_u32(bytes, 8),
             footer_checksum: get_u32(bytes, 12),
             leaf_count: get_u32(bytes, 16),
+            version,
         };
         let ends = trailer
             .footer_offset
@@ -311,9 +413,13 @@ impl Trailer {
     }
 }
 
-/// The records of the leaves of an index part.
+/// The footer of an index part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
+    /// The data files of the storage when the part was written, sorted by id; empty in version 1.
+    pub files: Vec<DataFileEntry>,
+    /// Where the bytes of the log begin that neither this part nor one before it describes.
+    pub position: Option<LogPosition>,
     /// The leaves, sorted by id.
     pub leaves: Vec<LeafEntry>,
     /// Range of the [`TimeBases`] in the part: the bytes between blocks and footer.
@@ -334,11 +440,17 @@ impl Footer {
         }
         check_checksum(FOOTER, start, trailer.footer_checksum, crc32c(bytes))?;
         let mut cursor = Cursor::new(FOOTER, bytes);
+        let (files, position) = if trailer.version > 1 {
+            decode_log(&mut cursor).map_err(|error| error.shifted(start))?
+        } else {
+            (Vec::new(), None)
+        };
         let count = usize_of(trailer.leaf_count);
         let mut leaves = Vec::with_capacity(count.min(bytes.len() / LEAF_RECORD_BYTES_MIN));
         let blocks = u64_of(HEADER_BYTES)..start;
         for _ in 0..count {
-            let leaf = LeafEntry::decode(&mut cursor, &blocks).map_err(|e| e.shifted(start))?;
+            let leaf = LeafEntry::decode(&mut cursor, &blocks, trailer.version);
+            let leaf = leaf.map_err(|error| error.shifted(start))?;
             leaves.push(leaf);
         }
         let ends = leaves.iter().map(|leaf| leaf.block_range().end);
@@ -347,7 +459,12 @@ impl Footer {
             return Err(cursor.fault("time bases").shifted(start));
         }
         if cursor.is_at_end() && leaves.is_sorted_by(|a, b| a.leaf < b.leaf) {
-            return Ok(Self { leaves, bases });
+            return Ok(Self {
+                files,
+                position,
+                leaves,
+                bases,
+            });
         }
         Err(cursor.fault("leaves").shifted(start))
     }
@@ -371,4 +488,62 @@ impl Footer {
             .ok()?;
         self.leaves.get(at)
     }
+}
+
+/// Encodes what a footer says of the log.
+pub(super) fn encode_log(
+    files: &[DataFileEntry],
+    position: Option<LogPosition>,
+    out: &mut Vec<u8>,
+) {
+    assert!(
+        files.is_sorted_by(|a, b| a.file < b.file),
+        "a footer lists a data file once"
+    );
+    let count = u32::try_from(files.len()).expect("the number of data files is bounded");
+    out.extend_from_slice(&count.to_le_bytes());
+    for entry in files {
+        out.extend_from_slice(&entry.file.0.to_le_bytes());
+        out.extend_from_slice(&entry.length.to_le_bytes());
+        out.extend_from_slice(&entry.checksum.to_le_bytes());
+    }
+    out.push(u8::from(position.is_some()));
+    let position = position.unwrap_or(LogPosition {
+        file: DataFileId(0),
+        offset: 0,
+        batch: 0,
+        chain: 0,
+    });
+    for value in [position.file.0, position.offset, position.batch] {
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+    out.extend_from_slice(&position.chain.to_le_bytes());
+}
+
+fn decode_log(
+    cursor: &mut Cursor<'_>,
+) -> Result<(Vec<DataFileEntry>, Option<LogPosition>), FormatError> {
+    let count = cursor.u32()?;
+    if count > DATA_FILE_COUNT_MAX {
+        return Err(cursor.fault("data files"));
+    }
+    let mut files: Vec<DataFileEntry> = Vec::new();
+    for _ in 0..count {
+        files.push(DataFileEntry {
+            file: DataFileId(cursor.u64()?),
+            length: cursor.u64()?,
+            checksum: cursor.u32()?,
+        });
+    }
+    if !files.is_sorted_by(|a, b| a.file < b.file) {
+        return Err(cursor.fault("data files"));
+    }
+    let is_known = cursor.u8()? != 0;
+    let position = LogPosition {
+        file: DataFileId(cursor.u64()?),
+        offset: cursor.u64()?,
+        batch: cursor.u64()?,
+        chain: cursor.u32()?,
+    };
+    Ok((files, is_known.then_some(position)))
 }

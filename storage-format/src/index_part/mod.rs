@@ -7,22 +7,26 @@
 //! A reader reads the last [`TRAILER_BYTES`] bytes, then the footer that they point at, and then
 //! only the blocks of the leaves it needs. The footer contains the checksums of the blocks, the
 //! trailer that of the footer. A leaf may occur in several parts of a storage: each part continues
-//! where the part before it ends, and `covered` gives its range in bytes of the data file.
+//! where the part before it ends, and `covered` gives its range in bytes of the leaf.
 
 mod bases;
 mod block;
 mod builder;
+mod extent;
 mod footer;
 
 pub use bases::TimeBases;
 pub use block::{ArrayBlock, ENTRY_BYTES, PacketEntry};
 pub use builder::{IndexPartBuilder, NewLeaf};
-pub use footer::{Footer, LeafEntry, LeafNumbers, TRAILER_BYTES, Trailer};
+pub use extent::{EXTENT_BYTES, Extent};
+pub use footer::{
+    DataFileEntry, Footer, LeafEntry, LeafNumbers, LogPosition, TRAILER_BYTES, Trailer,
+};
 
 use crate::{
-    FORMAT_VERSION, FormatError, StorageId,
+    FormatError, StorageId,
     checksum::crc32c,
-    layout::{check_checksum, check_start, get, get_i64, get_u32, get_u64, put},
+    layout::{check_checksum, check_version, get, get_i64, get_u32, get_u64, put},
 };
 
 /// Size of the header.
@@ -40,6 +44,8 @@ use crate::{
 /// ```
 pub const HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"THINDEX\0";
+/// Format version of the index parts that are written; version 1 is read, too.
+const VERSION: u16 = 2;
 const WHAT: &str = "index part header";
 
 /// The header of an index part.
@@ -59,7 +65,7 @@ impl IndexPartHeader {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 8, FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 8, VERSION.to_le_bytes());
         put(&mut bytes, 16, *self.storage.as_bytes());
         put(&mut bytes, 32, self.ordinal.to_le_bytes());
         put(&mut bytes, 40, self.created.to_le_bytes());
@@ -73,7 +79,7 @@ impl IndexPartHeader {
     /// # Errors
     /// When the bytes are too few, damaged or of another version.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        check_start(WHAT, bytes, MAGIC, HEADER_BYTES)?;
+        check_version(WHAT, bytes, MAGIC, HEADER_BYTES, 1..=VERSION)?;
         check_checksum(WHAT, 60, get_u32(bytes, 60), crc32c(&bytes[..60]))?;
         Ok(Self {
             storage: StorageId::from_bytes(get(bytes, 16)),

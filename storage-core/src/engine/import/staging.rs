@@ -12,8 +12,12 @@ use storage_format::{
     storage_file::{FileEntry, StorageFile, StorageState},
 };
 
-use super::super::{registry::Registry, texts::check_texts, transfer::Transfer};
-use crate::{Progress, StorageError, archive::ArchiveSink, io::StagedFile, space::Space};
+use super::super::{
+    derived::derived_names, registry::Registry, texts::check_texts, transfer::Transfer,
+};
+use crate::{
+    Progress, StorageError, archive::ArchiveSink, io::StagedFile, space::Space, tree::IndexPart,
+};
 
 /// Longest storage file that is accepted, in bytes: it is read into memory.
 const STORAGE_FILE_BYTES_MAX: usize = 32 << 20;
@@ -30,8 +34,6 @@ pub(super) struct Staging<'a> {
     description: Option<(StorageFile, Vec<u8>)>,
     /// Files in the storage file that have not arrived; empty before the storage file arrives.
     missing: HashMap<String, FileEntry>,
-    /// The leaves of the data files in the storage file.
-    leaves: HashSet<LeafId>,
     /// Length and checksum of the files that arrived before the storage file.
     early: HashMap<String, (u64, u32)>,
     /// Bytes of files whose length the storage file does not give.
@@ -65,7 +67,6 @@ impl<'a> Staging<'a> {
             progress,
             description: None,
             missing: HashMap::new(),
-            leaves: HashSet::new(),
             early: HashMap::new(),
             unknown_bytes: 0,
             current: Current::None,
@@ -73,8 +74,8 @@ impl<'a> Staging<'a> {
     }
 
     /// Writes the storage file once all other files are there; returns it and its bytes.
-    pub(super) fn finish(self) -> Result<(StorageFile, Vec<u8>), StorageError> {
-        let Some((file, bytes)) = self.description else {
+    pub(super) fn finish(mut self) -> Result<(StorageFile, Vec<u8>), StorageError> {
+        let Some((file, bytes)) = self.description.take() else {
             return Err(refused(
                 "",
                 "there is no storage file, so this is not a storage",
@@ -86,6 +87,7 @@ impl<'a> Staging<'a> {
                 "is listed in the storage file but is not there",
             ));
         }
+        self.remove_unrelated(&file)?;
         let path = self.folder.join(FileName::Storage(file.id).to_string());
         let mut staged = StagedFile::create(path)?;
         staged.write(&bytes)?;
@@ -118,13 +120,6 @@ impl<'a> Staging<'a> {
         if existing.is_ok_and(|existing| !existing.is_unreadable) {
             return Err(StorageError::StorageExists(id));
         }
-        let names = file.files.iter().map(|listed| listed.name.parse());
-        self.leaves = names
-            .filter_map(|name| match name {
-                Ok(FileName::Data(leaf)) => Some(leaf),
-                _ => None,
-            })
-            .collect();
         let mut to_come = 0_u64;
         for listed in &file.files {
             check_listed(listed)?;
@@ -142,8 +137,8 @@ impl<'a> Staging<'a> {
                 }
             }
         }
-        self.remove_unrelated()?;
-        if let Some(name) = self.early.keys().min() {
+        let unlisted = self.early.keys().filter(|name| derived_of(name).is_none());
+        if let Some(name) = unlisted.min() {
             return Err(refused(name, "is not listed in the storage file"));
         }
         self.space.check_room(to_come)?;
@@ -151,22 +146,27 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
-    /// Removes the derived files that arrived early and belong to no data file of the storage.
-    fn remove_unrelated(&mut self) -> Result<(), StorageError> {
-        let (leaves, folder) = (&self.leaves, &self.folder);
-        let mut removed = Ok(());
-        self.early.retain(|name, _| match derived_of(name) {
-            None => true,
-            Some(leaf) if leaves.contains(&leaf) => false,
-            Some(_) => {
-                let path = folder.join(name);
-                if let Err(error) = std::fs::remove_file(&path) {
-                    removed = Err(StorageError::io("remove", path)(error));
-                }
-                false
+    /// Removes the derived files that belong to no leaf of the storage.
+    fn remove_unrelated(&self, file: &StorageFile) -> Result<(), StorageError> {
+        let mut leaves = HashSet::new();
+        for listed in file
+            .files
+            .iter()
+            .filter(|file| file.role == FileRole::Index)
+        {
+            // A damaged part is reported when the storage is read.
+            if let Ok(part) = IndexPart::open(&self.folder.join(&listed.name), file.id) {
+                leaves.extend(part.footer.leaves.iter().map(|entry| entry.leaf));
             }
-        });
-        removed
+        }
+        for name in derived_names(&self.folder)? {
+            let name = name.to_string();
+            if derived_of(&name).is_some_and(|leaf| !leaves.contains(&leaf)) {
+                let path = self.folder.join(name);
+                std::fs::remove_file(&path).map_err(StorageError::io("remove", path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts bytes of files of unknown length.
@@ -198,12 +198,8 @@ impl ArchiveSink for Staging<'_> {
                 let file = StagedFile::create(self.folder.join(name))?;
                 Current::File(name.to_owned(), file, listed)
             }
-            FileName::ChunkIndex(leaf) | FileName::Provenance(leaf) => {
-                if self.leaves.contains(&leaf) {
-                    Current::Derived(StagedFile::create(self.folder.join(name))?)
-                } else {
-                    Current::Skipped
-                }
+            FileName::ChunkIndex(_) | FileName::Provenance(_) => {
+                Current::Derived(StagedFile::create(self.folder.join(name))?)
             }
             _ => return Err(refused(name, "is not listed in the storage file")),
         };

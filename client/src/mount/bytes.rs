@@ -1,0 +1,154 @@
+//! The bytes of a leaf of a mount, wherever they are in its data files.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use query_engine::Fetch;
+use storage_format::index_part::{Extent, LeafEntry};
+use storage_format::{DataFileId, LeafId, data_file};
+
+use super::times::{Part, read_block};
+
+/// Reads a leaf by offsets in the leaf: one request for each data file that contains wanted bytes.
+pub(super) struct LeafFetch {
+    leaf: LeafId,
+    blocks: Vec<(Arc<Part>, LeafEntry)>,
+    /// Read from the blocks by the first read.
+    extents: OnceLock<Vec<Extent>>,
+    files: BTreeMap<DataFileId, Arc<dyn Fetch>>,
+}
+
+impl LeafFetch {
+    /// The leaf that `blocks` describe; `files` are the data files of the storage.
+    pub(super) fn new(
+        leaf: LeafId,
+        blocks: Vec<(Arc<Part>, LeafEntry)>,
+        files: BTreeMap<DataFileId, Arc<dyn Fetch>>,
+    ) -> Self {
+        Self {
+            leaf,
+            blocks,
+            extents: OnceLock::new(),
+            files,
+        }
+    }
+
+    fn extents(&self) -> io::Result<&[Extent]> {
+        if let Some(extents) = self.extents.get() {
+            return Ok(extents);
+        }
+        let mut extents: Vec<Extent> = Vec::new();
+        for (part, entry) in &self.blocks {
+            let block = read_block(part, entry)?;
+            let found = entry
+                .extents_in(&block)
+                .map_err(|error| part.damaged(&error))?;
+            for extent in found {
+                let last = extents.last_mut();
+                if !last.is_some_and(|last| last.append(&extent)) {
+                    extents.push(extent);
+                }
+            }
+        }
+        // The header of a leaf is directly before its first frame.
+        let header = data_file::HEADER_BYTES as u64;
+        if let Some(first) = extents.first_mut()
+            && first.leaf_offset == header
+            && let Some(offset) = first.offset.checked_sub(header)
+        {
+            first.offset = offset;
+            first.leaf_offset = 0;
+            first.length += header;
+        }
+        Ok(self.extents.get_or_init(|| extents))
+    }
+
+    /// The pieces of each range, in the order of the leaf.
+    fn pieces(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<Extent>>> {
+        let extents = self.extents()?;
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let first = extents.partition_point(|extent| extent.leaf_end() <= range.start);
+            let overlapping = extents.get(first..).unwrap_or_default();
+            let of_range: Vec<Extent> = overlapping
+                .iter()
+                .map_while(|extent| extent.intersection(range))
+                .collect();
+            let found: u64 = of_range.iter().map(|piece| piece.length).sum();
+            if found != range.end.saturating_sub(range.start) {
+                let what = format!("leaf {} has no bytes at offset {}", self.leaf, range.end);
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+            }
+            pieces.push(of_range);
+        }
+        Ok(pieces)
+    }
+
+    /// The bytes of pieces of one data file, which is read once.
+    fn fetch_file(
+        &self,
+        file: DataFileId,
+        pieces: &[Extent],
+    ) -> io::Result<BTreeMap<u64, Vec<u8>>> {
+        let Some(fetch) = self.files.get(&file) else {
+            let what = format!("the storage has no data file {file}");
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        };
+        let mut ranges: Vec<Range<u64>> = pieces
+            .iter()
+            .map(|piece| piece.offset..piece.offset + piece.length)
+            .collect();
+        ranges.sort_by_key(|range| range.start);
+        ranges.dedup();
+        let bytes = fetch.fetch(&ranges)?;
+        let starts = ranges.iter().map(|range| range.start);
+        Ok(starts.zip(bytes).collect())
+    }
+}
+
+impl Fetch for LeafFetch {
+    fn place(&self) -> String {
+        match self.files.first_key_value() {
+            Some((_, file)) if self.files.len() == 1 => {
+                format!("leaf {} in {}", self.leaf, file.place())
+            }
+            _ => format!("leaf {}", self.leaf),
+        }
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let pieces = self.pieces(ranges)?;
+        let mut of_files: BTreeMap<DataFileId, Vec<Extent>> = BTreeMap::new();
+        for piece in pieces.iter().flatten() {
+            of_files.entry(piece.file).or_default().push(*piece);
+        }
+        let mut read = BTreeMap::new();
+        for (file, wanted) in of_files {
+            read.insert(file, self.fetch_file(file, &wanted)?);
+        }
+        let mut found = Vec::with_capacity(ranges.len());
+        for of_range in &pieces {
+            let mut bytes = Vec::new();
+            for piece in of_range {
+                let part = read
+                    .get_mut(&piece.file)
+                    .and_then(|read| read.remove(&piece.offset));
+                let part = part.ok_or(io::ErrorKind::UnexpectedEof)?;
+                if bytes.is_empty() {
+                    bytes = part;
+                } else {
+                    bytes.extend_from_slice(&part);
+                }
+            }
+            found.push(bytes);
+        }
+        Ok(found)
+    }
+
+    fn batch_bytes(&self) -> u64 {
+        let files = self.files.values().map(|file| file.batch_bytes());
+        files.max().unwrap_or(1 << 20)
+    }
+}

@@ -1,0 +1,223 @@
+//! The bytes of a leaf, wherever they are in the data files of its storage.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+use std::{
+    collections::HashMap,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use parking_lot::Mutex;
+use storage_format::{
+    DataFileId, LeafId, data_file::HEADER_BYTES, index_part::Extent, paths::FileName,
+};
+
+use crate::{
+    StorageError,
+    read::ReadFile,
+    tree::{BlockCache, IndexPart, Leaf, Segment, SegmentBody},
+};
+
+/// Data files that a reader of one leaf has open at once.
+const OPEN_FILE_COUNT_MAX: usize = 4;
+
+/// Where the bytes of a leaf are, as the tree knew it at one instant.
+#[derive(Debug)]
+pub(crate) struct LeafMap {
+    folder: PathBuf,
+    leaf: LeafId,
+    cache: Arc<BlockCache>,
+    pieces: Vec<Piece>,
+}
+
+/// The bytes that a segment of the leaf covers.
+#[derive(Debug)]
+struct Piece {
+    covered: Range<u64>,
+    part: Option<Arc<IndexPart>>,
+    /// Read from the block of the part by the first read.
+    extents: OnceLock<Vec<Extent>>,
+}
+
+impl Piece {
+    fn of(segment: &Segment, range: &Range<u64>) -> Self {
+        let part = match &segment.body {
+            SegmentBody::Part(part) | SegmentBody::Plain(Some(part)) => Some(Arc::clone(part)),
+            SegmentBody::Memory(_) | SegmentBody::Plain(None) => None,
+        };
+        let extents = OnceLock::new();
+        if part.is_none() {
+            let all = &segment.extents;
+            let first = all.partition_point(|extent| extent.leaf_end() <= range.start);
+            let end = all.partition_point(|extent| extent.leaf_offset < range.end);
+            let _ = extents.set(all.get(first..end).unwrap_or_default().to_vec());
+        }
+        Self {
+            covered: segment.covered.clone(),
+            part,
+            extents,
+        }
+    }
+}
+
+impl LeafMap {
+    /// Where the bytes `range` of a leaf are, in the data files in `folder`.
+    pub(crate) fn new(
+        folder: &Path,
+        cache: &Arc<BlockCache>,
+        leaf: &Leaf,
+        range: &Range<u64>,
+    ) -> Self {
+        // The header of a leaf is directly before its first frame.
+        let start = range.start.max(HEADER_BYTES as u64);
+        let end = range.end.max(start.saturating_add(1));
+        let overlaps =
+            |segment: &&Segment| segment.covered.start < end && start < segment.covered.end;
+        Self {
+            folder: folder.to_owned(),
+            leaf: leaf.id,
+            cache: Arc::clone(cache),
+            pieces: leaf
+                .segments()
+                .filter(overlaps)
+                .map(|segment| Piece::of(segment, &(start..end)))
+                .collect(),
+        }
+    }
+
+    /// A name for the leaf in messages.
+    pub(crate) fn place(&self) -> String {
+        format!("leaf {} in {}", self.leaf, self.folder.display())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn path(&self, file: DataFileId) -> PathBuf {
+        self.folder.join(FileName::Data(file).to_string())
+    }
+
+    fn extents_of<'a>(&self, piece: &'a Piece) -> Result<&'a [Extent], StorageError> {
+        if let Some(extents) = piece.extents.get() {
+            return Ok(extents);
+        }
+        let extents = match &piece.part {
+            Some(part) => self.cache.get(part, self.leaf)?.extents(part, self.leaf)?,
+            None => Vec::new(),
+        };
+        Ok(piece.extents.get_or_init(|| extents))
+    }
+
+    /// The extents that contain the bytes `range` of the leaf, in their order.
+    ///
+    /// # Errors
+    /// When an index part cannot be read.
+    pub(crate) fn extents(&self, range: &Range<u64>) -> Result<Vec<Extent>, StorageError> {
+        let header_end = HEADER_BYTES as u64;
+        let mut found = Vec::new();
+        for piece in &self.pieces {
+            let extents = self.extents_of(piece)?;
+            if range.start < header_end
+                && piece.covered.start == header_end
+                && let Some(header) = extents.first().and_then(header_before)
+            {
+                found.extend(header.intersection(range));
+            }
+            let first = extents.partition_point(|extent| extent.leaf_end() <= range.start);
+            let extents = extents.get(first..).unwrap_or_default();
+            found.extend(
+                extents
+                    .iter()
+                    .map_while(|extent| extent.intersection(range)),
+            );
+        }
+        Ok(found)
+    }
+}
+
+/// The header of a leaf whose first frames are in `first`.
+fn header_before(first: &Extent) -> Option<Extent> {
+    let length = HEADER_BYTES as u64;
+    Some(Extent {
+        leaf_offset: 0,
+        file: first.file,
+        offset: first.offset.checked_sub(length)?,
+        length,
+    })
+}
+
+/// Reads the bytes of a leaf by their offset in the leaf.
+#[derive(Debug)]
+pub(crate) struct LeafReader {
+    map: LeafMap,
+    open: Mutex<HashMap<DataFileId, Arc<ReadFile>>>,
+}
+
+impl LeafReader {
+    pub(crate) fn new(map: LeafMap) -> Self {
+        Self {
+            map,
+            open: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn map(&self) -> &LeafMap {
+        &self.map
+    }
+
+    /// Closes the data files; the next read opens them again.
+    pub(crate) fn close(&self) {
+        self.open.lock().clear();
+    }
+
+    fn file(&self, id: DataFileId) -> io::Result<Arc<ReadFile>> {
+        let mut open = self.open.lock();
+        if let Some(file) = open.get(&id) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(ReadFile::open(&self.map.path(id))?);
+        if open.len() >= OPEN_FILE_COUNT_MAX {
+            open.clear();
+        }
+        open.insert(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Fills `buffer` from `offset` of the leaf; a short read is an error. Returns whether all
+    /// bytes were in the page cache, which is only checked while I/O is traced.
+    pub(crate) fn fill(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
+        let end = offset.saturating_add(buffer.len() as u64);
+        let extents = self.map.extents(&(offset..end)).map_err(io::Error::other)?;
+        let mut rest = buffer;
+        let mut next = offset;
+        let mut were_cached = Some(true);
+        for extent in extents {
+            if extent.leaf_offset != next {
+                break;
+            }
+            let length = usize::try_from(extent.length).map_err(io::Error::other)?;
+            let (part, after) = rest.split_at_mut(length.min(rest.len()));
+            let file = self.file(extent.file)?;
+            let was_cached = file.fill_traced(part, extent.offset)?;
+            were_cached = were_cached.and_then(|all| was_cached.map(|this| all && this));
+            next = extent.leaf_end();
+            rest = after;
+        }
+        if rest.is_empty() {
+            return Ok(were_cached);
+        }
+        let problem = format!("the leaf has no bytes at offset {next}");
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem))
+    }
+
+    /// Reads `length` bytes at `offset` of the leaf; a short read is an error.
+    pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.fill(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+}

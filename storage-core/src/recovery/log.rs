@@ -1,0 +1,301 @@
+//! Recovery of the log: its files from where the index parts end.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use storage_format::{
+    DataFileId, FormatError, FormatErrorKind, StorageId,
+    checksum::crc32c_combine,
+    index_part::LogPosition,
+    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
+};
+
+use super::{DataFile, Recovered, scan_all};
+use crate::{
+    StorageError,
+    io_thread::{LogEnd, Tail},
+    log_scan::{FoundBatch, FoundSegment, LogScanner},
+    scan::ScanError,
+};
+
+/// A file of the log, from the newest back to the one in which the index parts end.
+#[derive(Debug)]
+struct ChainedFile {
+    path: PathBuf,
+    header: LogFileHeader,
+    /// Its length, if a later file says it: all of that was durable.
+    limit: Option<u64>,
+    /// Where the index parts end, if that is in this file.
+    start: Option<(LogPosition, Tail)>,
+}
+
+/// The batches of a file.
+#[derive(Debug)]
+struct FoundFile {
+    batches: Vec<FoundBatch>,
+    end: LogPosition,
+    tail: Tail,
+    /// What ends the file before its limit, if there is one, and whether that is damage.
+    fault: Option<(FormatError, bool)>,
+}
+
+impl Recovered {
+    /// Adds the batches that no part covers.
+    pub(super) fn add_log(
+        &mut self,
+        storage: StorageId,
+        data: &BTreeMap<DataFileId, DataFile>,
+    ) -> Result<(), StorageError> {
+        let chain = self.chain(storage, data)?;
+        let found = scan_all(&chain, ChainedFile::scan);
+        let mut end = LogEnd::default();
+        if let Some(position) = self.tree.position() {
+            let tail = self.tree.files().get(&position.file).copied();
+            end.batch = position.batch;
+            end.chain = position.chain;
+            end.previous = Some(PreviousFile {
+                file: position.file,
+                length: tail.unwrap_or_default().length,
+            });
+        }
+        for (file, found) in chain.iter().zip(found) {
+            if !self.add_log_file(file, found?, &mut end) {
+                break;
+            }
+        }
+        self.tree.set_recovered_log(end);
+        Ok(())
+    }
+
+    /// The files to scan, oldest first. Files that are no part of the log, because their first
+    /// write never succeeded, become leftovers.
+    fn chain(
+        &mut self,
+        storage: StorageId,
+        data: &BTreeMap<DataFileId, DataFile>,
+    ) -> Result<Vec<ChainedFile>, StorageError> {
+        let mut headers = BTreeMap::new();
+        for (&id, file) in data.iter().filter(|(_, file)| file.is_of_log) {
+            let header = LogScanner::header(&file.path, storage, id);
+            match header.map_err(StorageError::io("read", &file.path))? {
+                Ok(header) => drop(headers.insert(id, header)),
+                Err(error) => self.without_header(storage, id, file, error)?,
+            }
+        }
+        let position = self.tree.position();
+        let is_covered = |id: DataFileId| position.is_some_and(|position| id < position.file);
+        let mut chain = Vec::new();
+        let mut next = headers.last_key_value().map(|(&id, _)| (id, None));
+        while let Some((id, limit)) = next.take().filter(|(id, _)| !is_covered(*id)) {
+            let Some((header, file)) = headers.remove(&id).zip(data.get(&id)) else {
+                let name = storage_format::paths::FileName::Data(id).to_string();
+                let kind = FormatErrorKind::Truncated {
+                    needed: limit.unwrap_or(0),
+                    available: 0,
+                };
+                self.damaged(StorageError::damaged(name)(FormatError {
+                    what: "data file",
+                    offset: 0,
+                    kind,
+                }));
+                break;
+            };
+            let previous = header.previous.filter(|previous| previous.file < id);
+            next = previous.map(|previous| (previous.file, Some(previous.length)));
+            let start = position.filter(|position| position.file == id);
+            let tail = self.tree.files().get(&id).copied().unwrap_or_default();
+            let is_last = start.is_some();
+            chain.push(ChainedFile {
+                path: file.path.clone(),
+                header,
+                limit,
+                start: start.map(|position| (position, tail)),
+            });
+            if is_last {
+                break;
+            }
+        }
+        // What is left was created by a write that failed, and no later file continues it.
+        let known = self.tree.files();
+        let unused = headers.keys().filter(|id| !known.contains_key(id));
+        let unused: Vec<_> = unused.filter_map(|id| data.get(id)).collect();
+        self.leftovers
+            .extend(unused.iter().map(|file| file.path.clone()));
+        chain.reverse();
+        Ok(chain)
+    }
+
+    /// A file without a header: torn while it was created, or damaged.
+    fn without_header(
+        &mut self,
+        storage: StorageId,
+        id: DataFileId,
+        file: &DataFile,
+        error: FormatError,
+    ) -> Result<(), StorageError> {
+        let salted = LogFileHeader {
+            storage,
+            file: id,
+            is_arranged: false,
+            salt: 0,
+            created: 0,
+            first_batch: 0,
+            previous: None,
+            chain: 0,
+        };
+        let fault = StorageError::io("read", &file.path);
+        let search = || -> std::io::Result<bool> {
+            let mut scanner = LogScanner::of_file(&file.path, &salted, u64::MAX)?;
+            let from = FILE_HEADER_BYTES as u64;
+            let Some(first) = scanner.find_batch(from, |_| true)? else {
+                return Ok(false);
+            };
+            let is_proof = |header: &storage_format::log::BatchHeader| {
+                header.salt == first.salt && header.durable_mark > first.number
+            };
+            Ok(scanner.find_batch(from, is_proof)?.is_some())
+        };
+        if search().map_err(fault)? || self.tree.files().contains_key(&id) {
+            self.damaged(StorageError::damaged(&file.path)(error));
+        } else {
+            self.leftovers.push(file.path.clone());
+        }
+        Ok(())
+    }
+
+    /// Adds what was found in a file; whether the next file may be added, too.
+    fn add_log_file(&mut self, file: &ChainedFile, found: FoundFile, end: &mut LogEnd) -> bool {
+        let id = file.header.file;
+        let first = file.start.map_or(
+            (file.header.first_batch, file.header.chain),
+            |(position, _)| (position.batch, position.chain),
+        );
+        if first != (end.batch, end.chain) {
+            let kind = FormatErrorKind::Order {
+                name: "first batch",
+            };
+            self.damaged(StorageError::damaged(&file.path)(FormatError {
+                what: "log file header",
+                offset: 0,
+                kind,
+            }));
+            return false;
+        }
+        let has_batches = !found.batches.is_empty() || file.start.is_some();
+        for batch in found.batches {
+            for segment in batch.segments {
+                if let Err(error) = self.add_segment(segment) {
+                    self.damaged(StorageError::damaged(&file.path)(error));
+                    return false;
+                }
+            }
+            (end.batch, end.chain) = (batch.end.batch, batch.end.chain);
+        }
+        if has_batches {
+            self.tree.reach(found.end, found.tail);
+            end.previous = Some(PreviousFile {
+                file: id,
+                length: found.tail.length,
+            });
+        } else if found.fault.as_ref().is_none_or(|(_, is_damage)| !is_damage) {
+            // Its first write never succeeded.
+            self.leftovers.push(file.path.clone());
+        }
+        match found.fault {
+            Some((error, true)) => {
+                self.damaged(StorageError::damaged(&file.path)(error));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Adds the packets of a segment.
+    fn add_segment(&mut self, segment: FoundSegment) -> Result<(), FormatError> {
+        let FoundSegment {
+            leaf,
+            leaf_header,
+            entries,
+            extent,
+            checksum,
+        } = segment;
+        let order = |name| FormatError {
+            what: "segment",
+            offset: extent.offset,
+            kind: FormatErrorKind::Order { name },
+        };
+        if let (None, Some(header)) = (self.tree.leaf(leaf), &leaf_header) {
+            self.tree.add_leaf(leaf, header.leaf_type, &header.path);
+        }
+        let Some(known) = self.tree.leaf(leaf) else {
+            return Err(order("leaf"));
+        };
+        if known.tail.length != extent.leaf_offset {
+            return Err(order("offset in the leaf"));
+        }
+        let mut follows = known.order();
+        for entry in &entries {
+            follows.accept(entry).map_err(order)?;
+        }
+        let mut tail = known.tail;
+        // A batch is bounded, so the length of a segment is one that can be combined.
+        let length = u32::try_from(extent.length).ok();
+        let length = length.filter(|&length| length < 1 << 29 && !entries.is_empty());
+        let length = length.ok_or_else(|| order("length"))?;
+        tail.checksum = crc32c_combine(tail.checksum, checksum, length);
+        tail.length = tail.length.saturating_add(extent.length);
+        self.tree.insert(leaf, entries, &extent, tail);
+        Ok(())
+    }
+}
+
+impl ChainedFile {
+    fn scan(&self) -> Result<FoundFile, StorageError> {
+        let fault = |error| StorageError::io("read", &self.path)(error);
+        let limit = self.limit.unwrap_or(u64::MAX);
+        let scanner = match self.start {
+            Some((position, tail)) => {
+                LogScanner::after(&self.path, &self.header, position, tail, limit)
+            }
+            None => LogScanner::of_file(&self.path, &self.header, limit),
+        };
+        let mut scanner = scanner.map_err(fault)?;
+        let mut batches = Vec::new();
+        let stopped = loop {
+            match scanner.next() {
+                Ok(Some(batch)) => batches.push(batch),
+                Ok(None) => break None,
+                Err(ScanError::Frame(error)) => break Some(error),
+                Err(ScanError::Io(error)) => return Err(fault(error)),
+            }
+        };
+        let (end, tail) = (scanner.position(), scanner.tail());
+        let fault = match (stopped, self.limit) {
+            (Some(error), Some(_)) => Some((error, true)),
+            (Some(error), None) => {
+                let is_damage = scanner.proves_loss().map_err(fault)?;
+                Some((error, is_damage))
+            }
+            (None, Some(limit)) if tail.length < limit => {
+                let kind = FormatErrorKind::Truncated {
+                    needed: limit,
+                    available: scanner.end(),
+                };
+                let error = FormatError {
+                    what: "data file",
+                    offset: tail.length,
+                    kind,
+                };
+                Some((error, true))
+            }
+            (None, _) => None,
+        };
+        Ok(FoundFile {
+            batches,
+            end,
+            tail,
+            fault,
+        })
+    }
+}

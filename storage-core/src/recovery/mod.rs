@@ -1,0 +1,319 @@
+//! Recovery: loads the index of a storage from its index parts and the batches they do not cover.
+//!
+//! Recovery only reads. It determines where the log ends; a torn or preallocated end is truncated
+//! before the log continues, always in a new file. A batch that cannot be read is the torn end of
+//! the log, unless a later batch or file proves that it was durable: then it is damage, and the
+//! storage must not be written.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+mod leaf_file;
+mod log;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use storage_format::{
+    DataFileId, FormatError, FormatErrorKind, LeafId, StorageId,
+    index_part::Extent,
+    log::{LogFileHeader, PreviousFile},
+    paths::{FileName, UNPUBLISHED_ENDING},
+};
+
+use self::leaf_file::{LeafFound, LeafScan};
+use crate::{
+    StorageError,
+    io_thread::Tail,
+    tree::{IndexPart, IndexTree},
+};
+
+/// Threads that scan the data files of one storage.
+const SCAN_THREAD_COUNT_MAX: usize = 8;
+
+/// The result of recovering a storage.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) tree: IndexTree,
+    /// Damage that is not a torn tail; the storage must not be written.
+    pub(crate) damage: Option<StorageError>,
+    /// Whether an index part is missing or damaged, so that the tree was rebuilt from frames.
+    pub(crate) is_rebuilt: bool,
+    /// Files to remove: unpublished files, damaged index parts, data files without a frame.
+    pub(crate) leftovers: Vec<PathBuf>,
+}
+
+/// The files in the folder of a storage.
+#[derive(Debug, Default)]
+struct Listing {
+    parts: Vec<PathBuf>,
+    data: BTreeMap<DataFileId, DataFile>,
+    unpublished: Vec<PathBuf>,
+}
+
+/// A data file in the folder of a storage.
+#[derive(Debug)]
+struct DataFile {
+    path: PathBuf,
+    length: u64,
+    /// Whether it is a file of the log; otherwise it is the file of a leaf, of format version 1.
+    is_of_log: bool,
+}
+
+impl DataFile {
+    fn of(path: PathBuf) -> Result<Self, StorageError> {
+        let file = crate::read::ReadFile::open(&path).map_err(StorageError::io("open", &path))?;
+        let length = file.length();
+        let length = length.map_err(StorageError::io("get the length of", &path))?;
+        let start = usize::try_from(length).unwrap_or(usize::MAX).min(8);
+        let start = file
+            .read(0, start)
+            .map_err(StorageError::io("read", &path))?;
+        Ok(Self {
+            is_of_log: LogFileHeader::recognizes(&start),
+            path,
+            length,
+        })
+    }
+}
+
+impl Listing {
+    fn of(folder: &Path) -> Result<Self, StorageError> {
+        let mut listing = Self::default();
+        let names = std::fs::read_dir(folder).map_err(StorageError::io("list", folder))?;
+        for name in names {
+            let path = name.map_err(StorageError::io("list", folder))?.path();
+            let text = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            match text.parse() {
+                Ok(FileName::Index(_)) => listing.parts.push(path),
+                Ok(FileName::Data(file)) => {
+                    drop(listing.data.insert(file, DataFile::of(path)?));
+                }
+                Ok(_) => {}
+                Err(_) if text.ends_with(UNPUBLISHED_ENDING) => listing.unpublished.push(path),
+                Err(_) => {}
+            }
+        }
+        Ok(listing)
+    }
+}
+
+/// Reads the tree of the storage in `folder`; blocks the thread.
+///
+/// A torn tail has at most `torn_bytes_max` bytes; intact frames after that are not a torn tail but
+/// damage in the middle.
+pub(crate) fn recover(
+    folder: &Path,
+    storage: StorageId,
+    torn_bytes_max: u64,
+) -> Result<Recovered, StorageError> {
+    let listing = Listing::of(folder)?;
+    let mut recovered = Recovered {
+        tree: IndexTree::new(storage),
+        damage: None,
+        is_rebuilt: false,
+        leftovers: listing.unpublished,
+    };
+    recovered.add_parts(storage, listing.parts);
+    recovered.add_leaf_files(storage, &listing.data, torn_bytes_max)?;
+    recovered.add_log(storage, &listing.data)?;
+    recovered.check_files(&listing.data);
+    Ok(recovered)
+}
+
+/// Scans data files in parallel, and returns what was found in their order. A single thread
+/// leaves the disk idle while it computes checksums.
+fn scan_all<J: Sync, F: Send>(jobs: &[J], run: impl Fn(&J) -> F + Sync) -> Vec<F> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // More than cores: most of the time a thread waits for the disk.
+    let threads = cores
+        .saturating_mul(4)
+        .min(SCAN_THREAD_COUNT_MAX)
+        .min(jobs.len());
+    let next = AtomicUsize::new(0);
+    let traced = io_trace::current();
+    let scan = || {
+        let _inside = traced.clone().map(io_trace::Scope::enter);
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(at) else { break };
+            done.push((at, run(job)));
+        }
+        done
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(scan)).collect();
+        let done = running.into_iter().flat_map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        let mut done: Vec<_> = done.collect();
+        done.sort_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, found)| found).collect()
+    })
+}
+
+/// Reads only the index parts of a finalized storage; `None` when one of `names` is not intact.
+pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) -> Option<IndexTree> {
+    let mut parts = Vec::with_capacity(names.len());
+    for name in names {
+        match IndexPart::open(&folder.join(name), storage) {
+            Ok(part) => parts.push(Arc::new(part)),
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "an index part is damaged; rebuilding the index from the frames"
+                );
+                return None;
+            }
+        }
+    }
+    parts.sort_by_key(|part| part.header.ordinal);
+    let mut tree = IndexTree::new(storage);
+    for part in &parts {
+        if !tree.is_followed_by(part) {
+            let path = part.path.display();
+            tracing::error!(%path, "an index part does not follow the one before; rebuilding it");
+            return None;
+        }
+        tree.add_part(part);
+    }
+    Some(tree)
+}
+
+impl Recovered {
+    /// Adds the parts up to the first gap; the frames replace those after it.
+    fn add_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
+        let mut parts = BTreeMap::new();
+        for path in paths {
+            match IndexPart::open(&path, storage) {
+                Ok(part) => drop(parts.insert(part.header.ordinal, part)),
+                Err(error) => {
+                    tracing::warn!(
+                        %error,
+                        "an index part is damaged; rebuilding the index from the frames"
+                    );
+                    self.is_rebuilt = true;
+                    self.leftovers.push(path);
+                }
+            }
+        }
+        for (at, (ordinal, part)) in (0..).zip(parts) {
+            if ordinal == at && self.tree.is_followed_by(&part) {
+                self.tree.add_part(&Arc::new(part));
+            } else {
+                self.is_rebuilt = true;
+                self.leftovers.push(part.path);
+            }
+        }
+    }
+
+    /// Adds what the files of leaves contain that no part covers.
+    fn add_leaf_files(
+        &mut self,
+        storage: StorageId,
+        data: &BTreeMap<DataFileId, DataFile>,
+        torn_bytes_max: u64,
+    ) -> Result<(), StorageError> {
+        let mut jobs = Vec::new();
+        for (&file, on_disk) in data.iter().filter(|(_, data)| !data.is_of_log) {
+            let leaf = LeafId(file.0);
+            let known = self.tree.files().get(&file).copied();
+            if self.tree.position().is_some() && known.is_some() {
+                // Parts that were written since the log began cover it to its end.
+                continue;
+            }
+            let order = self.tree.leaf(leaf).map(|leaf| leaf.order());
+            jobs.push(LeafScan {
+                storage,
+                leaf,
+                path: on_disk.path.clone(),
+                covered: known.unwrap_or_default(),
+                order: order.unwrap_or_default(),
+                torn_bytes_max,
+            });
+        }
+        let found = scan_all(&jobs, LeafScan::run);
+        for (job, found) in jobs.iter().zip(found) {
+            self.add_leaf_file(job, found?);
+        }
+        Ok(())
+    }
+
+    /// Adds what was found in the file of a leaf.
+    fn add_leaf_file(&mut self, job: &LeafScan, found: LeafFound) {
+        let LeafFound {
+            header,
+            entries,
+            tail,
+            damage,
+        } = found;
+        if let Some(error) = damage {
+            self.damaged(error);
+        } else if entries.is_empty() && job.covered == Tail::default() {
+            // Torn while it was created: nothing in it was acknowledged.
+            self.leftovers.push(job.path.clone());
+            return;
+        }
+        if let Some(header) = header {
+            self.tree.add_leaf(job.leaf, header.leaf_type, &header.path);
+        }
+        let file = DataFileId::of_leaf(job.leaf);
+        let start = job.covered.length;
+        let extent = Extent {
+            leaf_offset: start,
+            file,
+            offset: start,
+            length: tail.length.saturating_sub(start),
+        };
+        if !entries.is_empty() {
+            self.tree.insert(job.leaf, entries, &extent, tail);
+        }
+        self.tree.set_file(file, tail);
+    }
+
+    /// Notes damage: the storage must not be written.
+    fn damaged(&mut self, error: StorageError) {
+        tracing::error!(%error, "a data file is damaged; its storage becomes read-only");
+        self.damage.get_or_insert(error);
+    }
+
+    /// Compares the data files with what the tree knows, and notes which are longer.
+    fn check_files(&mut self, data: &BTreeMap<DataFileId, DataFile>) {
+        let mut end = self.tree.recovered_log().clone();
+        let mut missing = Vec::new();
+        for (&file, tail) in self.tree.files() {
+            let length = data.get(&file).map_or(0, |data| data.length);
+            if length < tail.length {
+                missing.push((file, tail.length, length));
+            } else if length > tail.length {
+                end.uncut.push(PreviousFile {
+                    file,
+                    length: tail.length,
+                });
+            }
+        }
+        for (file, needed, available) in missing {
+            let name = FileName::Data(file).to_string();
+            let kind = FormatErrorKind::Truncated { needed, available };
+            self.damaged(StorageError::damaged(name)(FormatError {
+                what: "data file",
+                offset: available,
+                kind,
+            }));
+        }
+        let of_log = data.iter().filter(|(_, data)| data.is_of_log);
+        let last = of_log.map(|(file, _)| file.0.saturating_add(1)).max();
+        end.next_file = end.next_file.max(last.unwrap_or(0));
+        self.tree.set_recovered_log(end);
+    }
+}

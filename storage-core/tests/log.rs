@@ -1,0 +1,304 @@
+//! The log of a storage after crashes, refused writes and damage: what was acknowledged is read
+//! back once, and what cannot be read back fails its storage.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "the numbers of tests are small"
+)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::{collections::BTreeMap, os::unix::fs::FileExt, path::Path};
+
+use storage_core::{Engine, EngineConfig, IoChoice, Selection};
+use storage_format::{
+    LeafType, StorageId,
+    log::{BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, BatchLocation, FILE_HEADER_BYTES},
+    paths::{FileName, STORAGES_FOLDER},
+    storage_file::StorageState,
+};
+use support::{
+    agent, check_packets, config, copy_of_running, data_file, packet, payload, prepare, push,
+    push_all, stream,
+};
+
+const ARRAY: [(&str, LeafType); 1] = [("array", LeafType::Array)];
+
+/// Sequences of the packets that can be read, after a check of their bytes.
+async fn readable(engine: &Engine, storage: StorageId) -> Vec<u64> {
+    let selection = Selection {
+        limit: usize::MAX,
+        ..Selection::default()
+    };
+    let page = engine.reading().descriptors(storage, selection).await;
+    let mut found = Vec::new();
+    for item in page.unwrap().items {
+        let sequence = item.entry.position.sequence;
+        let number = item.entry.number;
+        if let Ok(bytes) = engine.reading().read_packet(storage, number).await {
+            assert_eq!(bytes, payload(sequence), "packet {number}");
+            found.push(sequence);
+        }
+    }
+    found
+}
+
+/// The batch headers of a data file.
+fn batches(path: &Path, storage: StorageId) -> Vec<(u64, BatchHeader)> {
+    let bytes = std::fs::read(path).unwrap();
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    let Ok(FileName::Data(file)) = name.parse() else {
+        panic!("{name} is not a data file");
+    };
+    let mut found = Vec::new();
+    let mut offset = FILE_HEADER_BYTES as u64;
+    while let Some(bytes) = bytes.get(offset as usize..) {
+        let location = BatchLocation {
+            storage,
+            file,
+            offset,
+        };
+        let Ok(header) = BatchHeader::decode(bytes, location) else {
+            break;
+        };
+        found.push((offset, header));
+        offset += header.padded_length();
+    }
+    found
+}
+
+/// A storage with `count` packets, each in a batch of its own, as a killed server leaves it.
+async fn killed(count: u64) -> (tempfile::TempDir, StorageId, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &ARRAY).await;
+    push_all(&engine, storage, "array", 0..count).await;
+    let data = data_file(&engine, storage).await;
+    let copy = copy_of_running(folder.path());
+    let data = copy.path().join(data.strip_prefix(folder.path()).unwrap());
+    engine.shutdown().await.unwrap();
+    (copy, storage, data)
+}
+
+fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+/// Opens a killed storage after `change`; it must be in `state` with the first `count` packets,
+/// and accept a repeat of the next one if it is open.
+async fn check_change(
+    state: StorageState,
+    count: u64,
+    change: impl FnOnce(&Path, &[(u64, BatchHeader)], StorageId),
+) {
+    let (folder, storage, data) = killed(6).await;
+    change(&data, &batches(&data, storage), storage);
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let found = engine.storages().status(storage).unwrap();
+    assert_eq!(found.state, state, "{:?}", found.failure);
+    let expected: Vec<u64> = (0..count).collect();
+    assert_eq!(readable(&engine, storage).await, expected);
+    if state == StorageState::Open {
+        push_all(&engine, storage, "array", count..count + 3).await;
+        let before = std::fs::read(&data).unwrap();
+        check_packets(&engine, storage, count + 3).await;
+        assert_eq!(
+            std::fs::read(&data).unwrap(),
+            before,
+            "a recovered file is never written again"
+        );
+        engine.storages().finalize(storage).await.unwrap();
+        check_packets(&engine, storage, count + 3).await;
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_last_batch_is_cut() {
+    check_change(StorageState::Open, 5, |data, batches, _| {
+        overwrite(data, batches[5].0 + 100, &[0xff; 8]);
+    })
+    .await;
+    check_change(StorageState::Open, 5, |data, batches, _| {
+        overwrite(data, batches[5].0, &[0; BLOCK_BYTES]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_before_a_durable_batch_fails_the_storage() {
+    for batch in 0..5 {
+        // The header of the batch, and a payload in it.
+        for is_in_header in [true, false] {
+            check_change(StorageState::Failed, batch as u64, |data, batches, _| {
+                let mut byte = [0];
+                let (offset, header) = batches[batch];
+                let within = if is_in_header { 20 } else { header.length - 9 };
+                let offset = offset + within;
+                let file = std::fs::File::open(data).unwrap();
+                file.read_exact_at(&mut byte, offset).unwrap();
+                overwrite(data, offset, &[byte[0] ^ 1]);
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_of_an_earlier_use_of_the_blocks_are_not_believed() {
+    // The last batch again after itself: intact, of this file, but its place is another.
+    check_change(StorageState::Open, 6, |data, batches, _| {
+        let (offset, header) = batches[5];
+        let bytes = std::fs::read(data).unwrap();
+        let batch = &bytes[offset as usize..][..header.padded_length() as usize];
+        overwrite(data, offset + header.padded_length(), batch);
+    })
+    .await;
+    // A batch that was valid at its place, with another salt, or after another batch.
+    for (salt, chain) in [(1, 0), (0, 1)] {
+        check_change(StorageState::Open, 6, |data, batches, storage| {
+            let (last, header) = batches[5];
+            let offset = last + header.padded_length();
+            let bytes = std::fs::read(data).unwrap();
+            let head = &bytes[last as usize..][..BATCH_HEADER_BYTES];
+            let stale = BatchHeader {
+                salt: header.salt ^ salt,
+                number: 6,
+                durable_mark: 6,
+                chain: BatchHeader::checksum_of(head.try_into().unwrap()) ^ chain,
+                ..header
+            };
+            let location = BatchLocation {
+                storage,
+                file: storage_format::DataFileId(0),
+                offset,
+            };
+            let mut batch = stale.encode(location).to_vec();
+            batch.extend(&bytes[last as usize + BATCH_HEADER_BYTES..][..header.length as usize]);
+            overwrite(data, offset, &batch);
+        })
+        .await;
+    }
+}
+
+fn small_files(folder: &Path) -> EngineConfig {
+    EngineConfig {
+        data_file_bytes_max: 16 << 10,
+        ..config(folder, IoChoice::Auto)
+    }
+}
+
+/// Files of the log in the folder of a storage, and their lengths.
+fn files_of(folder: &Path, storage: StorageId) -> BTreeMap<String, u64> {
+    let folder = folder.join(STORAGES_FOLDER).join(storage.to_string());
+    let names = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let data = names.filter(|name| name.path().extension().is_some_and(|e| e == "itdata"));
+    data.map(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, entry.metadata().unwrap().len())
+    })
+    .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_of_many_files_survives_kills_and_is_finalized() {
+    let mut folder = tempfile::tempdir().unwrap();
+    let mut storage = None;
+    for round in 0..4 {
+        let engine = Engine::open(small_files(folder.path())).await.unwrap();
+        let id = match storage {
+            Some(id) => id,
+            None => prepare(&engine, &ARRAY).await,
+        };
+        storage = Some(id);
+        check_packets(&engine, id, round * 12).await;
+        push_all(&engine, id, "array", round * 12..(round + 1) * 12).await;
+        let copy = copy_of_running(folder.path());
+        engine.shutdown().await.unwrap();
+        folder = copy;
+    }
+    let storage = storage.unwrap();
+    assert!(files_of(folder.path(), storage).len() > 4);
+    let engine = Engine::open(small_files(folder.path())).await.unwrap();
+    engine.storages().finalize(storage).await.unwrap();
+    check_packets(&engine, storage, 48).await;
+    let listed = engine.reading().files(storage).await.unwrap();
+    for (name, length) in files_of(folder.path(), storage) {
+        let file = listed.iter().find(|file| file.name == name).unwrap();
+        assert_eq!(file.length, length, "{name} is cut to its batches");
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_or_short_file_of_the_log_fails_the_storage() {
+    for removes in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::open(small_files(folder.path())).await.unwrap();
+        let storage = prepare(&engine, &ARRAY).await;
+        push_all(&engine, storage, "array", 0..30).await;
+        let copy = copy_of_running(folder.path());
+        engine.shutdown().await.unwrap();
+        let files = files_of(copy.path(), storage);
+        let name = files.keys().nth(1).unwrap();
+        let path = copy.path().join(STORAGES_FOLDER).join(storage.to_string());
+        let path = path.join(name);
+        if removes {
+            std::fs::remove_file(path).unwrap();
+        } else {
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_len(2 * BLOCK_BYTES as u64).unwrap();
+        }
+        let engine = Engine::open(small_files(copy.path())).await.unwrap();
+        let found = engine.storages().status(storage).unwrap();
+        assert_eq!(found.state, StorageState::Failed, "{removes}");
+        let left = readable(&engine, storage).await;
+        assert!(left.len() < 30, "{removes}: {left:?}");
+        let expected: Vec<u64> = (0..left.len() as u64).collect();
+        assert_eq!(left, expected, "what is before the damage is read");
+        engine.shutdown().await.unwrap();
+    }
+}
+
+/// Packets of many streams share batches, and each stream remains in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_streams_share_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let names: Vec<String> = (0..300).map(|at| format!("s{at}")).collect();
+    let streams: Vec<_> = names
+        .iter()
+        .map(|name| (&**name, LeafType::Array))
+        .collect();
+    let storage = prepare(&engine, &streams).await;
+    for sequence in 0..3 {
+        let pushes = names.iter().map(|name| {
+            let packets = vec![packet(0, sequence)];
+            push(&engine, storage, name, packets)
+        });
+        for outcome in futures_util::future::join_all(pushes).await {
+            assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
+        }
+    }
+    assert_eq!(files_of(folder.path(), storage).len(), 1);
+    let copy = copy_of_running(folder.path());
+    engine.shutdown().await.unwrap();
+    let engine = Engine::open(config(copy.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    check_packets(&engine, storage, 3).await;
+    let next = engine
+        .ingest()
+        .next_position(storage, &agent(), &stream("s299"))
+        .await;
+    assert_eq!(next.unwrap().sequence, 3);
+    engine.shutdown().await.unwrap();
+}
