@@ -4,7 +4,7 @@
 //! packet by packet while they are read, so their size is not limited.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use chunk_index::FileType;
@@ -12,19 +12,18 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use storage_format::agent_file::AgentFile;
 use storage_format::cached_file;
-use storage_format::checksum::{crc32c, crc32c_append};
 use storage_format::data_file::{self, DataFileHeader, LeafPath};
-use storage_format::frame::{self, Facts, FrameHeader, FrameLocation};
-use storage_format::index_part::{
-    ArrayBlock, Footer, IndexPartHeader, LeafEntry, PacketEntry, TRAILER_BYTES, TimeBases, Trailer,
-};
+use storage_format::frame::{Facts, FrameHeader, FrameLocation};
+use storage_format::index_part::IndexPartHeader;
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::local_file::LocalFile;
+use storage_format::log::LogFileHeader;
 use storage_format::storage_file::StorageFile;
-use storage_format::{FormatError, FormatErrorKind, StreamPosition};
+use storage_format::{FormatError, FormatErrorKind};
 
 use crate::ClientError;
 use crate::file_content::check_regular;
+use frames::{FrameReader, NextFrame};
 
 /// Enough for the header of any file.
 const HEAD_BYTES: u64 = 512;
@@ -50,8 +49,11 @@ pub fn inspect(path: &Path, out: &mut impl Write) -> Result<bool, InspectError> 
         length,
         out,
     };
+    if LogFileHeader::recognizes(&head) {
+        return inspection.log_file();
+    }
     if let Some(header) = known(path, DataFileHeader::decode(&head))? {
-        return inspection.data_file(&header);
+        return inspection.leaf_file(&header);
     }
     if let Some(header) = known(path, IndexPartHeader::decode(&head))? {
         return inspection.index_part(&header);
@@ -182,113 +184,52 @@ impl<W: Write> Inspection<'_, W> {
         Ok(true)
     }
 
-    fn index_part(&mut self, header: &IndexPartHeader) -> Result<bool, InspectError> {
-        let damage = |error| damaged(self.path, &error);
-        let start = self.length.saturating_sub(TRAILER_BYTES as u64);
-        let bytes = self.read_at(start, TRAILER_BYTES)?;
-        let trailer = Trailer::decode(&bytes, self.length, header.storage).map_err(damage)?;
-        let bytes = self.read_at(trailer.footer_offset, trailer.footer_length as usize)?;
-        let footer = Footer::decode(&bytes, &trailer).map_err(damage)?;
-        let bases = footer.bases.clone();
-        let length = usize::try_from(bases.end - bases.start).unwrap_or(usize::MAX);
-        let bytes = self.read_at(bases.start, length)?;
-        let bases = TimeBases::decode(&bytes, bases.start).map_err(damage)?;
-        let head = json!({
-            "storage": header.storage, "ordinal": header.ordinal, "created": header.created,
-        });
-        write!(self.out, r#"{{"role":"index","header":{head},"leaves":["#)?;
-        let mut is_whole = true;
-        for (number, entry) in footer.leaves.iter().enumerate() {
-            is_whole &= self.leaf(entry, &bases, number > 0)?;
-        }
-        self.out.write_all(b"]}\n")?;
-        Ok(is_whole)
-    }
-
-    fn leaf(
-        &mut self,
-        entry: &LeafEntry,
-        bases: &TimeBases,
-        follows: bool,
-    ) -> Result<bool, InspectError> {
-        let range = entry.block_range();
-        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let block = self.read_at(range.start, length)?;
-        let checked = entry
-            .check_block(&block)
-            .and_then(|()| ArrayBlock::new(entry.entries_in(&block), bases));
-        if follows {
-            self.out.write_all(b",")?;
-        }
-        self.put_open_object(&leaf(entry))?;
-        self.out.write_all(br#","packets":["#)?;
-        let mut damage = checked.as_ref().err().cloned();
-        if let Ok(block) = &checked {
-            for index in 0..block.len() {
-                if index > 0 {
-                    self.out.write_all(b",")?;
-                }
-                match block.get(index) {
-                    Ok(entry) => self.put(&packet(&entry))?,
-                    Err(error) => {
-                        self.put(&Value::Null)?;
-                        damage.get_or_insert(error);
-                    }
-                }
-            }
-        }
-        self.out.write_all(b"]")?;
-        self.close_object(damage.map(|error| error.to_string()))
-    }
-
-    fn data_file(&mut self, header: &DataFileHeader) -> Result<bool, InspectError> {
-        let head = json!({
-            "role": "data",
-            "header": {
-                "storage": header.storage, "leaf": header.leaf.to_string(),
-                "leaf_type": header.leaf_type, "path": leaf_path(&header.path),
-                "created": header.created,
-            },
-        });
-        self.put_open_object(&head)?;
+    /// The data file of a leaf, format version 1.
+    fn leaf_file(&mut self, header: &DataFileHeader) -> Result<bool, InspectError> {
+        let start = data_file::HEADER_BYTES as u64;
+        self.put_open_object(&json!({ "role": "data", "header": leaf_header(header) }))?;
         self.out.write_all(br#","frames":["#)?;
+        let mut frames = self.frames(start)?;
+        let mut damage = None;
         let mut place = FrameLocation {
             storage: header.storage,
             leaf: header.leaf,
-            offset: data_file::HEADER_BYTES as u64,
+            offset: start,
         };
-        let seeked = self.file.seek(SeekFrom::Start(place.offset));
-        seeked.map_err(self.failed())?;
-        let file = self.file.try_clone().map_err(self.failed())?;
-        let mut frames = BufReader::with_capacity(READ_BYTES, file);
-        let mut buffer = vec![0; READ_BYTES];
-        let mut damage = None;
         loop {
-            let (follows, offset) = (place.offset > data_file::HEADER_BYTES as u64, place.offset);
-            let next = next_frame(&mut frames, &mut place, &mut buffer).map_err(self.failed())?;
-            let header = match next {
-                Frame::End => break,
-                Frame::Damaged(error) => {
-                    damage = Some(error.to_string());
+            let (header, error) = match frames.next(place).map_err(self.failed())? {
+                NextFrame::End => break,
+                NextFrame::Damaged(error) => {
+                    damage.get_or_insert(error);
                     break;
                 }
-                Frame::Whole(header) => header,
-                Frame::DamagedPayload(header, error) => {
-                    damage.get_or_insert(error.to_string());
-                    header
-                }
+                NextFrame::Intact(header) => (header, None),
+                NextFrame::DamagedPayload(header, error) => (header, Some(error)),
             };
-            if follows {
-                self.out.write_all(b",")?;
-            }
-            self.put(&frame(&header, offset))?;
+            damage = damage.or(error);
+            self.put_comma(place.offset > start)?;
+            self.put(&frame(&header, place.offset))?;
+            place.offset += header.frame_bytes();
         }
         self.out.write_all(b"]")?;
         let (end, length) = (place.offset, self.length);
         write!(self.out, r#","frames_end":{end},"length":{length}"#)?;
-        let is_whole = self.close_object(damage)?;
+        let is_whole = self.close_object(damage.map(|error| error.to_string()))?;
         self.out.write_all(b"\n")?;
         Ok(is_whole)
+    }
+
+    /// The frames of the file from `offset`.
+    fn frames(&self, offset: u64) -> Result<FrameReader, InspectError> {
+        let file = self.file.try_clone().map_err(self.failed())?;
+        FrameReader::new(file, offset).map_err(self.failed())
+    }
+
+    fn put_comma(&mut self, follows: bool) -> Result<(), InspectError> {
+        if follows {
+            self.out.write_all(b",")?;
+        }
+        Ok(())
     }
 
     /// Writes an object without its closing brace, so that members can be added.
@@ -304,67 +245,6 @@ impl<W: Write> Inspection<'_, W> {
         }
         self.out.write_all(b"}")?;
         Ok(damage.is_none())
-    }
-}
-
-enum Frame {
-    Whole(FrameHeader),
-    /// The header is intact, the payload is damaged.
-    DamagedPayload(FrameHeader, FormatError),
-    Damaged(FormatError),
-    /// Only zeros follow, or the file ends.
-    End,
-}
-
-/// Reads the frame at `place` and moves on to the next one.
-fn next_frame(
-    file: &mut impl Read,
-    place: &mut FrameLocation,
-    buffer: &mut [u8],
-) -> io::Result<Frame> {
-    let mut bytes = Vec::with_capacity(frame::HEADER_BYTES);
-    file.take(frame::HEADER_BYTES as u64)
-        .read_to_end(&mut bytes)?;
-    if bytes.iter().all(|&byte| byte == 0) {
-        return Ok(Frame::End);
-    }
-    let header = match FrameHeader::decode(&bytes, *place) {
-        Ok(header) => header,
-        Err(error) => return Ok(Frame::Damaged(error)),
-    };
-    let payload_offset = place.offset + frame::HEADER_BYTES as u64;
-    let (mut left, mut sum) = (header.stored_size as usize, crc32c(&[]));
-    while left > 0 {
-        let length = left.min(buffer.len());
-        let read = file.read(&mut buffer[..length])?;
-        if read == 0 {
-            let needed = u64::from(header.stored_size);
-            let available = needed - left as u64;
-            let kind = FormatErrorKind::Truncated { needed, available };
-            return Ok(Frame::Damaged(payload_error(payload_offset, kind)));
-        }
-        sum = crc32c_append(sum, &buffer[..read]);
-        left -= read;
-    }
-    let gap = header.frame_bytes() - frame::HEADER_BYTES as u64 - u64::from(header.stored_size);
-    io::copy(&mut file.take(gap), &mut io::sink())?;
-    place.offset += header.frame_bytes();
-    if sum == header.stored_checksum {
-        return Ok(Frame::Whole(header));
-    }
-    let kind = FormatErrorKind::Checksum {
-        stored: header.stored_checksum,
-        computed: sum,
-    };
-    let error = payload_error(payload_offset, kind);
-    Ok(Frame::DamagedPayload(header, error))
-}
-
-fn payload_error(offset: u64, kind: FormatErrorKind) -> FormatError {
-    FormatError {
-        what: "frame payload",
-        offset,
-        kind,
     }
 }
 
@@ -388,31 +268,11 @@ fn leaf_path(path: &LeafPath) -> Value {
     })
 }
 
-fn leaf(entry: &LeafEntry) -> Value {
+fn leaf_header(header: &DataFileHeader) -> Value {
     json!({
-        "leaf": entry.leaf.to_string(), "leaf_type": entry.leaf_type,
-        "path": leaf_path(&entry.path),
-        "covered": { "from": entry.covered.start, "to": entry.covered.end },
-        "covered_checksum": hex(entry.covered_checksum), "totals": entry.totals,
-        "numbers": {
-            "first": entry.numbers.first, "last": entry.numbers.last,
-            "first_sequence": pair(entry.numbers.first_position),
-            "last_sequence": pair(entry.numbers.last_position),
-        },
-    })
-}
-
-fn pair(position: StreamPosition) -> [u64; 2] {
-    [position.epoch, position.sequence]
-}
-
-fn packet(entry: &PacketEntry) -> Value {
-    json!({
-        "number": entry.number, "offset": entry.offset, "stored_size": entry.stored_size,
-        "raw_size": entry.raw_size,
-        "epoch": entry.position.epoch, "sequence": entry.position.sequence,
-        "codec": entry.codec, "raw_checksum": hex(entry.raw_checksum),
-        "facts": facts(&entry.facts),
+        "storage": header.storage, "leaf": header.leaf.to_string(),
+        "leaf_type": header.leaf_type, "path": leaf_path(&header.path),
+        "created": header.created,
     })
 }
 
@@ -439,5 +299,8 @@ fn hex(checksum: u32) -> String {
 }
 
 mod derived;
+mod frames;
+mod index_part;
+mod log;
 #[cfg(test)]
 mod tests;

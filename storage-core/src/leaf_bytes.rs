@@ -18,7 +18,7 @@ use storage_format::{
 use crate::{
     StorageError,
     read::ReadFile,
-    tree::{BlockCache, IndexPart, Leaf, Segment, SegmentBody},
+    tree::{BlockCache, FilePin, IndexPart, Leaf, Segment, SegmentBody},
 };
 
 /// Data files that a reader of one leaf has open at once.
@@ -30,6 +30,7 @@ pub(crate) struct LeafMap {
     folder: PathBuf,
     leaf: LeafId,
     cache: Arc<BlockCache>,
+    _pin: Arc<FilePin>,
     pieces: Vec<Piece>,
 }
 
@@ -68,6 +69,7 @@ impl LeafMap {
     pub(crate) fn new(
         folder: &Path,
         cache: &Arc<BlockCache>,
+        pin: &Arc<FilePin>,
         leaf: &Leaf,
         range: &Range<u64>,
     ) -> Self {
@@ -80,6 +82,7 @@ impl LeafMap {
             folder: folder.to_owned(),
             leaf: leaf.id,
             cache: Arc::clone(cache),
+            _pin: Arc::clone(pin),
             pieces: leaf
                 .segments()
                 .filter(overlaps)

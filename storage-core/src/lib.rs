@@ -35,6 +35,7 @@
 
 mod agents;
 mod archive;
+mod arranging;
 mod budget;
 mod catalog;
 pub mod clock;

@@ -169,6 +169,23 @@ impl LogScanner {
         }))
     }
 
+    /// The next segment of an arranged file; `None` at its end.
+    pub(crate) fn next_segment(&mut self) -> Result<Option<FoundSegment>, ScanError> {
+        let (start, end) = (self.tail.length, self.window.end());
+        if start >= end {
+            return Ok(None);
+        }
+        let mut scan = BatchScan {
+            tail: self.tail,
+            chain: 0,
+            headers_checksum: 0,
+            at: start,
+        };
+        let segment = self.segment(&mut scan, end)?;
+        self.tail = scan.tail;
+        Ok(Some(segment))
+    }
+
     fn location(&self, offset: u64) -> BatchLocation {
         BatchLocation {
             storage: self.storage,

@@ -137,6 +137,9 @@ impl Source {
     }
 }
 
+/// Receives bytes of frames as they are read.
+pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> io::Result<()> + 's;
+
 /// Scans frames one after another.
 pub(crate) struct FrameScanner {
     window: Window,
@@ -192,6 +195,19 @@ impl FrameScanner {
 
     /// The next frame; with `checks_payload`, its payload is read and checked.
     pub(crate) fn next(&mut self, checks_payload: bool) -> Result<Option<Scanned>, ScanError> {
+        self.scan(checks_payload, &mut |_| Ok(()))
+    }
+
+    /// The next frame, whose payload is checked; `sink` gets its bytes in order.
+    pub(crate) fn next_into(&mut self, sink: &mut Sink<'_>) -> Result<Option<Scanned>, ScanError> {
+        self.scan(true, sink)
+    }
+
+    fn scan(
+        &mut self,
+        checks_payload: bool,
+        sink: &mut Sink<'_>,
+    ) -> Result<Option<Scanned>, ScanError> {
         let start = self.tail.length;
         if start >= self.window.end {
             return Ok(None);
@@ -208,6 +224,7 @@ impl FrameScanner {
             .map_err(ScanError::Io)?;
         let header = FrameHeader::decode(bytes, location).map_err(ScanError::Frame)?;
         tail.extend(bytes);
+        sink(bytes).map_err(ScanError::Io)?;
         let payload = start.saturating_add(HEADER_BYTES as u64);
         let end = start.saturating_add(header.frame_bytes());
         if end > self.window.end {
@@ -225,7 +242,7 @@ impl FrameScanner {
         if checks_payload {
             let payload_end = payload.saturating_add(u64::from(header.stored_size));
             let checksum = self
-                .read_range(payload..payload_end, &mut tail)
+                .read_range(payload..payload_end, &mut tail, sink)
                 .map_err(ScanError::Io)?;
             if checksum != header.stored_checksum {
                 let kind = FormatErrorKind::Checksum {
@@ -239,7 +256,7 @@ impl FrameScanner {
                 };
                 return Err(ScanError::Frame(error));
             }
-            self.read_range(payload_end..end, &mut tail)
+            self.read_range(payload_end..end, &mut tail, sink)
                 .map_err(ScanError::Io)?;
         }
         assert!(
@@ -251,8 +268,13 @@ impl FrameScanner {
         Ok(Some(Scanned { header, payload }))
     }
 
-    /// CRC32C of a range; also moves `tail` past it.
-    fn read_range(&mut self, range: Range<u64>, tail: &mut Tail) -> io::Result<u32> {
+    /// CRC32C of a range; also moves `tail` past it, and passes the bytes on.
+    fn read_range(
+        &mut self,
+        range: Range<u64>,
+        tail: &mut Tail,
+        sink: &mut Sink<'_>,
+    ) -> io::Result<u32> {
         let mut at = range.start;
         let mut checksum = 0;
         while at < range.end {
@@ -261,6 +283,7 @@ impl FrameScanner {
             let length = bytes.len();
             let part = crc32c(bytes);
             tail.extend_summed(bytes, part);
+            sink(bytes)?;
             // A payload is nearly always in one window, and then this is its checksum.
             checksum = match u32::try_from(length) {
                 Ok(length) if at > range.start => crc32c_combine(checksum, part, length),

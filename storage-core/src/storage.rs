@@ -246,8 +246,15 @@ impl Storage {
     /// Where bytes of a leaf are; as [`Self::leaf_reader`].
     pub(crate) fn leaf_map(&self, leaf: LeafId, range: &Range<u64>) -> Option<LeafMap> {
         let tree = self.tree.read();
-        let leaf = tree.as_ref()?.leaf(leaf)?;
-        Some(LeafMap::new(&self.folder, &self.cache, leaf, range))
+        let tree = tree.as_ref()?;
+        let leaf = tree.leaf(leaf)?;
+        Some(LeafMap::new(
+            &self.folder,
+            &self.cache,
+            tree.pin(),
+            leaf,
+            range,
+        ))
     }
 
     /// The descriptor of a packet in the data files as they are now.

@@ -19,19 +19,9 @@ use storage_format::{
     LeafType, StorageId, StreamPosition, frame::Facts, paths::FileName, storage_file::StorageState,
 };
 use support::{
-    agent, check_packets, config, copy_of_running, data_file, packet, payload, prepare, push,
-    push_all, stream,
+    agent, check_intact, check_packets, config, copy_of_running, data_file, packet, payload,
+    prepare, push, push_all, stream,
 };
-
-async fn check_intact(engine: &Engine, storage: StorageId, packets: u64) {
-    let report = engine
-        .reading()
-        .verify(storage, Arc::new(Progress::default()))
-        .await
-        .unwrap();
-    assert_eq!(report.damage, [], "no damage");
-    assert_eq!(report.packets, packets);
-}
 
 /// An engine on a folder, which was closed well or never used.
 async fn open(folder: &Path, io: IoChoice) -> Engine {

@@ -302,3 +302,133 @@ async fn many_streams_share_a_file() {
     assert_eq!(next.unwrap().sequence, 3);
     engine.shutdown().await.unwrap();
 }
+
+/// A storage with interleaved packets of many streams.
+async fn interleaved(engine: &Engine, streams: usize, packets: u64) -> StorageId {
+    let names: Vec<String> = (0..streams).map(|at| format!("s{at}")).collect();
+    let specs: Vec<_> = names
+        .iter()
+        .map(|name| (&**name, LeafType::Array))
+        .collect();
+    let storage = prepare(engine, &specs).await;
+    for sequence in 0..packets {
+        for name in &names {
+            let outcome = push(engine, storage, name, vec![packet(0, sequence)]).await;
+            assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
+        }
+    }
+    storage
+}
+
+/// Whether each stream is one range of a file without a gap, padding of frames apart.
+async fn check_arranged(engine: &Engine, storage: StorageId) {
+    let selection = Selection {
+        limit: usize::MAX,
+        ..Selection::default()
+    };
+    let page = engine.reading().descriptors(storage, selection).await;
+    let mut ends = BTreeMap::new();
+    for item in page.unwrap().items {
+        let (file, start) = (item.descriptor.file(), item.descriptor.offset());
+        if let Some((last, end)) = ends.insert(item.leaf, (file, item.descriptor.end())) {
+            assert_eq!(last, file);
+            assert!(start >= end && start - end < 96, "a gap before {start}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finalization_arranges_interleaved_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = interleaved(&engine, 20, 8).await;
+    let before = files_of(folder.path(), storage);
+    // A reader that began before the finalization ends after it.
+    let leaves = engine.reading().leaves(storage).await.unwrap().leaves;
+    let read = |at: usize| {
+        let bytes = engine
+            .reading()
+            .leaf_bytes(&leaves[at], io_trace::Cause::Query);
+        bytes
+            .read(std::slice::from_ref(&(0..leaves[at].length)))
+            .unwrap()
+            .remove(0)
+            .0
+    };
+    let bytes: Vec<_> = (0..20).map(read).collect();
+    engine.storages().finalize(storage).await.unwrap();
+    check_packets(&engine, storage, 8).await;
+    check_arranged(&engine, storage).await;
+    assert_eq!((0..20).map(read).collect::<Vec<_>>(), bytes);
+    drop(leaves);
+    let after = files_of(folder.path(), storage);
+    assert!(
+        before.keys().all(|name| !after.contains_key(name)),
+        "{after:?}"
+    );
+    assert!(after.values().sum::<u64>() < before.values().sum());
+    support::check_intact(&engine, storage, 160).await;
+    engine.shutdown().await.unwrap();
+
+    // The index is rebuilt from the arranged files alone.
+    let path = folder
+        .path()
+        .join(STORAGES_FOLDER)
+        .join(storage.to_string());
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "index") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    check_packets(&engine, storage, 8).await;
+    check_arranged(&engine, storage).await;
+    support::check_intact(&engine, storage, 160).await;
+    engine.shutdown().await.unwrap();
+}
+
+/// What a finalization leaves that was killed before it published is removed, and the storage is as
+/// it was; what one leaves that was killed after it published is removed, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_arrangement_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = interleaved(&engine, 5, 6).await;
+    let open = copy_of_running(folder.path());
+    engine.storages().finalize(storage).await.unwrap();
+    let finalized = copy_of_running(folder.path());
+    engine.shutdown().await.unwrap();
+    let path = |folder: &Path| folder.join(STORAGES_FOLDER).join(storage.to_string());
+    for (from, to) in [(&finalized, &open), (&open, &finalized)] {
+        let keep = files_of(to.path(), storage);
+        for entry in std::fs::read_dir(path(from.path())).unwrap() {
+            let name = entry.unwrap().file_name();
+            let target = path(to.path()).join(&name);
+            if !target.exists() {
+                std::fs::copy(path(from.path()).join(&name), target).unwrap();
+            }
+        }
+        let engine = Engine::open(config(to.path(), IoChoice::Auto))
+            .await
+            .unwrap();
+        check_packets(&engine, storage, 6).await;
+        let left = files_of(to.path(), storage);
+        assert_eq!(
+            left.keys().collect::<Vec<_>>(),
+            keep.keys().collect::<Vec<_>>()
+        );
+        if engine.storages().get(storage).unwrap().state == StorageState::Open {
+            let next = push(&engine, storage, "s1", vec![packet(0, 6)]).await;
+            assert!(next.refused.is_none());
+            engine.storages().finalize(storage).await.unwrap();
+        }
+        engine.shutdown().await.unwrap();
+    }
+}

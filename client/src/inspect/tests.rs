@@ -1,12 +1,16 @@
 use std::collections::BTreeMap;
 
-use storage_format::index_part::{Extent, IndexPartBuilder, LeafNumbers, NewLeaf};
+use storage_format::checksum::crc32c;
+use storage_format::index_part::{
+    DataFileEntry, Extent, IndexPartBuilder, LeafNumbers, LogPosition, NewLeaf, PacketEntry,
+};
 use storage_format::storage_file::Totals;
 use storage_format::{Codec, DataFileId, Kind, LeafId, LeafType, StorageId, StreamPosition};
 
 use super::*;
 
 mod derived;
+mod log;
 
 const STORAGE: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
@@ -23,37 +27,44 @@ fn path() -> LeafPath {
     }
 }
 
-fn data_file(payloads: &[&[u8]]) -> Vec<u8> {
-    let leaf = LeafId(0xbb);
-    let header = DataFileHeader {
+fn leaf_header_of(leaf: LeafId) -> DataFileHeader {
+    DataFileHeader {
         storage: storage(),
         leaf,
         leaf_type: LeafType::Array,
         path: path(),
         created: 5,
+    }
+}
+
+/// The header of the frame of `payload`, and the padding after it.
+fn frame_of(payload: &[u8], number: u64, leaf: LeafId, offset: u64) -> (Vec<u8>, Vec<u8>) {
+    let header = FrameHeader {
+        codec: Codec::None,
+        stored_size: payload.len() as u32,
+        raw_size: payload.len() as u32,
+        number,
+        position: StreamPosition::new(7, number),
+        arrival: 9,
+        facts: Facts::default(),
+        stored_checksum: crc32c(payload),
+        raw_checksum: crc32c(payload),
     };
-    let mut bytes = header.encode().to_vec();
+    let bytes = header.encode(FrameLocation {
+        storage: storage(),
+        leaf,
+        offset,
+    });
+    let padding = header.frame_bytes() as usize - bytes.len() - payload.len();
+    (bytes.to_vec(), vec![0; padding])
+}
+
+fn data_file(payloads: &[&[u8]]) -> Vec<u8> {
+    let leaf = LeafId(0xbb);
+    let mut bytes = leaf_header_of(leaf).encode().to_vec();
     for (payload, number) in payloads.iter().zip(0..) {
-        let frame = FrameHeader {
-            codec: Codec::None,
-            stored_size: payload.len() as u32,
-            raw_size: payload.len() as u32,
-            number,
-            position: StreamPosition::new(7, number),
-            arrival: 9,
-            facts: Facts::default(),
-            stored_checksum: crc32c(payload),
-            raw_checksum: crc32c(payload),
-        };
-        let place = FrameLocation {
-            storage: storage(),
-            leaf,
-            offset: bytes.len() as u64,
-        };
-        let end = bytes.len() + frame.frame_bytes() as usize;
-        bytes.extend(frame.encode(place));
-        bytes.extend_from_slice(payload);
-        bytes.resize(end, 0);
+        let (header, padding) = frame_of(payload, number, leaf, bytes.len() as u64);
+        bytes.extend([&header, *payload, &padding].concat());
     }
     bytes
 }
@@ -134,16 +145,18 @@ fn an_index_part_shows_its_leaves_and_packets() {
         raw_checksum: 1,
         codec: Codec::Zstd,
     };
+    let extents = [(512, 0, 4712, 40), (552, 2, 9000, 56)];
+    let extents = extents.map(|(leaf_offset, file, offset, length)| Extent {
+        leaf_offset,
+        file: DataFileId(file),
+        offset,
+        length,
+    });
     builder.add_leaf(NewLeaf {
         leaf: LeafId(0xbb),
         path: path(),
         entries: Some(&[entry]),
-        extents: &[Extent {
-            leaf_offset: 512,
-            file: DataFileId(0),
-            offset: 4712,
-            length: 96,
-        }],
+        extents: &extents,
         covered: 512..608,
         covered_checksum: 0,
         totals: Totals::default(),
@@ -154,7 +167,18 @@ fn an_index_part_shows_its_leaves_and_packets() {
             last_position: StreamPosition::new(7, 0),
         },
     });
-    let (bytes, footer, _) = builder.finish(Vec::new(), None);
+    let file = DataFileEntry {
+        file: DataFileId(2),
+        length: 12_288,
+        checksum: 0xabc,
+    };
+    let position = LogPosition {
+        file: DataFileId(2),
+        offset: 12_288,
+        batch: 9,
+        chain: 0x1234,
+    };
+    let (bytes, footer, _) = builder.finish(vec![file], Some(position));
     let (shown, is_whole) = show(&bytes).unwrap();
     assert!(is_whole);
     assert_eq!(shown["header"]["ordinal"], 3);
@@ -163,6 +187,17 @@ fn an_index_part_shows_its_leaves_and_packets() {
     assert_eq!(leaf["packets"][0]["number"], 11);
     assert_eq!(leaf["packets"][0]["facts"]["time_span"], json!([1, 2]));
     assert_eq!(leaf["packets"][0]["facts"]["time_basis"], 9);
+    let second = json!({
+        "leaf_offset": 552, "file": "0000000000000002", "offset": 9000, "length": 56,
+    });
+    assert_eq!(leaf["extents"][1], second);
+    assert_eq!(leaf["extents"].as_array().unwrap().len(), 2);
+    let file = json!({ "file": "0000000000000002", "length": 12_288, "checksum": "00000abc" });
+    assert_eq!(shown["files"], json!([file]));
+    let position = json!({
+        "file": "0000000000000002", "offset": 12_288, "batch": 9, "chain": "00001234",
+    });
+    assert_eq!(shown["position"], position);
 
     let mut damaged = bytes.clone();
     damaged[footer.leaves[0].block_offset as usize] ^= 1;
@@ -172,6 +207,22 @@ fn an_index_part_shows_its_leaves_and_packets() {
     let last = damaged.len() - 1;
     damaged[last] ^= 1;
     assert!(show(&damaged).unwrap_err().contains("index part trailer"));
+}
+
+#[test]
+fn an_index_part_of_version_1_has_no_extents() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../storage-format/golden/v1/part.index"
+    );
+    let (shown, is_whole) = show(&std::fs::read(path).unwrap()).unwrap();
+    assert!(is_whole);
+    assert_eq!(shown["leaves"].as_array().unwrap().len(), 2);
+    for name in ["files", "position"] {
+        assert!(shown.get(name).is_none(), "{name}");
+    }
+    assert!(shown["leaves"][1].get("extents").is_none());
+    assert_eq!(shown["leaves"][1]["packets"].as_array().unwrap().len(), 3);
 }
 
 #[test]

@@ -196,7 +196,7 @@ async fn fill(
         }
     };
     let (is_made, is_finalized) = (plan.target.is_none(), plan.auto_finalize);
-    let copied = match run_copy(app, plan, target, job).await {
+    let copied = match Box::pin(run_copy(app, plan, target, job)).await {
         Ok(copied) if is_finalized => {
             let finalized = engine.storages().finalize(target).await;
             finalized.map(|_| copied).map_err(RecordingError::from)

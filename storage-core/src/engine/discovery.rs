@@ -8,7 +8,7 @@ use std::{
 use io_trace::Operation;
 use storage_format::{
     StorageId,
-    paths::FileName,
+    paths::{FileName, FileRole},
     storage_file::{StorageFile, StorageState, Totals},
 };
 
@@ -79,6 +79,9 @@ fn find_storage(
         Ok(file) => file,
         Err(error) => return Ok(Some(unreadable(folder, nothing_but_its_id(id), &error))),
     };
+    if file.state == StorageState::Finalized {
+        remove_unlisted(&folder, &file);
+    }
     let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
     let recovered = match is_unfinished.then(|| recover(&folder, id, torn_bytes_max)) {
         None => None,
@@ -94,6 +97,28 @@ fn find_storage(
         recovered,
         is_unreadable: false,
     }))
+}
+
+/// Removes data files and index parts that a finalized storage does not have: those that were
+/// replaced by arranged files when it was finalized.
+fn remove_unlisted(folder: &Path, file: &StorageFile) {
+    let Ok(names) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for name in names.flatten() {
+        let text = name.file_name().to_string_lossy().into_owned();
+        let is_replaceable = matches!(
+            text.parse::<FileName>().map(|name| name.role()),
+            Ok(FileRole::Data | FileRole::Index)
+        );
+        if is_replaceable && !file.files.iter().any(|listed| listed.name == text) {
+            let path = name.path();
+            let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
+            if let Err(error) = removed {
+                tracing::warn!(%error, path = %path.display(), "a replaced file stays");
+            }
+        }
+    }
 }
 
 fn unreadable(folder: PathBuf, mut file: StorageFile, error: &StorageError) -> OnDisk {

@@ -18,7 +18,7 @@ use crate::{
     leaf_file::LeafFile,
     read::read_whole,
     storage::Storage,
-    tree::{Leaf, SegmentBody},
+    tree::{FilePin, Leaf, SegmentBody},
 };
 
 /// Bytes of a run of packets in memory, stored or raw, whichever is more: a reader processes a run
@@ -112,7 +112,9 @@ impl Reading {
                 let leaves = tree.leaves();
                 return Ok((
                     info,
-                    leaves.filter_map(|leaf| leaf_info(storage, leaf)).collect(),
+                    leaves
+                        .filter_map(|leaf| leaf_info(storage, tree.pin(), leaf))
+                        .collect(),
                 ));
             }
         }
@@ -172,7 +174,7 @@ impl Reading {
     }
 }
 
-fn leaf_info(storage: &Arc<Storage>, leaf: &Leaf) -> Option<LeafInfo> {
+fn leaf_info(storage: &Arc<Storage>, pin: &Arc<FilePin>, leaf: &Leaf) -> Option<LeafInfo> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut totals = Totals::default();
     for segment in leaf.segments() {
@@ -204,6 +206,7 @@ fn leaf_info(storage: &Arc<Storage>, leaf: &Leaf) -> Option<LeafInfo> {
         bytes: LeafBytes(Arc::new(LeafReader::new(LeafMap::new(
             &storage.folder,
             &storage.cache,
+            pin,
             leaf,
             &(0..u64::MAX),
         )))),

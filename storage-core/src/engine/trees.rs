@@ -17,7 +17,7 @@ use crate::{
     catalog::Catalog,
     clock::{now_ns, random_u64},
     io_thread::IoThread,
-    recovery::{load_parts, recover},
+    recovery::{load_parts, rebuild},
     storage::Storage,
     tree::{IndexPart, IndexTree},
     writer::Services,
@@ -98,9 +98,15 @@ impl TreeLoader {
     /// Rebuilds the index of a finalized storage from its frames, and puts it into place.
     async fn rebuild_index(&self, storage: &Arc<Storage>) -> Result<IndexTree, StorageError> {
         let (folder, id) = (storage.folder.clone(), storage.id);
+        let names: Vec<_> = storage
+            .info()
+            .files
+            .into_iter()
+            .map(|file| file.name)
+            .collect();
         let recovered = self
             .blocking
-            .run(Cause::Recovery, move || recover(&folder, id, 0))
+            .run(Cause::Recovery, move || rebuild(&folder, id, &names))
             .await?;
         if let Some(damage) = recovered.damage {
             return Err(damage);

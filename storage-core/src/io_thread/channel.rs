@@ -265,15 +265,14 @@ impl<B: BlockIo> Channel<B> {
             return Ok(());
         };
         let may_continue = !writer.is_full(open) && open.tail.length > 0;
-        let file = ClosedFile {
+        *closed = may_continue.then_some(ClosedFile {
             id: open.id,
             salt: open.salt,
             tail: open.tail,
-        };
+        });
         let before = log.end.previous;
         writer.end_file(log).await?;
         if may_continue {
-            *closed = Some(file);
             log.end.previous = before;
         }
         Ok(())
@@ -367,11 +366,6 @@ impl<B: BlockIo> Channel<B> {
     }
 
     fn after_write(&mut self, batch: Vec<Append>, result: Result<Vec<Appended>, IoThreadError>) {
-        // A sync that failed meanwhile must not be followed by one for this batch.
-        let result = result.and_then(|appended| match self.spec.poison.reason() {
-            Some(reason) => Err(IoThreadError::Poisoned(reason)),
-            None => Ok(appended),
-        });
         match result {
             Ok(appended) => {
                 assert_eq!(

@@ -244,15 +244,17 @@ impl<B: BlockIo> Dispatcher<B> {
         Some(result)
     }
 
-    async fn finish(&mut self, spec: &Arc<LogSpec>) -> Result<(), IoThreadError> {
+    async fn finish(&mut self, spec: &Arc<LogSpec>) -> Result<u64, IoThreadError> {
         if let Some(reason) = spec.poison.reason() {
             return Err(IoThreadError::Poisoned(reason));
         }
         // Also a log that was not written since the start: a torn end may have to be truncated.
         self.channel(spec).await;
         match self.close(spec.storage, true).await {
-            Some(result) => result,
-            None => Err(IoThreadError::Stopped),
+            Some(result) => result?,
+            None => return Err(IoThreadError::Stopped),
         }
+        let closed = self.closed.get(&spec.storage);
+        Ok(closed.map_or(0, |log| log.end.next_file))
     }
 }

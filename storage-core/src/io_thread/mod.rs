@@ -146,7 +146,7 @@ pub(crate) enum IoThreadRequest {
     /// Write waiting frames, truncate preallocated space, make the log durable and close its file.
     Finish {
         spec: Arc<LogSpec>,
-        reply: Reply<()>,
+        reply: Reply<u64>,
     },
     /// Close the file without another write and forget the log: the storage is being deleted.
     Forget {
@@ -321,8 +321,9 @@ impl IoThread {
         }
     }
 
-    /// Finishes a log: its files are complete and durable.
-    pub(crate) async fn finish(&self, spec: Arc<LogSpec>) -> Result<(), IoThreadError> {
+    /// Finishes a log: its files are complete and durable. Returns the id that a next file would
+    /// have.
+    pub(crate) async fn finish(&self, spec: Arc<LogSpec>) -> Result<u64, IoThreadError> {
         let (reply, done) = oneshot::channel();
         let poison = Arc::clone(&spec.poison);
         self.send(IoThreadRequest::Finish { spec, reply }).await?;

@@ -140,7 +140,7 @@ impl<B: BlockIo> Writer<B> {
     }
 
     /// Ends the newest file of the log: truncates it to its batches and makes it durable. All its
-    /// batches are durable before. The file is never written again, even when this fails.
+    /// batches are durable before.
     pub(super) async fn end_file(&self, log: &mut Log<Rc<B::File>>) -> Result<(), IoThreadError> {
         let Some(open) = log.file.take() else {
             return Ok(());
@@ -150,16 +150,11 @@ impl<B: BlockIo> Writer<B> {
             // Nothing in it was acknowledged; the next file has another name.
             Ok(())
         } else {
-            let ended = PreviousFile {
+            log.end.previous = Some(PreviousFile {
                 file: id,
                 length: tail.length,
-            };
-            log.end.previous = Some(ended);
-            let cut = self.cut(&open.file, id, tail.length).await;
-            if cut.is_err() {
-                log.end.uncut.push(ended);
-            }
-            cut
+            });
+            self.cut(&open.file, id, tail.length).await
         };
         if let Ok(file) = Rc::try_unwrap(open.file)
             && let Err(error) = self.io.close(file).await
@@ -289,7 +284,8 @@ impl<B: BlockIo> Writer<B> {
         staged.and(drained).map_err(fault)?;
         if !open.is_named {
             let named = self.io.sync_folder(&self.spec.folder).await;
-            named.map_err(|error| failure(SYNC_FOLDER, self.spec.folder.clone(), &error))?;
+            // The sync of a folder is a sync: when it fails, the disk cannot be trusted.
+            named.map_err(|error| self.failure(SYNC, open.id, &error))?;
             open.is_named = true;
         }
         assert_eq!(
@@ -479,22 +475,23 @@ impl<'a, B: BlockIo> Staging<'a, B> {
 
 /// The name of operations whose failure poisons the storage.
 pub(super) const SYNC: &str = "sync";
-/// As [`SYNC`], but a folder is opened before, and that may fail for lack of file descriptors.
-const SYNC_FOLDER: &str = "sync of the folder";
 
 /// The error for a failed operation on a data file or the folder of a storage.
 pub(super) fn failure(operation: &'static str, path: PathBuf, error: &io::Error) -> IoThreadError {
-    let errno = Errno::from_io_error(error);
-    let is_refusal = match operation {
-        SYNC => false,
-        SYNC_FOLDER => matches!(errno, Some(Errno::MFILE | Errno::NFILE)),
-        _ => true,
-    };
-    match errno.filter(|_| is_refusal) {
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+    let is_sync = operation == SYNC;
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) if !is_sync => {
             return IoThreadError::Full { path };
         }
-        Some(errno) if is_transient(error) => {
+        // A sync opens no file, but the sync of a folder opens the folder before.
+        Some(errno @ (Errno::MFILE | Errno::NFILE)) => {
+            return IoThreadError::Exhausted {
+                operation,
+                path,
+                errno,
+            };
+        }
+        Some(errno) if !is_sync && is_transient(error) => {
             return IoThreadError::Exhausted {
                 operation,
                 path,

@@ -2,7 +2,11 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
 
 use storage_format::{
     DataFileId, FormatError, FormatErrorKind, StorageId,
@@ -16,7 +20,7 @@ use crate::{
     StorageError,
     io_thread::{LogEnd, Tail},
     log_scan::{FoundBatch, FoundSegment, LogScanner},
-    scan::ScanError,
+    scan::{ScanError, WINDOW_BYTES, Window},
 };
 
 /// A file of the log, from the newest back to the one in which the index parts end.
@@ -145,7 +149,7 @@ impl Recovered {
             chain: 0,
         };
         let fault = StorageError::io("read", &file.path);
-        let search = || -> std::io::Result<bool> {
+        let search = || -> io::Result<bool> {
             let mut scanner = LogScanner::of_file(&file.path, &salted, u64::MAX)?;
             let from = FILE_HEADER_BYTES as u64;
             let Some(first) = scanner.find_batch(from, |_| true)? else {
@@ -159,9 +163,24 @@ impl Recovered {
         if search().map_err(fault)? || self.tree.files().contains_key(&id) {
             self.damaged(StorageError::damaged(&file.path)(error));
         } else {
-            self.leftovers.push(file.path.clone());
+            self.without_batches(&file.path);
         }
         Ok(())
+    }
+
+    /// A file of which no batch can be read and none is known to have been durable: its first write
+    /// never ended, or its only batch is damaged. It is removed only when nothing was written to
+    /// it, because damage cannot be told from a torn write.
+    fn without_batches(&mut self, path: &Path) {
+        if has_data(path).unwrap_or(true) {
+            tracing::warn!(
+                path = %path.display(),
+                "no batch of a data file can be read, and none is known to have been acknowledged; \
+                 the file is ignored and stays until the storage is finalized"
+            );
+        } else {
+            self.leftovers.push(path.to_owned());
+        }
     }
 
     /// Adds what was found in a file; whether the next file may be added, too.
@@ -199,8 +218,7 @@ impl Recovered {
                 length: found.tail.length,
             });
         } else if found.fault.as_ref().is_none_or(|(_, is_damage)| !is_damage) {
-            // Its first write never succeeded.
-            self.leftovers.push(file.path.clone());
+            self.without_batches(&file.path);
         }
         match found.fault {
             Some((error, true)) => {
@@ -212,7 +230,7 @@ impl Recovered {
     }
 
     /// Adds the packets of a segment.
-    fn add_segment(&mut self, segment: FoundSegment) -> Result<(), FormatError> {
+    pub(super) fn add_segment(&mut self, segment: FoundSegment) -> Result<(), FormatError> {
         let FoundSegment {
             leaf,
             leaf_header,
@@ -239,15 +257,41 @@ impl Recovered {
             follows.accept(entry).map_err(order)?;
         }
         let mut tail = known.tail;
-        // A batch is bounded, so the length of a segment is one that can be combined.
-        let length = u32::try_from(extent.length).ok();
+        // A batch is bounded, so the length of a segment is one that can be combined. That of an
+        // arranged leaf is not, but it begins with the first byte.
+        let length = match extent.leaf_offset {
+            0 => Some(0),
+            _ => u32::try_from(extent.length).ok(),
+        };
         let length = length.filter(|&length| length < 1 << 29 && !entries.is_empty());
         let length = length.ok_or_else(|| order("length"))?;
-        tail.checksum = crc32c_combine(tail.checksum, checksum, length);
+        tail.checksum = if extent.leaf_offset == 0 {
+            checksum
+        } else {
+            crc32c_combine(tail.checksum, checksum, length)
+        };
         tail.length = tail.length.saturating_add(extent.length);
         self.tree.insert(leaf, entries, &extent, tail);
         Ok(())
     }
+}
+
+/// Whether anything was written after the header of a file.
+fn has_data(path: &Path) -> io::Result<bool> {
+    let mut window = Window::of_file(path, u64::MAX)?;
+    let mut at = FILE_HEADER_BYTES as u64;
+    while let Some(data) = window.next_data(at)? {
+        at = data.max(at);
+        let bytes = window.bytes(at, WINDOW_BYTES)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(true);
+        }
+        at = at.saturating_add(bytes.len() as u64);
+        if at >= window.end() {
+            break;
+        }
+    }
+    Ok(false)
 }
 
 impl ChainedFile {

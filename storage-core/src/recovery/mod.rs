@@ -7,6 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod arranged;
 mod leaf_file;
 mod log;
 
@@ -21,7 +22,9 @@ use std::{
 
 use storage_format::{
     DataFileId, FormatError, FormatErrorKind, LeafId, StorageId,
+    data_file::DataFileHeader,
     index_part::Extent,
+    limits::DATA_FILE_COUNT_MAX,
     log::{LogFileHeader, PreviousFile},
     paths::{FileName, UNPUBLISHED_ENDING},
 };
@@ -63,23 +66,34 @@ struct DataFile {
     length: u64,
     /// Whether it is a file of the log; otherwise it is the file of a leaf, of format version 1.
     is_of_log: bool,
+    /// Whether it is a file of the log that was arranged.
+    is_arranged: bool,
 }
 
 impl DataFile {
-    fn of(path: PathBuf) -> Result<Self, StorageError> {
+    fn of(id: DataFileId, path: PathBuf) -> Result<Self, StorageError> {
         let file = crate::read::ReadFile::open(&path).map_err(StorageError::io("open", &path))?;
         let length = file.length();
         let length = length.map_err(StorageError::io("get the length of", &path))?;
-        let start = usize::try_from(length).unwrap_or(usize::MAX).min(8);
+        let start = usize::try_from(length).unwrap_or(usize::MAX).min(11);
         let start = file
             .read(0, start)
             .map_err(StorageError::io("read", &path))?;
+        // A damaged header must not turn a file of the log into that of a leaf, of which an empty
+        // one is removed. Files of the log are numbered; ids of leaves are random.
+        let is_numbered = id.0 < u64::from(DATA_FILE_COUNT_MAX);
+        let is_leaf = !is_without_magic(&DataFileHeader::decode(&start));
         Ok(Self {
-            is_of_log: LogFileHeader::recognizes(&start),
+            is_of_log: LogFileHeader::recognizes(&start) || (is_numbered && !is_leaf),
+            is_arranged: LogFileHeader::recognizes_arranged(&start),
             path,
             length,
         })
     }
+}
+
+fn is_without_magic<T>(decoded: &Result<T, FormatError>) -> bool {
+    matches!(decoded, Err(error) if error.kind == FormatErrorKind::Magic)
 }
 
 impl Listing {
@@ -95,7 +109,7 @@ impl Listing {
             match text.parse() {
                 Ok(FileName::Index(_)) => listing.parts.push(path),
                 Ok(FileName::Data(file)) => {
-                    drop(listing.data.insert(file, DataFile::of(path)?));
+                    drop(listing.data.insert(file, DataFile::of(file, path)?));
                 }
                 Ok(_) => {}
                 Err(_) if text.ends_with(UNPUBLISHED_ENDING) => listing.unpublished.push(path),
@@ -115,17 +129,40 @@ pub(crate) fn recover(
     storage: StorageId,
     torn_bytes_max: u64,
 ) -> Result<Recovered, StorageError> {
-    let listing = Listing::of(folder)?;
+    let mut listing = Listing::of(folder)?;
+    let arranged = listing.take_arranged(storage);
     let mut recovered = Recovered {
         tree: IndexTree::new(storage),
         damage: None,
         is_rebuilt: false,
-        leftovers: listing.unpublished,
+        leftovers: std::mem::take(&mut listing.unpublished),
     };
-    recovered.add_parts(storage, listing.parts);
-    recovered.add_leaf_files(storage, &listing.data, torn_bytes_max)?;
-    recovered.add_log(storage, &listing.data)?;
-    recovered.check_files(&listing.data);
+    recovered.leftovers.extend(arranged);
+    recovered.add_files(storage, listing, torn_bytes_max)?;
+    Ok(recovered)
+}
+
+/// Rebuilds the tree of a finalized storage from the files that its storage file names; blocks the
+/// thread.
+pub(crate) fn rebuild(
+    folder: &Path,
+    storage: StorageId,
+    names: &[String],
+) -> Result<Recovered, StorageError> {
+    let mut listing = Listing::of(folder)?;
+    listing.retain_listed(names);
+    let mut recovered = Recovered {
+        tree: IndexTree::new(storage),
+        damage: None,
+        is_rebuilt: false,
+        leftovers: Vec::new(),
+    };
+    if listing.data.values().any(|file| file.is_arranged) {
+        recovered.add_arranged(storage, &listing)?;
+        recovered.leftovers = listing.parts;
+    } else {
+        recovered.add_files(storage, listing, 0)?;
+    }
     Ok(recovered)
 }
 
@@ -191,6 +228,20 @@ pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) ->
 }
 
 impl Recovered {
+    /// Adds index parts, and what data files contain that they do not cover.
+    fn add_files(
+        &mut self,
+        storage: StorageId,
+        listing: Listing,
+        torn_bytes_max: u64,
+    ) -> Result<(), StorageError> {
+        self.add_parts(storage, listing.parts);
+        self.add_leaf_files(storage, &listing.data, torn_bytes_max)?;
+        self.add_log(storage, &listing.data)?;
+        self.check_files(&listing.data);
+        Ok(())
+    }
+
     /// Adds the parts up to the first gap; the frames replace those after it.
     fn add_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
         let mut parts = BTreeMap::new();

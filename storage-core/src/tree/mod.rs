@@ -9,6 +9,7 @@ mod bases;
 mod block_cache;
 mod leaf;
 mod part;
+mod pin;
 mod search;
 mod time_index;
 
@@ -31,6 +32,7 @@ pub use bases::LeafBases;
 pub(crate) use block_cache::BlockCache;
 pub(crate) use leaf::{Leaf, PacketOrder, Segment, SegmentBody};
 pub(crate) use part::IndexPart;
+pub(crate) use pin::FilePin;
 pub use search::Selection;
 pub(crate) use search::{Found, ReadEntries, merge, resolve};
 
@@ -43,6 +45,9 @@ pub(crate) struct IndexTree {
     leaves: BTreeMap<LeafId, Leaf>,
     by_path: HashMap<LeafPath, LeafId>,
     parts: Vec<Arc<IndexPart>>,
+    first_ordinal: u64,
+    /// Keeps replaced data files until their last reader has ended.
+    pin: Arc<FilePin>,
     /// The durable end of each data file.
     files: BTreeMap<DataFileId, Tail>,
     /// The position in the log after the last packets of the tree.
@@ -92,12 +97,22 @@ impl Sealed {
 }
 
 impl IndexTree {
+    /// An empty tree whose first part has this ordinal.
+    pub(crate) fn with_ordinal(storage: StorageId, ordinal: u64) -> Self {
+        Self {
+            first_ordinal: ordinal,
+            ..Self::new(storage)
+        }
+    }
+
     pub(crate) fn new(storage: StorageId) -> Self {
         Self {
             storage,
             leaves: BTreeMap::new(),
             by_path: HashMap::new(),
             parts: Vec::new(),
+            first_ordinal: 0,
+            pin: Arc::default(),
             files: BTreeMap::new(),
             position: None,
             recovered_log: LogEnd::default(),
@@ -265,6 +280,24 @@ impl IndexTree {
         *known = tail;
     }
 
+    pub(crate) fn storage(&self) -> StorageId {
+        self.storage
+    }
+
+    /// What readers of the data files hold while they read.
+    pub(crate) fn pin(&self) -> &Arc<FilePin> {
+        &self.pin
+    }
+
+    /// Runs of consecutive bytes of leaves in the data files.
+    pub(crate) fn run_count(&self) -> u64 {
+        let of_part = |entry: &LeafEntry| u64::from(entry.block_extents.max(1));
+        let parts = self.parts.iter().flat_map(|part| &part.footer.leaves);
+        let live = self.leaves.values().flat_map(Leaf::segments);
+        let live = live.map(|segment| segment.extents.len() as u64);
+        parts.map(of_part).chain(live).sum()
+    }
+
     /// Where recovery found that the log continues.
     pub(crate) fn recovered_log(&self) -> &LogEnd {
         &self.recovered_log
@@ -307,7 +340,11 @@ impl IndexTree {
         self.live_packets = 0;
         self.live_extents = 0;
         self.uncovered_bytes = 0;
-        let ordinal = self.parts.last().map_or(0, |part| part.header.ordinal + 1);
+        let first = self.first_ordinal;
+        let ordinal = self
+            .parts
+            .last()
+            .map_or(first, |part| part.header.ordinal + 1);
         let header = IndexPartHeader {
             storage: self.storage,
             ordinal,

@@ -11,12 +11,13 @@ use storage_format::{
     AgentId, DataFileId,
     checksum::crc32c,
     paths::{FileName, FileRole},
-    storage_file::{FileEntry, StorageFile, StorageState},
+    storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
 
 use super::Writer;
 use crate::{
     StorageError,
+    arranging::{Arranged, Limits, Plan, remove_files},
     clock::now_ns,
     io_thread::{IoThreadError, Tail},
 };
@@ -39,26 +40,48 @@ impl Writer {
     }
 
     async fn complete_files(&mut self) -> Result<StorageFile, StorageError> {
-        let mut files = self.finish_data_files().await?;
-        self.flush_now().await?;
-        files.extend(self.index_files().await?);
+        let (mut files, next_file) = self.finish_data_files().await?;
+        let arranged = self.arrange(next_file).await;
+        let totals = match &arranged {
+            Some(arranged) => {
+                files = arranged.files.clone();
+                arranged.tree.totals()
+            }
+            None => {
+                self.flush_now().await?;
+                files.extend(self.index_files().await?);
+                match &*self.storage.tree.read() {
+                    Some(tree) => {
+                        assert_eq!(
+                            tree.live_packets(),
+                            0,
+                            "index parts contain every packet before a storage is published"
+                        );
+                        tree.totals()
+                    }
+                    None => return Err(StorageError::Stopping),
+                }
+            }
+        };
+        let published = self.publish(files, totals).await;
+        if let Some(arranged) = arranged {
+            self.replace_files(arranged, published.is_ok());
+        }
+        published
+    }
+
+    /// Publishes the storage as FINALIZED with these files.
+    async fn publish(
+        &mut self,
+        mut files: Vec<FileEntry>,
+        totals: Totals,
+    ) -> Result<StorageFile, StorageError> {
         files.extend(self.write_agent_files().await?);
         files.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(
             files.is_sorted_by(|a, b| a.name < b.name),
             "a storage file lists a file once"
         );
-        let totals = match &*self.storage.tree.read() {
-            Some(tree) => {
-                assert_eq!(
-                    tree.live_packets(),
-                    0,
-                    "index parts contain every packet before a storage is published"
-                );
-                tree.totals()
-            }
-            None => return Err(StorageError::Stopping),
-        };
         let finalized = now_ns();
         let server_version = self.services.config.server_version.clone();
         let storage = Arc::clone(&self.storage);
@@ -79,11 +102,57 @@ impl Writer {
             .await
     }
 
-    /// Truncates and syncs every data file.
-    async fn finish_data_files(&mut self) -> Result<Vec<FileEntry>, StorageError> {
-        if let Err(error) = self.services.io_thread.finish(Arc::clone(&self.log)).await {
-            return Err(self.finish_refused(error).await);
+    /// Arranges the storage; `None` when that does not pay, or cannot be done: then it is published
+    /// as it is.
+    async fn arrange(&mut self, next_file: u64) -> Option<Arranged> {
+        let storage = &self.storage;
+        let limits = Limits {
+            data_file_bytes: self.services.config.data_file_bytes_max,
+            part_packets: self.services.config.tree_packet_count_max,
+        };
+        let plan = {
+            let tree = storage.tree.read();
+            let tree = tree.as_ref()?;
+            Plan::new(&storage.folder, &storage.cache, tree, next_file, &limits)?
+        };
+        let result = match self.services.space.check_room(plan.bytes()) {
+            Ok(()) => {
+                let work = crate::traced::on_thread(io_trace::current(), move || plan.run());
+                work.await.unwrap_or(Err(StorageError::Stopping))
+            }
+            Err(error) => Err(error),
+        };
+        let not_arranged = |error: &StorageError| {
+            tracing::warn!(
+                %error, storage = %storage.id,
+                "the packets of the storage are not arranged by stream; it is finalized as it was written"
+            );
+        };
+        result.inspect_err(not_arranged).ok()
+    }
+
+    /// Makes arranged files those of the storage, if they were published; otherwise removes them.
+    fn replace_files(&self, arranged: Arranged, is_published: bool) {
+        let Arranged { tree, files } = arranged;
+        if !is_published {
+            return remove_files(&self.storage.folder, &files);
         }
+        let before = self.storage.tree.write().replace(tree);
+        if let Some(before) = before {
+            let data = before.files().keys();
+            let data = data.map(|&file| self.storage.path(&FileName::Data(file)));
+            let parts = before.parts().iter().map(|part| part.path.clone());
+            before.pin().replace(data.chain(parts).collect());
+        }
+    }
+
+    /// Truncates and syncs every data file; also returns the id that a next one would have.
+    async fn finish_data_files(&mut self) -> Result<(Vec<FileEntry>, u64), StorageError> {
+        let finished = self.services.io_thread.finish(Arc::clone(&self.log)).await;
+        let next_file = match finished {
+            Ok(next_file) => next_file,
+            Err(error) => return Err(self.finish_refused(error).await),
+        };
         let files = match &*self.storage.tree.read() {
             Some(tree) => tree.files().clone(),
             None => return Err(StorageError::Stopping),
@@ -94,7 +163,7 @@ impl Writer {
             length: tail.length,
             checksum: tail.checksum,
         };
-        Ok(files.into_iter().map(entry).collect())
+        Ok((files.into_iter().map(entry).collect(), next_file))
     }
 
     async fn finish_refused(&mut self, error: IoThreadError) -> StorageError {

@@ -1,11 +1,12 @@
 //! What the tests of the engine share: an engine on a folder, packets with known bytes, and a
 //! folder as a killed server leaves it.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use storage_core::{
-    AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Push, PushOutcome, Selection,
+    AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Progress, Push, PushOutcome,
+    Selection,
 };
 use storage_format::{
     AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition, agent_file::StreamSpec,
@@ -184,4 +185,14 @@ pub(crate) async fn data_file(engine: &Engine, storage: StorageId) -> std::path:
         .folder
         .clone();
     folder.join(name)
+}
+
+pub(crate) async fn check_intact(engine: &Engine, storage: StorageId, packets: u64) {
+    let report = engine
+        .reading()
+        .verify(storage, Arc::new(Progress::default()))
+        .await
+        .unwrap();
+    assert_eq!(report.damage, [], "no damage");
+    assert_eq!(report.packets, packets);
 }

@@ -1,0 +1,92 @@
+//! Recovery of arranged files: those of a finalized storage, and those that a finalization left
+//! when it was interrupted.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+use storage_format::{DataFileId, StorageId};
+
+use super::{Listing, Recovered, scan_all};
+use crate::{
+    StorageError,
+    io_thread::Tail,
+    log_scan::{FoundSegment, LogScanner},
+    scan::ScanError,
+    tree::IndexPart,
+};
+
+impl Listing {
+    /// Only the files that the storage file of a finalized storage names.
+    pub(super) fn retain_listed(&mut self, names: &[String]) {
+        let is_listed = |path: &std::path::Path| names.iter().any(|name| path.ends_with(name));
+        self.parts.retain(|path| is_listed(path));
+        self.data.retain(|_, file| is_listed(&file.path));
+        // What is not listed is removed when the storage is found.
+        self.unpublished.clear();
+    }
+
+    /// Takes the arranged files, and the index parts that describe them, of a finalization that
+    /// was interrupted.
+    pub(super) fn take_arranged(&mut self, storage: StorageId) -> Vec<std::path::PathBuf> {
+        let arranged = self.data.extract_if(.., |_, file| file.is_arranged);
+        let arranged: Vec<_> = arranged.collect();
+        let ids: Vec<DataFileId> = arranged.iter().map(|(id, _)| *id).collect();
+        let is_of_arranged = |path: &std::path::Path| {
+            // A part that cannot be read is handled as any other.
+            let part = IndexPart::open(path, storage);
+            part.is_ok_and(|part| {
+                part.footer
+                    .files
+                    .iter()
+                    .any(|file| ids.contains(&file.file))
+            })
+        };
+        let mut left: Vec<_> = arranged.into_iter().map(|(_, file)| file.path).collect();
+        if !ids.is_empty() {
+            let parts = self.parts.extract_if(.., |path| is_of_arranged(path));
+            left.extend(parts);
+        }
+        left
+    }
+}
+
+impl Recovered {
+    /// Rebuilds the tree of a finalized storage from its arranged files alone.
+    pub(super) fn add_arranged(
+        &mut self,
+        storage: StorageId,
+        listing: &Listing,
+    ) -> Result<(), StorageError> {
+        let files: Vec<_> = listing
+            .data
+            .iter()
+            .filter(|(_, file)| file.is_arranged)
+            .collect();
+        let found = scan_all(&files, |(id, file)| {
+            let fault = |error| StorageError::io("read", &file.path)(error);
+            let header = LogScanner::header(&file.path, storage, **id).map_err(fault)?;
+            let header = header.map_err(StorageError::damaged(&file.path))?;
+            let scanner = LogScanner::of_file(&file.path, &header, u64::MAX);
+            let mut scanner = scanner.map_err(fault)?;
+            let mut segments: Vec<FoundSegment> = Vec::new();
+            loop {
+                match scanner.next_segment() {
+                    Ok(Some(segment)) => segments.push(segment),
+                    Ok(None) => return Ok((segments, scanner.tail())),
+                    Err(ScanError::Frame(error)) => {
+                        return Err(StorageError::damaged(&file.path)(error));
+                    }
+                    Err(ScanError::Io(error)) => return Err(fault(error)),
+                }
+            }
+        });
+        for ((id, file), found) in files.into_iter().zip(found) {
+            let (segments, tail): (Vec<FoundSegment>, Tail) = found?;
+            for segment in segments {
+                let added = self.add_segment(segment);
+                added.map_err(StorageError::damaged(&file.path))?;
+            }
+            self.tree.set_file(*id, tail);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! Keeps files that were replaced until their last reader has ended.
+
+use std::{io, path::PathBuf};
+
+use parking_lot::Mutex;
+
+/// Removes files when the last holder drops it.
+#[derive(Debug, Default)]
+pub(crate) struct FilePin {
+    replaced: Mutex<Vec<PathBuf>>,
+}
+
+impl FilePin {
+    /// Lets the last holder remove these files.
+    pub(crate) fn replace(&self, files: Vec<PathBuf>) {
+        self.replaced.lock().extend(files);
+    }
+}
+
+impl Drop for FilePin {
+    fn drop(&mut self) {
+        for path in self.replaced.get_mut().drain(..) {
+            // What stays is removed by the next start.
+            if let Err(error) = std::fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, path = %path.display(), "a replaced file stays");
+            }
+        }
+    }
+}
