@@ -366,6 +366,11 @@ impl<B: BlockIo> Channel<B> {
     }
 
     fn after_write(&mut self, batch: Vec<Append>, result: Result<Vec<Appended>, IoThreadError>) {
+        // A sync that failed meanwhile must not be followed by one for this batch.
+        let result = result.and_then(|appended| match self.spec.poison.reason() {
+            Some(reason) => Err(IoThreadError::Poisoned(reason)),
+            None => Ok(appended),
+        });
         match result {
             Ok(appended) => {
                 assert_eq!(

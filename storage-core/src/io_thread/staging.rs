@@ -284,8 +284,7 @@ impl<B: BlockIo> Writer<B> {
         staged.and(drained).map_err(fault)?;
         if !open.is_named {
             let named = self.io.sync_folder(&self.spec.folder).await;
-            // The sync of a folder is a sync: when it fails, the disk cannot be trusted.
-            named.map_err(|error| self.failure(SYNC, open.id, &error))?;
+            named.map_err(|error| failure(SYNC_FOLDER, self.spec.folder.clone(), &error))?;
             open.is_named = true;
         }
         assert_eq!(
@@ -475,23 +474,22 @@ impl<'a, B: BlockIo> Staging<'a, B> {
 
 /// The name of operations whose failure poisons the storage.
 pub(super) const SYNC: &str = "sync";
+/// As [`SYNC`], but a folder is opened before, and that may fail for lack of file descriptors.
+const SYNC_FOLDER: &str = "sync of the folder";
 
 /// The error for a failed operation on a data file or the folder of a storage.
 pub(super) fn failure(operation: &'static str, path: PathBuf, error: &io::Error) -> IoThreadError {
-    let is_sync = operation == SYNC;
-    match Errno::from_io_error(error) {
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) if !is_sync => {
+    let errno = Errno::from_io_error(error);
+    let is_refusal = match operation {
+        SYNC => false,
+        SYNC_FOLDER => matches!(errno, Some(Errno::MFILE | Errno::NFILE)),
+        _ => true,
+    };
+    match errno.filter(|_| is_refusal) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
             return IoThreadError::Full { path };
         }
-        // A sync opens no file, but the sync of a folder opens the folder before.
-        Some(errno @ (Errno::MFILE | Errno::NFILE)) => {
-            return IoThreadError::Exhausted {
-                operation,
-                path,
-                errno,
-            };
-        }
-        Some(errno) if !is_sync && is_transient(error) => {
+        Some(errno) if is_transient(error) => {
             return IoThreadError::Exhausted {
                 operation,
                 path,
