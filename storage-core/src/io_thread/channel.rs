@@ -265,14 +265,15 @@ impl<B: BlockIo> Channel<B> {
             return Ok(());
         };
         let may_continue = !writer.is_full(open) && open.tail.length > 0;
-        *closed = may_continue.then_some(ClosedFile {
+        let file = ClosedFile {
             id: open.id,
             salt: open.salt,
             tail: open.tail,
-        });
+        };
         let before = log.end.previous;
         writer.end_file(log).await?;
         if may_continue {
+            *closed = Some(file);
             log.end.previous = before;
         }
         Ok(())

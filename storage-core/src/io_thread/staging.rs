@@ -140,7 +140,7 @@ impl<B: BlockIo> Writer<B> {
     }
 
     /// Ends the newest file of the log: truncates it to its batches and makes it durable. All its
-    /// batches are durable before.
+    /// batches are durable before. The file is never written again, even when this fails.
     pub(super) async fn end_file(&self, log: &mut Log<Rc<B::File>>) -> Result<(), IoThreadError> {
         let Some(open) = log.file.take() else {
             return Ok(());
@@ -150,11 +150,16 @@ impl<B: BlockIo> Writer<B> {
             // Nothing in it was acknowledged; the next file has another name.
             Ok(())
         } else {
-            log.end.previous = Some(PreviousFile {
+            let ended = PreviousFile {
                 file: id,
                 length: tail.length,
-            });
-            self.cut(&open.file, id, tail.length).await
+            };
+            log.end.previous = Some(ended);
+            let cut = self.cut(&open.file, id, tail.length).await;
+            if cut.is_err() {
+                log.end.uncut.push(ended);
+            }
+            cut
         };
         if let Ok(file) = Rc::try_unwrap(open.file)
             && let Err(error) = self.io.close(file).await

@@ -50,7 +50,7 @@ pub(crate) struct LogEnd {
     pub(crate) batch: u64,
     /// Checksum of the last batch header; 0 if there is none.
     pub(crate) chain: u32,
-    /// Data files of which a torn or preallocated end may remain, and the length of each.
+    /// Ended data files of which a torn or preallocated end may remain, and the length of each.
     pub(crate) uncut: Vec<PreviousFile>,
 }
 
