@@ -11,6 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use tokio::sync::{Notify, RwLock};
 
 use super::{BlockIo, OpenHow};
 
@@ -49,17 +50,36 @@ pub(crate) const PANIC_MESSAGE: &str = "a fault of the test";
 struct State {
     counts: BTreeMap<Operation, usize>,
     faults: Vec<(Operation, Range<usize>, Fault)>,
+    /// How often a fault was injected.
+    hits: usize,
+    /// Operations of any kind, and how many of them run before all others wait.
+    operations: usize,
+    halt_at: Option<usize>,
     is_forgetful: bool,
     /// Writes that no sync covers yet, by file.
     unsynced: BTreeMap<PathBuf, Vec<(u64, Vec<u8>)>>,
+    /// Changes of names that no sync of their folder covers yet, in order.
+    unsynced_names: Vec<NameChange>,
     /// Operations after the first failed sync, by file.
     after_failed_sync: BTreeMap<PathBuf, usize>,
+}
+
+/// A change of a name, which a power failure may undo.
+#[derive(Debug)]
+struct NameChange {
+    path: PathBuf,
+    /// The bytes that the name had before.
+    before: Option<Vec<u8>>,
 }
 
 /// Which operations fail, and what the disk forgets.
 #[derive(Debug, Default)]
 pub(crate) struct FaultPlan {
     state: Mutex<State>,
+    /// Held for reading by each operation, and for writing while the disk must not change.
+    disk: RwLock<()>,
+    halted: Notify,
+    resumed: Notify,
 }
 
 impl PartialEq for FaultPlan {
@@ -81,6 +101,54 @@ impl FaultPlan {
         self.state.lock().faults.clear();
     }
 
+    /// How often a fault was injected since the start.
+    pub(crate) fn hits(&self) -> usize {
+        self.state.lock().hits
+    }
+
+    /// Lets all operations after the next `count` ones wait until [`Self::resume`].
+    pub(crate) fn halt_after(&self, count: usize) {
+        let mut state = self.state.lock();
+        state.operations = 0;
+        state.halt_at = Some(count);
+    }
+
+    /// Waits until an operation waits because of [`Self::halt_after`].
+    pub(crate) async fn halted(&self) {
+        self.halted.notified().await;
+    }
+
+    pub(crate) fn resume(&self) {
+        self.state.lock().halt_at = None;
+        self.resumed.notify_waiters();
+    }
+
+    /// Waits for the operations in flight, and lets all others wait.
+    pub(crate) async fn freeze(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.disk.write().await
+    }
+
+    /// Begins an operation.
+    async fn enter(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        loop {
+            let resumed = self.resumed.notified();
+            tokio::pin!(resumed);
+            // Registered before the check, so that no call of `resume` is missed.
+            resumed.as_mut().enable();
+            let is_halted = {
+                let mut state = self.state.lock();
+                let is_halted = state.halt_at.is_some_and(|at| state.operations >= at);
+                state.operations += usize::from(!is_halted);
+                is_halted
+            };
+            if !is_halted {
+                return self.disk.read().await;
+            }
+            self.halted.notify_one();
+            resumed.await;
+        }
+    }
+
     /// Syncs of files after a failed sync of the same file.
     pub(crate) fn syncs_after_failed_sync(&self) -> usize {
         self.state
@@ -96,9 +164,29 @@ impl FaultPlan {
         self.state.lock().is_forgetful = true;
     }
 
-    /// Simulates a power failure: sectors of unsynced writes, chosen by `seed`, reach the disk, in
-    /// copies of the files below `folder`.
-    pub(crate) fn tear(&self, from: &Path, folder: &Path, mut seed: u64) {
+    /// Simulates a power failure: sectors of unsynced writes, chosen by `seed`, reach the copies of
+    /// the files in `to`, and so does a part of the changes of names.
+    pub(crate) fn tear(&self, from: &Path, to: &Path, mut seed: u64) {
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 33
+        };
+        self.write_unsynced(from, to, |_| next() & 1 == 1);
+        let state = self.state.lock();
+        let names = &state.unsynced_names;
+        let remaining = next() as usize % (names.len() + 1);
+        for change in names[remaining..].iter().rev() {
+            let Ok(relative) = change.path.strip_prefix(from) else {
+                continue;
+            };
+            match &change.before {
+                Some(bytes) => std::fs::write(to.join(relative), bytes).unwrap(),
+                None => drop(std::fs::remove_file(to.join(relative))),
+            }
+        }
+    }
+
+    fn write_unsynced(&self, from: &Path, to: &Path, mut is_written: impl FnMut(u64) -> bool) {
         const SECTOR: usize = 512;
         for (path, writes) in &self.state.lock().unsynced {
             let Ok(relative) = path.strip_prefix(from) else {
@@ -106,19 +194,29 @@ impl FaultPlan {
             };
             let Ok(file) = std::fs::OpenOptions::new()
                 .write(true)
-                .open(folder.join(relative))
+                .open(to.join(relative))
             else {
                 continue;
             };
             for (offset, bytes) in writes {
                 for (at, sector) in bytes.chunks(SECTOR).enumerate() {
-                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    if seed >> 63 == 1 {
-                        file.write_all_at(sector, offset + (at * SECTOR) as u64)
-                            .unwrap();
+                    let offset = offset + (at * SECTOR) as u64;
+                    if is_written(offset) {
+                        file.write_all_at(sector, offset).unwrap();
                     }
                 }
             }
+        }
+    }
+
+    /// Notes a change of a name, before it is made.
+    fn note_name(&self, path: &Path) {
+        let mut state = self.state.lock();
+        if state.is_forgetful {
+            state.unsynced_names.push(NameChange {
+                path: path.to_owned(),
+                before: std::fs::read(path).ok(),
+            });
         }
     }
 
@@ -129,7 +227,9 @@ impl FaultPlan {
         *count += 1;
         let faults = state.faults.iter();
         let mut hits = faults.filter(|(kind, nth, _)| *kind == operation && nth.contains(&at));
-        hits.next().map(|(_, _, fault)| *fault)
+        let hit = hits.next().map(|(_, _, fault)| *fault);
+        state.hits += usize::from(hit.is_some());
+        hit
     }
 
     fn check(&self, operation: Operation) -> io::Result<()> {
@@ -174,7 +274,14 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     }
 
     async fn open(&self, path: &Path, how: OpenHow) -> io::Result<Self::File> {
+        let _disk = self.plan.enter().await;
         self.plan.check(Operation::Open)?;
+        match how {
+            OpenHow::CreateData => self.plan.note_name(path),
+            // The file is written again from its start, so its next sync is a first one.
+            OpenHow::CreateSmall => drop(self.plan.state.lock().after_failed_sync.remove(path)),
+            OpenHow::OpenData => {}
+        }
         let inner = self.inner.open(path, how).await?;
         Ok(FaultyFile {
             inner,
@@ -189,6 +296,7 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
         range: Range<usize>,
         offset: u64,
     ) -> (io::Result<usize>, B::Buffer) {
+        let _disk = self.plan.enter().await;
         let range = match self.plan.next(Operation::Write) {
             Some(Fault::Fail(errno)) => return (Err(errno.into()), buffer),
             Some(Fault::Panic) => panic!("{PANIC_MESSAGE}"),
@@ -213,6 +321,7 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     }
 
     async fn sync_data(&self, file: &Self::File) -> io::Result<()> {
+        let _disk = self.plan.enter().await;
         if let Some(count) = self.plan.state.lock().after_failed_sync.get_mut(&file.path) {
             *count += 1;
         }
@@ -244,12 +353,17 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     }
 
     async fn allocate(&self, file: &Self::File, offset: u64, length: u64) -> io::Result<()> {
+        let _disk = self.plan.enter().await;
         self.plan.check(Operation::Allocate)?;
         self.inner.allocate(&file.inner, offset, length).await
     }
 
     async fn set_length(&self, file: &Self::File, length: u64) -> io::Result<()> {
+        let _disk = self.plan.enter().await;
         self.plan.check(Operation::SetLength)?;
+        if let Some(writes) = self.plan.state.lock().unsynced.get_mut(&file.path) {
+            writes.retain(|(offset, _)| *offset < length);
+        }
         self.inner.set_length(&file.inner, length).await
     }
 
@@ -258,17 +372,23 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     }
 
     async fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        let _disk = self.plan.enter().await;
         self.plan.check(Operation::SyncFolder)?;
+        (self.plan.state.lock().unsynced_names).retain(|change| change.path.parent() != Some(path));
         self.inner.sync_folder(path).await
     }
 
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _disk = self.plan.enter().await;
         self.plan.check(Operation::Rename)?;
+        self.plan.note_name(to);
         self.inner.rename(from, to).await
     }
 
     async fn remove(&self, path: &Path) -> io::Result<()> {
+        let _disk = self.plan.enter().await;
         self.plan.check(Operation::Remove)?;
+        self.plan.note_name(path);
         self.inner.remove(path).await
     }
 }

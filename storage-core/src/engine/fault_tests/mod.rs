@@ -1,0 +1,316 @@
+//! The engine on a failing disk: acknowledged packets remain, all others are refused, and no reply
+//! says otherwise.
+
+mod errors;
+mod every_operation;
+mod power;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use storage_format::{
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition, agent_file::StreamSpec,
+    frame::Facts, storage_file::StorageState,
+};
+
+use crate::{
+    AgentSpec, Engine, EngineConfig, IoChoice, NewPacket, NewStorage, Push, PushOutcome, Selection,
+    StorageError, io::faulty::FaultPlan,
+};
+
+struct World {
+    engine: Engine,
+    plan: Arc<FaultPlan>,
+    storage: StorageId,
+    folder: tempfile::TempDir,
+    /// Sequences that were acknowledged, by stream.
+    acknowledged: BTreeMap<&'static str, u64>,
+}
+
+const STREAMS: [&str; 2] = ["one", "two"];
+
+fn agent() -> AgentId {
+    "agent".parse().unwrap()
+}
+
+fn config(folder: &std::path::Path) -> EngineConfig {
+    let mut config = EngineConfig::new(folder);
+    config.io = IoChoice::Blocking;
+    config.disk_low.stop_free_bytes = 0;
+    config.disk_low.stop_free_ratio = 0.0;
+    config
+}
+
+fn small_files(config: &mut EngineConfig) {
+    config.data_file_bytes_max = 24 << 10;
+    config.tree_packet_count_max = 8;
+}
+
+/// A folder in memory if there is one: a test that injects every fault syncs thousands of times.
+fn folder_in_memory() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in("/dev/shm");
+    folder.or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// A copy of the storages and agents in `folder`.
+fn copy_of(folder: &std::path::Path) -> tempfile::TempDir {
+    let copy = folder_in_memory();
+    let status = std::process::Command::new("cp")
+        .args(["-r", "--sparse=always"])
+        .arg(folder.join("storages"))
+        .arg(folder.join("agents"))
+        .arg(copy.path())
+        .status();
+    assert!(status.unwrap().success());
+    copy
+}
+
+fn payload(stream: &str, sequence: u64) -> Bytes {
+    let length = 1 + (sequence as usize * 613) % 9000;
+    let seed = stream.len() as u64 ^ sequence;
+    (0..length as u64)
+        .map(|at| (at.wrapping_mul(seed + 1) >> 3) as u8)
+        .collect()
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with_tree_of(16).await
+    }
+
+    async fn with_tree_of(packets: usize) -> Self {
+        Self::with(|config| config.tree_packet_count_max = packets).await
+    }
+
+    /// A storage whose log and index have many small files.
+    async fn of_small_files() -> Self {
+        Self::with(small_files).await
+    }
+
+    async fn with(change: impl FnOnce(&mut EngineConfig)) -> Self {
+        let folder = folder_in_memory();
+        let plan = Arc::<FaultPlan>::default();
+        let mut config = config(folder.path());
+        config.faults = Some(Arc::clone(&plan));
+        change(&mut config);
+        let engine = Engine::open(config).await.unwrap();
+        let spec = AgentSpec {
+            id: agent(),
+            name: String::new(),
+            host: String::new(),
+            attributes: BTreeMap::new(),
+        };
+        engine.agents().register(spec).await.unwrap();
+        for id in STREAMS {
+            let id: StreamId = id.parse().unwrap();
+            let (kind, codec) = (Kind::Raw, Codec::None);
+            let spec = StreamSpec {
+                id,
+                kind,
+                leaf_type: LeafType::Array,
+                codec,
+            };
+            engine
+                .agents()
+                .declare_stream(&agent(), spec)
+                .await
+                .unwrap();
+        }
+        let new = NewStorage {
+            name: "faulty".into(),
+            ..NewStorage::default()
+        };
+        let storage = engine.storages().create(new).await.unwrap().0.id;
+        engine.storages().open(storage).await.unwrap();
+        Self {
+            engine,
+            plan,
+            storage,
+            folder,
+            acknowledged: BTreeMap::new(),
+        }
+    }
+
+    async fn push(&mut self, stream: &'static str, count: u64) -> PushOutcome {
+        let outcome = match self.submit(stream, count).await {
+            Ok(pending) => pending.await,
+            Err(error) => PushOutcome {
+                receipts: Vec::new(),
+                refused: Some(error),
+            },
+        };
+        *self.acknowledged.entry(stream).or_default() += outcome.receipts.len() as u64;
+        outcome
+    }
+
+    async fn submit(
+        &self,
+        stream: &'static str,
+        count: u64,
+    ) -> Result<crate::PendingPush, StorageError> {
+        let first = self.acknowledged.get(stream).copied().unwrap_or(0);
+        self.push_to(&self.engine, stream, first..first + count)
+            .await
+    }
+
+    async fn push_to(
+        &self,
+        engine: &Engine,
+        stream: &'static str,
+        sequences: std::ops::Range<u64>,
+    ) -> Result<crate::PendingPush, StorageError> {
+        let packets = sequences.map(|sequence| {
+            NewPacket::new(
+                StreamPosition::new(0, sequence),
+                payload(stream, sequence),
+                Facts::default(),
+            )
+        });
+        let push = Push {
+            agent: agent(),
+            stream: stream.parse().unwrap(),
+            packets: packets.collect(),
+            permit: engine.budget().try_acquire(1).unwrap(),
+        };
+        engine.ingest().submit(self.storage, push).await
+    }
+
+    /// Pushes to all streams at once.
+    async fn push_together(&mut self, count: u64) -> Vec<StorageError> {
+        let mut pending = Vec::new();
+        for stream in STREAMS {
+            pending.push((stream, self.submit(stream, count).await));
+        }
+        let mut refused = Vec::new();
+        for (stream, pending) in pending {
+            match pending {
+                Ok(pending) => {
+                    let outcome = pending.await;
+                    *self.acknowledged.entry(stream).or_default() += outcome.receipts.len() as u64;
+                    refused.extend(outcome.refused);
+                }
+                Err(error) => refused.push(error),
+            }
+        }
+        refused
+    }
+
+    async fn push_some(&mut self, rounds: u64) {
+        for round in 0..rounds {
+            for stream in STREAMS {
+                self.push(stream, 1 + round % 3).await;
+            }
+        }
+    }
+
+    /// Every acknowledged packet is there, bit for bit; of each stream a prefix and nothing else.
+    async fn check(&self, engine: &Engine) {
+        self.check_count(engine, &self.acknowledged).await;
+    }
+
+    async fn check_count(&self, engine: &Engine, acknowledged: &BTreeMap<&'static str, u64>) {
+        let selection = Selection {
+            limit: 10_000,
+            ..Selection::default()
+        };
+        let page = engine
+            .reading()
+            .descriptors(self.storage, selection)
+            .await
+            .unwrap();
+        let mut found = BTreeMap::<String, u64>::new();
+        for packet in page.items {
+            let next = found.entry(packet.stream.to_string()).or_default();
+            assert_eq!(
+                packet.entry.position.sequence, *next,
+                "stream {} has no gap",
+                packet.stream
+            );
+            *next += 1;
+            let bytes = engine
+                .reading()
+                .read_packet(self.storage, packet.entry.number)
+                .await
+                .unwrap();
+            assert_eq!(
+                bytes,
+                payload(packet.stream.as_str(), packet.entry.position.sequence)
+            );
+        }
+        for (&stream, &count) in acknowledged {
+            let found = found.get(stream).copied().unwrap_or(0);
+            assert!(
+                found >= count,
+                "{count} packets of {stream} acknowledged, {found} there"
+            );
+        }
+    }
+
+    async fn restart_without_faults(self) -> (Self, StorageState) {
+        self.engine.shutdown().await.unwrap();
+        let engine = Engine::open(config(self.folder.path())).await.unwrap();
+        self.check(&engine).await;
+        let state = engine.storages().get(self.storage).unwrap().state;
+        (Self { engine, ..self }, state)
+    }
+
+    /// Checks a copy of the folder as a killed server leaves it; the state after its restart.
+    async fn check_killed(&self) -> StorageState {
+        let copy = {
+            let _disk = self.plan.freeze().await;
+            copy_of(self.folder.path())
+        };
+        let mut config = config(copy.path());
+        small_files(&mut config);
+        let engine = Engine::open(config).await.unwrap();
+        let state = self.check_recovered(&engine).await;
+        engine.shutdown().await.unwrap();
+        state
+    }
+
+    /// Checks a recovered storage: packets can be repeated and appended, and it can be finalized.
+    async fn check_recovered(&self, engine: &Engine) -> StorageState {
+        self.check(engine).await;
+        let status = engine.storages().status(self.storage).unwrap();
+        match status.state {
+            StorageState::Failed => assert_ne!(status.failure, None),
+            StorageState::Open => {
+                let mut after = BTreeMap::new();
+                for stream in STREAMS {
+                    let first = self.acknowledged.get(stream).copied().unwrap_or(0);
+                    let pushed = self.push_to(engine, stream, first.saturating_sub(1)..first + 3);
+                    let outcome = pushed.await.unwrap().await;
+                    assert!(outcome.refused.is_none(), "{stream}: {:?}", outcome.refused);
+                    after.insert(stream, first + 3);
+                }
+                self.check_count(engine, &after).await;
+                engine.storages().finalize(self.storage).await.unwrap();
+                self.check_count(engine, &after).await;
+                self.check_files(engine).await;
+            }
+            StorageState::Finalized => self.check_files(engine).await,
+            state => panic!("a restart leaves no storage {state}"),
+        }
+        status.state
+    }
+
+    /// No file of a finalized storage is damaged.
+    async fn check_files(&self, engine: &Engine) {
+        let verified = engine.reading().verify(self.storage, Arc::default());
+        assert_eq!(verified.await.unwrap().damage, []);
+        let folder = self.folder_of(engine);
+        for file in engine.reading().files(self.storage).await.unwrap() {
+            let length = std::fs::metadata(folder.join(&file.name)).unwrap().len();
+            assert_eq!(length, file.length, "{}", file.name);
+        }
+    }
+
+    fn folder_of(&self, engine: &Engine) -> std::path::PathBuf {
+        let folder = engine.inner.services.config.data_dir.join("storages");
+        folder.join(self.storage.to_string())
+    }
+
+    fn state(&self) -> StorageState {
+        self.engine.storages().get(self.storage).unwrap().state
+    }
+}

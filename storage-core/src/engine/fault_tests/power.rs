@@ -1,0 +1,60 @@
+//! Power failures: what no sync covered is lost in part.
+
+use std::time::Duration;
+
+use storage_format::storage_file::StorageState;
+
+use super::{World, config, copy_of, small_files};
+use crate::Engine;
+
+/// Operations of the disk in the workload, about.
+const OPERATION_COUNT: usize = 150;
+
+/// Pushes that fill several files and index parts, and a finalization.
+async fn workload(world: &mut World) -> bool {
+    for round in 0..8 {
+        world.push("one", 1 + round % 3).await;
+        world.push_together(2).await;
+    }
+    let finalized = world.engine.storages().finalize(world.storage).await;
+    finalized.unwrap();
+    true
+}
+
+/// The disk stops after some operations, and then the power fails.
+async fn check_power_cut(at: usize, seed: u64) {
+    let mut world = World::of_small_files().await;
+    world.plan.forget_unsynced();
+    world.plan.halt_after(at);
+    let plan = std::sync::Arc::clone(&world.plan);
+    let is_finalized = tokio::select! {
+        is_finalized = workload(&mut world) => is_finalized,
+        () = async {
+            plan.halted().await;
+            // Acknowledgements under way arrive.
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        } => false,
+    };
+    let copy = {
+        let _disk = plan.freeze().await;
+        let copy = copy_of(world.folder.path());
+        plan.tear(world.folder.path(), copy.path(), seed);
+        copy
+    };
+    plan.resume();
+    let mut config = config(copy.path());
+    small_files(&mut config);
+    let engine = Engine::open(config).await.unwrap();
+    let state = world.check_recovered(&engine).await;
+    assert_ne!(state, StorageState::Failed, "cut at {at}, seed {seed}");
+    assert!(!is_finalized || state == StorageState::Finalized);
+    engine.shutdown().await.unwrap();
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_power_cut_loses_nothing_that_was_acknowledged() {
+    for at in 0..OPERATION_COUNT {
+        check_power_cut(at, at as u64).await;
+    }
+}
