@@ -249,19 +249,26 @@ async fn a_missing_or_short_file_of_the_log_fails_the_storage() {
         let name = files.keys().nth(1).unwrap();
         let path = copy.path().join(STORAGES_FOLDER).join(storage.to_string());
         let path = path.join(name);
+        let bytes = std::fs::read(&path).unwrap();
         if removes {
-            std::fs::remove_file(path).unwrap();
+            std::fs::remove_file(&path).unwrap();
         } else {
-            let file = std::fs::File::options().write(true).open(path).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
             file.set_len(2 * BLOCK_BYTES as u64).unwrap();
         }
         let engine = Engine::open(small_files(copy.path())).await.unwrap();
         let found = engine.storages().status(storage).unwrap();
         assert_eq!(found.state, StorageState::Failed, "{removes}");
         let left = readable(&engine, storage).await;
-        assert!(left.len() < 30, "{removes}: {left:?}");
+        assert!(!left.is_empty() && left.len() < 30, "{removes}: {left:?}");
         let expected: Vec<u64> = (0..left.len() as u64).collect();
         assert_eq!(left, expected, "what is before the damage is read");
+        engine.shutdown().await.unwrap();
+        // Nothing was removed, so the file can be restored from a backup.
+        std::fs::write(&path, bytes).unwrap();
+        let engine = Engine::open(small_files(copy.path())).await.unwrap();
+        let all: Vec<_> = (0..30).collect();
+        assert_eq!(readable(&engine, storage).await, all);
         engine.shutdown().await.unwrap();
     }
 }
@@ -431,4 +438,34 @@ async fn an_interrupted_arrangement_leaves_nothing() {
         }
         engine.shutdown().await.unwrap();
     }
+}
+
+/// A damaged storage keeps every file, because each may be needed for a repair.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_removed_from_a_damaged_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = |folder: &Path| EngineConfig {
+        tree_packet_count_max: 4,
+        ..config(folder, IoChoice::Auto)
+    };
+    let engine = Engine::open(config(folder.path())).await.unwrap();
+    let storage = prepare(&engine, &ARRAY).await;
+    push_all(&engine, storage, "array", 0..6).await;
+    let data = data_file(&engine, storage).await;
+    engine.shutdown().await.unwrap();
+    let names = || std::fs::read_dir(data.parent().unwrap()).unwrap();
+    let parts = names().map(|name| name.unwrap().path());
+    let parts = parts.filter(|path| path.extension().is_some_and(|ending| ending == "index"));
+    let parts: Vec<_> = parts.collect();
+    assert!(!parts.is_empty());
+    for part in &parts {
+        overwrite(part, 0, &[0xff; 16]);
+    }
+    overwrite(&data, batches(&data, storage)[0].0, &[0xff; 16]);
+    let engine = Engine::open(config(folder.path())).await.unwrap();
+    let state = engine.storages().get(storage).unwrap().state;
+    assert_eq!(state, StorageState::Failed);
+    let remain = parts.iter().all(|part| part.exists());
+    assert!(remain, "the damaged index parts remain");
+    engine.shutdown().await.unwrap();
 }

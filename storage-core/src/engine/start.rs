@@ -175,8 +175,11 @@ impl Engine {
         let mut damage = None;
         let mut tree = None;
         if let Some(recovered) = recovered {
-            remove_leftovers(recovered.leftovers).await;
             damage = recovered.damage.map(|damage| damage.to_string());
+            // A file that seems to be left over may be what remains of a damaged log.
+            if damage.is_none() && state != StorageState::Failed {
+                remove_leftovers(recovered.leftovers).await;
+            }
             tree = Some(recovered.tree);
         } else if file.state == StorageState::Created {
             tree = Some(IndexTree::new(file.id));

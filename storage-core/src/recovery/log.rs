@@ -103,7 +103,9 @@ impl Recovered {
                     offset: 0,
                     kind,
                 }));
-                break;
+                // What is before it can still be read.
+                next = headers.range(..id).next_back().map(|(&id, _)| (id, None));
+                continue;
             };
             let previous = header.previous.filter(|previous| previous.file < id);
             next = previous.map(|previous| (previous.file, Some(previous.length)));
