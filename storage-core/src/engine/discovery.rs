@@ -44,8 +44,14 @@ pub(super) fn find_storages(
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         if text.starts_with(DELETED_PREFIX) || text.starts_with(STAGING_PREFIX) {
-            operation(Operation::Unlink, &path, || std::fs::remove_dir_all(&path))
-                .map_err(StorageError::io("remove", &path))?;
+            let removed = operation(Operation::Unlink, &path, || std::fs::remove_dir_all(&path));
+            if let Err(error) = removed {
+                tracing::warn!(
+                    %error, path = %path.display(),
+                    "what remains of a deletion or an import cannot be removed; the next start \
+                     tries again"
+                );
+            }
             continue;
         }
         let Ok(id) = text.parse::<StorageId>() else {

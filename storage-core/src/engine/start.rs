@@ -82,7 +82,7 @@ impl Engine {
         );
         let engine = Self::assemble(Arc::new(registry), services, lock, io_thread_join);
         for on_disk in found {
-            engine.adopt(on_disk).await?;
+            engine.adopt(on_disk).await;
         }
         engine.watch_space();
         engine.watch_io_thread();
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Registers a storage from disk with the result of its recovery.
-    async fn adopt(&self, on_disk: OnDisk) -> Result<(), StorageError> {
+    async fn adopt(&self, on_disk: OnDisk) {
         let OnDisk {
             folder,
             mut file,
@@ -169,7 +169,7 @@ impl Engine {
             let cache = Arc::clone(&self.inner.storages.block_cache);
             let storage = Storage::unreadable(folder, file, cache);
             self.inner.storages.registry.insert(Arc::new(storage), None);
-            return Ok(());
+            return;
         }
         let state = after_restart(file.state);
         let mut damage = None;
@@ -197,7 +197,12 @@ impl Engine {
             let Services {
                 io_thread, catalog, ..
             } = &self.inner.services;
-            publish_file(&folder, &file, io_thread, catalog).await?;
+            if let Err(error) = publish_file(&folder, &file, io_thread, catalog).await {
+                tracing::error!(
+                    %error, storage = %file.id,
+                    "the storage file cannot be updated; its state is known until the restart only"
+                );
+            }
         }
         let (id, state) = (file.id, file.state);
         let key = file.idempotency_key.as_deref().map(IdempotencyKey::of_text);
@@ -216,7 +221,6 @@ impl Engine {
                 .start_writer(&storage, &self.inner.services);
         }
         self.inner.storages.registry.insert(storage, key);
-        Ok(())
     }
 
     fn watch_space(&self) {
