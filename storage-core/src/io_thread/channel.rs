@@ -86,7 +86,12 @@ impl<B: BlockIo> Channel<B> {
         spec: Arc<LogSpec>,
         log: ClosedLog,
     ) -> Self {
-        let ClosedLog { end, file, leaves } = log;
+        let ClosedLog {
+            end,
+            file,
+            leaves,
+            is_refusing,
+        } = log;
         let durable = end.batch;
         Self {
             io,
@@ -106,7 +111,7 @@ impl<B: BlockIo> Channel<B> {
             waiting: VecDeque::new(),
             written: Vec::new(),
             last_sync: None,
-            is_refusing: false,
+            is_refusing,
         }
     }
 
@@ -244,6 +249,7 @@ impl<B: BlockIo> Channel<B> {
             end,
             file: closed,
             leaves,
+            is_refusing: self.is_refusing,
         };
         // The caller may have gone away; the file is closed anyway.
         let _ = reply.send(Ended { log, result });

@@ -100,6 +100,8 @@ impl<B: BlockIo> Dispatcher<B> {
             IoThreadRequest::Resume { storage } => {
                 if let Some(open) = self.open.get(&storage) {
                     let _ = open.requests.send(ChannelRequest::Resume).await;
+                } else if let Some(closed) = self.closed.get_mut(&storage) {
+                    closed.is_refusing = false;
                 }
             }
             IoThreadRequest::Finish { spec, reply } => {

@@ -36,6 +36,8 @@ pub(super) struct ClosedLog {
     /// The newest file, if it may be written again.
     pub(super) file: Option<ClosedFile>,
     pub(super) leaves: HashMap<LeafId, LoggedLeaf>,
+    /// Whether appends are refused until [`ChannelRequest::Resume`].
+    pub(super) is_refusing: bool,
 }
 
 /// Frames to append.
