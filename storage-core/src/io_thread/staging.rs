@@ -127,6 +127,7 @@ impl<B: BlockIo> Writer<B> {
     ) -> Result<OpenFile<Rc<B::File>>, IoThreadError> {
         let file = self.io.open(&self.path(closed.id), OpenHow::OpenData).await;
         let file = file.map_err(|error| self.failure("open", closed.id, &error))?;
+        self.check_length(closed.id, closed.tail.length)?;
         Ok(OpenFile {
             file: Rc::new(file),
             id: closed.id,
@@ -174,7 +175,24 @@ impl<B: BlockIo> Writer<B> {
         result
     }
 
+    /// Fails when another program truncated a file: acknowledged bytes are lost, and setting the
+    /// length or writing after them would hide that.
+    fn check_length(&self, id: DataFileId, written: u64) -> Result<(), IoThreadError> {
+        let path = self.path(id);
+        let found = std::fs::metadata(&path);
+        let found = found.map_err(|error| self.failure("check", id, &error))?;
+        if found.len() >= written {
+            return Ok(());
+        }
+        Err(IoThreadError::Poisoned(format!(
+            "{} has {} bytes, but {written} were written: another program truncated it",
+            path.display(),
+            found.len()
+        )))
+    }
+
     async fn cut(&self, file: &B::File, id: DataFileId, length: u64) -> Result<(), IoThreadError> {
+        self.check_length(id, length)?;
         let cut = self.io.set_length(file, length).await;
         cut.map_err(|error| self.failure("cut", id, &error))?;
         let synced = self.io.sync_data(file).await;

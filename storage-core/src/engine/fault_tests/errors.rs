@@ -1,14 +1,14 @@
 //! Operations that fail, panic or are cancelled.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use rustix::io::Errno;
 use storage_format::storage_file::StorageState;
 
-use super::{STREAMS, World, config};
+use super::{STREAMS, World, config, copy_of};
 use crate::{
-    Engine,
-    io::faulty::{Fault, Operation, PANIC_MESSAGE},
+    Engine, NewStorage,
+    io::faulty::{Fault, FaultPlan, Operation, PANIC_MESSAGE},
 };
 
 async fn a_disk_error_is_final(operation: Operation, nth: usize) {
@@ -321,4 +321,99 @@ async fn a_finalization_without_space_can_be_done_again() {
             world.engine.shutdown().await.unwrap();
         }
     }
+}
+
+/// The reason of a storage whose data file another program truncated while the server ran.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_file_that_another_program_truncated_is_not_extended() {
+    for is_closed in [true, false] {
+        let mut world = World::with(|config| {
+            config.channel_idle = Duration::from_millis(if is_closed { 20 } else { 60_000 });
+        })
+        .await;
+        world.push_some(4).await;
+        if is_closed {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        } else {
+            world = world.restart_without_faults().await.0;
+        }
+        let path = world
+            .folder_of(&world.engine)
+            .join("0000000000000000.itdata");
+        let file = std::fs::OpenOptions::new().write(true).open(&path);
+        let file = file.unwrap();
+        // After the start of the server, which found the file to be longer than its batches.
+        file.set_len(5000).unwrap();
+        let outcome = world.push("one", 1).await;
+        if let Some(error) = outcome.refused {
+            assert!(error.to_string().contains("5000 bytes"), "{error}");
+            assert_eq!(world.state(), StorageState::Failed);
+        } else {
+            assert!(!is_closed, "the next write opens the file");
+        }
+        assert_eq!(file.metadata().unwrap().len(), 5000, "{is_closed}");
+        world.engine.shutdown().await.unwrap();
+    }
+}
+
+/// What the disk refuses while the server starts does not stop it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_starts_on_a_full_disk() {
+    let mut world = World::new().await;
+    world.push_some(4).await;
+    // The storage remains FINALIZING: neither that nor another state can be published.
+    let full = Fault::Fail(Errno::NOSPC);
+    world.plan.inject(Operation::Rename, 1..usize::MAX, full);
+    let finalized = world.engine.storages().finalize(world.storage).await;
+    assert_eq!(finalized.unwrap_err().code(), "disk_full");
+    assert_eq!(world.state(), StorageState::Finalizing);
+    let copy = copy_of(world.folder.path());
+    let stray = copy.path().join("storages/.deleted-stray");
+    std::fs::write(stray, b"not a folder").unwrap();
+    let plan = Arc::<FaultPlan>::default();
+    plan.inject(Operation::Write, 0..usize::MAX, full);
+    let mut config = config(copy.path());
+    config.faults = Some(Arc::clone(&plan));
+    let engine = Engine::open(config).await.unwrap();
+    world.check(&engine).await;
+    plan.heal();
+    assert_eq!(world.check_recovered(&engine).await, StorageState::Open);
+    engine.shutdown().await.unwrap();
+    world.engine.shutdown().await.unwrap();
+}
+
+/// A log that is closed between two appends still refuses the second one after the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_closed_refuses_what_follows_a_refused_packet() {
+    let mut world = World::with(|config| config.open_channel_count_max = 1).await;
+    let new = NewStorage {
+        name: "other".into(),
+        ..NewStorage::default()
+    };
+    let other = world.engine.storages().create(new).await.unwrap().0.id;
+    world.engine.storages().open(other).await.unwrap();
+    for round in 0..40 {
+        let full = Fault::Fail(Errno::NOSPC);
+        world.plan.inject(Operation::Write, 0..1, full);
+        let mut pending = Vec::new();
+        for at in 0..6 {
+            let first = world.acknowledged.get("one").copied().unwrap_or(0) + at;
+            let pushed = world.push_to(&world.engine, "one", first..first + 1).await;
+            pending.push(pushed.unwrap());
+            let at = round * 6 + at;
+            let elsewhere = world.push_into(&world.engine, other, "two", at..at + 1);
+            drop(elsewhere.await);
+        }
+        let mut is_refused = false;
+        for outcome in pending {
+            let outcome = outcome.await;
+            assert!(!is_refused || outcome.receipts.is_empty(), "round {round}");
+            is_refused |= outcome.refused.is_some();
+            *world.acknowledged.entry("one").or_default() += outcome.receipts.len() as u64;
+        }
+        world.plan.heal();
+    }
+    world.check(&world.engine).await;
+    world.check_killed().await;
+    world.engine.shutdown().await.unwrap();
 }

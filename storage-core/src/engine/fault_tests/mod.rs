@@ -159,6 +159,17 @@ impl World {
         stream: &'static str,
         sequences: std::ops::Range<u64>,
     ) -> Result<crate::PendingPush, StorageError> {
+        self.push_into(engine, self.storage, stream, sequences)
+            .await
+    }
+
+    async fn push_into(
+        &self,
+        engine: &Engine,
+        storage: StorageId,
+        stream: &'static str,
+        sequences: std::ops::Range<u64>,
+    ) -> Result<crate::PendingPush, StorageError> {
         let packets = sequences.map(|sequence| {
             NewPacket::new(
                 StreamPosition::new(0, sequence),
@@ -172,7 +183,7 @@ impl World {
             packets: packets.collect(),
             permit: engine.budget().try_acquire(1).unwrap(),
         };
-        engine.ingest().submit(self.storage, push).await
+        engine.ingest().submit(storage, push).await
     }
 
     /// Pushes to all streams at once.
