@@ -36,6 +36,7 @@ impl Config {
         engine.commit_window = Duration::from_micros(storage.commit_window_microseconds);
         engine.open_channel_count_max = size(u64::from(storage.open_files_max));
         engine.preallocation_bytes_max = storage.preallocation_bytes_max;
+        engine.data_file_bytes_max = storage.data_file_bytes_max;
         engine.tree_packet_count_max = size(storage.live_index_packets_max);
         engine.uncovered_bytes_max = storage.uncovered_bytes_max;
         engine.time_bucket = Duration::from_secs(storage.time_bucket_seconds);

@@ -189,15 +189,17 @@ pub struct StorageConfig {
     pub zstd_level: i32,
     /// Minimum time between two syncs of a data file.
     pub commit_window_microseconds: u64,
-    /// Maximum number of data files open for writing.
+    /// Maximum number of logs (one a storage) open for writing.
     pub open_files_max: u32,
     /// Maximum size of an extent preallocated for a data file; 0 disables preallocation.
     pub preallocation_bytes_max: u64,
+    /// A data file of at least this many bytes is complete; the log continues in a new one.
+    pub data_file_bytes_max: u64,
     /// Packets in the live index of a storage before an index part is written.
     pub live_index_packets_max: u64,
     /// Bytes of data files not covered by an index part before one is written.
     pub uncovered_bytes_max: u64,
-    /// Length of a time bucket of the index; 0 writes each stream into one file.
+    /// Length of a time bucket of the index: a stream has one leaf for each; 0 gives it one in all.
     pub time_bucket_seconds: u64,
     /// Memory for index blocks used by readers.
     pub index_cache_bytes_max: u64,
@@ -270,6 +272,7 @@ impl Default for StorageConfig {
             commit_window_microseconds: 0,
             open_files_max: 512,
             preallocation_bytes_max: 64 << 20,
+            data_file_bytes_max: 1 << 30,
             live_index_packets_max: 256 << 10,
             uncovered_bytes_max: 4 << 30,
             time_bucket_seconds: 3600,

@@ -36,7 +36,8 @@ pub struct CrashPlan {
 pub fn crash_settings() -> Settings {
     Settings::with_config(
         "[storage]\nlive_index_packets_max = 64\nuncovered_bytes_max = 4194304\n\
-         preallocation_bytes_max = 1048576\nopen_files_max = 3\n",
+         preallocation_bytes_max = 1048576\nopen_files_max = 3\n\
+         data_file_bytes_max = 262144\n",
     )
 }
 
