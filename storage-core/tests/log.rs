@@ -469,3 +469,45 @@ async fn nothing_is_removed_from_a_damaged_storage() {
     assert!(remain, "the damaged index parts remain");
     engine.shutdown().await.unwrap();
 }
+
+/// What remains of a refused write after the last batch of a file that a later one continues.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_ends_where_the_next_one_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(small_files(folder.path())).await.unwrap();
+    let storage = prepare(&engine, &ARRAY).await;
+    push_all(&engine, storage, "array", 0..30).await;
+    let copy = copy_of_running(folder.path());
+    engine.shutdown().await.unwrap();
+    let name = files_of(copy.path(), storage)
+        .keys()
+        .next()
+        .unwrap()
+        .clone();
+    let path = copy.path().join(STORAGES_FOLDER).join(storage.to_string());
+    let path = path.join(name);
+    let (last, header) = *batches(&path, storage).last().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let head = &bytes[last as usize..][..BATCH_HEADER_BYTES];
+    let refused = BatchHeader {
+        number: header.number + 1,
+        chain: BatchHeader::checksum_of(head.try_into().unwrap()),
+        ..header
+    };
+    let offset = last + header.padded_length();
+    let location = BatchLocation {
+        storage,
+        file: storage_format::DataFileId(0),
+        offset,
+    };
+    let mut batch = refused.encode(location).to_vec();
+    batch.extend(&bytes[last as usize + BATCH_HEADER_BYTES..offset as usize]);
+    overwrite(&path, offset, &batch);
+    let engine = Engine::open(small_files(copy.path())).await.unwrap();
+    check_packets(&engine, storage, 30).await;
+    let state = engine.storages().get(storage).unwrap().state;
+    assert_eq!(state, StorageState::Open);
+    engine.storages().finalize(storage).await.unwrap();
+    check_packets(&engine, storage, 30).await;
+    engine.shutdown().await.unwrap();
+}

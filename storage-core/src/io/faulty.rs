@@ -164,6 +164,11 @@ impl FaultPlan {
         self.state.lock().is_forgetful = true;
     }
 
+    /// Simulates the end of the process: every write reaches the copies of the files in `to`.
+    pub(crate) fn complete(&self, from: &Path, to: &Path) {
+        self.write_unsynced(from, to, |_| true);
+    }
+
     /// Simulates a power failure: sectors of unsynced writes, chosen by `seed`, reach the copies of
     /// the files in `to`, and so does a part of the changes of names.
     pub(crate) fn tear(&self, from: &Path, to: &Path, mut seed: u64) {

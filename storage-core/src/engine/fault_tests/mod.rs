@@ -4,6 +4,7 @@
 mod errors;
 mod every_operation;
 mod power;
+mod simulation;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,0 +1,118 @@
+//! Random sequences of pushes, faults, crashes and power failures; each seed gives one.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use storage_format::storage_file::StorageState;
+
+use super::{STREAMS, World, config, copy_of, small_files};
+use crate::{
+    Engine,
+    io::faulty::{Fault, FaultPlan, Operation},
+};
+
+const SEED_COUNT: u64 = if cfg!(debug_assertions) { 50 } else { 500 };
+const STEP_COUNT: usize = 40;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = (self.0)
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+}
+
+impl World {
+    /// The storage after a restart on what a killed process leaves or, with a seed, a power
+    /// failure.
+    async fn crashed(self, torn: Option<u64>) -> Self {
+        let folder = {
+            let _disk = self.plan.freeze().await;
+            let copy = copy_of(self.folder.path());
+            match torn {
+                Some(seed) => self.plan.tear(self.folder.path(), copy.path(), seed),
+                None => self.plan.complete(self.folder.path(), copy.path()),
+            }
+            copy
+        };
+        self.plan.heal();
+        self.engine.shutdown().await.unwrap();
+        let plan = Arc::<FaultPlan>::default();
+        plan.forget_unsynced();
+        let mut config = config(folder.path());
+        small_files(&mut config);
+        config.faults = Some(Arc::clone(&plan));
+        let engine = Engine::open(config).await.unwrap();
+        self.check(&engine).await;
+        Self {
+            engine,
+            plan,
+            folder,
+            ..self
+        }
+    }
+}
+
+async fn simulate(seed: u64) {
+    eprintln!("seed {seed}");
+    let mut random = Random(seed);
+    let mut world = World::of_small_files().await;
+    world.plan.forget_unsynced();
+    let mut is_finalized = false;
+    for _ in 0..STEP_COUNT {
+        match random.below(16) {
+            0..=4 => drop(world.push(random.of(&STREAMS), 1 + random.below(4)).await),
+            5..=8 => drop(world.push_together(1 + random.below(3)).await),
+            // The client goes away.
+            9 => drop(world.submit(random.of(&STREAMS), 3).await),
+            10 | 11 => {
+                let operation = random.of(&[
+                    Operation::Open,
+                    Operation::Write,
+                    Operation::SetLength,
+                    Operation::Rename,
+                    Operation::Remove,
+                ]);
+                let fault = Fault::Fail(random.of(&[Errno::NOSPC, Errno::MFILE]));
+                let first = random.below(3) as usize;
+                let last = first + 1 + random.below(4) as usize;
+                world.plan.inject(operation, first..last, fault);
+            }
+            12 | 13 => world.plan.heal(),
+            14 => {
+                drop(world.submit(random.of(&STREAMS), 3).await);
+                let seed = random.below(1 << 32);
+                let torn = seed.is_multiple_of(2).then_some(seed);
+                world = world.crashed(torn).await;
+            }
+            _ if random.below(4) == 0 => {
+                let finalized = world.engine.storages().finalize(world.storage).await;
+                is_finalized |= finalized.is_ok();
+            }
+            _ => world.check(&world.engine).await,
+        }
+        let state = world.state();
+        assert_ne!(state, StorageState::Failed, "seed {seed}");
+        assert!(!is_finalized || state == StorageState::Finalized);
+    }
+    let mut world = world.crashed(None).await;
+    if world.state() != StorageState::Finalized {
+        assert_eq!(world.push_together(1).await.len(), 0, "seed {seed}");
+    }
+    world.check_recovered(&world.engine).await;
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_sequence_of_faults_loses_what_was_acknowledged() {
+    for seed in 0..SEED_COUNT {
+        simulate(seed).await;
+    }
+}
