@@ -6,8 +6,6 @@
 //! way, and writes new index parts. The storage file then names the new files in place of the old
 //! ones; a crash before that leaves files that recovery removes.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{
     io,
     path::{Path, PathBuf},

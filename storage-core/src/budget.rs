@@ -203,7 +203,9 @@ impl Shared {
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits)
             {
                 Ok(used) => {
-                    self.counters.in_flight_bytes.set(used + bytes);
+                    self.counters
+                        .in_flight_bytes
+                        .set(used.saturating_add(bytes));
                     return true;
                 }
                 Err(used) => used,
@@ -232,7 +234,7 @@ impl BytePermit {
     #[must_use]
     pub fn split(&mut self, bytes: u64) -> BytePermit {
         let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
+        self.bytes = self.bytes.saturating_sub(bytes);
         self.budget.permit(bytes)
     }
 

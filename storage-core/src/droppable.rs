@@ -215,7 +215,7 @@ impl Droppable {
         let bytes = push.packets.iter().map(size_of).sum();
         let queued = push.permit.bytes();
         let ordinal = state.next;
-        state.next += 1;
+        state.next = ordinal.checked_add(1).expect("pushes do not reach 2^64");
         stream.waiting.push_back(ordinal);
         lane.waiting.insert(ordinal);
         lane.signal.wake.notify_one();
@@ -226,8 +226,10 @@ impl Droppable {
             part,
         };
         state.queue.insert(ordinal, entry);
-        let waiting = self.waiting_bytes.fetch_add(queued, Ordering::SeqCst) + queued;
-        self.counters.droppable_bytes.set(waiting);
+        let waiting = self.waiting_bytes.fetch_add(queued, Ordering::SeqCst);
+        self.counters
+            .droppable_bytes
+            .set(waiting.saturating_add(queued));
         Ok(accepted)
     }
 
@@ -266,7 +268,7 @@ impl Droppable {
         let lane = state.lanes.get(&storage)?;
         let ordinal = *lane.waiting.first()?;
         let bytes = state.queue.get(&ordinal)?.bytes;
-        let fits = |taken: u64, max: u64| taken == 0 || taken + bytes <= max;
+        let fits = |taken: u64, max: u64| taken == 0 || taken.saturating_add(bytes) <= max;
         if !all && !fits(lane.in_writer, self.one_writer_max) {
             return None;
         }
@@ -299,10 +301,10 @@ impl Droppable {
         let key = (entry.push.agent.clone(), entry.push.stream.clone());
         let next = position_after(&entry.push);
         let mut gaps = Gaps::Taken;
-        state.in_writer += entry.bytes;
+        state.in_writer = state.in_writer.saturating_add(entry.bytes);
         if let Some(lane) = state.lanes.get_mut(&entry.storage) {
             lane.waiting.remove(&ordinal);
-            lane.in_writer += entry.bytes;
+            lane.in_writer = lane.in_writer.saturating_add(entry.bytes);
             if let Some(stream) = lane.streams.get_mut(&key) {
                 stream.forget(ordinal);
                 stream.handed = stream.handed.max(next);
@@ -410,10 +412,10 @@ impl Droppable {
             return (0, 0);
         };
         let entries = lane.waiting.iter().filter_map(|at| state.queue.get(at));
-        entries.fold((0, 0), |(packets, bytes), entry| {
+        entries.fold((0_u64, 0_u64), |(packets, bytes), entry| {
             (
-                packets + entry.push.packets.len() as u64,
-                bytes + entry.bytes,
+                packets.saturating_add(entry.push.packets.len() as u64),
+                bytes.saturating_add(entry.bytes),
             )
         })
     }
@@ -427,13 +429,13 @@ impl Reclaim for Droppable {
             return false;
         }
         let mut state = self.state.lock();
-        let mut freed = 0;
+        let mut freed: u64 = 0;
         while freed < bytes.max(1) {
             let Some((ordinal, entry)) = state.queue.pop_first() else {
                 break;
             };
             let push = self.drop_entry(&mut state, ordinal, entry);
-            freed += push.permit.bytes();
+            freed = freed.saturating_add(push.permit.bytes());
             push.permit.give_back_quietly();
         }
         freed > 0
@@ -453,8 +455,8 @@ impl StreamState {
 
     fn lost(&mut self, until: StreamPosition, packets: u64, bytes: u64) {
         self.lost_until = self.lost_until.max(until);
-        self.dropped_packets += packets;
-        self.dropped_bytes += bytes;
+        self.dropped_packets = self.dropped_packets.saturating_add(packets);
+        self.dropped_bytes = self.dropped_bytes.saturating_add(bytes);
     }
 
     /// Whether a packet is new and therefore accepted; adds it to the reply.
@@ -510,8 +512,8 @@ impl InWriter {
             .iter()
             .zip(are_written)
             .filter(|(_, is_written)| !is_written);
-        let (packets, bytes) = lost.fold((0, 0), |(packets, bytes), (size, _)| {
-            (packets + 1, bytes + size)
+        let (packets, bytes) = lost.fold((0_u64, 0_u64), |(packets, bytes), (size, _)| {
+            (packets.saturating_add(1), bytes.saturating_add(*size))
         });
         if packets == 0 {
             return;
@@ -529,9 +531,9 @@ impl InWriter {
 impl Drop for InWriter {
     fn drop(&mut self) {
         let mut state = self.droppable.state.lock();
-        state.in_writer -= self.bytes;
+        state.in_writer = state.in_writer.saturating_sub(self.bytes);
         if let Some(lane) = state.lanes.get_mut(&self.storage) {
-            lane.in_writer -= self.bytes;
+            lane.in_writer = lane.in_writer.saturating_sub(self.bytes);
         }
         if std::mem::take(&mut state.has_blocked_writer) {
             let lanes = state.lanes.values();

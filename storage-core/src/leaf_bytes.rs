@@ -1,7 +1,5 @@
 //! The bytes of a leaf, wherever they are in the data files of its storage.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{
     collections::HashMap,
     io,

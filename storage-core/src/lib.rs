@@ -32,6 +32,7 @@
         reason = "the numbers of tests are small"
     )
 )]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod agents;
 mod archive;

@@ -1,7 +1,5 @@
 //! Scans the batches of a data file of a log.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{io, ops::Range, path::Path};
 
 use storage_format::{

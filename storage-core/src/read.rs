@@ -2,8 +2,6 @@
 //!
 //! Every read uses [`ReadFile`], which records it in the I/O trace.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{
     fs::File,
     io::{self, IoSliceMut},

@@ -1,7 +1,5 @@
 //! Scans the frames of a data file: for recovery, for verification, and for plain leaves.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{io, ops::Range, path::Path};
 
 use rustix::{

@@ -52,7 +52,7 @@ impl SerializerPool {
     /// Starts `count` threads; they end when the last handle of the pool is dropped.
     pub(crate) fn start(count: usize, level: i32, counters: Arc<Counters>) -> io::Result<Self> {
         let count = count.max(1);
-        let (jobs, inbox) = mpsc::channel(count * WAITING_JOBS_PER_SERIALIZER);
+        let (jobs, inbox) = mpsc::channel(count.saturating_mul(WAITING_JOBS_PER_SERIALIZER));
         let inbox = Arc::new(Mutex::new(inbox));
         for index in 0..count {
             let inbox = Arc::clone(&inbox);

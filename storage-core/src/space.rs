@@ -58,7 +58,9 @@ impl Space {
         let share = |ratio: f64| (total as f64 * ratio) as u64;
         let limits = &self.limits;
         let stop = limits.stop_free_bytes.max(share(limits.stop_free_ratio));
-        let resume = (2 * limits.stop_free_bytes)
+        let resume = limits
+            .stop_free_bytes
+            .saturating_mul(2)
             .max(share(limits.resume_free_ratio))
             .max(stop);
         let was_low = self.is_low.load(Ordering::Relaxed);

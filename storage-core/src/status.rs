@@ -31,8 +31,8 @@ impl WriteStatus {
         let (arrived, finished) = (u128::from(arrived) * 100, u128::from(finished));
         match arrived {
             0 => Self::Good,
-            arrived if arrived < finished * 110 => Self::Good,
-            arrived if arrived < finished * 135 => Self::Medium,
+            arrived if arrived < finished.saturating_mul(110) => Self::Good,
+            arrived if arrived < finished.saturating_mul(135) => Self::Medium,
             _ => Self::Bad,
         }
     }
@@ -71,15 +71,17 @@ impl WriteCounts {
         self.arrived.fetch_add(packets, Ordering::Relaxed);
         self.queued_packets.fetch_add(packets, Ordering::Relaxed);
         self.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.at(now_ns, |second| second.arrived += packets);
+        self.at(now_ns, |second| {
+            second.arrived = second.arrived.saturating_add(packets)
+        });
     }
 
     pub(crate) fn finished(&self, packets: u64, bytes: u64, now_ns: i64) {
         self.finished.fetch_add(packets, Ordering::Relaxed);
         self.leave_queue(packets, bytes);
         self.at(now_ns, |second| {
-            second.finished += packets;
-            second.bytes += bytes;
+            second.finished = second.finished.saturating_add(packets);
+            second.bytes = second.bytes.saturating_add(bytes);
         });
     }
 
@@ -118,10 +120,10 @@ impl WriteCounts {
             bytes: 0,
         };
         for second in self.window.lock().iter() {
-            if second.second > now - WINDOW_SECONDS && second.second <= now {
-                sums.arrived += second.arrived;
-                sums.finished += second.finished;
-                sums.bytes += second.bytes;
+            if second.second > now.saturating_sub(WINDOW_SECONDS) && second.second <= now {
+                sums.arrived = sums.arrived.saturating_add(second.arrived);
+                sums.finished = sums.finished.saturating_add(second.finished);
+                sums.bytes = sums.bytes.saturating_add(second.bytes);
             }
         }
         sums

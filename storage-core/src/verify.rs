@@ -91,7 +91,9 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
         .filter(|entry| entry.role != FileRole::Data);
     let others: u64 = others.map(|entry| entry.length).sum();
     let own = std::fs::metadata(storage.path(&FileName::Storage(storage.id)));
-    let total = data + others + own.map_or(0, |own| own.len());
+    let total = data
+        .saturating_add(others)
+        .saturating_add(own.map_or(0, |own| own.len()));
     progress.bytes_total.store(total, Ordering::Relaxed);
     verification.storage_file();
     if file.state == StorageState::Finalized {
@@ -122,14 +124,14 @@ impl Verification<'_> {
     }
 
     fn read(&mut self, bytes: u64) {
-        self.report.bytes += bytes;
+        self.report.bytes = self.report.bytes.saturating_add(bytes);
         self.progress.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn storage_file(&mut self) {
         let name = FileName::Storage(self.storage.id);
         let path = self.storage.path(&name);
-        self.report.files += 1;
+        self.report.files = self.report.files.saturating_add(1);
         let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
         match read_small(&path, max) {
             Ok(bytes) => {
@@ -164,7 +166,7 @@ impl Verification<'_> {
                     self.damage(&entry.name, length.min(entry.length), what);
                 }
                 Ok((length, checksum)) => {
-                    self.report.files += 1;
+                    self.report.files = self.report.files.saturating_add(1);
                     self.read(length);
                     if checksum != entry.checksum {
                         let what = self.locate(entry, &path);
@@ -209,7 +211,7 @@ impl Verification<'_> {
                 return;
             }
             let name = FileName::Data(file).to_string();
-            self.report.files += 1;
+            self.report.files = self.report.files.saturating_add(1);
             match length_and_checksum(&self.storage.folder.join(&name), tail.length) {
                 Err(error) => self.damage(&name, 0, error),
                 Ok((length, _)) if length < tail.length => {
@@ -307,7 +309,7 @@ impl Verification<'_> {
             }
             ScanError::Frame(error) => self.leaf_damage(map, error.offset, &error),
         }
-        let from = scanner.tail().length + 1;
+        let from = scanner.tail().length.saturating_add(1);
         match scanner.skip_to_frame(from) {
             Ok(found) => found,
             Err(error) => {
@@ -355,7 +357,7 @@ impl Verification<'_> {
         scanned: &Scanned,
         index: &mut Option<BTreeMap<u64, PacketEntry>>,
     ) {
-        self.report.packets += 1;
+        self.report.packets = self.report.packets.saturating_add(1);
         let (header, at, map) = (&scanned.header, scanned.payload, packets.map());
         if let Some(index) = index {
             match index.remove(&at) {
@@ -395,13 +397,13 @@ fn length_and_checksum(path: &Path, limit: u64) -> std::io::Result<(u64, u32)> {
     let length = file.length()?;
     let mut checksum = 0;
     let mut window = vec![0; 256 << 10];
-    let (mut at, end) = (0, length.min(limit));
+    let (mut at, end) = (0_u64, length.min(limit));
     while at < end {
-        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+        let left = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         let part = &mut window[..left.min(256 << 10)];
         file.fill(part, at)?;
         checksum = crc32c_append(checksum, part);
-        at += part.len() as u64;
+        at = at.saturating_add(part.len() as u64);
     }
     Ok((end, checksum))
 }

@@ -1,7 +1,5 @@
 //! Reads one entry of an archive as its bytes arrive.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::io::{self, BufReader, Read, Take};
 
 use flate2::{Crc, bufread::DeflateDecoder, bufread::GzDecoder};

@@ -1,7 +1,5 @@
 //! The records of a ZIP archive; all integers are little-endian.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 /// Signature of a local header.
 pub(super) const LOCAL: u32 = 0x0403_4b50;
 /// Signature of a data descriptor; optional.

@@ -1,7 +1,5 @@
 //! Reads an archive from its first byte to its last.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{collections::HashSet, io::Read};
 
 use super::{

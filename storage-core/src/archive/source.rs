@@ -1,7 +1,5 @@
 //! The bytes of an archive, counted as they are read.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 /// Size of the read buffer in bytes.

@@ -1,7 +1,5 @@
 //! Writes archives: every length is known before the first byte.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use super::layout::{
     CENTRAL, DESCRIPTOR, END, END_64, END_BYTES, EXTRA_64, FLAG_DESCRIPTOR, IN_END_64, IN_EXTRA,
     LOCAL, LOCAL_BYTES, LOCATOR_64, LOCATOR_64_BYTES, STORED,

@@ -37,7 +37,7 @@ impl Turns {
                 self.agents.push_back(agent.into());
             }
         }
-        self.len += 1;
+        self.len = self.len.saturating_add(1);
         answer
     }
 
@@ -63,7 +63,7 @@ impl Turns {
         let line = self.lines.get_mut(agent)?;
         let waiter = line.pop_front()?;
         assert!(self.len > 0, "the length counts every waiting request");
-        self.len -= 1;
+        self.len = self.len.saturating_sub(1);
         if line.is_empty() {
             self.lines.remove(agent);
             self.agents.pop_front();

@@ -303,8 +303,8 @@ impl Copying<'_> {
         };
         let push = self.transfer.ingest.submit(self.target, push).await?;
         self.pending.push_back(CopyPush { from, push });
-        self.report.packets += 1;
-        self.report.bytes += size;
+        self.report.packets = self.report.packets.saturating_add(1);
+        self.report.bytes = self.report.bytes.saturating_add(size);
         while self.pending.len() >= PENDING_MAX {
             self.wait_for_oldest().await?;
         }

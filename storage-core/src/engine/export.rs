@@ -165,14 +165,14 @@ fn derived(folder: &Path) -> Result<Vec<(PlannedEntry, Content)>, StorageError> 
             .length()
             .map_err(StorageError::io("get the length of", &path))?;
         if length <= HELD_FILE_BYTES_MAX.min(bytes_left) {
-            bytes_left -= length;
+            bytes_left = bytes_left.saturating_sub(length);
             let bytes = file.read(0, usize_of_u64(length));
             found.push(in_memory(
                 &name,
                 bytes.map_err(StorageError::io("read", path))?,
             ));
         } else if open_left > 0 {
-            open_left -= 1;
+            open_left = open_left.saturating_sub(1);
             let entry = PlannedEntry {
                 // Computed when its turn comes; until then this marks that it will be known.
                 crc: Some(0),
@@ -188,12 +188,12 @@ fn derived(folder: &Path) -> Result<Vec<(PlannedEntry, Content)>, StorageError> 
 fn crc_of(file: &ReadFile, length: u64) -> std::io::Result<u32> {
     let mut crc = Crc::new();
     let mut piece = vec![0; PIECE_BYTES];
-    let mut offset = 0;
+    let mut offset: u64 = 0;
     while offset < length {
-        let count = usize_of_u64((length - offset).min(PIECE_BYTES as u64));
+        let count = usize_of_u64(length.saturating_sub(offset).min(PIECE_BYTES as u64));
         file.fill(&mut piece[..count], offset)?;
         crc.update(&piece[..count]);
-        offset += count as u64;
+        offset = offset.saturating_add(count as u64);
     }
     Ok(crc.sum())
 }
@@ -243,7 +243,7 @@ impl Export {
                     "an archive has the length that was announced"
                 );
                 self.progress.add(piece.len() as u64);
-                self.left -= piece.len() as u64;
+                self.left = self.left.saturating_sub(piece.len() as u64);
                 self.work = Some(work);
                 Some(Ok(piece))
             }
@@ -276,7 +276,7 @@ impl Work {
             } else if self.end.is_empty() {
                 break;
             } else {
-                let count = self.end.len().min(PIECE_BYTES - piece.len());
+                let count = self.end.len().min(PIECE_BYTES.saturating_sub(piece.len()));
                 piece.extend_from_slice(&self.end.split_to(count));
             }
         }
@@ -329,15 +329,16 @@ impl Current {
     /// Reads until the piece is full; `true` once the file is complete and matches its checksum.
     fn read_into(&mut self, piece: &mut Vec<u8>) -> Result<bool, StorageError> {
         let begin = piece.len();
-        let left = self.entry.length - self.offset;
-        let space = (PIECE_BYTES - begin) as u64;
-        piece.resize(begin + usize_of_u64(left.min(space)), 0);
+        let left = self.entry.length.saturating_sub(self.offset);
+        let space = PIECE_BYTES.saturating_sub(begin) as u64;
+        let count = usize_of_u64(left.min(space));
+        piece.resize(begin.saturating_add(count), 0);
         let read = self.file.fill(&mut piece[begin..], self.offset);
         read.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(self.offset.max(1)),
             _ => StorageError::io("read", &self.path)(error),
         })?;
-        let offset = self.offset + (piece.len() - begin) as u64;
+        let offset = self.offset.saturating_add(count as u64);
         self.offset = offset;
         self.crc.update(&piece[begin..]);
         self.checksum = crc32c_append(self.checksum, &piece[begin..]);

@@ -101,10 +101,10 @@ impl Labels {
                     storages: 0,
                     in_use: BTreeMap::new(),
                 });
-                info.storages += 1;
+                info.storages = info.storages.saturating_add(1);
                 for value in values(&text) {
                     if let Some(count) = info.in_use.get_mut(value) {
-                        *count += 1;
+                        *count = count.saturating_add(1);
                     } else if info.in_use.len() < VALUE_COUNT_SHOWN {
                         info.in_use.insert(value.to_owned(), 1);
                     }

@@ -180,15 +180,16 @@ fn leaf_info(storage: &Arc<Storage>, pin: &Arc<FilePin>, leaf: &Leaf) -> Option<
     for segment in leaf.segments() {
         totals.add(&segment.totals);
         let mut start = segment.covered.start;
-        let mut expanded = 0;
+        let mut expanded: u64 = 0;
         if let SegmentBody::Memory(entries) = &segment.body {
             for entry in entries {
-                let frame = entry.offset - storage_format::frame::HEADER_BYTES as u64;
-                if expanded.max(frame - start) >= RUN_BYTES {
+                let header = storage_format::frame::HEADER_BYTES as u64;
+                let frame = entry.offset.saturating_sub(header);
+                if expanded.max(frame.saturating_sub(start)) >= RUN_BYTES {
                     runs.push(start..frame);
                     (start, expanded) = (frame, 0);
                 }
-                expanded += u64::from(entry.raw_size);
+                expanded = expanded.saturating_add(u64::from(entry.raw_size));
             }
         }
         runs.push(start..segment.covered.end);

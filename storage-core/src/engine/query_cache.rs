@@ -54,7 +54,8 @@ impl QueryCache {
         let key = key.to_owned();
         self.blocking
             .run(Cause::Query, move || {
-                let max = (cached_file::HEAD_BYTES + key.len() + CACHED_BYTES_MAX) as u64;
+                let fixed_max = cached_file::HEAD_BYTES + CACHED_BYTES_MAX;
+                let max = fixed_max.saturating_add(key.len()) as u64;
                 let tag = tag_in_scope(&path);
                 let started = tag.as_ref().map(FileTag::begin);
                 // A result that cannot be read is a miss.
@@ -133,7 +134,10 @@ fn remove_oldest(folder: &Path) -> std::io::Result<()> {
         results.push((written, entry.path()));
     }
     results.sort();
-    let beyond = (results.len() + 1).saturating_sub(CACHED_COUNT_MAX);
+    let beyond = results
+        .len()
+        .saturating_add(1)
+        .saturating_sub(CACHED_COUNT_MAX);
     for (_, path) in results.into_iter().take(beyond) {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

@@ -78,7 +78,7 @@ impl BlockIo for BlockingIo {
         let (memory, start) = buffer.lend();
         let file = Arc::clone(file);
         let work = move || {
-            let bytes = &memory[start + range.start..start + range.end];
+            let bytes = &memory[start..][range];
             let result = file.write_at(bytes, offset);
             (result, memory)
         };

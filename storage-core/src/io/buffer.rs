@@ -96,13 +96,13 @@ impl Deref for PooledBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[self.start..self.start + BUFFER_BYTES]
+        &self.memory[self.start..][..BUFFER_BYTES]
     }
 }
 
 impl DerefMut for PooledBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + BUFFER_BYTES]
+        &mut self.memory[self.start..][..BUFFER_BYTES]
     }
 }
 

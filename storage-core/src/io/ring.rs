@@ -56,9 +56,9 @@ pub struct RingTotals {
 
 impl RingTotals {
     fn add(&mut self, other: Self) {
-        self.blocks += other.blocks;
-        self.bytes += other.bytes;
-        self.events += other.events;
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.events = self.events.saturating_add(other.events);
     }
 }
 
@@ -99,7 +99,7 @@ impl Ring {
         let length = payload.len() as u64;
         let segment_max = self.bytes_max / SEGMENT_COUNT;
         let last = self.segments.back().map(|segment| segment.totals.bytes);
-        let is_new = last.is_none_or(|bytes| bytes + length > segment_max);
+        let is_new = last.is_none_or(|bytes| bytes.saturating_add(length) > segment_max);
         if is_new {
             self.begin_segment()?;
         }
@@ -123,7 +123,7 @@ impl Ring {
             bytes: length,
             events: facts.events.map_or(0, u64::from),
         });
-        self.blocks += 1;
+        self.blocks = self.blocks.saturating_add(1);
         if is_new {
             sync_folder(&self.folder)?;
         }
@@ -180,15 +180,15 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<PathBuf>, StorageError> {
 pub(crate) fn read_segment(
     path: &Path,
 ) -> Result<(Vec<RingPacket>, Option<FormatError>), StorageError> {
-    let max = u64::from(PACKET_BYTES_MAX) + HEADER_BYTES as u64;
+    let max = u64::from(PACKET_BYTES_MAX).saturating_add(HEADER_BYTES as u64);
     let bytes = Bytes::from(read_small(path, max).map_err(StorageError::io("read", path))?);
     let (mut packets, mut rest) = (Vec::new(), &bytes[..]);
     while !rest.is_empty() {
-        let at = (bytes.len() - rest.len()) as u64;
+        let at = bytes.len().saturating_sub(rest.len()) as u64;
         let (block, following) = match RingBlock::split(rest) {
             Ok(found) => found,
             Err(mut error) => {
-                error.offset += at;
+                error.offset = error.offset.saturating_add(at);
                 return Ok((packets, Some(error)));
             }
         };

@@ -61,7 +61,7 @@ impl StagedFile {
             });
         }
         written.map_err(StorageError::io("write", &self.path))?;
-        self.length += bytes.len() as u64;
+        self.length = self.length.saturating_add(bytes.len() as u64);
         self.checksum = crc32c_append(self.checksum, bytes);
         Ok(())
     }

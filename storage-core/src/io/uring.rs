@@ -86,14 +86,14 @@ impl Deref for UringBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.fixed[self.start..self.start + BUFFER_BYTES]
+        &self.fixed[self.start..][..BUFFER_BYTES]
     }
 }
 
 impl DerefMut for UringBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let start = self.start;
-        &mut self.fixed[start..start + BUFFER_BYTES]
+        &mut self.fixed[start..][..BUFFER_BYTES]
     }
 }
 
@@ -142,7 +142,8 @@ impl BlockIo for UringIo {
         offset: u64,
     ) -> (io::Result<usize>, UringBuffer) {
         let UringBuffer { fixed, start } = buffer;
-        let slice = fixed.slice(start + range.start..start + range.end);
+        let in_buffer = |at: usize| start.saturating_add(at);
+        let slice = fixed.slice(in_buffer(range.start)..in_buffer(range.end));
         let (result, slice) = file.ring.write_fixed_at(slice, offset).await;
         (
             result,

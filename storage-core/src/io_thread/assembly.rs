@@ -1,7 +1,5 @@
 //! Assembles a batch: segments of the leaves, headers of frames, checksums.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use bytes::Bytes;

@@ -14,8 +14,6 @@
 //! the storage: a sync is never retried, because the kernel may report success although the data
 //! is lost.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{collections::VecDeque, future::Future, ops::ControlFlow, pin::Pin, rc::Rc, sync::Arc};
 
 use io_trace::{Cause, Requests, Scope};

@@ -53,7 +53,7 @@ pub(super) async fn run<B: BlockIo>(
         channels: JoinSet::new(),
     };
     let idle = config.channel_idle.max(Duration::from_millis(10));
-    let mut ticks = interval(idle / 2);
+    let mut ticks = interval(idle.checked_div(2).expect("two is not zero"));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {

@@ -33,12 +33,12 @@ pub(crate) async fn publish<B: BlockIo>(
 }
 
 async fn write_all<B: BlockIo>(io: &B, file: &B::File, bytes: &[u8]) -> io::Result<()> {
-    let mut offset = 0;
+    let mut offset: u64 = 0;
     for part in bytes.chunks(BUFFER_BYTES) {
         let mut buffer = io.buffer().await;
         buffer[..part.len()].copy_from_slice(part);
         super::staging::write_fully(io, file, buffer, part.len(), offset).await?;
-        offset += part.len() as u64;
+        offset = offset.saturating_add(part.len() as u64);
     }
     Ok(())
 }

@@ -1,8 +1,6 @@
 //! Writes batches to the newest data file of a log: copies them into aligned buffers, and writes
 //! each buffer as soon as it is full.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{collections::HashMap, future::Future, io, path::PathBuf, pin::Pin, rc::Rc, sync::Arc};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};

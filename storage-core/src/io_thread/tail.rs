@@ -1,7 +1,5 @@
 //! The ends of leaves, data files and logs.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use storage_format::{
     DataFileId,
     checksum::{crc32c_append, crc32c_combine},

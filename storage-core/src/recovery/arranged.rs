@@ -1,8 +1,6 @@
 //! Recovery of arranged files: those of a finalized storage, and those that a finalization left
 //! when it was interrupted.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use storage_format::{DataFileId, StorageId};
 
 use super::{Listing, Recovered, scan_all};

@@ -1,7 +1,5 @@
 //! Recovery of a data file of format version 1: the file of one leaf.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::path::PathBuf;
 
 use storage_format::{

@@ -1,7 +1,5 @@
 //! Recovery of the log: its files from where the index parts end.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{
     collections::BTreeMap,
     io,

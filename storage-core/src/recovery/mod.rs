@@ -5,8 +5,6 @@
 //! the log, unless a later batch or file proves that it was durable: then it is damage, and the
 //! storage must not be written.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 mod arranged;
 mod leaf_file;
 mod log;

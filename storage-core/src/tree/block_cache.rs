@@ -76,7 +76,7 @@ impl Block {
     }
 
     fn cost(&self) -> u64 {
-        self.bytes.len() as u64 + self.times.bytes()
+        self.times.bytes().saturating_add(self.bytes.len() as u64)
     }
 }
 
@@ -88,6 +88,14 @@ struct Cached {
     by_use: BTreeMap<u64, Key>,
     next_use: u64,
     bytes: u64,
+}
+
+impl Cached {
+    fn new_use(&mut self) -> u64 {
+        let now = self.next_use;
+        self.next_use = now.checked_add(1).expect("uses do not reach 2^64");
+        now
+    }
 }
 
 /// A cache of blocks.
@@ -176,7 +184,7 @@ impl BlockCache {
         let range = entry.block_range();
         Access {
             offset: Some(range.start),
-            asked: range.end - range.start,
+            asked: range.end.saturating_sub(range.start),
             done: block.bytes.len() as u64,
             errno: 0,
             cache_hit: Some(is_hit),
@@ -196,11 +204,11 @@ impl BlockCache {
     fn cached_block(&self, key: Key) -> Option<Arc<Block>> {
         let mut cached = self.cached.lock();
         let cached = &mut *cached;
+        let now = cached.new_use();
         let (last_use, block) = cached.blocks.get_mut(&key)?;
         cached.by_use.remove(last_use);
-        *last_use = cached.next_use;
-        cached.by_use.insert(cached.next_use, key);
-        cached.next_use += 1;
+        *last_use = now;
+        cached.by_use.insert(now, key);
         Some(Arc::clone(block))
     }
 
@@ -210,20 +218,19 @@ impl BlockCache {
             return;
         }
         let mut cached = self.cached.lock();
-        let now = cached.next_use;
-        cached.next_use += 1;
+        let now = cached.new_use();
         if let Some((last_use, old)) = cached.blocks.insert(key, (now, Arc::clone(block))) {
             cached.by_use.remove(&last_use);
-            cached.bytes -= old.cost();
+            cached.bytes = cached.bytes.saturating_sub(old.cost());
         }
         cached.by_use.insert(now, key);
-        cached.bytes += cost;
+        cached.bytes = cached.bytes.saturating_add(cost);
         while cached.bytes > self.bytes_max {
             let Some((_, oldest)) = cached.by_use.pop_first() else {
                 break;
             };
             if let Some((_, block)) = cached.blocks.remove(&oldest) {
-                cached.bytes -= block.cost();
+                cached.bytes = cached.bytes.saturating_sub(block.cost());
             }
         }
         assert!(

@@ -1,7 +1,5 @@
 //! A leaf of the index tree, and the segments of its packets.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{ops::Range, sync::Arc};
 
 use storage_format::{

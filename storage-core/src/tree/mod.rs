@@ -200,7 +200,7 @@ impl IndexTree {
     /// Announces that `packets` of a leaf are in flight.
     pub(crate) fn announce(&mut self, leaf: LeafId, packets: usize) {
         if let Some(leaf) = self.leaves.get_mut(&leaf) {
-            leaf.in_flight += packets;
+            leaf.in_flight = leaf.in_flight.saturating_add(packets);
         }
     }
 
@@ -211,7 +211,7 @@ impl IndexTree {
                 leaf.in_flight >= packets,
                 "every packet with an outcome was announced before"
             );
-            leaf.in_flight -= packets;
+            leaf.in_flight = leaf.in_flight.saturating_sub(packets);
         }
     }
 
@@ -228,10 +228,10 @@ impl IndexTree {
             return;
         };
         let before = leaf.tail.length;
-        let mut inserted = 0;
+        let mut inserted: usize = 0;
         for entry in entries {
             leaf.push(&entry);
-            inserted += 1;
+            inserted = inserted.saturating_add(1);
         }
         assert!(tail.length >= before, "the tail of a leaf only grows");
         assert!(
@@ -244,12 +244,14 @@ impl IndexTree {
             "an extent ends with the last packet in it"
         );
         leaf.place(extent);
-        self.live_extents += 1;
+        self.live_extents = self.live_extents.saturating_add(1);
         leaf.tail = tail;
         if leaf.leaf_type == LeafType::Array {
-            self.live_packets += inserted;
+            self.live_packets = self.live_packets.saturating_add(inserted);
         }
-        self.uncovered_bytes += tail.length.saturating_sub(before);
+        self.uncovered_bytes = self
+            .uncovered_bytes
+            .saturating_add(tail.length.saturating_sub(before));
     }
 
     /// Packets that are in memory only.
@@ -341,10 +343,10 @@ impl IndexTree {
         self.live_extents = 0;
         self.uncovered_bytes = 0;
         let first = self.first_ordinal;
-        let ordinal = self
-            .parts
-            .last()
-            .map_or(first, |part| part.header.ordinal + 1);
+        let ordinal = self.parts.last().map_or(first, |part| {
+            let next = part.header.ordinal.checked_add(1);
+            next.expect("the ordinals of parts count from 0")
+        });
         let header = IndexPartHeader {
             storage: self.storage,
             ordinal,
@@ -389,9 +391,9 @@ impl IndexTree {
     pub(crate) fn part_refused(&mut self) {
         for leaf in self.leaves.values_mut() {
             let (packets, bytes) = leaf.unseal();
-            self.live_packets += packets;
-            self.live_extents += packets;
-            self.uncovered_bytes += bytes;
+            self.live_packets = self.live_packets.saturating_add(packets);
+            self.live_extents = self.live_extents.saturating_add(packets);
+            self.uncovered_bytes = self.uncovered_bytes.saturating_add(bytes);
         }
     }
 

@@ -1,7 +1,5 @@
 //! An index part on disk.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{
     path::{Path, PathBuf},
     sync::{

@@ -3,8 +3,6 @@
 //! A search first copies what it needs from the tree under the lock (a few entries of memory by
 //! value, blocks of parts by reference) and then reads blocks and frames without it.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range, sync::Arc};
 
 use storage_format::{

@@ -69,7 +69,8 @@ impl TimeIndex {
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
-        ((self.max_ends.len() + self.begins.len()) * size_of::<i64>()) as u64
+        let times = self.max_ends.len().saturating_add(self.begins.len());
+        times.saturating_mul(size_of::<i64>()) as u64
     }
 }
 

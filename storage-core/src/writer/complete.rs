@@ -149,8 +149,8 @@ impl Writer {
             }
         }
         self.is_at_batch_end = appended.log.is_some();
-        let mut raw_bytes = 0;
-        let mut stored_bytes = 0;
+        let mut raw_bytes: u64 = 0;
+        let mut stored_bytes: u64 = 0;
         for (header, &offset) in pairs() {
             let state = self.streams.get(stream);
             let Some(packet) = state.in_flight.pop_front() else {
@@ -165,8 +165,8 @@ impl Writer {
                 state.durable_next <= state.next,
                 "durable packets were accepted before"
             );
-            raw_bytes += u64::from(header.raw_size);
-            stored_bytes += u64::from(header.stored_size);
+            raw_bytes = raw_bytes.saturating_add(u64::from(header.raw_size));
+            stored_bytes = stored_bytes.saturating_add(u64::from(header.stored_size));
             let descriptor = PacketEntry::of_frame(header, offset)
                 .descriptor(&appended.extent)
                 .expect("a written frame has a valid location");

@@ -91,7 +91,7 @@ impl Writer {
             }
             Err(error) => {
                 tree.part_refused();
-                self.flush_not_before = Some(Instant::now() + RETRY_AFTER);
+                self.flush_not_before = Instant::now().checked_add(RETRY_AFTER);
                 Err(error)
             }
         }

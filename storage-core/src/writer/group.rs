@@ -57,7 +57,7 @@ impl Group {
             slot < self.slots.len() && self.slots[slot].is_none() && self.missing > 0,
             "every packet has one outcome"
         );
-        self.missing -= 1;
+        self.missing = self.missing.saturating_sub(1);
         match result {
             Ok(receipt) => self.slots[slot] = Some(receipt),
             Err(error) if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) => {
@@ -69,12 +69,13 @@ impl Group {
 
     /// Refuses the packets from `slot` to the end.
     pub(super) fn refuse_from(&mut self, slot: usize, error: StorageError) {
-        let count = self.slots.len() - slot;
+        let count = self.slots.len().checked_sub(slot);
+        let count = count.expect("the slot is one of the group");
         assert!(
             self.missing >= count,
             "only packets without an outcome are refused"
         );
-        self.missing -= count;
+        self.missing = self.missing.saturating_sub(count);
         if self.refused.as_ref().is_none_or(|(first, _)| slot < *first) {
             self.refused = Some((slot, error));
         }

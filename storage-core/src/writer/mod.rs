@@ -353,7 +353,7 @@ impl Writer {
     }
 
     fn new_id(&mut self) -> u64 {
-        self.next_id += 1;
+        self.next_id = self.next_id.checked_add(1).expect("ids do not reach 2^64");
         self.next_id
     }
 

@@ -212,7 +212,7 @@ impl Writer {
         arrival: i64,
     ) -> Numbered {
         let number = self.next_number;
-        self.next_number += 1;
+        self.next_number = number.checked_add(1).expect("packets do not reach 2^64");
         let NewPacket {
             position,
             payload,

@@ -171,7 +171,7 @@ impl<'a> Staging<'a> {
 
     /// Counts bytes of files of unknown length.
     fn count_unknown(&mut self, bytes: usize) -> Result<(), StorageError> {
-        self.unknown_bytes += bytes as u64;
+        self.unknown_bytes = self.unknown_bytes.saturating_add(bytes as u64);
         let came = self.progress.bytes_done.load(Ordering::Relaxed);
         if self.unknown_bytes > came.saturating_add(UNKNOWN_BYTES_MAX) {
             Err(refused("", "it expands to far more bytes than it has"))
@@ -211,7 +211,7 @@ impl ArchiveSink for Staging<'_> {
         match &mut self.current {
             Current::None => {}
             Current::Description(id, whole) => {
-                if whole.len() + bytes.len() > STORAGE_FILE_BYTES_MAX {
+                if whole.len().saturating_add(bytes.len()) > STORAGE_FILE_BYTES_MAX {
                     let name = FileName::Storage(*id).to_string();
                     let what = format!("has more than {STORAGE_FILE_BYTES_MAX} bytes");
                     return Err(refused(&name, what));
@@ -220,7 +220,8 @@ impl ArchiveSink for Staging<'_> {
             }
             Current::File(name, file, listed) => {
                 let max = listed.as_ref().map(|listed| listed.length);
-                if max.is_some_and(|max| file.length() + bytes.len() as u64 > max) {
+                let length = file.length().saturating_add(bytes.len() as u64);
+                if max.is_some_and(|max| length > max) {
                     return Err(refused(name, "is longer than the storage file says"));
                 }
                 self.space.check()?;
