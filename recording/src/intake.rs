@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use storage_core::{BytePermit, NewPacket, PendingPush, Push, StorageError};
+use storage_core::{BytePermit, NewPacket, PendingPush, Push, StorageError, packet_charge};
 use storage_format::{AgentId, StorageId, StreamId, StreamPosition};
 use tokio::sync::{mpsc, oneshot};
 
@@ -212,7 +212,7 @@ impl Recorder {
         past: &[StorageId],
     ) -> Result<Vec<Delivery>, RecordingError> {
         let budget = self.inner.registry.engine.budget();
-        let bytes = packet.payload.len() as u64;
+        let bytes = packet_charge(packet.payload.len() as u64);
         let mut permits = vec![permit];
         let mut shared = self.inner.registry.shared.lock();
         let Shared { buffer, recordings } = &mut *shared;

@@ -9,7 +9,7 @@ use ctf::Procedure;
 use query_language::FieldTable;
 use storage_core::{
     BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Engine, LeafBases,
-    PacketInfo, Progress, Selection, StorageError,
+    PacketInfo, Progress, Selection, StorageError, packet_charge,
 };
 use storage_format::{AgentId, Kind, StorageId, StreamId};
 use tokio::time::sleep;
@@ -235,7 +235,7 @@ impl Copying<'_> {
     /// Waits for memory: first for the writes of this copy, then for everybody else's.
     async fn reserve(&mut self, size: u64) -> Result<BytePermit, StorageError> {
         loop {
-            match self.engine.budget().try_acquire(size) {
+            match self.engine.budget().try_acquire(packet_charge(size)) {
                 Ok(permit) => return Ok(permit),
                 Err(_) if !self.pending.is_empty() => self.await_oldest().await?,
                 Err(_) => {

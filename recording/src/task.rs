@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, StorageError};
+use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, StorageError, packet_charge};
 use storage_format::storage_file::StorageState;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -249,7 +249,7 @@ impl Running {
             out.into_iter().partition(|packet| packet.derived.is_none());
         let mut pending = Vec::with_capacity(originals.len());
         for packet in originals {
-            let permit = permit.split(packet.payload.len() as u64);
+            let permit = permit.split(packet_charge(packet.payload.len() as u64));
             let written = if waits {
                 self.sink.write(packet, permit).await.map(Some)
             } else {

@@ -1,6 +1,7 @@
 //! Refusals of requests: problem documents (RFC 9457) with stable codes.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -8,6 +9,8 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+
+use crate::receipts::Receipts;
 
 /// Media type of a problem document.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -27,6 +30,8 @@ struct Parts {
     retry_after_seconds: Option<u64>,
     closes: bool,
     members: Map<String, Value>,
+    /// The receipts of packets before the refused one.
+    receipts: Option<Arc<Receipts>>,
 }
 
 /// The document as clients receive it.
@@ -75,6 +80,7 @@ impl Problem {
             retry_after_seconds: None,
             closes: false,
             members: Map::new(),
+            receipts: None,
         }))
     }
 
@@ -115,7 +121,13 @@ impl Problem {
         self
     }
 
-    /// HTTP status.
+    /// Adds the receipts of packets before the refused one as the member `receipts`.
+    pub(crate) fn receipts(mut self, receipts: Receipts) -> Self {
+        self.0.receipts = Some(Arc::new(receipts));
+        self
+    }
+
+    /// Value of `Retry-After`.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.0.retry_after_seconds
     }
@@ -149,7 +161,14 @@ impl Problem {
             instance,
             members: &parts.members,
         };
-        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut body = serde_json::to_vec(&document).unwrap_or_default();
+        let body = match &parts.receipts {
+            Some(receipts) if body.pop() == Some(b'}') => {
+                body.extend_from_slice(b",\"receipts\":");
+                Arc::clone(receipts).body(body, b"}")
+            }
+            _ => Body::from(body),
+        };
         *response.status_mut() = parts.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
@@ -161,7 +180,7 @@ impl Problem {
         if parts.closes {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        *response.body_mut() = Body::from(body);
+        *response.body_mut() = body;
     }
 }
 

@@ -63,6 +63,14 @@ struct Entry {
     part: bool,
 }
 
+impl Entry {
+    /// Bytes of the budget that the push uses; at least those of its packets, for packets that
+    /// have no permit.
+    fn charged_bytes(&self) -> u64 {
+        self.push.permit.bytes().max(self.bytes)
+    }
+}
+
 /// A push that is handed to a writer.
 #[derive(Debug)]
 pub(crate) struct Handed {
@@ -267,7 +275,7 @@ impl Droppable {
         let mut state = self.state.lock();
         let lane = state.lanes.get(&storage)?;
         let ordinal = *lane.waiting.first()?;
-        let bytes = state.queue.get(&ordinal)?.bytes;
+        let bytes = state.queue.get(&ordinal)?.charged_bytes();
         let fits = |taken: u64, max: u64| taken == 0 || taken.saturating_add(bytes) <= max;
         if !all && !fits(lane.in_writer, self.one_writer_max) {
             return None;
@@ -301,10 +309,11 @@ impl Droppable {
         let key = (entry.push.agent.clone(), entry.push.stream.clone());
         let next = position_after(&entry.push);
         let mut gaps = Gaps::Taken;
-        state.in_writer = state.in_writer.saturating_add(entry.bytes);
+        let bytes = entry.charged_bytes();
+        state.in_writer = state.in_writer.saturating_add(bytes);
         if let Some(lane) = state.lanes.get_mut(&entry.storage) {
             lane.waiting.remove(&ordinal);
-            lane.in_writer = lane.in_writer.saturating_add(entry.bytes);
+            lane.in_writer = lane.in_writer.saturating_add(bytes);
             if let Some(stream) = lane.streams.get_mut(&key) {
                 stream.forget(ordinal);
                 stream.handed = stream.handed.max(next);
@@ -318,7 +327,7 @@ impl Droppable {
             droppable: Arc::clone(self),
             storage: entry.storage,
             key,
-            bytes: entry.bytes,
+            bytes,
             sizes: entry.push.packets.iter().map(size_of).collect(),
             next,
         };

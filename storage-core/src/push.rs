@@ -41,6 +41,16 @@ impl NewPacket {
     }
 }
 
+/// Memory that the bookkeeping of a packet in flight takes besides its payload: its place in the
+/// request and in the push, its header, its frame, and its receipt.
+const BOOKKEEPING_BYTES: u64 = 640;
+
+/// Bytes of the budget that a packet with `payload_bytes` needs.
+#[must_use]
+pub fn packet_charge(payload_bytes: u64) -> u64 {
+    payload_bytes.saturating_add(BOOKKEEPING_BYTES)
+}
+
 /// Packets of one stream, in the order of their sequence.
 #[derive(Debug)]
 pub struct Push {
@@ -101,6 +111,8 @@ pub struct PushOutcome {
     pub receipts: Vec<Receipt>,
     /// Why the packet after them was refused; `None` when all are durable.
     pub refused: Option<StorageError>,
+    /// The bytes of the budget that the receipts use.
+    pub permit: Option<BytePermit>,
 }
 
 /// Refuses a packet that is empty or too large, or whose position has no next one: a stream could

@@ -1,10 +1,12 @@
 //! Requests that are small on the wire and would be huge in memory.
 
 use std::io::Write as _;
+use std::sync::Barrier;
+use std::thread;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use harness::{Request, Server, Settings};
+use harness::{Agent, Request, Server, Settings};
 
 /// The server needs a few dozen MiB for itself, and its budget of packets in flight is 64 MiB.
 const PEAK_BYTES_MAX: u64 = 400 << 20;
@@ -70,4 +72,47 @@ fn millions_of_empty_spans_in_json_are_refused() {
             "{}]}]}]}",
         ),
     );
+}
+
+/// Requests that send their packets at once, and the packets of each.
+const REQUESTS: usize = 128;
+const PACKETS: usize = 65_536;
+
+/// The bookkeeping of a packet is much larger than a packet of one byte. Each packet counts with
+/// it against the budget, so requests wait instead of filling the memory; one that waits too long
+/// is refused with the receipts of what it stored.
+#[test]
+fn millions_of_tiny_packets_wait_for_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storages: Vec<_> = (0..4).map(|at| api.create_storage(&at.to_string())).collect();
+    let agents: Vec<_> = (0..REQUESTS)
+        .map(|at| {
+            let storage = &storages[at % storages.len()];
+            Agent::declare(&mut api, storage, "many", &at.to_string(), "none")
+        })
+        .collect();
+    let packets = vec![vec![7]; PACKETS];
+    let start = Barrier::new(REQUESTS);
+    let push = |agent: &Agent| {
+        let mut api = server.api();
+        start.wait();
+        let response = agent.post_many(&mut api, 0, &packets).unwrap();
+        let receipts = response.json()["receipts"].as_array().unwrap().len();
+        match response.status {
+            200 => assert_eq!(receipts, PACKETS),
+            429 => assert!(receipts < PACKETS, "{}", response.brief()),
+            _ => panic!("{}", response.brief()),
+        }
+        receipts
+    };
+    let stored: usize = thread::scope(|scope| {
+        let pushing: Vec<_> = agents.iter().map(|agent| scope.spawn(|| push(agent))).collect();
+        pushing.into_iter().map(|each| each.join().unwrap()).sum()
+    });
+    assert!(stored >= PACKETS, "{stored}");
+    let peak = server.peak_bytes();
+    println!("peak {} MiB, stored {stored}", peak >> 20);
+    assert!(peak < 512 << 20, "{} MiB", peak >> 20);
 }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use storage_core::{ByteBudget, BytePermit, StorageError};
+use storage_core::{ByteBudget, BytePermit, StorageError, packet_charge};
+
 /// How long a request waits for admission before it is refused.
 pub(super) const ADMISSION_WAIT: Duration = Duration::from_secs(5);
 
@@ -11,6 +12,8 @@ pub(super) const ADMISSION_WAIT: Duration = Duration::from_secs(5);
 pub(super) struct Reservation {
     budget: ByteBudget,
     permit: BytePermit,
+    /// For what a single packet needs besides its payload.
+    bookkeeping: BytePermit,
 }
 
 impl Reservation {
@@ -22,7 +25,7 @@ impl Reservation {
         Ok(Self::of(budget, budget.try_acquire(bytes)?))
     }
 
-    /// Reserves `bytes` for a packet of `agent`, waiting for the agent's turn.
+    /// Reserves `bytes` for packets of `agent`, waiting for the agent's turn.
     ///
     /// # Errors
     /// [`StorageError::Busy`] when the turn does not come in time.
@@ -35,10 +38,26 @@ impl Reservation {
         Ok(Self::of(budget, first))
     }
 
+    /// Reserves memory for a packet of `agent` of which `bytes` are expected, waiting for the
+    /// agent's turn.
+    ///
+    /// # Errors
+    /// [`StorageError::Busy`] when the turn does not come in time.
+    pub(super) async fn wait_for_packet(
+        budget: &ByteBudget,
+        agent: &str,
+        bytes: u64,
+    ) -> Result<Self, StorageError> {
+        let mut reservation = Self::wait_for(budget, agent, packet_charge(bytes)).await?;
+        reservation.bookkeeping = reservation.split(packet_charge(0));
+        Ok(reservation)
+    }
+
     fn of(budget: &ByteBudget, permit: BytePermit) -> Self {
         Self {
             budget: budget.clone(),
             permit,
+            bookkeeping: budget.nothing(),
         }
     }
 
@@ -61,12 +80,15 @@ impl Reservation {
     }
 
     /// The permit for everything that is reserved.
-    pub(super) fn into_permit(self) -> BytePermit {
+    pub(super) fn into_permit(mut self) -> BytePermit {
+        self.permit.merge(self.bookkeeping);
         self.permit
     }
 
     /// The permit of a packet of `bytes`; what was reserved beyond is returned.
     pub(super) fn into_packet_permit(mut self, bytes: usize) -> BytePermit {
-        self.permit.split(bytes as u64)
+        let mut permit = self.permit.split(bytes as u64);
+        permit.merge(self.bookkeeping);
+        permit
     }
 }

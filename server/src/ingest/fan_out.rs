@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::HeaderMap;
 use recording::{Packet, Recorded, Recorder};
-use storage_core::StorageError;
+use storage_core::{BytePermit, StorageError, packet_charge};
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Kind, StorageId, StreamId, StreamPosition};
 use trace_kinds::StreamContext;
@@ -76,7 +76,7 @@ impl Pusher {
             kind,
             waits,
             waiting: VecDeque::new(),
-            receipts: Receipts::new(waits),
+            receipts: self.receipts(waits),
         };
         if !is_batch(headers)? {
             let position = position(headers)?;
@@ -93,15 +93,22 @@ impl Pusher {
         );
         let submitted = async {
             while let Some(header) = records.head().await? {
-                let reservation = self.reserve_for(&mut fan, u64::from(header.length)).await?;
+                let charge = packet_charge(u64::from(header.length));
+                let reservation = self.reserve_for(&mut fan, charge).await?;
                 let payload = records.payload(&header).await?;
                 self.arrived(1, payload.len() as u64);
                 let position = header.position;
                 let packet_facts = facts.of(position, &payload);
                 fan.set_unit(facts.unit());
                 let now = storage_core::clock::now_ns();
-                fan.submit(position, payload, packet_facts, now, reservation)
-                    .await?;
+                fan.submit(
+                    position,
+                    payload,
+                    packet_facts,
+                    now,
+                    reservation.into_permit(),
+                )
+                .await?;
             }
             Ok(())
         };
@@ -119,7 +126,7 @@ impl Pusher {
         let budget = self.engine.budget();
         let agent = fan.agent.as_str();
         let mut reservation =
-            Reservation::wait_for(budget, agent, body_reader.reserved_bytes()).await?;
+            Reservation::wait_for_packet(budget, agent, body_reader.reserved_bytes()).await?;
         let payload = body_reader.read_all(&mut reservation).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
@@ -128,8 +135,9 @@ impl Pusher {
         let packet_facts = facts.of(position, &payload);
         fan.set_unit(facts.unit());
         let now = storage_core::clock::now_ns();
+        let permit = reservation.into_packet_permit(payload.len());
         let submitted = fan
-            .submit(position, payload, packet_facts, now, reservation)
+            .submit(position, payload, packet_facts, now, permit)
             .await;
         fan.finish(submitted).await
     }
@@ -169,7 +177,7 @@ impl FanOut<'_> {
         payload: Bytes,
         facts: Facts,
         arrival: i64,
-        reservation: Reservation,
+        permit: BytePermit,
     ) -> Result<(), Problem> {
         let packet = Packet {
             agent: self.agent.clone(),
@@ -181,7 +189,6 @@ impl FanOut<'_> {
             arrival,
             context: Arc::clone(&self.context),
         };
-        let permit = reservation.into_packet_permit(packet.payload.len());
         let recorded = self.recorder.push(packet, permit, self.waits).await?;
         self.waiting.push_back(Waiting { position, recorded });
         if self.waiting.len() > WAITING_MAX {
@@ -228,7 +235,7 @@ impl FanOut<'_> {
         if !is_durable {
             self.receipts.add_not_durable(position);
         }
-        Ok(())
+        Ok(self.receipts.reserve().await?)
     }
 
     /// Waits for all submitted packets and returns the first error.
@@ -239,7 +246,7 @@ impl FanOut<'_> {
         }
         match finished.and(submitted) {
             Ok(()) => Ok(self.receipts),
-            Err(problem) => Err(problem.member("receipts", self.receipts.into_value())),
+            Err(problem) => Err(problem.receipts(self.receipts)),
         }
     }
 }

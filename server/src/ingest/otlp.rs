@@ -121,9 +121,12 @@ impl TraceRequests {
         let body_reader = BodyReader::new(body, content_encoding, window, "packet", max)?;
         // The agents are known only after the body has been read, so all senders of spans share one
         // queue.
-        let mut reservation =
-            Reservation::wait_for(self.engine.budget(), SENDERS, body_reader.reserved_bytes())
-                .await?;
+        let mut reservation = Reservation::wait_for_packet(
+            self.engine.budget(),
+            SENDERS,
+            body_reader.reserved_bytes(),
+        )
+        .await?;
         let body = body_reader.read_all(&mut reservation).await?;
         let (parts, outcome) = self.read(encoding, body, &mut reservation).await?;
         let mut permit = reservation.into_permit();

@@ -1,11 +1,15 @@
 //! Pushing packets into a storage: one, or many as they arrive.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::body::Body;
 use http::HeaderMap;
-use storage_core::{Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError};
+use storage_core::{
+    Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError, packet_charge,
+};
+use storage_format::batch::RecordHeader;
 use storage_format::{Kind, StreamPosition, batch};
 use trace_kinds::StreamContext;
 
@@ -21,12 +25,16 @@ use crate::config::{BenchConfig, IngestConfig};
 use crate::media_type::media_type;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
-use crate::receipts::Receipts;
+use crate::receipts::{ReceiptMemory, Receipts};
 
 /// Packets of a batch are passed to the engine in groups of about this many bytes, and at most this
 /// many packets.
 const GROUP_BYTES: u64 = 512 << 10;
 const GROUP_PACKETS_MAX: usize = 1024;
+/// Memory that is reserved for a group: full groups of packets of 1 KiB and more fit.
+const GROUP_RESERVED_BYTES: u64 = 832 << 10;
+/// A request reserves at most this share of the budget for a group that has not arrived.
+const GROUP_BUDGET_SHARE: u64 = 64;
 /// Groups of one request that wait for the disk at once.
 const GROUPS_WAITING_MAX: usize = 64;
 
@@ -38,6 +46,7 @@ pub(crate) struct Pusher {
     bench: BenchConfig,
     facts: FactsReaders,
     traces: MetadataCache,
+    receipt_memory: ReceiptMemory,
 }
 
 impl Pusher {
@@ -47,6 +56,7 @@ impl Pusher {
         limits: IngestConfig,
         bench: BenchConfig,
     ) -> Self {
+        let limits_bytes = limits.in_flight_bytes_max;
         Self {
             engine,
             metrics,
@@ -54,6 +64,7 @@ impl Pusher {
             bench,
             facts: FactsReaders::default(),
             traces: MetadataCache::default(),
+            receipt_memory: ReceiptMemory::new(limits_bytes),
         }
     }
 
@@ -116,15 +127,18 @@ impl Pusher {
         waits: bool,
     ) -> Result<Receipts, Problem> {
         let budget = self.engine.budget();
-        let mut reservation =
-            Reservation::wait_for(budget, target.agent.as_str(), body_reader.reserved_bytes())
-                .await?;
+        let mut reservation = Reservation::wait_for_packet(
+            budget,
+            target.agent.as_str(),
+            body_reader.reserved_bytes(),
+        )
+        .await?;
         let payload = body_reader.read_all(&mut reservation).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
         self.arrived(1, payload.len() as u64);
-        let mut receipts = Receipts::new(waits);
+        let mut receipts = self.receipts(waits);
         if self.bench.discard {
             receipts.add_not_durable(position);
             return Ok(receipts);
@@ -140,7 +154,9 @@ impl Pusher {
         };
         if waits {
             let pending = self.engine.ingest().submit(target.storage, push).await?;
-            add_receipts(pending.await, &mut receipts)?;
+            if let Some(refused) = add_receipts(pending.await, &mut receipts).await? {
+                return Err(refused.into());
+            }
         } else {
             let accepted = self
                 .engine
@@ -171,9 +187,11 @@ impl Pusher {
             reservation: None,
             group: Vec::new(),
             group_bytes: 0,
+            group_charge: 0,
             waits,
             waiting: VecDeque::new(),
-            receipts: Receipts::new(waits),
+            refused: None,
+            receipts: self.receipts(waits),
         };
         let read = batch.read_records().await;
         // Packets that arrived before an error are submitted and remain stored.
@@ -181,8 +199,13 @@ impl Pusher {
         let finished = batch.finish_groups().await;
         match finished.and(submitted).and(read) {
             Ok(()) => Ok(batch.receipts),
-            Err(problem) => Err(problem.member("receipts", batch.receipts.into_value())),
+            Err(problem) => Err(problem.receipts(batch.receipts)),
         }
+    }
+
+    /// No receipts yet, for a request.
+    pub(super) fn receipts(&self, waits: bool) -> Receipts {
+        Receipts::new(waits, &self.receipt_memory)
     }
 
     pub(super) fn arrived(&self, packets: u64, bytes: u64) {
@@ -200,22 +223,28 @@ struct Batch<'a> {
     /// Memory for the group and some packets after it.
     reservation: Option<Reservation>,
     group: Vec<NewPacket>,
+    /// Payload bytes of the group, and what it takes of the budget.
     group_bytes: u64,
+    group_charge: u64,
     /// Whether receipts wait for the disk.
     waits: bool,
     /// Groups that wait for the disk, in order.
     waiting: VecDeque<PendingPush>,
+    /// The first refusal of a group, found while the next record was awaited.
+    refused: Option<StorageError>,
     receipts: Receipts,
 }
 
 impl Batch<'_> {
     /// Reads records until the end of the body or the first error.
     async fn read_records(&mut self) -> Result<(), Problem> {
-        while let Some(header) = self.records.head().await? {
+        while let Some(header) = self.next_header().await? {
             let length = u64::from(header.length);
-            self.reserve_for(length).await?;
+            let charge = packet_charge(length);
+            self.reserve_for(charge).await?;
             let payload = self.records.payload(&header).await?;
             self.group_bytes += length;
+            self.group_charge += charge;
             let position = header.position;
             let facts = self.facts.of(position, &payload);
             self.group.push(NewPacket {
@@ -227,11 +256,38 @@ impl Batch<'_> {
             });
             let is_full = self.group_bytes >= GROUP_BYTES || self.group.len() >= GROUP_PACKETS_MAX;
             // While the next record is in transit, the disk can write these.
-            if is_full || !self.records.is_buffered() {
+            let is_buffered = self.records.is_buffered();
+            if is_full || !is_buffered {
                 self.submit().await?;
+            }
+            if !is_buffered {
+                // Nobody waits for memory of a client that pauses.
+                self.reservation = None;
             }
         }
         Ok(())
+    }
+
+    /// The header of the next record. While it is awaited, receipts of earlier groups are
+    /// consumed, so that they take no memory for as long as a client pauses.
+    async fn next_header(&mut self) -> Result<Option<RecordHeader>, Problem> {
+        if self.waiting.is_empty() || self.records.is_buffered() {
+            return Ok(self.records.head().await?);
+        }
+        let mut header = pin!(self.records.head());
+        while self.refused.is_none()
+            && let Some(pending) = self.waiting.front_mut()
+        {
+            tokio::select! {
+                biased;
+                header = &mut header => return Ok(header?),
+                outcome = pending => {
+                    self.waiting.pop_front();
+                    self.refused = add_receipts(outcome, &mut self.receipts).await?;
+                }
+            }
+        }
+        Ok(header.await?)
     }
 
     /// Reserves memory for one more packet of the group: from this request's reservation, from free
@@ -240,18 +296,17 @@ impl Batch<'_> {
         if self
             .reservation
             .as_ref()
-            .is_some_and(|reservation| reservation.left() >= self.group_bytes + bytes)
+            .is_some_and(|reservation| reservation.left() >= self.group_charge + bytes)
         {
             return Ok(());
         }
         self.submit().await?;
         self.reservation = None;
         let budget = self.pusher.engine.budget();
-        let wanted = bytes.max(GROUP_BYTES);
+        let share = self.pusher.limits.in_flight_bytes_max / GROUP_BUDGET_SHARE;
+        let wanted = bytes.max(GROUP_RESERVED_BYTES.min(share));
         loop {
-            match Reservation::try_new(budget, wanted)
-                .or_else(|_| Reservation::try_new(budget, bytes))
-            {
+            match Reservation::try_new(budget, wanted) {
                 Ok(reservation) => {
                     self.reservation = Some(reservation);
                     return Ok(());
@@ -260,7 +315,8 @@ impl Batch<'_> {
                     Some(pending) => self.finish_group(pending).await?,
                     None => {
                         let agent = self.target.agent.as_str();
-                        self.reservation = Some(Reservation::wait_for(budget, agent, bytes).await?);
+                        self.reservation =
+                            Some(Reservation::wait_for(budget, agent, wanted).await?);
                         return Ok(());
                     }
                 },
@@ -271,28 +327,35 @@ impl Batch<'_> {
 
     /// Passes the group to the engine.
     async fn submit(&mut self) -> Result<(), Problem> {
+        if let Some(refused) = self.refused.take() {
+            // The groups that follow are refused as well.
+            self.waiting.clear();
+            return Err(refused.into());
+        }
         let Some(reservation) = self.reservation.as_mut().filter(|_| !self.group.is_empty()) else {
             return Ok(());
         };
         let packets = std::mem::take(&mut self.group);
         let bytes = std::mem::take(&mut self.group_bytes);
+        let charge = std::mem::take(&mut self.group_charge);
         self.pusher.arrived(packets.len() as u64, bytes);
         if self.pusher.bench.discard {
             for packet in &packets {
                 self.receipts.add_not_durable(packet.position);
             }
-            return Ok(());
+            return Ok(self.receipts.reserve().await?);
         }
         let push = Push {
             agent: self.target.agent.clone(),
             stream: self.target.stream.clone(),
             packets,
-            permit: reservation.split(bytes),
+            permit: reservation.split(charge),
         };
         let (engine, storage) = (&self.pusher.engine, self.target.storage);
         if !self.waits {
             let accepted = engine.ingest().submit_droppable(storage, push, false)?;
-            return add_accepted(accepted, &mut self.receipts);
+            add_accepted(accepted, &mut self.receipts)?;
+            return Ok(self.receipts.reserve().await?);
         }
         let pending = engine.ingest().submit(storage, push).await?;
         self.waiting.push_back(pending);
@@ -305,7 +368,8 @@ impl Batch<'_> {
     }
 
     async fn finish_group(&mut self, pending: PendingPush) -> Result<(), Problem> {
-        add_receipts(pending.await, &mut self.receipts)
+        let refused = add_receipts(pending.await, &mut self.receipts).await?;
+        refused.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Waits for everything that was submitted, up to the first refusal.
@@ -317,15 +381,16 @@ impl Batch<'_> {
     }
 }
 
-/// Adds the receipts of a group; the first refused packet ends the request.
-fn add_receipts(outcome: PushOutcome, receipts: &mut Receipts) -> Result<(), Problem> {
+/// Adds the receipts of a group; returns why a packet was refused, which ends the request.
+async fn add_receipts(
+    outcome: PushOutcome,
+    receipts: &mut Receipts,
+) -> Result<Option<StorageError>, StorageError> {
     for receipt in &outcome.receipts {
         receipts.add(receipt);
     }
-    match outcome.refused {
-        None => Ok(()),
-        Some(error) => Err(error.into()),
-    }
+    receipts.reserve().await?;
+    Ok(outcome.refused)
 }
 
 /// Adds the accepted packets; the first refused packet ends the request.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use storage_core::{AgentSpec, Engine, NewPacket, NewStorage, Push, StorageError};
+use storage_core::{AgentSpec, Engine, NewPacket, NewStorage, Push, StorageError, packet_charge};
 use storage_format::agent_file::StreamSpec;
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition};
@@ -91,7 +91,11 @@ impl TraceStorage {
     pub(super) async fn push(&mut self, bytes: Bytes, facts: Facts) -> Result<(), StorageError> {
         let deadline = Instant::now() + ROOM_WAIT_MAX;
         let permit = loop {
-            match self.engine.budget().try_acquire(bytes.len() as u64) {
+            match self
+                .engine
+                .budget()
+                .try_acquire(packet_charge(bytes.len() as u64))
+            {
                 Ok(permit) => break permit,
                 Err(error) if Instant::now() >= deadline => return Err(error),
                 // Other packets are being written; meanwhile the buffers fill up and count the

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::{PacketInfo, PendingPush, transfer::Transfer};
 use crate::{
     AgentSpec, LeafBases, NewPacket, Progress, Push, Selection, StorageError, clock::now_ns,
-    read::read_small, state::accepts_packets, storage::Storage,
+    push::packet_charge, read::read_small, state::accepts_packets, storage::Storage,
 };
 
 /// Packets looked up at once.
@@ -273,9 +273,10 @@ impl Copying<'_> {
         let facts = packet.entry.facts;
         let checksum = packet.entry.raw_checksum;
         let size = u64::from(packet.entry.raw_size);
+        let charge = packet_charge(size);
         // Wait for the pushes of this copy first, and then for those of everybody else.
         let permit = loop {
-            match self.transfer.ingest.budget.try_acquire(size) {
+            match self.transfer.ingest.budget.try_acquire(charge) {
                 Ok(permit) => break permit,
                 Err(_) if !self.pending.is_empty() => self.wait_for_oldest().await?,
                 Err(_) => {

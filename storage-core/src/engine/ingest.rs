@@ -55,6 +55,7 @@ impl Future for PendingPush {
         Poll::Ready(PushOutcome {
             receipts: Vec::new(),
             refused: Some(refused),
+            permit: None,
         })
     }
 }

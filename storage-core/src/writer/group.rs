@@ -36,7 +36,7 @@ pub(super) struct Group {
     missing: usize,
     refused: Option<(usize, StorageError)>,
     reply: Reply,
-    _permit: BytePermit,
+    permit: BytePermit,
 }
 
 impl Group {
@@ -47,7 +47,7 @@ impl Group {
             missing: count,
             refused: None,
             reply,
-            _permit: permit,
+            permit,
         }
     }
 
@@ -98,7 +98,7 @@ impl Group {
     }
 
     /// Sends the reply.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(mut self) {
         assert!(
             self.is_complete(),
             "a push gets its reply when every packet has an outcome"
@@ -114,9 +114,15 @@ impl Group {
             .refused
             .as_ref()
             .map_or(self.slots.len(), |(first, _)| *first);
-        let receipts = self.slots.into_iter().take(accepted).flatten().collect();
+        let receipts: Vec<_> = self.slots.into_iter().take(accepted).flatten().collect();
+        let bytes = receipts.len() * size_of::<Receipt>();
+        let permit = Some(self.permit.split(bytes as u64));
         let refused = self.refused.map(|(_, error)| error);
         // An agent that hung up pushes again.
-        let _ = reply.send(PushOutcome { receipts, refused });
+        let _ = reply.send(PushOutcome {
+            receipts,
+            refused,
+            permit,
+        });
     }
 }

@@ -103,6 +103,7 @@ pub(crate) async fn push(
         Err(error) => PushOutcome {
             receipts: Vec::new(),
             refused: Some(error),
+            permit: None,
         },
     }
 }

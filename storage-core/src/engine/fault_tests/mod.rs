@@ -138,6 +138,7 @@ impl World {
             Err(error) => PushOutcome {
                 receipts: Vec::new(),
                 refused: Some(error),
+                permit: None,
             },
         };
         *self.acknowledged.entry(stream).or_default() += outcome.receipts.len() as u64;
