@@ -51,12 +51,19 @@ pub struct EngineConfig {
     pub serializer_count: usize,
     /// Compression level of zstd.
     pub zstd_level: i32,
-    /// Packet bytes that may be in flight, between arrival and acknowledgement.
+    /// Bytes of packets that may be in flight, between arrival and acknowledgement, each with its
+    /// payload and its bookkeeping.
     pub in_flight_bytes_max: u64,
     /// Longest packet, in bytes.
     pub packet_bytes_max: u32,
     /// Packets in the live tree of a storage that cause an index part to be written.
     pub tree_packet_count_max: usize,
+    /// Bytes of the live trees of all storages; beyond them, the largest is written as an index
+    /// part.
+    pub live_index_bytes_max: u64,
+    /// Age of the oldest packet of a live tree that causes an index part to be written; more for a
+    /// storage that has many of them. With zero, age does not matter.
+    pub live_index_age_max: Duration,
     /// Bytes of data files without an index part that cause one to be written.
     pub uncovered_bytes_max: u64,
     /// Length of a time bucket of the index tree; with zero, a stream has one leaf.
@@ -95,6 +102,8 @@ impl EngineConfig {
             in_flight_bytes_max: 64 << 20,
             packet_bytes_max: 64 << 20,
             tree_packet_count_max: 256 << 10,
+            live_index_bytes_max: 64 << 20,
+            live_index_age_max: Duration::from_secs(60),
             uncovered_bytes_max: 4 << 30,
             time_bucket: Duration::from_secs(3600),
             leaf_count_max: 64 << 10,

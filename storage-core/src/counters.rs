@@ -117,6 +117,8 @@ counters! {
     files_published: Counter,
     /// Index parts written.
     index_parts: Counter,
+    /// Bytes of the live trees of all storages.
+    live_index_bytes: Counter,
     /// Data files that are open for writing now.
     channels_open: Counter,
     /// Packet bytes in flight, between arrival and acknowledgement.

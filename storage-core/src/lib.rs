@@ -51,6 +51,7 @@ mod io_thread;
 mod labels;
 mod leaf_bytes;
 mod leaf_file;
+mod live_index;
 mod log_scan;
 mod panic;
 mod poison;

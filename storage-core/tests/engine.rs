@@ -8,7 +8,11 @@
 
 mod support;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use storage_core::{
@@ -621,5 +625,61 @@ async fn a_data_file_shorter_than_its_index_fails_its_storage() {
     assert!(failure.contains(&byte), "{failure}");
     let first = engine.reading().read_packet(storage, 0).await.unwrap();
     assert_eq!(first, payload(0), "the other packets are still served");
+    engine.shutdown().await.unwrap();
+}
+
+/// Waits until the live trees have at most `bytes`.
+async fn wait_for_live_bytes(engine: &Engine, bytes: u64) {
+    let begin = Instant::now();
+    while engine.counters().live_index_bytes.get() > bytes {
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "{} bytes remain live",
+            engine.counters().live_index_bytes.get()
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn live_trees_of_all_storages_share_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), IoChoice::Auto);
+    // About a hundred packets, and those of a few that are written meanwhile.
+    config.live_index_bytes_max = 16 << 10;
+    config.live_index_age_max = Duration::ZERO;
+    let engine = Engine::open(config).await.unwrap();
+    let mut storages = Vec::new();
+    for _ in 0..8 {
+        storages.push(prepare(&engine, &BOTH).await);
+    }
+    for at in 0..40 {
+        for &storage in &storages {
+            push_all(&engine, storage, "array", at..at + 1).await;
+            push_all(&engine, storage, "plain", at..at + 1).await;
+        }
+        // Parts are written in the background.
+        wait_for_live_bytes(&engine, 20 << 10).await;
+    }
+    let parts = engine.counters().index_parts.get();
+    assert!((8..100).contains(&parts), "{parts} parts");
+    for storage in storages {
+        check_packets(&engine, storage, 40).await;
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_storage_has_no_live_tree_for_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), IoChoice::Auto);
+    config.live_index_age_max = Duration::from_millis(20);
+    let engine = Engine::open(config).await.unwrap();
+    let storage = prepare(&engine, &BOTH).await;
+    for round in 0..3 {
+        push_all(&engine, storage, "array", round * 2..round * 2 + 2).await;
+        wait_for_live_bytes(&engine, 0).await;
+    }
+    assert!(engine.counters().index_parts.get() >= 3);
     engine.shutdown().await.unwrap();
 }

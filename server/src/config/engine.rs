@@ -38,6 +38,8 @@ impl Config {
         engine.preallocation_bytes_max = storage.preallocation_bytes_max;
         engine.data_file_bytes_max = storage.data_file_bytes_max;
         engine.tree_packet_count_max = size(storage.live_index_packets_max);
+        engine.live_index_bytes_max = storage.live_index_bytes_max;
+        engine.live_index_age_max = Duration::from_secs(storage.live_index_seconds_max);
         engine.uncovered_bytes_max = storage.uncovered_bytes_max;
         engine.time_bucket = Duration::from_secs(storage.time_bucket_seconds);
         engine.index_cache_bytes_max = storage.index_cache_bytes_max;

@@ -15,7 +15,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 46] = [
+const LIMITS: [(&str, &str, i64, i64); 48] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
     // Common clients send more than a few KiB.
@@ -55,6 +55,8 @@ const LIMITS: [(&str, &str, i64, i64); 46] = [
     ("storage", "preallocation_bytes_max", 0, TIB),
     ("storage", "data_file_bytes_max", 65_536, TIB),
     ("storage", "live_index_packets_max", 1, GIB),
+    ("storage", "live_index_bytes_max", 1, TIB),
+    ("storage", "live_index_seconds_max", 0, YEAR_SECONDS),
     ("storage", "uncovered_bytes_max", 1, PIB),
     ("storage", "time_bucket_seconds", 0, YEAR_SECONDS),
     ("storage", "index_cache_bytes_max", 0, TIB),

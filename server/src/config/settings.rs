@@ -114,7 +114,7 @@ pub struct IngestConfig {
     pub packet_bytes_max: u64,
     /// Maximum decoded size of a request body with many packets.
     pub request_bytes_max: u64,
-    /// Packet bytes in memory over all requests.
+    /// Memory of packets over all requests, with their bookkeeping.
     pub in_flight_bytes_max: u64,
     /// Maximum number of packets in a request.
     pub batch_packets_max: u32,
@@ -197,6 +197,10 @@ pub struct StorageConfig {
     pub data_file_bytes_max: u64,
     /// Packets in the live index of a storage before an index part is written.
     pub live_index_packets_max: u64,
+    /// Memory for the live indexes of all storages.
+    pub live_index_bytes_max: u64,
+    /// Time after which packets in the live index are written to an index part; 0 = no limit.
+    pub live_index_seconds_max: u64,
     /// Bytes of data files not covered by an index part before one is written.
     pub uncovered_bytes_max: u64,
     /// Length of a time bucket of the index: a stream has one leaf for each; 0 gives it one in all.
@@ -274,6 +278,8 @@ impl Default for StorageConfig {
             preallocation_bytes_max: 64 << 20,
             data_file_bytes_max: 1 << 30,
             live_index_packets_max: 256 << 10,
+            live_index_bytes_max: 64 << 20,
+            live_index_seconds_max: 60,
             uncovered_bytes_max: 4 << 30,
             time_bucket_seconds: 3600,
             index_cache_bytes_max: 32 << 20,

@@ -34,6 +34,7 @@ const METRICS: &[Metric] = metrics! {
     counter write_errors_total = write_errors, "Failed writes.";
     counter files_published_total = files_published, "Small files published atomically.";
     counter index_parts_total = index_parts, "Index parts written.";
+    gauge live_index_bytes = live_index_bytes, "Bytes of the live indexes of all storages.";
     gauge channels_open = channels_open, "Data files open for writing.";
     gauge in_flight_bytes = in_flight_bytes, "Packet bytes between arrival and receipt.";
     gauge waiting_for_room = waiting_for_room, "Requests waiting for admission of their packets.";

@@ -28,6 +28,7 @@ use crate::{
     droppable::Droppable,
     io_thread::{IoThread, IoThreadConfig},
     labels::LabelTypes,
+    live_index::LiveIndex,
     serializer::SerializerPool,
     space::Space,
     state::after_restart,
@@ -367,6 +368,10 @@ fn prepare(
             Arc::clone(counters),
         )),
         labels: Arc::new(labels),
+        live_index: Arc::new(LiveIndex::new(
+            config.live_index_bytes_max,
+            Arc::clone(counters),
+        )),
         droppable: Arc::new(Droppable::new(
             config.in_flight_bytes_max,
             Arc::clone(counters),

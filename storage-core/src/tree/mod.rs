@@ -264,6 +264,13 @@ impl IndexTree {
         self.live_packets.max(self.live_extents)
     }
 
+    /// Bytes of memory of the live segments, roughly.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let packets = self.live_packets * (size_of::<PacketEntry>() + time_index::PACKET_BYTES);
+        let extents = self.live_extents * size_of::<Extent>();
+        packets as u64 + extents as u64
+    }
+
     /// Notes the end of a data file and of the log, when all packets before it are in the tree.
     pub(crate) fn reach(&mut self, position: LogPosition, tail: Tail) {
         let before = self.position.map_or(0, |position| position.batch);

@@ -8,6 +8,9 @@ use std::ops::Range;
 
 use storage_format::{TimeBasis, frame::Facts};
 
+/// Bytes of memory of a packet in a [`TimeIndex`].
+pub(super) const PACKET_BYTES: usize = 2 * size_of::<i64>();
+
 /// Time order of the packets of one segment.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TimeIndex {

@@ -33,15 +33,12 @@ use storage_format::{
     frame::FrameHeader,
     storage_file::{StorageFile, StorageState},
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
+use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use message::{FinalizeReply, WriterMessage};
 
 use self::{
-    flush::Flushed,
+    flush::{FlushTimes, Flushed},
     group::{Arriving, Group, Reply},
     stream::Streams,
 };
@@ -55,6 +52,7 @@ use crate::{
     droppable::Droppable,
     io_thread::{Appended, IoThread, IoThreadError, IoThreadRequest, LeafSpec, LogSpec},
     labels::LabelTypes,
+    live_index::LiveIndex,
     panic::panic_message,
     serializer::{SerializedFrames, SerializerPool},
     space::Space,
@@ -78,6 +76,7 @@ pub(crate) struct Services {
     pub(crate) space: Arc<Space>,
     pub(crate) labels: Arc<LabelTypes>,
     pub(crate) droppable: Arc<Droppable>,
+    pub(crate) live_index: Arc<LiveIndex>,
 }
 
 enum Ending {
@@ -131,7 +130,7 @@ pub(crate) struct Writer {
     appending: FuturesUnordered<Boxed<Appending>>,
     finding: FuturesUnordered<Boxed<FoundRepeat>>,
     flushing: Option<Boxed<Flushed>>,
-    flush_not_before: Option<Instant>,
+    flush_times: FlushTimes,
     has_failed: bool,
 }
 
@@ -185,7 +184,7 @@ impl Writer {
             appending: FuturesUnordered::new(),
             finding: FuturesUnordered::new(),
             flushing: None,
-            flush_not_before: None,
+            flush_times: FlushTimes::new(services.live_index.join(storage.id)),
             has_failed: false,
         };
         *storage.writer.write() = Some(messages);
@@ -218,6 +217,7 @@ impl Writer {
         ending: &mut Option<Ending>,
     ) {
         let lane = Arc::clone(&self.storage.lane);
+        self.flush_when_due();
         loop {
             if ending.is_some() && self.is_drained() {
                 if self.end(ending).await.is_break() {
@@ -225,6 +225,7 @@ impl Writer {
                 }
                 continue;
             }
+            let is_accepting = ending.is_none() && !self.flush_times.is_behind;
             tokio::select! {
                 Some(done) = self.appending.next(), if !self.appending.is_empty() => {
                     self.on_appended(done).await;
@@ -236,15 +237,16 @@ impl Writer {
                     self.on_found(found);
                 }
                 flushed = flush::wait(&mut self.flushing) => self.on_flushed(flushed).await,
+                () = self.flush_times.due(), if self.flushing.is_none() => {}
                 () = lane.wake.notified(), if ending.is_none() => {}
-                message = inbox.recv(), if ending.is_none() => {
+                message = inbox.recv(), if is_accepting => {
                     match self.on_message(message).await {
                         ControlFlow::Continue(requested) => *ending = requested,
                         ControlFlow::Break(()) => return,
                     }
                 }
             }
-            if ending.is_none() && lane.is_used() {
+            if ending.is_none() && lane.is_used() && !self.flush_times.is_behind {
                 self.take_droppable(false).await;
             }
             self.flush_when_due();

@@ -154,6 +154,11 @@ impl Writer {
             return Err(self.storage.wrong_state("a push", "OPEN or RECORDING"));
         }
         self.services.space.check()?;
+        if self.flush_times.is_exhausted() {
+            // Memory for the index is used up, and it cannot be written.
+            let path = self.storage.folder.clone();
+            return Err(StorageError::DiskFull { path });
+        }
         let declared = || self.services.agents.stream(&push.agent, &push.stream);
         if let Some(at) = self.streams.find(&push.agent, &push.stream) {
             // A declaration may have changed the codec or the leaf type since.
