@@ -75,7 +75,7 @@ fn millions_of_empty_spans_in_json_are_refused() {
 }
 
 /// Requests that send their packets at once, and the packets of each.
-const REQUESTS: usize = 128;
+const REQUESTS: usize = 40;
 const PACKETS: usize = 65_536;
 
 /// The bookkeeping of a packet is much larger than a packet of one byte. Each packet counts with
@@ -86,7 +86,9 @@ fn millions_of_tiny_packets_wait_for_memory() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
-    let storages: Vec<_> = (0..4).map(|at| api.create_storage(&at.to_string())).collect();
+    let storages: Vec<_> = (0..8)
+        .map(|at| api.create_storage(&at.to_string()))
+        .collect();
     let agents: Vec<_> = (0..REQUESTS)
         .map(|at| {
             let storage = &storages[at % storages.len()];
@@ -108,7 +110,10 @@ fn millions_of_tiny_packets_wait_for_memory() {
         receipts
     };
     let stored: usize = thread::scope(|scope| {
-        let pushing: Vec<_> = agents.iter().map(|agent| scope.spawn(|| push(agent))).collect();
+        let pushing: Vec<_> = agents
+            .iter()
+            .map(|agent| scope.spawn(|| push(agent)))
+            .collect();
         pushing.into_iter().map(|each| each.join().unwrap()).sum()
     });
     assert!(stored >= PACKETS, "{stored}");
