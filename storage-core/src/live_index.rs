@@ -160,9 +160,9 @@ impl Drop for LiveShare {
 fn replace(sum: &AtomicU64, summand: &AtomicU64, value: u64) {
     let before = summand.swap(value, Ordering::SeqCst);
     if value >= before {
-        sum.fetch_add(value - before, Ordering::SeqCst);
+        sum.fetch_add(value.saturating_sub(before), Ordering::SeqCst);
     } else {
-        sum.fetch_sub(before - value, Ordering::SeqCst);
+        sum.fetch_sub(before.saturating_sub(value), Ordering::SeqCst);
     }
 }
 

@@ -266,9 +266,10 @@ impl IndexTree {
 
     /// Bytes of memory of the live segments, roughly.
     pub(crate) fn live_bytes(&self) -> u64 {
-        let packets = self.live_packets * (size_of::<PacketEntry>() + time_index::PACKET_BYTES);
-        let extents = self.live_extents * size_of::<Extent>();
-        packets as u64 + extents as u64
+        let packet = size_of::<PacketEntry>().saturating_add(time_index::PACKET_BYTES);
+        let packets = self.live_packets.saturating_mul(packet);
+        let extents = self.live_extents.saturating_mul(size_of::<Extent>());
+        packets.saturating_add(extents) as u64
     }
 
     /// Notes the end of a data file and of the log, when all packets before it are in the tree.

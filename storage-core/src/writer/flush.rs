@@ -122,7 +122,7 @@ impl FlushTimes {
     /// Notes that the part could not be written: its packets are live again.
     fn refused(&mut self, live_bytes: u64) {
         self.sealed_bytes = 0;
-        self.not_before = Some(Instant::now() + RETRY_AFTER);
+        self.not_before = Instant::now().checked_add(RETRY_AFTER);
         self.report(live_bytes);
     }
 }

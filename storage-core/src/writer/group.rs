@@ -115,7 +115,7 @@ impl Group {
             .as_ref()
             .map_or(self.slots.len(), |(first, _)| *first);
         let receipts: Vec<_> = self.slots.into_iter().take(accepted).flatten().collect();
-        let bytes = receipts.len() * size_of::<Receipt>();
+        let bytes = receipts.len().saturating_mul(size_of::<Receipt>());
         let permit = Some(self.permit.split(bytes as u64));
         let refused = self.refused.map(|(_, error)| error);
         // An agent that hung up pushes again.
