@@ -511,3 +511,42 @@ async fn a_file_ends_where_the_next_one_says() {
     check_packets(&engine, storage, 30).await;
     engine.shutdown().await.unwrap();
 }
+
+/// A finalized storage has no torn end: where its index is rebuilt, every byte must be a packet's.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_of_a_finalized_log_is_not_taken_for_a_torn_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let storage = prepare(&engine, &ARRAY).await;
+    // One batch, which is published as it is.
+    let packets = (0..10).map(|sequence| packet(0, sequence)).collect();
+    assert!(
+        push(&engine, storage, "array", packets)
+            .await
+            .refused
+            .is_none()
+    );
+    let data = data_file(&engine, storage).await;
+    engine.storages().finalize(storage).await.unwrap();
+    engine.shutdown().await.unwrap();
+    let (offset, header) = batches(&data, storage)[0];
+    overwrite(&data, offset + header.length - 9, &[0xff]);
+    for entry in std::fs::read_dir(data.parent().unwrap()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "index") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
+        .await
+        .unwrap();
+    let found = engine
+        .reading()
+        .descriptors(storage, Selection::default())
+        .await;
+    assert_eq!(found.unwrap_err().code(), "damaged");
+    assert!(data.exists());
+    engine.shutdown().await.unwrap();
+}

@@ -23,7 +23,7 @@ use storage_format::{
     data_file::DataFileHeader,
     index_part::Extent,
     limits::DATA_FILE_COUNT_MAX,
-    log::{LogFileHeader, PreviousFile},
+    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
     paths::{FileName, UNPUBLISHED_ENDING},
 };
 
@@ -73,7 +73,8 @@ impl DataFile {
         let file = crate::read::ReadFile::open(&path).map_err(StorageError::io("open", &path))?;
         let length = file.length();
         let length = length.map_err(StorageError::io("get the length of", &path))?;
-        let start = usize::try_from(length).unwrap_or(usize::MAX).min(11);
+        let start = usize::try_from(length).unwrap_or(usize::MAX);
+        let start = start.min(FILE_HEADER_BYTES);
         let start = file
             .read(0, start)
             .map_err(StorageError::io("read", &path))?;
@@ -83,7 +84,9 @@ impl DataFile {
         let is_leaf = !is_without_magic(&DataFileHeader::decode(&start));
         Ok(Self {
             is_of_log: LogFileHeader::recognizes(&start) || (is_numbered && !is_leaf),
-            is_arranged: LogFileHeader::recognizes_arranged(&start),
+            // An arranged file that no storage file names is removed, so one damaged bit must not
+            // turn a file of the log into one.
+            is_arranged: LogFileHeader::decode_any(&start).is_ok_and(|header| header.is_arranged),
             path,
             length,
         })
@@ -159,7 +162,13 @@ pub(crate) fn rebuild(
         recovered.add_arranged(storage, &listing)?;
         recovered.leftovers = listing.parts;
     } else {
+        let lengths: Vec<_> = (listing.data.iter())
+            .map(|(&file, data)| (file, data.length))
+            .collect();
         recovered.add_files(storage, listing, 0)?;
+        for (file, length) in lengths {
+            recovered.check_complete(file, length);
+        }
     }
     Ok(recovered)
 }
@@ -261,7 +270,7 @@ impl Recovered {
                 self.tree.add_part(&Arc::new(part));
             } else {
                 self.is_rebuilt = true;
-                self.leftovers.push(part.path);
+                self.leftovers.push(part.path.clone());
             }
         }
     }
@@ -328,6 +337,23 @@ impl Recovered {
             self.tree.insert(job.leaf, entries, &extent, tail);
         }
         self.tree.set_file(file, tail);
+    }
+
+    /// Notes damage when not all of a data file of a finalized storage could be read: it has no torn
+    /// end.
+    fn check_complete(&mut self, file: DataFileId, length: u64) {
+        let tail = self.tree.files().get(&file).copied().unwrap_or_default();
+        if tail.length == length {
+            return;
+        }
+        let name = FileName::Data(file).to_string();
+        self.damaged(StorageError::damaged(name)(FormatError {
+            what: "data file",
+            offset: tail.length,
+            kind: FormatErrorKind::Field {
+                name: "packets after this",
+            },
+        }));
     }
 
     /// Notes damage: the storage must not be written.

@@ -70,12 +70,6 @@ impl LogFileHeader {
         bytes.starts_with(&MAGIC)
     }
 
-    /// Whether a file that begins with these bytes is an arranged data file.
-    #[must_use]
-    pub fn recognizes_arranged(bytes: &[u8]) -> bool {
-        Self::recognizes(bytes) && bytes.get(10) == Some(&1)
-    }
-
     /// The bytes of the header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
