@@ -9,7 +9,7 @@ use io_trace::Operation;
 use storage_format::{
     StorageId,
     paths::{FileName, FileRole},
-    storage_file::{StorageFile, StorageState, Totals},
+    storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
 
 use super::folders::{DELETED_PREFIX, STAGING_PREFIX};
@@ -106,23 +106,43 @@ fn find_storage(
 }
 
 /// Removes data files and index parts that a finalized storage does not have: those that were
-/// replaced by arranged files when it was finalized.
+/// replaced by arranged files when it was finalized. Nothing is removed unless all that it has is
+/// there, because what is there may be all that is left of its packets.
 fn remove_unlisted(folder: &Path, file: &StorageFile) {
+    let is_there = |listed: &FileEntry| {
+        let found = std::fs::metadata(folder.join(&listed.name));
+        found.is_ok_and(|found| found.len() == listed.length)
+    };
     let Ok(names) = std::fs::read_dir(folder) else {
         return;
     };
-    for name in names.flatten() {
-        let text = name.file_name().to_string_lossy().into_owned();
-        let is_replaceable = matches!(
-            text.parse::<FileName>().map(|name| name.role()),
-            Ok(FileRole::Data | FileRole::Index)
+    let names = names.flatten().map(|name| name.file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    let is_unlisted = |name: &String| {
+        let role = name.parse::<FileName>().map(|name| name.role());
+        let is_replaceable = matches!(role, Ok(FileRole::Data | FileRole::Index));
+        is_replaceable && !file.files.iter().any(|listed| listed.name == *name)
+    };
+    let unlisted: Vec<_> = names.filter(is_unlisted).collect();
+    if unlisted.is_empty() {
+        return;
+    }
+    if !file.files.iter().all(is_there) {
+        tracing::error!(
+            storage = %file.id,
+            "files of a finalized storage are missing or have another length; files that it does \
+             not list stay, because they may contain its packets"
         );
-        if is_replaceable && !file.files.iter().any(|listed| listed.name == text) {
-            let path = name.path();
-            let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
-            if let Err(error) = removed {
-                tracing::warn!(%error, path = %path.display(), "a replaced file stays");
-            }
+        return;
+    }
+    for name in unlisted {
+        let path = folder.join(name);
+        let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
+        if let Err(error) = removed {
+            tracing::warn!(
+                %error, path = %path.display(),
+                "a file that finalization replaced cannot be removed; the next start tries again"
+            );
         }
     }
 }

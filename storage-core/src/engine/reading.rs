@@ -1,6 +1,6 @@
 //! Reading packets and files.
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::{fs::File, io, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use io_trace::{Cause, FileTag, Operation};
@@ -344,6 +344,16 @@ fn packet_info(storage: &Storage, found: Found) -> Result<PacketInfo, StorageErr
 }
 
 fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, StorageError> {
+    match read_at_descriptor(storage, packet) {
+        // A finalization moved the packet after it was found.
+        Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            read_at_descriptor(storage, &find_packet(storage, packet.entry.number)?)
+        }
+        read => read,
+    }
+}
+
+fn read_at_descriptor(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, StorageError> {
     let path = storage.path(&FileName::Data(packet.descriptor.file()));
     let (offset, entry) = (packet.descriptor.offset(), &packet.entry);
     let stored = read_at(&path, offset, packet.descriptor.size() as usize)

@@ -221,9 +221,15 @@ impl<B: BlockIo> Writer<B> {
         }
         if log.file.is_none() {
             self.cut_recovered(&mut log.end).await?;
-            let id = DataFileId(log.end.next_file);
-            log.end.next_file = log.end.next_file.saturating_add(1);
-            let file = self.io.open(&self.path(id), OpenHow::CreateData).await;
+            let (id, file) = loop {
+                let id = DataFileId(log.end.next_file);
+                log.end.next_file = log.end.next_file.saturating_add(1);
+                match self.io.open(&self.path(id), OpenHow::CreateData).await {
+                    // An arranged file of a finalization that failed, which could not be removed.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    file => break (id, file),
+                }
+            };
             let file = file.map_err(|error| self.failure("create", id, &error))?;
             log.file = Some(OpenFile {
                 file: Rc::new(file),

@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -26,6 +26,16 @@ pub(crate) struct IndexPart {
     pub(super) bases: Arc<TimeBases>,
     /// Distinguishes the blocks of this part in the cache.
     pub(super) cache_key: u64,
+    /// Whether the storage has other parts now: the last reader removes the file.
+    is_replaced: AtomicBool,
+}
+
+impl Drop for IndexPart {
+    fn drop(&mut self) {
+        if self.is_replaced.load(Ordering::Relaxed) {
+            super::pin::remove_replaced(&self.path);
+        }
+    }
 }
 
 static NEXT_CACHE_KEY: AtomicU64 = AtomicU64::new(0);
@@ -45,6 +55,7 @@ impl IndexPart {
             footer,
             bases: Arc::new(bases),
             cache_key,
+            is_replaced: AtomicBool::new(false),
         }
     }
 
@@ -91,6 +102,11 @@ impl IndexPart {
         )?;
         let bases = TimeBases::decode(&bytes, at.start).map_err(damaged)?;
         Ok(Self::written(path.to_owned(), header, footer, bases))
+    }
+
+    /// Lets the last reader remove the file.
+    pub(crate) fn replace(&self) {
+        self.is_replaced.store(true, Ordering::Relaxed);
     }
 
     /// Whether every leaf of the part is the data file with its id, as in format version 1.

@@ -1,6 +1,9 @@
 //! Keeps files that were replaced until their last reader has ended.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use parking_lot::Mutex;
 
@@ -20,12 +23,19 @@ impl FilePin {
 impl Drop for FilePin {
     fn drop(&mut self) {
         for path in self.replaced.get_mut().drain(..) {
-            // What stays is removed by the next start.
-            if let Err(error) = std::fs::remove_file(&path)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!(%error, path = %path.display(), "a replaced file stays");
-            }
+            remove_replaced(&path);
         }
+    }
+}
+
+/// Removes a file that its storage does not have any more.
+pub(super) fn remove_replaced(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(
+            %error, path = %path.display(),
+            "a file that finalization replaced cannot be removed; the next start removes it"
+        );
     }
 }

@@ -27,22 +27,34 @@ impl Writer {
     ///
     /// When a step fails because the disk is full, the storage is OPEN again.
     pub(super) async fn finalize(&mut self) -> Result<StorageFile, StorageError> {
-        match self.complete_files().await {
+        let mut arranged = None;
+        match self.complete_files(&mut arranged).await {
             Ok(file) => {
+                if let Some(arranged) = arranged {
+                    self.replace_files(arranged);
+                }
                 self.forget_files().await;
                 Ok(file)
             }
             Err(error) => {
-                self.reopen(&error).await;
+                let is_open = self.reopen(&error).await;
+                // Otherwise the storage file that names the new files may be on the disk, although
+                // its publication failed; the next start knows.
+                if let Some(Arranged { files, .. }) = arranged.filter(|_| is_open) {
+                    remove_files(&self.storage.folder, &files);
+                }
                 Err(error)
             }
         }
     }
 
-    async fn complete_files(&mut self) -> Result<StorageFile, StorageError> {
+    async fn complete_files(
+        &mut self,
+        arranged: &mut Option<Arranged>,
+    ) -> Result<StorageFile, StorageError> {
         let (mut files, next_file) = self.finish_data_files().await?;
-        let arranged = self.arrange(next_file).await;
-        let totals = match &arranged {
+        *arranged = self.arrange(next_file).await;
+        let totals = match arranged {
             Some(arranged) => {
                 files = arranged.files.clone();
                 arranged.tree.totals()
@@ -63,11 +75,7 @@ impl Writer {
                 }
             }
         };
-        let published = self.publish(files, totals).await;
-        if let Some(arranged) = arranged {
-            self.replace_files(arranged, published.is_ok());
-        }
-        published
+        self.publish(files, totals).await
     }
 
     /// Publishes the storage as FINALIZED with these files.
@@ -131,18 +139,15 @@ impl Writer {
         result.inspect_err(not_arranged).ok()
     }
 
-    /// Makes arranged files those of the storage, if they were published; otherwise removes them.
-    fn replace_files(&self, arranged: Arranged, is_published: bool) {
-        let Arranged { tree, files } = arranged;
-        if !is_published {
-            return remove_files(&self.storage.folder, &files);
-        }
-        let before = self.storage.tree.write().replace(tree);
+    /// Makes arranged files, which are published, those of the storage. The files before are removed
+    /// when their last reader has ended.
+    fn replace_files(&self, arranged: Arranged) {
+        let before = self.storage.tree.write().replace(arranged.tree);
         if let Some(before) = before {
             let data = before.files().keys();
             let data = data.map(|&file| self.storage.path(&FileName::Data(file)));
-            let parts = before.parts().iter().map(|part| part.path.clone());
-            before.pin().replace(data.chain(parts).collect());
+            before.pin().replace(data.collect());
+            before.parts().iter().for_each(|part| part.replace());
         }
     }
 
@@ -227,9 +232,10 @@ impl Writer {
         Ok(files)
     }
 
-    async fn reopen(&mut self, reason: &StorageError) {
+    /// Opens the storage again; whether its storage file says so durably.
+    async fn reopen(&mut self, reason: &StorageError) -> bool {
         if self.storage.poison.is_set() {
-            return;
+            return false;
         }
         tracing::warn!(
             storage = %self.storage.id, %reason,
@@ -257,10 +263,12 @@ impl Writer {
                     storage = %storage.id, %error,
                     "the storage remains FINALIZING; finalize it again"
                 );
-                return;
+                return false;
             }
             let reason = format!("finalization stopped halfway: {reason}; then: {error}");
             self.fail_storage(&reason).await;
+            return false;
         }
+        true
     }
 }

@@ -108,3 +108,29 @@ async fn a_disk_error_at_any_operation_loses_nothing() {
 async fn a_lack_of_descriptors_at_any_operation_loses_nothing() {
     check_each(Errno::MFILE, 2).await;
 }
+
+/// A disk that fails while the storage file is published: whichever version of it is found after
+/// the kill, all that it names is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publication_that_fails_halfway_loses_nothing() {
+    for renames in 0..6 {
+        for syncs in 0..6 {
+            let mut world = World::of_small_files().await;
+            for _ in 0..4 {
+                world.push_together(2).await;
+            }
+            let fault = Fault::Fail(Errno::IO);
+            world
+                .plan
+                .inject(Operation::Rename, renames..usize::MAX, fault);
+            world
+                .plan
+                .inject(Operation::SyncFolder, syncs..usize::MAX, fault);
+            let _ = world.engine.storages().finalize(world.storage).await;
+            world.check_killed().await;
+            world.plan.heal();
+            world.check(&world.engine).await;
+            let _ = world.engine.shutdown().await;
+        }
+    }
+}
