@@ -339,8 +339,8 @@ impl Recovered {
         self.tree.set_file(file, tail);
     }
 
-    /// Notes damage when not all of a data file of a finalized storage could be read: it has no torn
-    /// end.
+    /// Notes damage when not all of a data file of a finalized storage could be read: it has no
+    /// torn end.
     fn check_complete(&mut self, file: DataFileId, length: u64) {
         let tail = self.tree.files().get(&file).copied().unwrap_or_default();
         if tail.length == length {

@@ -139,8 +139,8 @@ impl Writer {
         result.inspect_err(not_arranged).ok()
     }
 
-    /// Makes arranged files, which are published, those of the storage. The files before are removed
-    /// when their last reader has ended.
+    /// Makes arranged files, which are published, those of the storage. The files before are
+    /// removed when their last reader has ended.
     fn replace_files(&self, arranged: Arranged) {
         let before = self.storage.tree.write().replace(arranged.tree);
         if let Some(before) = before {
