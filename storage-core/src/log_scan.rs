@@ -316,6 +316,12 @@ impl LogScanner {
         Ok(PacketEntry::of_frame(&header, offset))
     }
 
+    /// Whether nothing was written at the current position: it is preallocated space.
+    pub(crate) fn is_blank(&mut self) -> io::Result<bool> {
+        let bytes = self.window.bytes(self.position.offset, BLOCK_BYTES)?;
+        Ok(bytes.iter().all(|byte| *byte == 0))
+    }
+
     /// Whether a later batch of the file proves that the batch at the current position was durable.
     pub(crate) fn proves_loss(&mut self) -> io::Result<bool> {
         let (salt, lost) = (self.salt, self.position.batch);

@@ -319,6 +319,14 @@ impl ChainedFile {
             (Some(error), Some(_)) => Some((error, true)),
             (Some(error), None) => {
                 let is_damage = scanner.proves_loss().map_err(fault)?;
+                if !is_damage && !scanner.is_blank().map_err(fault)? {
+                    tracing::warn!(
+                        path = %self.path.display(), %error,
+                        "the last write to a data file is incomplete and is ignored; nothing proves \
+                         that it was acknowledged, and producers whose packets it contained send them \
+                         again"
+                    );
+                }
                 Some((error, is_damage))
             }
             (None, Some(limit)) if tail.length < limit => {
