@@ -185,6 +185,8 @@ fn empty_files_have_nothing_to_read() {
             let (code, out, err) = tracehold(&[command], &path);
             assert_eq!(code, Some(1), "{command} {name}: {out}{err}");
         }
+        let index = folder.path().join(format!("{name}.idx"));
+        assert!(!index.exists(), "{}", index.display());
     }
 }
 
@@ -197,6 +199,40 @@ fn metadata_alone_has_nothing_to_read() {
         let (code, out, err) = tracehold(&[command], folder.path());
         assert_eq!(code, Some(expected), "{command}: {out}{err}");
         assert!(!err.contains("/stream"), "{command}: {err}");
+    }
+}
+
+#[test]
+fn the_index_of_a_file_that_became_empty_is_removed() {
+    let folder = tempfile::tempdir().expect("a folder for the file");
+    let path = folder.path().join("a.pfw");
+    for (content, expected) in [(LINES, (Some(0), true)), (b"", (Some(1), false))] {
+        std::fs::write(&path, content).expect("the file can be written");
+        let (code, _, err) = tracehold(&["index"], &path);
+        let exists = folder.path().join("a.pfw.idx").exists();
+        assert_eq!((code, exists), expected, "{err}");
+    }
+}
+
+#[test]
+fn folders_are_recognized_by_content() {
+    let folder = tempfile::tempdir().expect("a folder for the trace");
+    let below = folder.path().join("a/b");
+    std::fs::create_dir_all(&below).expect("the folder can be made");
+    for name in ["metadata", "stream"] {
+        std::fs::write(folder.path().join(name), "notes\n").expect("the file can be written");
+    }
+    // Nothing in the folder is a trace.
+    for command in COMMANDS {
+        let (code, out, err) = tracehold(&[command], folder.path());
+        assert_eq!(code, Some(2), "{command}: {out}{err}");
+    }
+    // The search continues below a folder whose `metadata` is something else.
+    let metadata = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\n";
+    std::fs::write(below.join("metadata"), metadata).expect("the file can be written");
+    for command in ["decode", "query", "index"] {
+        let (code, out, err) = tracehold(&[command], folder.path());
+        assert_eq!(code, Some(1), "{command}: {out}{err}");
     }
 }
 

@@ -15,8 +15,6 @@ use super::producer::Defects;
 use super::stream::{PacketEntry, StreamFile, TraceStream, sort_and_deduplicate};
 use super::text::TextPlan;
 
-/// How deep folders are searched.
-const FOLDER_DEPTH_MAX: usize = 32;
 /// Longest metadata that is read.
 const METADATA_BYTES_MAX: u64 = 1 << 30;
 
@@ -46,33 +44,6 @@ pub struct FolderParts {
     pub metadata_checksum: u32,
     /// Files of packets, sorted by path.
     pub files: Vec<StreamFile>,
-}
-
-/// Folders with a file named `metadata` at and below `path`, sorted. A trace folder is not searched
-/// for further traces.
-///
-/// # Errors
-/// When a folder cannot be read.
-pub fn find_traces(path: &Path) -> Result<Vec<PathBuf>, FolderError> {
-    let mut found = Vec::new();
-    search(path, 0, &mut found)?;
-    Ok(found)
-}
-
-fn search(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), FolderError> {
-    if path.join("metadata").is_file() {
-        found.push(path.to_owned());
-        return Ok(());
-    }
-    if depth == FOLDER_DEPTH_MAX || !path.is_dir() {
-        return Ok(());
-    }
-    for entry in sorted_entries(path)? {
-        if entry.is_dir() {
-            search(&entry, depth + 1, found)?;
-        }
-    }
-    Ok(())
 }
 
 fn sorted_entries(path: &Path) -> Result<Vec<PathBuf>, FolderError> {

@@ -3,7 +3,6 @@
 //!
 //! | input | function | result |
 //! | --- | --- | --- |
-//! | a path | [`find_traces`] | the folders with traces at and below it |
 //! | a trace folder | [`TraceFolder::open`] | streams, and their packets sorted by time |
 //! | a trace folder | [`FolderParts::open`] | metadata and files, without reading any packet |
 //! | traces | [`write_events`] | the events of a window of time, as text or JSON |
@@ -20,7 +19,7 @@ mod stream;
 mod text;
 
 pub use error::{FolderError, FolderFault};
-pub use folder::{FolderParts, TraceFolder, find_traces};
+pub use folder::{FolderParts, TraceFolder};
 pub use losses::{Loss, LossKind, losses};
 pub use merge::{
     EventFormat, OnFault, TimeWindow, WriteError, WriteOptions, WriteSummary, write_events,

@@ -1,13 +1,16 @@
 //! Recognition of files by their content, for queries, indexes and every command of the client.
 
 use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trace_kinds::{Content, PREFIX_BYTES, Recognized, recognize};
 
 use crate::ReadError;
+
+/// How deep folders are searched.
+const FOLDER_DEPTH_MAX: usize = 32;
 
 /// Recognizes a regular file by its first bytes. Anything else is refused without being opened,
 /// because opening a FIFO blocks.
@@ -54,6 +57,55 @@ pub fn regular_file(path: &Path) -> Result<Metadata, ReadError> {
 
 /// Whether a folder is a CTF trace: its file `metadata` is metadata of CTF.
 pub fn is_ctf_folder(folder: &Path) -> bool {
-    recognize_file(&folder.join("metadata"))
-        .is_ok_and(|found| matches!(found.plain(), Some(Content::CtfMetadata(_))))
+    recognize_file(&folder.join("metadata")).is_ok_and(|found| is_ctf_metadata(&found))
+}
+
+fn is_ctf_metadata(found: &Recognized) -> bool {
+    matches!(found.plain(), Some(Content::CtfMetadata(_)))
+}
+
+/// The folders with CTF traces at and below `path`, sorted. A trace folder is not searched for
+/// further traces.
+///
+/// # Errors
+///
+/// When a folder cannot be read, or there is no trace.
+pub fn find_traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let mut found = Vec::new();
+    search(path, 0, &mut found)?;
+    if found.is_empty() {
+        return Err(ReadError::UnknownFile {
+            path: path.to_owned(),
+            reason: "no CTF trace is in it or below it: no file `metadata` with CTF metadata"
+                .to_owned(),
+        });
+    }
+    Ok(found)
+}
+
+fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), ReadError> {
+    let is_trace = match recognize_file(&folder.join("metadata")) {
+        Ok(metadata) => is_ctf_metadata(&metadata),
+        Err(ReadError::Fetch { source, .. }) if source.kind() == io::ErrorKind::NotFound => false,
+        Err(ReadError::NotAFile { .. }) => false,
+        Err(error) => return Err(error),
+    };
+    if is_trace {
+        found.push(folder.to_owned());
+        return Ok(());
+    }
+    if depth == FOLDER_DEPTH_MAX {
+        return Ok(());
+    }
+    let listed = fs::read_dir(folder).and_then(|entries| {
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        paths.collect::<io::Result<Vec<_>>>()
+    });
+    let failed = |error| ReadError::fetch(folder.display().to_string(), error);
+    let mut entries = listed.map_err(failed)?;
+    entries.sort();
+    for entry in entries.iter().filter(|entry| entry.is_dir()) {
+        search(entry, depth + 1, found)?;
+    }
+    Ok(())
 }

@@ -44,7 +44,7 @@ pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
-pub use file_content::{is_ctf_folder, recognize_file, regular_file};
+pub use file_content::{find_traces, is_ctf_folder, recognize_file, regular_file};
 pub use indexing::{
     BuildOptions, Built, BuiltColumns, IndexFile, IndexOptions, Indexed, IndexedLeaf,
     LeafIndexOptions, Update, build, index_files, index_leaf, update_sidecar, write_sidecar,

@@ -95,7 +95,9 @@ impl Index {
                         is_damaged = true;
                     }
                     if indexed.text_bytes == 0 && indexed.fault.is_none() {
-                        context.note(format!("{file}: there is nothing to index"));
+                        context.note(format!(
+                            "{file}: there is nothing to index; no index was written"
+                        ));
                         is_damaged = true;
                     }
                     documents.push(document(&file, &indexed));
@@ -148,17 +150,20 @@ fn update_text(update: &Update) -> String {
         Update::Fresh => "up to date".to_owned(),
         Update::Extended(fields) => format!("added {}", fields.join(", ")),
         Update::Built => "built".to_owned(),
+        Update::Empty => "none".to_owned(),
     }
 }
 
 fn document(file: &str, indexed: &Indexed) -> Value {
+    let has_index = indexed.update != Update::Empty;
     json!({
         "file": file,
-        "index": sidecar_path(file.as_ref()).display().to_string(),
+        "index": has_index.then(|| sidecar_path(file.as_ref()).display().to_string()),
         "update": match &indexed.update {
             Update::Fresh => "fresh",
             Update::Extended(_) => "extended",
             Update::Built => "built",
+            Update::Empty => "empty",
         },
         "chunks": indexed.chunks,
         "events": indexed.events,

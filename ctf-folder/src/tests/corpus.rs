@@ -1,6 +1,7 @@
 //! The text of the traces in the corpus, compared with the output of Babeltrace.
 
-use crate::{TraceFolder, WriteOptions, find_traces, write_events};
+use super::trace_folders;
+use crate::{TraceFolder, WriteOptions, write_events};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ fn corpus() -> Option<PathBuf> {
 
 fn text_of(path: &Path) -> Result<(Vec<u8>, usize), String> {
     let mut traces = Vec::new();
-    for folder in find_traces(path).map_err(|error| error.to_string())? {
+    for folder in trace_folders(path) {
         traces.push(TraceFolder::open(&folder).map_err(|error| error.to_string())?);
     }
     let mut text = Vec::new();

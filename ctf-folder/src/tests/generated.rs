@@ -1,9 +1,7 @@
 //! Folders with small generated traces: windows of time, defects of producers, copies, losses.
 
-use crate::{
-    LossKind, TimeWindow, TraceFolder, WriteOptions, WriteSummary, find_traces, losses,
-    write_events,
-};
+use super::trace_folders;
+use crate::{LossKind, TimeWindow, TraceFolder, WriteOptions, WriteSummary, losses, write_events};
 use std::fs;
 use std::path::Path;
 
@@ -110,7 +108,7 @@ fn write(folder: &Path, environment: &str, streams: &[(&str, Vec<u8>)]) {
 
 fn open(path: &Path) -> Vec<TraceFolder> {
     let mut traces: Vec<TraceFolder> = Vec::new();
-    for folder in find_traces(path).unwrap() {
+    for folder in trace_folders(path) {
         let mut rest = Some(TraceFolder::open(&folder).unwrap());
         for trace in &mut traces {
             rest = rest.and_then(|rest| trace.merge(rest));

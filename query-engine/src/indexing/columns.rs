@@ -1,13 +1,12 @@
 //! Writing the columns of a file next to it while it is indexed.
 
-use std::fs;
 use std::io::{self, BufWriter};
 use std::path::Path;
 
 use chunk_index::{Chunk, ChunkColumns, ColumnsWriter, Identity, IndexConfig};
 use tempfile::NamedTempFile;
 
-use super::sidecar_writer::temporary;
+use super::sidecar_writer::{remove_derived, temporary};
 use crate::ReadError;
 use crate::dft::columns_path;
 
@@ -81,11 +80,5 @@ impl BuiltColumns {
 
 /// Removes the columns of `path`, which belong to another index.
 pub(super) fn remove_columns(path: &Path) -> Result<(), ReadError> {
-    let target = columns_path(path);
-    match fs::remove_file(&target) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(ReadError::fetch(target.display().to_string(), error))
-        }
-        _ => Ok(()),
-    }
+    remove_derived(&columns_path(path))
 }

@@ -6,11 +6,11 @@ use chunk_index::{ChunkSummary, DftDamage, Index, IndexConfig, Work};
 
 use super::columns::remove_columns;
 use super::dft_file::{BuildOptions, Built, build, pass};
-use super::sidecar_writer::write_sidecar;
+use super::sidecar_writer::{remove_derived, write_sidecar};
 use super::update::{Indexed, Update, summary};
 use crate::ReadError;
 use crate::dft::{columns_of, damage_of, damage_text};
-use crate::sidecar_file::usable;
+use crate::sidecar_file::{sidecar_path, usable};
 use crate::source::Scratch;
 
 /// Brings the sidecar of the DFTracer file at `path` up to date with `options`: does nothing if it
@@ -27,6 +27,7 @@ pub fn update_sidecar(
     scratch: &mut Scratch,
 ) -> Result<Indexed, ReadError> {
     let old = if rebuild { None } else { usable(path) };
+    let old = old.filter(|(index, _)| !index.chunks().is_empty());
     let Some((index, sidecar_bytes)) = old else {
         return built(path, options, scratch);
     };
@@ -62,6 +63,11 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
         columns,
         ..
     } = build(path, options, scratch)?;
+    if index.chunks().is_empty() && damage.is_empty() {
+        remove_columns(path)?;
+        remove_derived(&sidecar_path(path))?;
+        return Ok(summary(Update::Empty, &index, 0));
+    }
     let columns_bytes = match columns {
         Some(columns) => Some(columns.install(path)?),
         None => {

@@ -19,7 +19,8 @@ use super::leaf::LeafIndexOptions;
 use super::sidecar_writer::{ChecksummedFile, write_sidecar};
 use super::update::{Indexed, Update, summary};
 use crate::ReadError;
-use crate::packet_files::folder::{stream_parts, traces};
+use crate::file_content::find_traces;
+use crate::packet_files::folder::stream_parts;
 use crate::packet_files::packet_index::CompleteIndex;
 use crate::packet_files::rocksdb::PACKET_BYTES;
 use crate::packet_files::{InputFormat, WITHOUT_FOLDER, io_trace_packets};
@@ -54,7 +55,7 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
         InputFormat::Rocksdb(kind) => single(kind, None),
         InputFormat::Folder => {
             let mut files = Vec::new();
-            for trace in traces(path)? {
+            for trace in find_traces(path)? {
                 let parts = stream_parts(FolderParts::open(&trace)?)?.into_iter();
                 files.extend(parts.map(|part| {
                     let input = PacketInput {

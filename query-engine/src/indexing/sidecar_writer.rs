@@ -1,6 +1,6 @@
 //! Writing sidecars next to trace files, and the checksum of a trace file while it is read.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -31,6 +31,16 @@ pub fn write_sidecar(path: &Path, index: &Index) -> Result<u64, ReadError> {
     };
     write().map_err(|error| ReadError::fetch(&*place, error))?;
     Ok(bytes.len() as u64)
+}
+
+/// Removes a derived file, if it exists.
+pub(super) fn remove_derived(path: &Path) -> Result<(), ReadError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(ReadError::fetch(path.display().to_string(), error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A temporary file in the folder of `path` that is removed unless it is renamed.

@@ -11,9 +11,11 @@ pub enum Update {
     Extended(Vec<String>),
     /// The sidecar was built.
     Built,
+    /// The file has no content, so it has no sidecar.
+    Empty,
 }
 
-/// A file whose sidecar is up to date.
+/// A file and the state of its sidecar.
 #[derive(Debug)]
 pub struct Indexed {
     /// What was done.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chunk_index::{PacketRange, TraceStamp};
-use ctf_folder::{FolderParts, find_traces};
+use ctf_folder::FolderParts;
 use storage_format::Kind;
 use trace_kinds::{Content, StreamContext};
 
@@ -13,7 +13,7 @@ use super::choose;
 use super::packet_file::PacketFile;
 use super::packet_index::PacketIndex;
 use crate::ReadError;
-use crate::file_content::recognize_file;
+use crate::file_content::{find_traces, recognize_file};
 use crate::source::ChunkSource;
 
 /// A file of packets in a folder.
@@ -25,25 +25,13 @@ pub(crate) struct StreamPart {
     pub(crate) packets: Vec<PacketRange>,
 }
 
-/// The traces in a folder and below it.
-pub(crate) fn traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
-    let traces = find_traces(path)?;
-    if traces.is_empty() {
-        return Err(ReadError::UnknownFile {
-            path: path.to_owned(),
-            reason: "there is no file named metadata in it or below it".to_owned(),
-        });
-    }
-    Ok(traces)
-}
-
 /// Opens the traces in a folder and below it; each stream file is a source.
 pub(crate) fn open(
     path: &Path,
     use_sidecars: bool,
     sources: &mut Vec<Box<dyn ChunkSource>>,
 ) -> Result<(), ReadError> {
-    for trace in traces(path)? {
+    for trace in find_traces(path)? {
         for file in open_trace(&trace, use_sidecars)? {
             sources.push(Box::new(file));
         }

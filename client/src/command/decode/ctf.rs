@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use ctf::{ElementReader, ElementText, Procedure};
 use ctf_folder::{
     EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, TraceStream,
-    WriteError, WriteOptions, find_traces, losses, write_events,
+    WriteError, WriteOptions, losses, write_events,
 };
+use query_engine::find_traces;
 use query_language::time::{Time, TimeErrorKind};
 
 use super::format::Format;
@@ -48,11 +49,6 @@ impl Options {
     }
 }
 
-/// True when `path` is a folder with a CTF trace in it or below it.
-pub(super) fn is_trace(path: &Path) -> bool {
-    path.is_dir() && find_traces(path).is_ok_and(|found| !found.is_empty())
-}
-
 /// Prints the events of all traces in the folders `paths`, merged by time; whether all were whole.
 pub(super) fn decode(
     context: &Context,
@@ -62,7 +58,7 @@ pub(super) fn decode(
 ) -> Result<bool, CommandError> {
     let mut traces: Vec<TraceFolder> = Vec::new();
     for path in paths {
-        for folder in find_traces(path).map_err(refused)? {
+        for folder in find_traces(path)? {
             let opened = TraceFolder::open(&folder).map_err(refused)?;
             join(&mut traces, opened);
         }

@@ -57,7 +57,7 @@ impl Decode {
         };
         let mut exit = Exit::Done;
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
-            self.paths.into_iter().partition(|path| ctf::is_trace(path));
+            self.paths.into_iter().partition(|path| path.is_dir());
         if !folders.is_empty() {
             let options = ctf::Options {
                 from: self.from,
@@ -91,10 +91,6 @@ impl Decode {
 }
 
 fn decode_file(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
-    if path.is_dir() {
-        let what = "there is no CTF trace in this folder: no file named metadata";
-        return Err(CommandError::usage(format!("{}: {what}", path.display())));
-    }
     let found = recognize_file(path)?;
     match found.plain() {
         Some(Content::Rocksdb(_)) => rocksdb::decode(context, path, format),

@@ -24,13 +24,13 @@ enum Reader {
 
 impl Reader {
     fn open(path: &Path) -> Result<Self, CommandError> {
-        if path.is_dir() {
-            if !path.join(STREAM_FILE).exists() {
-                let what = "there is no I/O trace of a server in this folder";
-                return Err(CommandError::usage(format!("{}: {what}", path.display())));
-            }
-            return PacketFile::open(path).map(Self::ServerIo);
+        let stream = path.join(STREAM_FILE);
+        let is_folder = path.is_dir();
+        if is_folder && !stream.exists() {
+            let what = "there is no I/O trace of a server in this folder";
+            return Err(CommandError::usage(format!("{}: {what}", path.display())));
         }
+        let path = if is_folder { &stream } else { path };
         let found = recognize_file(path)?;
         match found.plain() {
             Some(Content::IoTrace) => PacketFile::open(path).map(Self::ServerIo),
