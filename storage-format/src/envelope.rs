@@ -7,7 +7,7 @@
 //! ```text
 //! offset size field
 //!      0    8 magic of the file type
-//!      8    2 format version
+//!      8    2 format version: 1, or as the file type says
 //!     10    2 zero
 //!     12    4 length of the body, bytes
 //!     16    4 CRC32C of the body
@@ -21,16 +21,26 @@ use crate::{
     FORMAT_VERSION, FormatError, FormatErrorKind,
     checksum::crc32c,
     integer::{u64_of, usize_of},
-    layout::{check_checksum, check_start, get_u32, put},
+    layout::{check_checksum, check_version, get_u32, put},
     limits::ENVELOPE_BODY_BYTES_MAX,
 };
 
 const HEADER_BYTES: usize = 24;
 
-/// Encodes `body` for a file of the type `magic`.
+/// Encodes `body` for a file of the type `magic` and format version 1.
 pub(crate) fn encode<T: Serialize>(
     what: &'static str,
     magic: [u8; 8],
+    body: &T,
+) -> Result<Vec<u8>, FormatError> {
+    encode_version(what, magic, FORMAT_VERSION, body)
+}
+
+/// Encodes `body` for a file of the type `magic` and this format version.
+pub(crate) fn encode_version<T: Serialize>(
+    what: &'static str,
+    magic: [u8; 8],
+    version: u16,
     body: &T,
 ) -> Result<Vec<u8>, FormatError> {
     let refuse = |name| FormatError::new(what, 0, FormatErrorKind::Field { name });
@@ -42,7 +52,7 @@ pub(crate) fn encode<T: Serialize>(
     }
     let mut bytes = vec![0; HEADER_BYTES];
     put(&mut bytes, 0, magic);
-    put(&mut bytes, 8, FORMAT_VERSION.to_le_bytes());
+    put(&mut bytes, 8, version.to_le_bytes());
     put(&mut bytes, 12, length.to_le_bytes());
     put(&mut bytes, 16, crc32c(&body).to_le_bytes());
     let checksum = crc32c(&bytes[..20]);
@@ -56,13 +66,23 @@ pub(crate) fn encode<T: Serialize>(
     Ok(bytes)
 }
 
-/// Decodes a whole file of the type `magic`.
+/// Decodes a whole file of the type `magic` and format version 1.
 pub(crate) fn decode<T: DeserializeOwned>(
     what: &'static str,
     magic: [u8; 8],
     bytes: &[u8],
 ) -> Result<T, FormatError> {
-    check_start(what, bytes, magic, HEADER_BYTES)?;
+    decode_version(what, magic, FORMAT_VERSION, bytes)
+}
+
+/// Decodes a whole file of the type `magic` and a format version up to `newest`.
+pub(crate) fn decode_version<T: DeserializeOwned>(
+    what: &'static str,
+    magic: [u8; 8],
+    newest: u16,
+    bytes: &[u8],
+) -> Result<T, FormatError> {
+    check_version(what, bytes, magic, HEADER_BYTES, FORMAT_VERSION..=newest)?;
     check_checksum(what, 20, get_u32(bytes, 20), crc32c(&bytes[..20]))?;
     let length = get_u32(bytes, 12);
     if length > ENVELOPE_BODY_BYTES_MAX {

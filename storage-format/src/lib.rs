@@ -23,6 +23,7 @@ pub mod agent_file;
 pub mod batch;
 pub mod cached_file;
 pub mod checksum;
+pub mod checksum_file;
 pub mod data_file;
 mod descriptor;
 mod envelope;

@@ -9,6 +9,7 @@
 //!                                  <16 hex digits>.index
 //!                                  <16 hex digits>.itdata
 //!                                  <leaf id>.idx, .pidx
+//!                                  <storage id>.checksums, .storage-copy   once it is finalized
 //!                                  <storage id>.local   on a client
 //! ```
 //!
@@ -55,6 +56,10 @@ pub enum FileRole {
     Provenance,
     /// Facts about a local copy.
     Local,
+    /// Checksums of the pieces of the data files.
+    Checksums,
+    /// The second copy of the storage file.
+    StorageCopy,
 }
 
 impl FileRole {
@@ -69,6 +74,8 @@ impl FileRole {
             Self::ChunkIndex => "chunk_index",
             Self::Provenance => "provenance",
             Self::Local => "local",
+            Self::Checksums => "checksums",
+            Self::StorageCopy => "storage_copy",
         }
     }
 
@@ -81,6 +88,8 @@ impl FileRole {
             Self::ChunkIndex => "idx",
             Self::Provenance => "pidx",
             Self::Local => "local",
+            Self::Checksums => "checksums",
+            Self::StorageCopy => "storage-copy",
         }
     }
 }
@@ -102,6 +111,10 @@ pub enum FileName {
     Provenance(LeafId),
     /// `<storage id>.local`
     Local(StorageId),
+    /// `<storage id>.checksums`
+    Checksums(StorageId),
+    /// `<storage id>.storage-copy`
+    StorageCopy(StorageId),
 }
 
 impl FileName {
@@ -116,6 +129,8 @@ impl FileName {
             Self::ChunkIndex(_) => FileRole::ChunkIndex,
             Self::Provenance(_) => FileRole::Provenance,
             Self::Local(_) => FileRole::Local,
+            Self::Checksums(_) => FileRole::Checksums,
+            Self::StorageCopy(_) => FileRole::StorageCopy,
         }
     }
 }
@@ -124,7 +139,9 @@ impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ending = self.role().ending();
         match self {
-            Self::Storage(id) | Self::Local(id) => write!(f, "{id}.{ending}"),
+            Self::Storage(id) | Self::Local(id) | Self::Checksums(id) | Self::StorageCopy(id) => {
+                write!(f, "{id}.{ending}")
+            }
             Self::Agent(agent) => write!(f, "{agent}.{ending}"),
             Self::Index(part) => write!(f, "{part:016x}.{ending}"),
             Self::Data(file) => write!(f, "{file}.{ending}"),
@@ -148,6 +165,8 @@ impl FromStr for FileName {
         let name: Result<Self, IdError> = match ending {
             "storage" => stem.parse().map(Self::Storage),
             "local" => stem.parse().map(Self::Local),
+            "checksums" => stem.parse().map(Self::Checksums),
+            "storage-copy" => stem.parse().map(Self::StorageCopy),
             "agent" => stem.parse().map(Self::Agent),
             "index" => leaf().map(|part| Self::Index(part.0)),
             "itdata" => stem.parse().map(Self::Data),

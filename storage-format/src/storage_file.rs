@@ -1,15 +1,17 @@
 //! The storage file (`.storage`): the description of a storage. Replacing it by a rename publishes
-//! a state.
+//! a state. A finalized storage has a second copy of it (`.storage-copy`) with the same bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FormatError, FormatErrorKind, StorageId, envelope, paths::FileRole};
+use crate::{FORMAT_VERSION, FormatError, FormatErrorKind, StorageId, envelope, paths::FileRole};
 
 const MAGIC: [u8; 8] = *b"THSTORAG";
 const WHAT: &str = "storage file";
+/// Version of a storage file that lists piece checksums, which readers of version 1 do not know.
+const VERSION_WITH_CHECKSUMS: u16 = 2;
 
 /// State of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -129,7 +131,13 @@ impl StorageFile {
     /// # Errors
     /// When the content exceeds the limits of an envelope.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
-        envelope::encode(WHAT, MAGIC, self)
+        let lists_checksums = self.lists(FileRole::Checksums);
+        let version = if lists_checksums {
+            VERSION_WITH_CHECKSUMS
+        } else {
+            FORMAT_VERSION
+        };
+        envelope::encode_version(WHAT, MAGIC, version, self)
     }
 
     /// Decodes a storage file.
@@ -137,7 +145,13 @@ impl StorageFile {
     /// # Errors
     /// When the bytes are damaged, of another version or something else.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        envelope::decode(WHAT, MAGIC, bytes)
+        envelope::decode_version(WHAT, MAGIC, VERSION_WITH_CHECKSUMS, bytes)
+    }
+
+    /// Whether the storage has a file of this role.
+    #[must_use]
+    pub fn lists(&self, role: FileRole) -> bool {
+        self.files.iter().any(|file| file.role == role)
     }
 
     /// Checks that the file belongs to the storage `id`, in whose folder it is.

@@ -12,6 +12,7 @@ use storage_format::{
     AgentId, DataFileId, Descriptor, LeafId, StorageId, StreamId,
     agent_file::AgentFile,
     batch::RecordHeader,
+    checksum_file::ChecksumFile,
     data_file::{self, DataFileHeader},
     frame::{FrameHeader, FrameLocation},
     index_part::{ArrayBlock, Footer, IndexPartHeader, TRAILER_BYTES, Trailer},
@@ -83,7 +84,7 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
 
 type Read = fn(&[u8]) -> Result<(), String>;
 
-const FILES: [(&str, Read); 11] = [
+const FILES: [(&str, Read); 13] = [
     ("v1/labels.types", |bytes| {
         LabelFile::decode(bytes)
             .map(drop)
@@ -102,6 +103,16 @@ const FILES: [(&str, Read); 11] = [
     ("v1/based.itdata", read_data),
     ("v1/file.storage", |bytes| {
         StorageFile::decode(bytes)
+            .map(drop)
+            .map_err(|e| e.to_string())
+    }),
+    ("v2/file.storage", |bytes| {
+        StorageFile::decode(bytes)
+            .map(drop)
+            .map_err(|e| e.to_string())
+    }),
+    ("v1/file.checksums", |bytes| {
+        ChecksumFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
     }),

@@ -15,6 +15,7 @@ use storage_format::{
     agent_file::{AgentFile, StreamSpec},
     batch::RecordHeader,
     checksum::crc32c,
+    checksum_file::{ChecksumFile, FileChecksums},
     data_file::{self, Bucket, DataFileHeader, LeafPath},
     frame::{Facts, FrameHeader, FrameLocation},
     index_part::{
@@ -403,6 +404,21 @@ fn enveloped_files_keep_their_bytes() {
         &value.encode().unwrap(),
         |bytes| StorageFile::decode(bytes).unwrap(),
     );
+    // The version that is written once checksums are listed.
+    let mut value = storage_file();
+    value.files.push(FileEntry {
+        name: format!("{}.checksums", storage()),
+        role: FileRole::Checksums,
+        length: 128,
+        checksum: 6,
+    });
+    check(
+        2,
+        "file.storage",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| StorageFile::decode(bytes).unwrap(),
+    );
     let value = agent_file();
     check(
         FORMAT_VERSION,
@@ -427,6 +443,34 @@ fn enveloped_files_keep_their_bytes() {
         &value.encode().unwrap(),
         |bytes| LabelFile::decode(bytes).unwrap(),
     );
+}
+
+#[test]
+fn checksum_files_keep_their_bytes() {
+    let file = |file, length, pieces: &[u32]| FileChecksums {
+        file: DataFileId(file),
+        length,
+        pieces: pieces.to_vec(),
+    };
+    let value = ChecksumFile {
+        storage: storage(),
+        files: vec![
+            file(0, (4 << 20) + 1, &[0xdead_beef, 7]),
+            file(2, 0, &[]),
+            file(0x0123_4567_89ab_cdef, 8 << 20, &[1, u32::MAX]),
+        ],
+    };
+    check(
+        FORMAT_VERSION,
+        "file.checksums",
+        &value,
+        &value.encode(),
+        |bytes| ChecksumFile::decode(bytes).unwrap(),
+    );
+    assert_eq!(value.of(DataFileId(2)), Some(&value.files[1]));
+    assert_eq!(value.of(DataFileId(3)), None);
+    assert_eq!(value.check_id(storage()), Ok(()));
+    assert!(value.check_id(StorageId::from_bytes([7; 16])).is_err());
 }
 
 fn label_file() -> LabelFile {
