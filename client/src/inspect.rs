@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use storage_format::agent_file::AgentFile;
 use storage_format::cached_file;
+use storage_format::checksum_file::{ChecksumFile, FileChecksums};
 use storage_format::data_file::{self, DataFileHeader, LeafPath};
 use storage_format::frame::{Facts, FrameHeader, FrameLocation};
 use storage_format::index_part::IndexPartHeader;
@@ -164,7 +165,7 @@ impl<W: Write> Inspection<'_, W> {
         Ok(true)
     }
 
-    /// Storage, agent and local files.
+    /// Storage, agent, local and checksum files.
     fn small_file(&mut self) -> Result<bool, InspectError> {
         if self.length > u64::from(ENVELOPE_BODY_BYTES_MAX) {
             return Err(damaged(self.path, &"not a file of Tracehold"));
@@ -176,6 +177,8 @@ impl<W: Write> Inspection<'_, W> {
             json!({ "role": "agent", "agent": agent(file) })
         } else if let Some(file) = known(self.path, LocalFile::decode(&bytes))? {
             json!({ "role": "local", "local": file })
+        } else if let Some(file) = known(self.path, ChecksumFile::decode(&bytes))? {
+            json!({ "role": "checksums", "storage": file.storage, "files": checksums(&file) })
         } else {
             return Err(damaged(self.path, &"not a file of Tracehold"));
         };
@@ -246,6 +249,18 @@ impl<W: Write> Inspection<'_, W> {
         self.out.write_all(b"}")?;
         Ok(damage.is_none())
     }
+}
+
+/// The checksums of each data file, 4 MiB each.
+fn checksums(file: &ChecksumFile) -> Vec<Value> {
+    let of_file = |file: &FileChecksums| {
+        let pieces = file.pieces.iter().map(|&piece| hex(piece));
+        json!({
+            "file": file.file.to_string(), "length": file.length,
+            "pieces": pieces.collect::<Vec<_>>(),
+        })
+    };
+    file.files.iter().map(of_file).collect()
 }
 
 fn agent(file: AgentFile) -> Value {

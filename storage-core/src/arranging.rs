@@ -14,6 +14,7 @@ use std::{
 
 use storage_format::{
     DataFileId, FormatError, FormatErrorKind, LeafId, LeafType, StorageId,
+    checksum_file::{ChecksumFile, FileChecksums},
     data_file::{HEADER_BYTES as LEAF_HEADER_BYTES, LeafPath},
     index_part::{Extent, PacketEntry},
     log::{LogFileHeader, SegmentHeader},
@@ -71,6 +72,7 @@ pub(crate) struct Limits {
 pub(crate) struct Arranged {
     pub(crate) tree: IndexTree,
     pub(crate) files: Vec<FileEntry>,
+    pub(crate) checksums: ChecksumFile,
 }
 
 impl Plan {
@@ -129,6 +131,7 @@ impl Plan {
         let mut arranging = Arranging {
             tree: IndexTree::with_ordinal(self.storage, self.next_ordinal),
             files: Vec::new(),
+            checksums: Vec::new(),
             open: None,
             next_file: self.next_file,
             plan: self,
@@ -137,6 +140,10 @@ impl Plan {
             Ok(()) => Ok(Arranged {
                 tree: arranging.tree,
                 files: arranging.files,
+                checksums: ChecksumFile {
+                    storage: arranging.plan.storage,
+                    files: arranging.checksums,
+                },
             }),
             Err(error) => {
                 arranging.remove_files();
@@ -170,6 +177,7 @@ struct Arranging {
     plan: Plan,
     tree: IndexTree,
     files: Vec<FileEntry>,
+    checksums: Vec<FileChecksums>,
     open: Option<Output>,
     next_file: u64,
 }
@@ -228,8 +236,10 @@ impl Arranging {
             return Ok(());
         };
         open.staged.write(&open.waiting)?;
-        let (length, checksum) = open.staged.finish()?;
+        let sums = open.staged.finish_sums()?;
+        let (length, checksum) = (sums.length(), sums.checksum());
         assert_eq!(length, open.length, "a file has what was written to it");
+        self.checksums.push(sums.finish(open.id));
         self.tree.set_file(open.id, Tail { length, checksum });
         let name = FileName::Data(open.id).to_string();
         if let Some(entry) = self.files.iter_mut().find(|entry| entry.name == name) {

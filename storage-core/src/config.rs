@@ -56,6 +56,12 @@ pub struct EngineConfig {
     pub in_flight_bytes_max: u64,
     /// Longest packet, in bytes.
     pub packet_bytes_max: u32,
+    /// Bytes per second that arranging a storage, and checksums of its pieces, read at most; 0 for
+    /// no limit.
+    pub arranging_bytes_per_second_max: u64,
+    /// A log up to this many bytes that is not arranged is read for its checksums before the
+    /// storage is FINALIZED, a longer one afterwards.
+    pub checksums_at_once_bytes_max: u64,
     /// Packets in the live tree of a storage that cause an index part to be written.
     pub tree_packet_count_max: usize,
     /// Bytes of the live trees of all storages; beyond them, the largest is written as an index
@@ -101,6 +107,8 @@ impl EngineConfig {
             zstd_level: 1,
             in_flight_bytes_max: 64 << 20,
             packet_bytes_max: 64 << 20,
+            arranging_bytes_per_second_max: 0,
+            checksums_at_once_bytes_max: 64 << 20,
             tree_packet_count_max: 256 << 10,
             live_index_bytes_max: 64 << 20,
             live_index_age_max: Duration::from_secs(60),

@@ -1,6 +1,7 @@
 //! A storage of the engine: the state that its writer and its readers share.
 
 use std::{
+    io,
     ops::Range,
     path::{Path, PathBuf},
     sync::{
@@ -28,9 +29,11 @@ use crate::{
     io_thread::{IoThread, Tail},
     leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
+    read::read_whole,
     scan::{FrameScanner, ScanError},
     state::may_move,
     status::{WriteCounts, WriteStatus},
+    storage_copy,
     tree::{BlockCache, Found, IndexTree, ReadEntries},
     writer::WriterMessage,
 };
@@ -299,9 +302,69 @@ impl Storage {
             "a storage changes from {before} to {} by no defined transition",
             file.state
         );
-        publish_file(&self.folder, &file, io_thread, catalog).await?;
+        let bytes = publish_file(&self.folder, &file, io_thread, catalog).await?;
         *self.file.write() = file.clone();
+        if file.state == StorageState::Finalized {
+            let name = FileName::StorageCopy(self.id).to_string();
+            let copied = io_thread.publish(self.folder.clone(), name, bytes).await;
+            if let Err(error) = copied {
+                tracing::warn!(
+                    %error, storage = %self.id,
+                    "the second copy of the storage file is not written; the next change, \
+                     verification or start writes it"
+                );
+            }
+        }
         Ok(file)
+    }
+
+    /// The bytes of the storage file; blocks the thread. That of a finalized storage is checked,
+    /// and restored if it is damaged.
+    pub(crate) fn read_own_file(&self) -> Result<Vec<u8>, StorageError> {
+        let name = FileName::Storage(self.id);
+        if self.state() != StorageState::Finalized {
+            let path = self.path(&name);
+            return read_whole(&path).map_err(StorageError::io("read", path));
+        }
+        let read = || storage_copy::read(&self.folder, self.id, &name);
+        if let Ok((_, bytes)) = read() {
+            return Ok(bytes);
+        }
+        let _changing = self.changing.blocking_lock();
+        let error = match read() {
+            Ok((_, bytes)) => return Ok(bytes),
+            Err(error) if storage_copy::is_loss(&error) => error,
+            Err(error) => return Err(error),
+        };
+        // Both copies have the bytes of what is in memory.
+        let path = self.path(&name);
+        let bytes = self.current_file().encode();
+        let bytes = bytes.map_err(StorageError::damaged(path))?;
+        storage_copy::mend(&self.folder, &name, &bytes, &error);
+        Ok(bytes)
+    }
+
+    /// Writes the second copy of the storage file again if it is not as the first; blocks the
+    /// thread. Returns how it was damaged.
+    pub(crate) fn check_copy(&self) -> Result<Option<StorageError>, StorageError> {
+        let own = self.read_own_file()?;
+        let name = FileName::StorageCopy(self.id);
+        let _changing = self.changing.blocking_lock();
+        let copy = storage_copy::read(&self.folder, self.id, &name);
+        let damage = match copy {
+            Ok((_, bytes)) if bytes == own => return Ok(None),
+            Ok(_) => None,
+            Err(error) if is_missing(&error) => None,
+            Err(error) => Some(error),
+        };
+        // A change since then wrote both.
+        let bytes = self.current_file().encode();
+        let bytes = bytes.map_err(StorageError::damaged(self.path(&name)))?;
+        match &damage {
+            Some(error) => storage_copy::mend(&self.folder, &name, &bytes, error),
+            None => storage_copy::replace(&self.folder, &name, &bytes)?,
+        }
+        Ok(damage)
     }
 
     /// Records in memory that the storage failed; the storage file may not be writable any more.
@@ -345,13 +408,17 @@ impl Storage {
     }
 }
 
-/// Publishes a storage file and stores it in the catalog.
+fn is_missing(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// Publishes a storage file and stores it in the catalog; returns its bytes.
 pub(crate) async fn publish_file(
     folder: &Path,
     file: &StorageFile,
     io_thread: &IoThread,
     catalog: &Arc<Catalog>,
-) -> Result<(), StorageError> {
+) -> Result<bytes::Bytes, StorageError> {
     let name = FileName::Storage(file.id).to_string();
     let path = folder.join(&name);
     let bytes = bytes::Bytes::from(file.encode().map_err(StorageError::damaged(&path))?);
@@ -360,10 +427,12 @@ pub(crate) async fn publish_file(
         .await;
     published.map_err(StorageError::io("write", &path))?;
     let (catalog, id) = (Arc::clone(catalog), file.id);
+    let published = bytes.clone();
     let remember = move || catalog.remember(id, &path, &bytes);
     tokio::task::spawn_blocking(remember)
         .await
-        .map_err(|_| StorageError::Stopping)
+        .map_err(|_| StorageError::Stopping)?;
+    Ok(published)
 }
 
 /// Reads index blocks and frames that are not in memory; blocks the thread.

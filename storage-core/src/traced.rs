@@ -47,13 +47,13 @@ pub(crate) fn tag(tracer: &Arc<Tracer>, path: &Path) -> FileTag {
 
 fn class_of(role: FileRole) -> FileClass {
     match role {
-        FileRole::Storage => FileClass::Storage,
+        FileRole::Storage | FileRole::StorageCopy => FileClass::Storage,
         FileRole::Agent => FileClass::Agent,
         FileRole::Index => FileClass::Index,
         FileRole::Data => FileClass::Data,
         FileRole::ChunkIndex => FileClass::ChunkIndex,
         FileRole::Provenance => FileClass::Provenance,
-        FileRole::Local => FileClass::Other,
+        FileRole::Local | FileRole::Checksums => FileClass::Other,
     }
 }
 

@@ -7,6 +7,7 @@ use storage_format::{
     DataFileId, LeafId,
     agent_file::AgentFile,
     checksum::crc32c_append,
+    checksum_file::{ChecksumFile, PIECE_BYTES, PieceSums},
     data_file::{DataFileHeader, HEADER_BYTES},
     index_part::PacketEntry,
     paths::{FileName, FileRole},
@@ -14,10 +15,12 @@ use storage_format::{
 };
 
 use crate::{
-    Progress, StorageError, codec,
+    Progress, StorageError,
+    checksums::{read_checksums, sum_file},
+    codec,
     io_thread::Tail,
     leaf_bytes::{LeafMap, LeafReader},
-    read::{ReadFile, read_small, read_whole},
+    read::{read_small, read_whole},
     scan::{FrameScanner, ScanError, Scanned},
     storage::{Storage, StorageReader},
     tree::{Selection, merge},
@@ -97,7 +100,7 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
     progress.bytes_total.store(total, Ordering::Relaxed);
     verification.storage_file();
     if file.state == StorageState::Finalized {
-        verification.listed_files(&file.files);
+        verification.listed_files(&file);
     } else {
         verification.data_files(files);
     }
@@ -147,34 +150,82 @@ impl Verification<'_> {
             }
             Err(error) => self.damage(&name.to_string(), 0, error),
         }
+        if self.storage.state() == StorageState::Finalized {
+            // Also restores the storage file.
+            match self.storage.check_copy() {
+                Ok(None) => {}
+                Ok(Some(StorageError::Damaged { source, .. })) => {
+                    let copy = FileName::StorageCopy(self.storage.id).to_string();
+                    self.damage(&copy, source.offset, &source);
+                }
+                Ok(Some(error)) | Err(error) => {
+                    let copy = FileName::StorageCopy(self.storage.id).to_string();
+                    self.damage(&copy, 0, error);
+                }
+            }
+        }
     }
 
-    /// Length and checksum of every file that the storage file lists.
-    fn listed_files(&mut self, files: &[FileEntry]) {
-        for entry in files {
+    /// Length and checksums of every file that the storage file lists.
+    fn listed_files(&mut self, file: &StorageFile) {
+        // A damaged checksum file is found below.
+        let known = read_checksums(&self.storage.folder, file).and_then(Result::ok);
+        for entry in &file.files {
             if self.is_cancelled() {
                 return;
             }
             let path = self.storage.folder.join(&entry.name);
-            match length_and_checksum(&path, u64::MAX) {
+            match sum_file(&path, u64::MAX, |_| Ok(())) {
                 Err(error) => self.damage(&entry.name, 0, error),
-                Ok((length, _)) if length != entry.length => {
+                Ok(sums) if sums.length() != entry.length => {
                     let what = format!(
-                        "the file has {length} bytes, but {} were written",
+                        "the file has {} bytes, but {} were written",
+                        sums.length(),
                         entry.length
                     );
-                    self.damage(&entry.name, length.min(entry.length), what);
+                    let offset = sums.length().min(entry.length);
+                    self.damage(&entry.name, offset, what);
                 }
-                Ok((length, checksum)) => {
+                Ok(sums) => {
                     self.report.files = self.report.files.saturating_add(1);
-                    self.read(length);
-                    if checksum != entry.checksum {
+                    self.read(sums.length());
+                    let is_intact = sums.checksum() == entry.checksum;
+                    let is_located = self.pieces(&entry.name, sums, known.as_ref());
+                    if !is_intact && !is_located {
                         let what = self.locate(entry, &path);
                         self.damage(&entry.name, what.0, what.1);
                     }
                 }
             }
         }
+    }
+
+    /// Compares a data file with the checksums of its pieces; whether one differs.
+    fn pieces(&mut self, name: &str, sums: PieceSums, known: Option<&ChecksumFile>) -> bool {
+        let (Ok(FileName::Data(file)), Some(known)) = (name.parse(), known) else {
+            return false;
+        };
+        let found = sums.finish(file);
+        let length = found.length;
+        let Some(known) = known.of(file).filter(|known| known.length == length) else {
+            let what = "the checksum file does not describe this data file";
+            self.damage(name, 0, what);
+            return false;
+        };
+        let pieces = known.pieces.iter().zip(&found.pieces).zip(0_u64..);
+        let differing: Vec<u64> = pieces
+            .filter(|((known, found), _)| known != found)
+            .map(|(_, at)| at)
+            .collect();
+        for run in differing.chunk_by(|before, at| before.saturating_add(1) == *at) {
+            let (first, last) = (run.first(), run.last());
+            let start = first.map_or(0, |at| at.saturating_mul(PIECE_BYTES));
+            let end = last.map_or(0, |at| at.saturating_add(1).saturating_mul(PIECE_BYTES));
+            let end = end.min(length);
+            let what = format!("the checksums of bytes {start} to {end} do not match");
+            self.damage(name, start, what);
+        }
+        !differing.is_empty()
     }
 
     /// The location of the damage in a small file with a wrong checksum.
@@ -212,14 +263,14 @@ impl Verification<'_> {
             }
             let name = FileName::Data(file).to_string();
             self.report.files = self.report.files.saturating_add(1);
-            match length_and_checksum(&self.storage.folder.join(&name), tail.length) {
+            match sum_file(&self.storage.folder.join(&name), tail.length, |_| Ok(())) {
                 Err(error) => self.damage(&name, 0, error),
-                Ok((length, _)) if length < tail.length => {
-                    self.damage(&name, length, "the file ends before its last packet");
+                Ok(sums) if sums.length() < tail.length => {
+                    self.damage(&name, sums.length(), "the file ends before its last packet");
                 }
-                Ok((length, checksum)) => {
-                    self.read(length);
-                    if checksum != tail.checksum {
+                Ok(sums) => {
+                    self.read(sums.length());
+                    if sums.checksum() != tail.checksum {
                         self.damage(&name, 0, "the checksum of the file does not match");
                     }
                 }
@@ -389,21 +440,4 @@ fn entry_of_frame(scanned: &Scanned, known: &PacketEntry) -> PacketEntry {
         entry.facts.time_basis = None;
     }
     entry
-}
-
-/// The length of a file, and the CRC32C of its first `limit` bytes.
-fn length_and_checksum(path: &Path, limit: u64) -> std::io::Result<(u64, u32)> {
-    let file = ReadFile::open(path)?;
-    let length = file.length()?;
-    let mut checksum = 0;
-    let mut window = vec![0; 256 << 10];
-    let (mut at, end) = (0_u64, length.min(limit));
-    while at < end {
-        let left = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
-        let part = &mut window[..left.min(256 << 10)];
-        file.fill(part, at)?;
-        checksum = crc32c_append(checksum, part);
-        at = at.saturating_add(part.len() as u64);
-    }
-    Ok((end, checksum))
 }

@@ -259,6 +259,11 @@ async fn a_storage_with_a_damaged_storage_file_is_listed_replaced_and_deleted() 
         let folder = folder.path().join("storages").join(id.to_string());
         folder.join(FileName::Storage(id).to_string())
     };
+    let remove_copy = || {
+        let copy = FileName::StorageCopy(storage).to_string();
+        std::fs::remove_file(path(storage).with_file_name(copy)).unwrap();
+    };
+    remove_copy();
     let intact = std::fs::read(path(storage)).unwrap();
     let mut flipped = intact.clone();
     flipped[intact.len() / 2] ^= 1;
@@ -296,6 +301,7 @@ async fn a_storage_with_a_damaged_storage_file_is_listed_replaced_and_deleted() 
     engine.shutdown().await.unwrap();
 
     std::fs::remove_file(path(storage)).unwrap();
+    remove_copy();
     let engine = open(folder.path(), IoChoice::Auto).await;
     check_unreadable(&engine, storage, "No such file").await;
     engine.storages().delete(storage).await.unwrap();

@@ -254,6 +254,19 @@ fn small_files_are_printed() {
     };
     let (shown, _) = show(&local.encode().unwrap()).unwrap();
     assert_eq!(shown["local"]["complete"], json!(["a.agent"]));
+    let checksums = ChecksumFile {
+        storage: storage(),
+        files: vec![FileChecksums {
+            file: DataFileId(3),
+            length: 9,
+            pieces: vec![0xab],
+        }],
+    };
+    let (shown, _) = show(&checksums.encode()).unwrap();
+    assert_eq!(
+        shown["files"],
+        json!([{ "file": "0000000000000003", "length": 9, "pieces": ["000000ab"] }])
+    );
     for foreign in [&b""[..], b"\x1f\x8b", &[0; 1000]] {
         assert!(
             show(foreign)

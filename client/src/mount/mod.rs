@@ -51,8 +51,8 @@ impl Extent {
     fn wants(self, role: FileRole) -> bool {
         match role {
             FileRole::Storage | FileRole::Agent | FileRole::Index | FileRole::ChunkIndex => true,
-            FileRole::Data | FileRole::Provenance => self == Self::All,
-            FileRole::Local => false,
+            FileRole::Data | FileRole::Provenance | FileRole::Checksums => self == Self::All,
+            FileRole::Local | FileRole::StorageCopy => false,
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct FilesDocument {
 pub(super) struct FileDocument {
     /// Name under `/storage/{id}/`.
     name: String,
-    /// `storage`, `agent`, `index`, `data`, `chunk_index`, `provenance` or `local`.
+    /// `storage`, `agent`, `index`, `data`, `chunk_index`, `provenance`, `checksums` or `local`.
     role: String,
     /// Number of bytes that can be read.
     length: u64,
@@ -123,7 +123,7 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
     // Labels change the storage file, and a chunk index may be rebuilt.
     let immutable = matches!(
         served.role,
-        FileRole::Agent | FileRole::Index | FileRole::Data
+        FileRole::Agent | FileRole::Index | FileRole::Data | FileRole::Checksums
     );
     let etag = format!("{:08x}-{:x}", served.checksum, served.length);
     let modified = u64::try_from(served.modified / 1_000_000_000).ok();

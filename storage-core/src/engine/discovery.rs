@@ -16,7 +16,9 @@ use super::folders::{DELETED_PREFIX, STAGING_PREFIX};
 use crate::{
     StorageError,
     catalog::Catalog,
+    checksums::are_missing,
     recovery::{Recovered, recover},
+    storage_copy,
     traced::operation,
 };
 
@@ -83,10 +85,23 @@ fn find_storage(
     }
     let mut file = match catalog.storage_file(id, &path) {
         Ok(file) => file,
-        Err(error) => return Ok(Some(unreadable(folder, nothing_but_its_id(id), &error))),
+        Err(error) => match storage_copy::restore(&folder, id, &error) {
+            Some(file) => file,
+            None => return Ok(Some(unreadable(folder, nothing_but_its_id(id), &error))),
+        },
     };
     if file.state == StorageState::Finalized {
         remove_unlisted(&folder, &file);
+        refresh_copy(&folder, &file);
+    } else {
+        // A copy of a FINALIZED storage file must not replace a later one of an open storage.
+        let copy = folder.join(FileName::StorageCopy(id).to_string());
+        match std::fs::remove_file(&copy) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StorageError::io("remove", &copy)(error));
+            }
+            _ => {}
+        }
     }
     let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
     let recovered = match is_unfinished.then(|| recover(&folder, id, torn_bytes_max)) {
@@ -144,6 +159,23 @@ fn remove_unlisted(folder: &Path, file: &StorageFile) {
                 "a file that finalization replaced cannot be removed; the next start tries again"
             );
         }
+    }
+}
+
+/// Writes the second copy of a storage file that a server did not write any more.
+fn refresh_copy(folder: &Path, file: &StorageFile) {
+    let name = FileName::StorageCopy(file.id);
+    let is_copied = || folder.join(name.to_string()).exists();
+    let has_copy = file.lists(FileRole::Checksums) || are_missing(folder, file) || is_copied();
+    // Storages that were finalized before there were copies remain as they are.
+    if !has_copy || storage_copy::is_current(folder, file.id) {
+        return;
+    }
+    let path = || folder.join(name.to_string());
+    let bytes = file.encode().map_err(StorageError::damaged(path()));
+    let written = bytes.and_then(|bytes| storage_copy::replace(folder, &name, &bytes));
+    if let Err(error) = written {
+        tracing::warn!(%error, storage = %file.id, "the second copy of its storage file is not written");
     }
 }
 

@@ -24,7 +24,7 @@ use super::{blocking::Blocking, derived::derived_names, transfer::Transfer};
 use crate::{
     Progress, StorageError,
     archive::{ArchivePlan, PlannedEntry},
-    read::{ReadFile, read_small},
+    read::ReadFile,
 };
 
 /// Bytes of a piece; an export has two pieces in memory at most.
@@ -94,12 +94,11 @@ impl Transfer {
         }
         storage.watch(&progress);
         let name = FileName::Storage(id);
-        let path = storage.path(&name);
         let opened = Arc::clone(&storage);
         let files = self.blocking.run(Cause::Export, move || {
-            let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
-            let bytes = read_small(&path, max).map_err(StorageError::io("read", &path))?;
-            let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
+            let bytes = opened.read_own_file()?;
+            let path = opened.path(&name);
+            let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(path))?;
             // Its length is before it, so that a reader needs nothing else to begin.
             let mut files = vec![in_memory(&name, bytes)];
             let derived = derived(&opened.folder)?;

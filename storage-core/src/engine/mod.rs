@@ -16,6 +16,7 @@
 //! | [`Documents`] | small named files that other crates own |
 
 mod blocking;
+mod checksums;
 mod copy;
 mod derived;
 mod discovery;

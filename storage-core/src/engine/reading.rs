@@ -22,7 +22,7 @@ use crate::{
     Progress, Selection, StorageError, VerifyReport,
     agents::Agents,
     codec,
-    read::{read_at, read_whole},
+    read::read_at,
     storage::{Storage, StorageReader},
     traced::{operation, tag},
     tree::{Found, merge, resolve},
@@ -169,9 +169,9 @@ impl Reading {
     pub async fn files(&self, id: StorageId) -> Result<Vec<FileInfo>, StorageError> {
         let storage = self.registry.find(id)?;
         let file = storage.info();
-        let own_path = storage.path(&FileName::Storage(id));
+        let own = Arc::clone(&storage);
         let own = self.blocking.run(Cause::Query, move || {
-            let bytes = read_whole(&own_path).map_err(StorageError::io("read", own_path))?;
+            let bytes = own.read_own_file()?;
             Ok((bytes.len() as u64, storage_format::checksum::crc32c(&bytes)))
         });
         let (length, checksum) = own.await?;
@@ -226,7 +226,7 @@ impl Reading {
             return self
                 .blocking
                 .run(Cause::Range, move || {
-                    let bytes = read_whole(&path).map_err(StorageError::io("read", &path))?;
+                    let bytes = storage.read_own_file()?;
                     let file = open_served(&path)?;
                     let checksum = storage_format::checksum::crc32c(&bytes);
                     let length = bytes.len() as u64;

@@ -15,6 +15,7 @@ use super::{
     DerivedFiles, Documents, Engine, IdempotencyKey, Ingest, Inner, Labels, QueryCache, Reading,
     Rings, Storages, Transfer,
     blocking::Blocking,
+    checksums::complete,
     discovery::{OnDisk, find_storages},
     folders::remove_leftovers,
     registry::Registry,
@@ -25,6 +26,7 @@ use crate::{
     ByteBudget, Counters, EngineConfig, StorageError,
     agents::Agents,
     catalog::Catalog,
+    checksums::{MissingChecksums, are_missing},
     droppable::Droppable,
     io_thread::{IoThread, IoThreadConfig},
     labels::LabelTypes,
@@ -86,6 +88,7 @@ impl Engine {
             engine.adopt(on_disk).await;
         }
         engine.watch_space();
+        engine.complete_checksums();
         engine.watch_io_thread();
         Ok(engine)
     }
@@ -216,6 +219,9 @@ impl Engine {
             tree,
             Arc::clone(&self.inner.storages.block_cache),
         ));
+        if state == StorageState::Finalized && are_missing(&storage.folder, &storage.info()) {
+            self.inner.services.missing_checksums.add(id);
+        }
         if matches!(state, StorageState::Open | StorageState::Recording) {
             self.inner
                 .tasks
@@ -236,6 +242,21 @@ impl Engine {
                 let looked = tokio::task::spawn_blocking(move || space.look()).await;
                 if looked.is_err() {
                     return;
+                }
+            }
+        });
+    }
+
+    /// Computes the checksums of finalized storages that have none yet, one after another.
+    fn complete_checksums(&self) {
+        let services = self.inner.services.clone();
+        let registry = Arc::clone(&self.inner.storages.registry);
+        self.inner.tasks.spawn(async move {
+            loop {
+                let id = services.missing_checksums.next().await;
+                // It may have been deleted.
+                if let Ok(storage) = registry.find(id) {
+                    complete(&storage, &services).await;
                 }
             }
         });
@@ -372,6 +393,7 @@ fn prepare(
             config.live_index_bytes_max,
             Arc::clone(counters),
         )),
+        missing_checksums: Arc::<MissingChecksums>::default(),
         droppable: Arc::new(Droppable::new(
             config.in_flight_bytes_max,
             Arc::clone(counters),

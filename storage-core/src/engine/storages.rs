@@ -158,7 +158,7 @@ impl Storages {
         };
         self.blocking.run(Cause::Manage, make).await?;
         let published = match publish_file(&folder, &file, io_thread, catalog).await {
-            Ok(()) => {
+            Ok(_) => {
                 let synced = io_thread
                     .sync_folder(self.registry.folder().to_owned())
                     .await;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use io_trace::{Access, FileTag, Operation, errno};
-use storage_format::checksum::crc32c_append;
+use storage_format::checksum_file::PieceSums;
 
 use crate::{
     StorageError,
@@ -21,8 +21,7 @@ pub(crate) struct StagedFile {
     file: File,
     /// Set while I/O is traced.
     tag: Option<FileTag>,
-    length: u64,
-    checksum: u32,
+    sums: PieceSums,
 }
 
 impl StagedFile {
@@ -34,14 +33,13 @@ impl StagedFile {
             tag: tag_in_scope(&path),
             path,
             file,
-            length: 0,
-            checksum: 0,
+            sums: PieceSums::default(),
         })
     }
 
     /// Bytes written so far.
     pub(crate) fn length(&self) -> u64 {
-        self.length
+        self.sums.length()
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
@@ -49,7 +47,7 @@ impl StagedFile {
         let written = self.file.write_all(bytes);
         if let Some((tag, started)) = begun {
             tag.end(started, Operation::Write, || Access {
-                offset: Some(self.length),
+                offset: Some(self.sums.length()),
                 asked: bytes.len() as u64,
                 done: if written.is_ok() {
                     bytes.len() as u64
@@ -61,16 +59,21 @@ impl StagedFile {
             });
         }
         written.map_err(StorageError::io("write", &self.path))?;
-        self.length = self.length.saturating_add(bytes.len() as u64);
-        self.checksum = crc32c_append(self.checksum, bytes);
+        self.sums.extend(bytes);
         Ok(())
     }
 
     /// Makes the bytes durable; returns length and CRC32C.
     pub(crate) fn finish(self) -> Result<(u64, u32), StorageError> {
+        let sums = self.finish_sums()?;
+        Ok((sums.length(), sums.checksum()))
+    }
+
+    /// Makes the bytes durable; returns their checksums.
+    pub(crate) fn finish_sums(self) -> Result<PieceSums, StorageError> {
         let synced = operation(Operation::Sync, &self.path, || self.file.sync_all());
         synced.map_err(StorageError::io("sync", &self.path))?;
-        Ok((self.length, self.checksum))
+        Ok(self.sums)
     }
 }
 

@@ -10,16 +10,20 @@ use std::{collections::BTreeSet, sync::Arc};
 use storage_format::{
     AgentId, DataFileId,
     checksum::crc32c,
+    checksum_file::ChecksumFile,
     paths::{FileName, FileRole},
     storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
 
-use super::Writer;
+use super::{Services, Writer};
 use crate::{
     StorageError,
     arranging::{Arranged, Limits, Plan, remove_files},
+    checksums::{note_missing, publish_checksums, sum_files},
     clock::now_ns,
     io_thread::{IoThreadError, Tail},
+    progress::Pace,
+    storage::Storage,
 };
 
 impl Writer {
@@ -54,12 +58,13 @@ impl Writer {
     ) -> Result<StorageFile, StorageError> {
         let (mut files, next_file) = self.finish_data_files().await?;
         *arranged = self.arrange(next_file).await;
-        let totals = match arranged {
+        let (totals, checksums) = match arranged {
             Some(arranged) => {
                 files = arranged.files.clone();
-                arranged.tree.totals()
+                (arranged.tree.totals(), Some(arranged.checksums.clone()))
             }
             None => {
+                let checksums = read_checksums(&self.storage, &self.services, &files).await;
                 self.flush_now().await?;
                 files.extend(self.index_files().await?);
                 match &*self.storage.tree.read() {
@@ -69,13 +74,21 @@ impl Writer {
                             0,
                             "index parts contain every packet before a storage is published"
                         );
-                        tree.totals()
+                        (tree.totals(), checksums)
                     }
                     None => return Err(StorageError::Stopping),
                 }
             }
         };
-        self.publish(files, totals).await
+        if let Some(checksums) = &checksums {
+            let Storage { folder, .. } = &*self.storage;
+            files.push(publish_checksums(folder, checksums, &self.services.io_thread).await?);
+        }
+        let published = self.publish(files, totals).await?;
+        if checksums.is_none() {
+            self.services.missing_checksums.add(self.storage.id);
+        }
+        Ok(published)
     }
 
     /// Publishes the storage as FINALIZED with these files.
@@ -270,5 +283,37 @@ impl Writer {
             return false;
         }
         true
+    }
+}
+
+/// Reads the data files of a small storage for their checksums; `None` if it is done later.
+async fn read_checksums(
+    storage: &Storage,
+    services: &Services,
+    files: &[FileEntry],
+) -> Option<ChecksumFile> {
+    let (id, folder) = (storage.id, storage.folder.clone());
+    let bytes: u64 = files.iter().map(|file| file.length).sum();
+    let is_later = bytes > services.config.checksums_at_once_bytes_max;
+    let files = files.to_vec();
+    let read = move || {
+        if is_later {
+            note_missing(&folder, id);
+            return Ok(None);
+        }
+        let mut pace = Pace::new(&Arc::default(), 0);
+        sum_files(&folder, id, &files, &mut pace).map(Some)
+    };
+    let read = crate::traced::on_thread(io_trace::current(), read).await;
+    match read.unwrap_or(Err(StorageError::Stopping)) {
+        Ok(checksums) => checksums,
+        Err(error) => {
+            // What was acknowledged is published all the same.
+            tracing::error!(
+                %error, storage = %id,
+                "a data file cannot be read as it was written; verify the storage"
+            );
+            None
+        }
     }
 }

@@ -46,6 +46,7 @@ use crate::{
     StorageError,
     agents::Agents,
     catalog::Catalog,
+    checksums::MissingChecksums,
     clock::now_ns,
     config::EngineConfig,
     counters::Counters,
@@ -77,6 +78,7 @@ pub(crate) struct Services {
     pub(crate) labels: Arc<LabelTypes>,
     pub(crate) droppable: Arc<Droppable>,
     pub(crate) live_index: Arc<LiveIndex>,
+    pub(crate) missing_checksums: Arc<MissingChecksums>,
 }
 
 enum Ending {

@@ -3,6 +3,7 @@
 
 mod errors;
 mod every_operation;
+mod finalized;
 mod power;
 mod simulation;
 

@@ -88,10 +88,11 @@ impl<'a> Staging<'a> {
             ));
         }
         self.remove_unrelated(&file)?;
-        let path = self.folder.join(FileName::Storage(file.id).to_string());
-        let mut staged = StagedFile::create(path)?;
-        staged.write(&bytes)?;
-        staged.finish()?;
+        for name in [FileName::Storage(file.id), FileName::StorageCopy(file.id)] {
+            let mut staged = StagedFile::create(self.folder.join(name.to_string()))?;
+            staged.write(&bytes)?;
+            staged.finish()?;
+        }
         Ok((file, bytes))
     }
 
@@ -193,7 +194,7 @@ impl ArchiveSink for Staging<'_> {
                 Current::Description(id, Vec::new())
             }
             FileName::Storage(_) => return Err(refused(name, "is a second storage file")),
-            FileName::Local(_) => Current::Skipped,
+            FileName::Local(_) | FileName::StorageCopy(_) => Current::Skipped,
             _ if listed.is_some() || self.description.is_none() => {
                 let file = StagedFile::create(self.folder.join(name))?;
                 Current::File(name.to_owned(), file, listed)
@@ -270,8 +271,11 @@ fn derived_of(name: &str) -> Option<LeafId> {
 /// Whether a storage file may list such a file.
 fn check_listed(listed: &FileEntry) -> Result<(), StorageError> {
     let role = listed.name.parse::<FileName>().map(|name| name.role());
-    let is_sound =
-        role == Ok(listed.role) && !matches!(listed.role, FileRole::Storage | FileRole::Local);
+    let is_sound = role == Ok(listed.role)
+        && !matches!(
+            listed.role,
+            FileRole::Storage | FileRole::StorageCopy | FileRole::Local
+        );
     if is_sound {
         Ok(())
     } else {
